@@ -1,0 +1,188 @@
+/* Enumeration of a cover in reflected mixed-radix Gray-code order.
+ *
+ * A state of the cover is a set of indicators, one per unit and state >= 1. Its log weight is
+ *     const + sum_d theta_d + sum_{d<d'} pair_dd' + sum_blocks power * sum_t log(1 + sum_k e_kt),
+ * with log e_kt = offset_kt + sum_d V_d,kt linear in the indicators. One step changes one unit by one state, so e is
+ * kept multiplicatively: e *= exp(+-change), and recomputed from scratch at the start of every call.
+ */
+#ifndef PGM_GRAY_H
+#define PGM_GRAY_H
+
+#include "simd.h"
+
+typedef struct {
+    int terms;         /* states - 1 exponentials a unit */
+    int64_t size;      /* units, padded to a multiple of PGM_LANES with e = 0 */
+    int64_t start;     /* first component; layout [term][unit] */
+    double power;      /* +1 for units summed out, -beta for normalisers of children */
+    int every;         /* multiplications that cannot overflow between two extractions of the exponent */
+} pgm_block;
+
+typedef struct {
+    int64_t units, indicators, components, blocks;
+    const int64_t *states;   /* (units) */
+    const int64_t *first;    /* (units) first indicator */
+    const double *theta;     /* (indicators) */
+    const double *pair;      /* (indicators, indicators) */
+    const double *offset;    /* (components) */
+    const double *value;     /* V (indicators, components) */
+    const double *up;        /* exp of the change when a unit steps up into an indicator (indicators, components) */
+    const double *down;      /* its inverse */
+    const pgm_block *block;
+} pgm_problem;
+
+typedef struct {
+    int64_t *state, *direction;  /* (units) */
+    double *field;               /* (indicators) theta + pair of the current state */
+    double *e;                   /* (components) */
+    double *sums;                /* (components + indicators) weighted probabilities so far */
+    double *open;                /* (indicators, components + indicators), used when moments are wanted */
+} pgm_work;
+
+/* sum_t log(1 + sum_k e_kt) as a product whose exponent is taken out before it can overflow */
+PGM_INLINE double pgm_log_product(const double *e, const pgm_block *b)
+{
+    pgm_v8 p = {1, 1, 1, 1, 1, 1, 1, 1};
+    pgm_i8 exponent = {0, 0, 0, 0, 0, 0, 0, 0};
+    int64_t extractions = 0;
+    int left = b->every;
+    const double *base = e + b->start;
+    for (int64_t t = 0; t < b->size; t += PGM_LANES) {
+        pgm_v8 s = *(const pgm_v8 *)(base + t) + 1.0;
+        for (int k = 1; k < b->terms; k++) s += *(const pgm_v8 *)(base + k * b->size + t);
+        p *= s;
+        if (--left == 0) {
+            pgm_i8 bits;
+            memcpy(&bits, &p, sizeof bits);
+            exponent += bits >> 52;
+            bits = (bits & 0x000fffffffffffffLL) | 0x3ff0000000000000LL;
+            memcpy(&p, &bits, sizeof bits);
+            left = b->every;
+            extractions++;
+        }
+    }
+    int64_t sum = 0;
+    for (int j = 0; j < PGM_LANES; j++) {
+        int power;
+        double mantissa = frexp(p[j], &power);
+        sum += exponent[j] + power - 1023 * extractions;
+        p[j] = mantissa;
+    }
+    double m = ((p[0] * p[1]) * (p[2] * p[3])) * ((p[4] * p[5]) * (p[6] * p[7]));
+    return log(m) + (double)sum * 0.693147180559945309417232121458176568;
+}
+
+/* sums[component] += w * probability */
+PGM_INLINE void pgm_add_probabilities(const double *e, const pgm_block *b, double w, double *sums)
+{
+    const double *base = e + b->start;
+    double *out = sums + b->start;
+    for (int64_t t = 0; t < b->size; t += PGM_LANES) {
+        pgm_v8 s = *(const pgm_v8 *)(base + t) + 1.0;
+        for (int k = 1; k < b->terms; k++) s += *(const pgm_v8 *)(base + k * b->size + t);
+        pgm_v8 scale = w / s;
+        for (int k = 0; k < b->terms; k++)
+            *(pgm_v8 *)(out + k * b->size + t) += *(const pgm_v8 *)(base + k * b->size + t) * scale;
+    }
+}
+
+PGM_INLINE void pgm_axpy(double a, const double *x, double *y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] += a * x[i];
+}
+
+/* the state number `index` and everything that depends on it, from scratch; returns its log weight less the blocks */
+PGM_INLINE double pgm_start(const pgm_problem *p, pgm_work *w, int64_t index)
+{
+    double base = 0.0;
+    memcpy(w->field, p->theta, sizeof(double) * p->indicators);
+    memcpy(w->e, p->offset, sizeof(double) * p->components);
+    for (int64_t i = 0; i < p->units; i++) {
+        int64_t k = p->states[i], digit = index % k;
+        index /= k;
+        w->direction[i] = index & 1 ? -1 : 1;
+        w->state[i] = index & 1 ? k - 1 - digit : digit;
+        if (w->state[i] > 0) {
+            int64_t d = p->first[i] + w->state[i] - 1;
+            base += w->field[d];
+            pgm_axpy(1.0, p->pair + d * p->indicators, w->field, p->indicators);
+            pgm_axpy(1.0, p->value + d * p->components, w->e, p->components);
+        }
+    }
+    for (int64_t c = 0; c < p->components; c++) w->e[c] = exp(w->e[c]);
+    return base;
+}
+
+/* one Gray step; returns the change of the log weight less the blocks */
+PGM_INLINE double pgm_step(const pgm_problem *p, pgm_work *w, int moments)
+{
+    int64_t i = 0, n = p->components + p->indicators;
+    while (w->state[i] + w->direction[i] < 0 || w->state[i] + w->direction[i] >= p->states[i]) {
+        w->direction[i] = -w->direction[i];
+        i++;
+    }
+    int64_t old = w->state[i], new = old + w->direction[i];
+    int64_t leave = p->first[i] + old - 1, enter = p->first[i] + new - 1;
+    double change = 0.0;
+    w->state[i] = new;
+    if (old > 0) {
+        change -= w->field[leave];
+        if (moments) pgm_axpy(1.0, w->sums, w->open + leave * n, n);
+    }
+    if (new > 0) {
+        change += w->field[enter];
+        if (moments) pgm_axpy(-1.0, w->sums, w->open + enter * n, n);
+    }
+    if (old > 0) pgm_axpy(-1.0, p->pair + leave * p->indicators, w->field, p->indicators);
+    if (new > 0) pgm_axpy(1.0, p->pair + enter * p->indicators, w->field, p->indicators);
+    const double *factor = new > old ? p->up + enter * p->components : p->down + leave * p->components;
+    for (int64_t c = 0; c < p->components; c++) w->e[c] *= factor[c];
+    return change;
+}
+
+/* Log weights of `count` consecutive states from `index`. Returns the log of their sum.
+ * log_weight (count) or NULL. When moments: w->sums holds sum_t w_t prob_t, and w->open[d] the same over the states in
+ * which indicator d is on, all scaled by exp(-reference); the reference goes to *scale.
+ * A probability times an indicator is a sum over intervals: w->open gains the running sum when d goes off and loses it
+ * when d goes on, so a step costs one vector addition and not one per indicator. */
+PGM_CLONES
+double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count, int moments,
+                     double *log_weight, double *scale)
+{
+    int64_t n = p->components + p->indicators;
+    double base = constant + pgm_start(p, w, index), reference = 0.0, sum = 0.0;
+    if (moments) {
+        memset(w->sums, 0, sizeof(double) * n);
+        memset(w->open, 0, sizeof(double) * n * p->indicators);
+    }
+    for (int64_t step = 0; step < count; step++) {
+        if (step) base += pgm_step(p, w, moments);
+        double lw = base;
+        for (int64_t b = 0; b < p->blocks; b++) lw += p->block[b].power * pgm_log_product(w->e, p->block + b);
+        if (log_weight) log_weight[step] = lw;
+        if (step == 0) reference = lw;
+        if (lw > reference + 300.0) { /* rare: bring all sums to the new scale */
+            double factor = exp(reference - lw);
+            sum *= factor;
+            if (moments) {
+                for (int64_t c = 0; c < n; c++) w->sums[c] *= factor;
+                for (int64_t c = 0; c < n * p->indicators; c++) w->open[c] *= factor;
+            }
+            reference = lw;
+        }
+        double weight = exp(lw - reference);
+        sum += weight;
+        if (moments) {
+            for (int64_t b = 0; b < p->blocks; b++) pgm_add_probabilities(w->e, p->block + b, weight, w->sums);
+            for (int64_t i = 0; i < p->units; i++)
+                if (w->state[i] > 0) w->sums[p->components + p->first[i] + w->state[i] - 1] += weight;
+        }
+    }
+    if (moments)
+        for (int64_t i = 0; i < p->units; i++)
+            if (w->state[i] > 0) pgm_axpy(1.0, w->sums, w->open + (p->first[i] + w->state[i] - 1) * n, n);
+    *scale = reference;
+    return reference + log(sum);
+}
+
+#endif

@@ -1,0 +1,132 @@
+"""Couplings: the edges of the layer graph, all bilinear, x_a W x_b.
+
+A coupling knows three things and no caller asks which kind it has: the bilinear `blocks` through which it reaches
+layers' fields, its share of the log density, and its weight statistics. Weights are dense arrays or scipy sparse arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+Array = np.ndarray
+Weight = Any  # a 2-D numpy array or a scipy sparse array: they share @, .T and slicing
+
+
+def bilinear(xa: Array, weight: Weight, xb: Array) -> Array:
+    """x_a W x_b for every row; xa (rows, a), xb (rows, b) -> (rows,)."""
+    return np.einsum("ri,ri->r", xa @ weight, xb)
+
+
+def outer(weight: Weight, xa: Array, xb: Array) -> Weight:
+    """sum over rows of x_a x_b', kept at the stored entries of a sparse weight."""
+    if not sp.issparse(weight):
+        return xa.T @ xb
+    entries = weight.tocoo()
+    values = np.einsum("re,re->e", xa[:, entries.row], xb[:, entries.col])
+    return sp.csr_array((values, (entries.row, entries.col)), shape=weight.shape)
+
+
+def submatrix(weight: Weight, rows: Array, columns: Array) -> Array:
+    """The dense block weight[rows][:, columns]."""
+    block = weight[rows][:, columns]
+    return block.toarray() if sp.issparse(block) else block
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Undirected coupling of two layers: x_a W x_b, W of shape (width of a, width of b)."""
+
+    a: str
+    b: str
+    directed = False
+
+    @property
+    def key(self) -> str:
+        """Name of the coupling; its weight is params[key + ".weight"]."""
+        return f"{self.a}-{self.b}"
+
+    def blocks(self, weight: Weight) -> Iterator[tuple[str, str, Weight]]:
+        """(to, from, M): the field of `to` gains x_from @ M."""
+        yield self.b, self.a, weight
+        yield self.a, self.b, weight.T
+
+    def log_density(self, weight: Weight, xa: Array, xb: Array) -> Array:
+        """x_a W x_b, shape (rows,)."""
+        return bilinear(xa, weight, xb)
+
+    def statistics(self, weight: Weight, xa: Array, xb: Array) -> Weight:
+        """d log_density / d W summed over rows."""
+        return outer(weight, xa, xb)
+
+    def tie(self, statistics: Weight) -> Weight:
+        """The gradient of the free parameters from that of all entries."""
+        return statistics
+
+
+@dataclass(frozen=True)
+class Lateral:
+    """Undirected coupling inside a layer: x S x / 2, S symmetric with a zero diagonal, so each pair counts once."""
+
+    a: str
+    directed = False
+
+    @property
+    def b(self) -> str:
+        """The same layer."""
+        return self.a
+
+    @property
+    def key(self) -> str:
+        """Name of the coupling; its weight is params[key + ".weight"]."""
+        return f"{self.a}-{self.a}"
+
+    def blocks(self, weight: Weight) -> Iterator[tuple[str, str, Weight]]:
+        """(to, from, M): the field of `to` gains x_from @ M."""
+        yield self.a, self.a, weight
+
+    def log_density(self, weight: Weight, xa: Array, xb: Array) -> Array:
+        """x S x / 2, shape (rows,)."""
+        return bilinear(xa, weight, xb) / 2
+
+    def statistics(self, weight: Weight, xa: Array, xb: Array) -> Weight:
+        """d log_density / d S_ij with S_ij = S_ji one parameter, summed over rows; zero on the diagonal."""
+        return self.tie(outer(weight, xa, xb))
+
+    def tie(self, statistics: Weight) -> Weight:
+        """The gradient of the free parameters: a unit is not coupled to itself."""
+        if sp.issparse(statistics):
+            return statistics
+        statistics = statistics.copy()
+        np.fill_diagonal(statistics, 0.0)
+        return statistics
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """Directed coupling: the children's input gains x_parent J, J of shape (width of parent, width of child)."""
+
+    a: str
+    b: str
+    directed = True
+
+    @property
+    def key(self) -> str:
+        """Name of the coupling; its weight is params[key + ".weight"]."""
+        return f"{self.a}->{self.b}"
+
+    def blocks(self, weight: Weight) -> Iterator[tuple[str, str, Weight]]:
+        """(to, from, M): the bilinear part x_parent J x_child seen from both ends."""
+        yield self.b, self.a, weight
+        yield self.a, self.b, weight.T
+
+    def tie(self, statistics: Weight) -> Weight:
+        """The gradient of the free parameters from that of all entries."""
+        return statistics
+
+
+Coupling = Pair | Lateral | Arrow

@@ -1,0 +1,165 @@
+"""From the moments of a walk to expectations of layers, couplings and the gradient.
+
+`expected(name)` is F (n, 1 + D, width): F[:, 0] = E[x], F[:, 1 + d] = E[x ind_d]. A layer's value is
+x = origin + ind . steps + rest, and the units of the rest are independent given the indicators, so every pair
+statistic that a coupling needs follows from F.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pgmengine.couplings import Coupling, Weight, outer
+from pgmengine.enumeration.problem import FiniteBlock, Problem, counted
+from pgmengine.enumeration.walk import _padded
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Expectations:
+    """Expectations of one problem; `moments` (n, 1 + D, columns) as walk.py lays them out."""
+
+    problem: Problem
+    moments: Array
+
+    @cached_property
+    def indicator(self) -> Array:
+        """E[ind_d'] in row 0, E[ind_d ind_d'] in row 1 + d: (n, 1 + D, D)."""
+        p = self.problem
+        start = sum(_padded(b) * b.offset.shape[2] for b in p.finite)
+        return self.moments[:, :, start: start + len(p.owner)]
+
+    @cached_property
+    def weight(self) -> Array:
+        """1 in column 0 and E[ind_d] in column 1 + d: (n, 1 + D)."""
+        return np.concatenate((np.ones((len(self.moments), 1)), self.indicator[:, 0]), axis=1)
+
+    def _finite(self) -> Iterator[tuple[FiniteBlock, Array]]:
+        """Each finite block with its probabilities (n, 1 + D, T, K-1)."""
+        start = 0
+        for b in self.problem.finite:
+            k, size = b.offset.shape[2], _padded(b)
+            part = self.moments[:, :, start: start + k * size].reshape(*self.moments.shape[:2], k, size)
+            yield b, part[..., : len(b.index)].swapaxes(-1, -2)
+            start += k * size
+
+    def _statistics(self, name: str, summed: bool) -> Iterator[tuple[Array, Array]]:
+        """(units, expected values (n, 1 + D, T * w)) of the blocks of a layer."""
+        p = self.problem
+        unit = p.target.structure.layers[name].unit
+        for b, prob in self._finite():
+            if (b.layer, b.summed) == (name, summed) and unit.support is not None:
+                support = unit.support.reshape(len(unit.support), unit.width)
+                value = prob @ (support[1:] - support[0]) + self.weight[:, :, None, None] * support[0]
+                yield b.index, value.reshape(*value.shape[:2], -1)
+        start = self.moments.shape[2] - sum(len(s.index) for s in p.smooth)
+        for s in p.smooth:
+            if (s.layer, s.summed) == (name, summed):
+                yield s.index, self.moments[:, :, start: start + len(s.index)]
+            start += len(s.index)
+        for q in p.quadratic:
+            if (q.layer, q.summed) == (name, summed):
+                mean = self.weight[:, :, None] * q.offset[:, None] + self.indicator @ q.value
+                yield q.index, q.curvature * mean
+
+    def rest(self, name: str) -> Array:
+        """F of the units summed out, 0 elsewhere: (n, 1 + D, width)."""
+        layer = self.problem.target.structure.layers[name]
+        out = np.zeros((*self.moments.shape[:2], layer.width))
+        for index, value in self._statistics(name, summed=True):
+            out[:, :, layer.columns(index)] = value
+        return out
+
+    def expected(self, name: str) -> Array:
+        """F of a layer, (n, 1 + D, width)."""
+        p = self.problem
+        fixed = p.origin[name][:, None] * self.weight[:, :, None]
+        return fixed + self.indicator @ p.steps[name] + self.rest(name)
+
+    def score(self, name: str) -> Array:
+        """What a layer's bias and incoming arrows are multiplied by in the gradient, (n, 1 + D, width)."""
+        p = self.problem
+        layer = p.target.structure.layers[name]
+        if name not in p.target.structure.directed_layers:
+            return self.expected(name)
+        out = self.expected(name) * counted(p, name) if layer.unit.canonical else np.zeros(
+            (*self.moments.shape[:2], layer.width))
+        for index, value in self._statistics(name, summed=False):
+            out[:, :, layer.columns(index)] += -value if layer.unit.canonical else value
+        return out
+
+    def prob(self, name: str) -> Array:
+        """State probabilities (n, size, K) of a finite layer."""
+        p = self.problem
+        layer = p.target.structure.layers[name]
+        assert layer.unit.support is not None
+        k = len(layer.unit.support)
+        support = layer.unit.support.reshape(k, layer.unit.width)
+        value = p.origin[name].reshape(-1, layer.size, layer.unit.width)
+        out = (np.abs(value[:, :, None] - support).max(axis=-1) < 1e-9).astype(np.float64)
+        for d, (owner, unit, a) in enumerate(p.owner):
+            if owner == name:
+                out[:, unit, a] = self.indicator[:, 0, d]
+                out[:, unit, 0] -= self.indicator[:, 0, d]
+        done = np.zeros(layer.size, dtype=bool)
+        for b, probs in self._finite():
+            if b.layer == name and b.summed:
+                out[:, b.index, 1:] = probs[:, 0]
+                out[:, b.index, 0] = 1.0 - probs[:, 0].sum(axis=-1)
+                done[b.index] = True
+        for index, mean in self._statistics(name, summed=True):
+            if not done[index].all():  # a smooth block of two-valued units
+                out[:, index, 1] = (mean[:, 0] - support[0, 0]) / (support[1, 0] - support[0, 0])
+                out[:, index, 0] = 1.0 - out[:, index, 1]
+        return np.clip(out, 0.0, 1.0)
+
+    def pairs(self, c: Coupling) -> Array:
+        """E[x_a x_b'] per row, (n, width a, width b)."""
+        p = self.problem
+        fb, ra, rb = self.expected(c.b), self.rest(c.a), self.rest(c.b)
+        out = np.einsum("ni,nj->nij", p.origin[c.a], fb[:, 0])
+        out += np.einsum("di,ndj->nij", p.steps[c.a], fb[:, 1:])
+        out += np.einsum("ni,nj->nij", ra[:, 0], p.origin[c.b] + rb[:, 0])
+        out += np.einsum("ndi,dj->nij", ra[:, 1:], p.steps[c.b])
+        if c.a == c.b:  # a unit with itself: E[x^2] is not a product of means
+            layer = p.target.structure.layers[c.a]
+            second = self.second_moment(c.a)
+            for unit in p.cover.rest[c.a]:
+                columns = layer.columns(np.array([unit]))
+                out[:, columns[:, None], columns] = second[:, unit]
+        return out
+
+    def second_moment(self, name: str) -> Array:
+        """E[x x'] inside each unit of a finite layer, (n, size, w, w)."""
+        layer = self.problem.target.structure.layers[name]
+        assert layer.unit.support is not None
+        support = layer.unit.support.reshape(len(layer.unit.support), layer.unit.width)
+        return np.einsum("nuk,ki,kj->nuij", self.prob(name), support, support)
+
+    def gradient(self, c: Coupling, weight: Weight) -> Weight:
+        """d/dW E[log_density] summed over rows."""
+        p = self.problem
+        fb = self.score(c.b) if c.directed else self.expected(c.b)
+        total = outer(weight, p.origin[c.a], fb[:, 0])
+        if len(p.owner):
+            total = total + outer(weight, p.steps[c.a], fb[:, 1:].sum(axis=0))
+        if len(p.cover.rest[c.a]) and not c.directed:
+            ra, rb = self.rest(c.a), self.rest(c.b)
+            total = total + outer(weight, ra[:, 0], p.origin[c.b] + rb[:, 0])
+            if len(p.owner):
+                total = total + outer(weight, ra[:, 1:].sum(axis=0), p.steps[c.b])
+        return c.tie(total)
+
+    def all_gradients(self) -> dict[str, Any]:
+        """The gradient of every parameter, summed over rows."""
+        p = self.problem
+        s, model = p.target.structure, p.target.model
+        out: dict[str, Any] = {f"{n}.bias": self.score(n)[:, 0].sum(axis=0).reshape(s.layers[n].bias_shape)
+                               for n in s.layers}
+        return out | {f"{c.key}.weight": self.gradient(c, model.weight(c)) for c in s.couplings}

@@ -1,0 +1,224 @@
+"""The cheapest cover: free units such that, given their values, everything else free is independent.
+
+Two free units are in conflict when a coupling joins them. A free parent of a child whose normaliser counts must be in
+the cover, for A_c couples all parents of c. The rest is a minimum-weight vertex cover, each unit weighing
+log2(number of its states). Units of a layer that have the same neighbours stand or fall together, so they are merged
+before the search: a dense layer is one vertex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import scipy.optimize as so
+import scipy.sparse as sp
+
+from pgmengine.couplings import Arrow, Coupling
+from pgmengine.errors import PgmError
+from pgmengine.target import Target
+
+Array = np.ndarray
+Vertex = tuple[str, int]
+Groups = dict[str, list[Array]]
+MANY_VERTICES = 400  # above this the cover is the greedy one
+MANY_GROUPS = 4000  # above this there is no search at all
+
+
+@dataclass(frozen=True, eq=False)
+class Cover:
+    """Unit indices per layer: enumerated, summed out one by one, and left out because they sum to one."""
+
+    units: dict[str, Array]
+    rest: dict[str, Array]
+    barren: dict[str, Array]
+    bits: float  # log2 of the number of states
+
+
+def pattern(target: Target, c: Coupling, structural: bool) -> Array | sp.csr_array:
+    """Where a coupling acts, as 0 and 1: its non-zero weights, or (structural) every entry that is a parameter.
+
+    Statistics of a weight are wanted even where it is 0, so they need the structural pattern.
+    """
+    weight = target.model.weight(c)
+    if sp.issparse(weight):
+        return sp.csr_array((np.ones(weight.nnz) if structural else (weight.data != 0) * 1.0, weight.indices,
+                             weight.indptr), shape=weight.shape)
+    out = np.ones(weight.shape) if structural else (weight != 0) * 1.0
+    if c.a == c.b and not c.directed:
+        unit = np.arange(len(out)) // target.structure.layers[c.a].unit.width
+        out[unit[:, None] == unit] = 0.0
+    elif c.a == c.b and structural:
+        out = (weight != 0) * 1.0  # arrows inside a layer: other entries could close a cycle
+    return out
+
+
+def barren_units(target: Target) -> dict[str, Array]:
+    """Free directed units below which nothing is observed: they sum to one and leave log Z alone. (size,) masks.
+
+    `target` is one pattern of evidence: only its first row is looked at. At beta < 1 there are none.
+    """
+    s = target.structure
+    out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    if np.any(target.beta != 1.0):
+        return out
+    for name in reversed(s.directed_layers):
+        if name in s.undirected_layers:
+            continue
+        candidates = target.free[name][0].copy()
+        if name in target.soft:
+            candidates &= ~_by_unit(target, name, np.any(target.soft[name] != 0, axis=0))
+        inside = [arrow for arrow in s.arrows_from[name] if arrow.b == name]
+        for arrow in s.arrows_from[name]:
+            if arrow.b != name:
+                alive = np.repeat(~out[arrow.b], s.layers[arrow.b].unit.width)
+                candidates &= ~_reaches(target, arrow, alive)
+        for arrow in inside:  # shrink until no child inside the layer is kept
+            while True:
+                alive = np.repeat(~candidates, s.layers[name].unit.width)
+                smaller = candidates & ~_reaches(target, arrow, alive)
+                if (smaller == candidates).all():
+                    break
+                candidates = smaller
+        out[name] = candidates
+    return out
+
+
+def _by_unit(target: Target, name: str, components: Array) -> Array:
+    return components.reshape(-1, target.structure.layers[name].unit.width).any(axis=1)
+
+
+def _reaches(target: Target, arrow: Arrow, columns: Array, structural: bool = False) -> Array:
+    """Which parents of an arrow act on one of the masked columns."""
+    if not columns.any():
+        return np.zeros(target.structure.layers[arrow.a].size, dtype=bool)
+    return _by_unit(target, arrow.a, pattern(target, arrow, structural) @ columns.astype(np.float64) > 0)
+
+
+def forced_units(target: Target, active: dict[str, Array], structural: bool) -> dict[str, Array]:
+    """Free parents of children whose normaliser counts. (size,) masks."""
+    s = target.structure
+    out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    for arrow in s.arrows:
+        counts = np.repeat(active[arrow.b] & ~target.cut[arrow.b][0], s.layers[arrow.b].unit.width)
+        out[arrow.a] |= target.free[arrow.a][0] & _reaches(target, arrow, counts, structural)
+    return {name: mask & active[name] for name, mask in out.items()}
+
+
+def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
+    """The cover of a target whose rows share one evidence pattern.
+
+    `prune` leaves barren units out (log_z does not need them); `structural` covers every parameter, zero or not.
+    """
+    s = target.structure
+    none = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    barren = barren_units(target) if prune else none
+    active = {name: ~barren[name] for name in s.layers}
+    forced = forced_units(target, active, structural)
+    open_units = {name: target.free[name][0] & active[name] & ~forced[name] for name in s.layers}
+    chosen = {name: forced[name] | picked for name, picked in _vertex_cover(target, open_units, structural).items()}
+    for name, mask in chosen.items():
+        unit = s.layers[name].unit
+        if mask.any() and unit.support is None:
+            raise PgmError(f"layer {name!r} has {unit!r} units, which cannot be enumerated, and nothing else can "
+                           "stand in for them")
+    bits = sum(_bits(target, name) * int(mask.sum()) for name, mask in chosen.items())
+    free = {name: target.free[name][0] & active[name] for name in s.layers}
+    return Cover({n: np.flatnonzero(chosen[n]) for n in s.layers},
+                 {n: np.flatnonzero(free[n] & ~chosen[n]) for n in s.layers},
+                 {n: np.flatnonzero(barren[n]) for n in s.layers}, bits)
+
+
+def _bits(target: Target, name: str) -> float:
+    support = target.structure.layers[name].unit.support
+    return 1e6 if support is None else float(np.log2(len(support)))
+
+
+def _vertex_cover(target: Target, free: dict[str, Array], structural: bool) -> dict[str, Array]:
+    """Minimum-weight vertex cover of the conflicts among the free units. (size,) masks.
+
+    Arrows never put two of these units in conflict: the parents of a child that counts are in the cover already.
+    """
+    s = target.structure
+    acts = {c: pattern(target, c, structural) for c in s.undirected if free[c.a].any() and free[c.b].any()}
+    groups = _merged_units(target, free, acts)
+    out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    if sum(map(len, groups.values())) > MANY_GROUPS:
+        return _all_but_one_layer(target, groups, out)
+    graph: nx.Graph = nx.Graph()
+    for c, acting in acts.items():
+        graph.add_edges_from(_conflicts(target, c, acting, groups))
+    weights = {v: _bits(target, v[0]) * len(groups[v[0]][v[1]]) for v in graph}
+    for part in nx.connected_components(graph):
+        for name, group in _cover_of(graph.subgraph(part), weights):
+            out[name][groups[name][group]] = True
+    return out
+
+
+def _all_but_one_layer(target: Target, groups: Groups, out: dict[str, Array]) -> dict[str, Array]:
+    """A valid cover without a search: every conflicting unit but those of the dearest layer without lateral links."""
+    lateral = {c.a for c in target.structure.undirected if c.a == c.b}
+    price = {n: _bits(target, n) * sum(map(len, g)) for n, g in groups.items()}
+    spared = max(price, key=lambda n: (n not in lateral, price[n]))
+    for name, group in groups.items():
+        if group and (name != spared or name in lateral):
+            out[name][np.concatenate(group)] = True
+    return out
+
+
+def _merged_units(target: Target, free: dict[str, Array], acts: dict[Coupling, Any]) -> Groups:
+    """The free units in conflict with any other, of each layer, in groups of equal neighbourhoods."""
+    s, rng = target.structure, np.random.default_rng(0)
+    mark = {n: np.where(free[n], rng.random(s.layers[n].size), 0.0) for n in s.layers}
+    sums = {n: np.zeros(s.layers[n].size) for n in s.layers}
+    for c, acting in acts.items():
+        a, b = s.layers[c.a], s.layers[c.b]
+        sums[c.a] += (acting @ np.repeat(mark[c.b], b.unit.width)).reshape(a.size, -1).sum(axis=1)
+        if c.a != c.b:
+            sums[c.b] += (acting.T @ np.repeat(mark[c.a], a.unit.width)).reshape(b.size, -1).sum(axis=1)
+    out: Groups = {}
+    for name in s.layers:
+        index = np.flatnonzero(free[name] & (sums[name] > 0))
+        _, group = np.unique(np.round(sums[name][index], 9), return_inverse=True)
+        order = np.argsort(group, kind="stable")
+        out[name] = np.split(index[order], np.flatnonzero(np.diff(group[order])) + 1) if len(index) else []
+    return out
+
+
+def _conflicts(target: Target, c: Coupling, acting: Any, groups: Groups) -> Iterator[tuple[Vertex, Vertex]]:
+    a, b = target.structure.layers[c.a], target.structure.layers[c.b]
+    one = a.columns(np.array([g[0] for g in groups[c.a]], dtype=int))
+    two = b.columns(np.array([g[0] for g in groups[c.b]], dtype=int))
+    block = sp.coo_array(acting[one][:, two])
+    used = block.data != 0
+    for i, j in zip(block.row[used] // a.unit.width, block.col[used] // b.unit.width, strict=True):
+        yield (c.a, int(i)), (c.b, int(j))
+
+
+def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
+    if len(graph) == 2:
+        return {min(graph, key=lambda v: (weights[v], v))}
+    greedy = nx.approximation.min_weighted_vertex_cover(_weighted(graph, weights), weight="bits")
+    if len(graph) > MANY_VERTICES:
+        return greedy
+    vertices, edges = list(graph), list(graph.edges)
+    place = {v: i for i, v in enumerate(vertices)}
+    rows = np.repeat(np.arange(len(edges)), 2)
+    columns = np.array([place[v] for edge in edges for v in edge])
+    incidence = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(edges), len(vertices)))
+    found = so.milp(np.array([weights[v] for v in vertices]), integrality=np.ones(len(vertices)),
+                    bounds=so.Bounds(0, 1), constraints=so.LinearConstraint(incidence, lb=1.0),
+                    options={"time_limit": 2.0})
+    if found.x is None:
+        return greedy
+    best = {v for v, x in zip(vertices, found.x, strict=True) if x > 0.5}
+    return min(best, greedy, key=lambda cover: sum(weights[v] for v in cover))
+
+
+def _weighted(graph: nx.Graph, weights: dict[Vertex, float]) -> nx.Graph:
+    copy = nx.Graph(graph)
+    nx.set_node_attributes(copy, weights, "bits")
+    return copy

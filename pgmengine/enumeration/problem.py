@@ -1,0 +1,293 @@
+"""Reduce a target whose rows share one evidence pattern to a log-linear problem over the states of its cover.
+
+A cover unit with K states becomes K - 1 indicators, one per state but the first. With every cover unit in its first
+state as the origin, the log weight of a state is
+
+    const + sum_d theta_d ind_d + sum_{d<d'} pair_dd' ind_d ind_d' + sum_blocks power * sum_t log(1 + sum_k exp(a_tk))
+
+where a_tk = offset_tk + sum_d value_d,tk ind_d. A unit summed out and the normaliser of a child are the same thing with
+power +1 and -beta. Units whose A is quadratic (Gaussian) fold into theta and pair; units with infinitely many values, or
+with a link that is not linear (noisy-or), are kept as smooth blocks, which only the numpy walk knows how to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pgmengine.couplings import submatrix
+from pgmengine.enumeration.cover import Cover
+from pgmengine.layer import Layer
+from pgmengine.model import Flat
+from pgmengine.target import Target, times
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteBlock:
+    """Units t of one layer with K states: a_tk = offset[n, t, k] + ind . value[:, t, k], k = 1..K-1."""
+
+    layer: str
+    index: Array  # (T,) units
+    power: float
+    summed: bool  # True: units summed out; False: normalisers of children
+    offset: Array  # (n, T, K-1)
+    value: Array  # (D, T, K-1)
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothBlock:
+    """Units that are functions of z = offset[n, t] + ind . value[:, t], by calls on arrays (n, states, T)."""
+
+    layer: str
+    index: Array
+    summed: bool
+    offset: Array  # (n, T)
+    value: Array  # (D, T)
+    log_weight: Callable[[Array, Array], Array]  # (z, ind) -> (n, states, T)
+    best: Callable[[Array, Array], Array]  # the same with the largest term in place of the sum
+    statistic: Callable[[Array, Array], Array]  # expected value, or score of a child, (n, states, T)
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticBlock:
+    """Units with A(z) = c z^2 / 2, already folded into theta and pair: the mean is c z."""
+
+    layer: str
+    index: Array
+    summed: bool
+    curvature: float
+    offset: Array  # (n, T)
+    value: Array  # (D, T)
+
+
+@dataclass(eq=False)
+class Problem:
+    """See the module; D indicators, n rows."""
+
+    target: Target
+    cover: Cover
+    origin: Flat  # evidence, cover units in their first state, 0 elsewhere
+    owner: list[tuple[str, int, int]]  # (layer, unit, state) of each indicator
+    states: Array  # (cover units,) number of states
+    const: Array  # (n,)
+    theta: Array  # (n, D)
+    pair: Array  # (D, D), zero inside a unit
+    finite: list[FiniteBlock] = field(default_factory=list)
+    smooth: list[SmoothBlock] = field(default_factory=list)
+    quadratic: list[QuadraticBlock] = field(default_factory=list)
+    steps: Flat = field(default_factory=dict)  # layer -> (D, width): what an indicator adds to the layer's values
+
+    @property
+    def size(self) -> int:
+        """Number of states of the cover."""
+        return int(np.prod(self.states.astype(object))) if len(self.states) else 1
+
+
+def origin_of(target: Target, cover: Cover) -> Flat:
+    """Evidence with the cover units in the first state of their support."""
+    origin = {name: np.array(value) for name, value in target.evidence.values.items()}
+    for name, index in cover.units.items():
+        layer = target.structure.layers[name]
+        if len(index) and layer.unit.support is not None:
+            origin[name][:, layer.columns(index)] = np.tile(np.ravel(layer.unit.support[0]), len(index))
+    return origin
+
+
+def build_problem(target: Target, cover: Cover) -> Problem:
+    """The problem of a target whose rows share evidence pattern and beta."""
+    owner, states, steps = _indicators(target, cover)
+    origin = origin_of(target, cover)
+    count = len(owner)
+    beta = float(target.beta[0])
+    p = Problem(target, cover, origin, owner, states, np.zeros(target.rows), np.zeros((target.rows, count)),
+                np.zeros((count, count)), steps=steps)
+    fixed = {name: target.evidence.observed[name][0].copy() for name in origin}
+    for name, index in cover.units.items():
+        fixed[name][index] = True
+    for name, layer in target.structure.layers.items():
+        _add_own_terms(p, name, layer, fixed[name], beta)
+    for c in target.structure.undirected:
+        p.const += beta * c.log_density(target.model.weight(c), origin[c.a], origin[c.b])
+        for to, source, block in c.blocks(target.model.weight(c)):
+            if to == c.b or c.a == c.b:
+                cross = steps[source] @ block @ steps[to].T * beta
+                p.pair += cross if c.a == c.b else cross + cross.T
+    for name in target.structure.directed_layers:
+        _add_child(p, name, beta)
+    return p
+
+
+def _indicators(target: Target, cover: Cover) -> tuple[list[tuple[str, int, int]], Array, Flat]:
+    owner: list[tuple[str, int, int]] = []
+    states: list[int] = []
+    for name, index in cover.units.items():
+        support = target.structure.layers[name].unit.support
+        for unit in index:
+            assert support is not None
+            owner += [(name, int(unit), a) for a in range(1, len(support))]
+            states.append(len(support))
+    steps = {name: np.zeros((len(owner), layer.width)) for name, layer in target.structure.layers.items()}
+    for d, (name, unit, a) in enumerate(owner):
+        layer = target.structure.layers[name]
+        support = layer.unit.support
+        assert support is not None
+        steps[name][d, layer.columns(np.array([unit]))] = support[a] - support[0]
+    return owner, np.array(states, dtype=np.int64), steps
+
+
+def linear_field(p: Problem, name: str) -> tuple[Array, Array]:
+    """Field of a layer's units from everything linear, at the origin (n, width) and per indicator (D, width).
+
+    Undirected neighbours, soft evidence, reference, its own input if its link is linear, and its children's values.
+    """
+    target, s = p.target, p.target.structure
+    beta = float(target.beta[0])
+    at_origin = target.outer_field(p.origin, name)
+    per_step = np.zeros((len(p.owner), s.layers[name].width))
+    for c in s.undirected:
+        for to, source, block in c.blocks(target.model.weight(c)):
+            if to == name:
+                per_step += beta * (p.steps[source] @ block)
+    if name in s.directed_layers and s.layers[name].unit.canonical:
+        zeta, change = child_input(p, name)
+        alive = np.repeat(~target.cut[name][0], s.layers[name].unit.width)
+        at_origin = at_origin + beta * zeta * alive
+        per_step += beta * change * alive
+    for arrow in s.arrows_from[name]:
+        if s.layers[arrow.b].unit.canonical:
+            weight = target.model.weight(arrow).T
+            alive = counted(p, arrow.b)
+            at_origin = at_origin + beta * ((p.origin[arrow.b] * alive) @ weight)
+            per_step += beta * ((p.steps[arrow.b] * alive) @ weight)
+    return at_origin, per_step
+
+
+def counted(p: Problem, name: str) -> Array:
+    """Which components of a directed layer have their conditional in the density: not cut, not barren. (width,)."""
+    alive = ~p.target.cut[name][0]
+    alive[p.cover.barren[name]] = False
+    return np.repeat(alive, p.target.structure.layers[name].unit.width)
+
+
+def child_input(p: Problem, name: str) -> tuple[Array, Array]:
+    """zeta of a directed layer at the origin (n, width), and what each indicator adds (D, width)."""
+    zeta = p.target.model.inputs(p.origin, name)
+    change = np.zeros((len(p.owner), zeta.shape[1]))
+    for arrow in p.target.structure.arrows_into[name]:
+        change += p.steps[arrow.a] @ p.target.model.weight(arrow)
+    return zeta, change
+
+
+def _add_own_terms(p: Problem, name: str, layer: Layer, fixed: Array, beta: float) -> None:
+    """The layer's share of const, theta, pair (arrows), and its units that are summed out."""
+    target, cover = p.target, p.cover
+    value, at_origin, per_step = p.origin[name], *linear_field(p, name)
+    own = target.outer_field({n: np.zeros_like(v) for n, v in p.origin.items()}, name)
+    if (name in target.structure.directed_layers) and layer.unit.canonical:
+        own = own + beta * child_input(p, name)[0] * counted(p, name)
+    observed = np.repeat(target.evidence.observed[name][0], layer.unit.width)
+    if name in target.reference:  # the reference is a density of the free units
+        own = own - (1 - beta) * target.reference[name] * observed
+    p.const += np.einsum("ni,ni->n", value, own)
+    base = layer.unit.log_h(layer.shaped(value))
+    p.const += np.where(fixed & ~target.cut[name][0], base, 0.0).sum(axis=1)
+    p.theta += at_origin @ p.steps[name].T
+    for d, (owner, _, a) in enumerate(p.owner):
+        if owner == name and layer.unit.log_base is not None:
+            p.theta[:, d] += layer.unit.log_base[a] - layer.unit.log_base[0]
+    rest = cover.rest[name]
+    if len(rest) and (layer.unit.canonical or name not in target.structure.directed_layers):
+        columns = layer.columns(rest)
+        add_log_sum(p, layer, rest, 1.0, True, at_origin[:, columns], per_step[:, columns])
+
+
+def _add_child(p: Problem, name: str, beta: float) -> None:
+    """Pairs through the arrows into a directed layer, and its normalisers."""
+    layer = p.target.structure.layers[name]
+    zeta, change = child_input(p, name)
+    alive = counted(p, name)
+    index = np.flatnonzero(alive[:: layer.unit.width])
+    columns = layer.columns(index)
+    if layer.unit.canonical:
+        cross = beta * (change * alive) @ p.steps[name].T
+        p.pair += cross + cross.T
+        add_log_sum(p, layer, index, -beta, False, zeta[:, columns], change[:, columns])
+    else:
+        _add_linked(p, layer, index, zeta[:, index], change[:, index], beta)
+
+
+def add_log_sum(p: Problem, layer: Layer, index: Array, power: float, summed: bool, offset: Array,
+                value: Array) -> None:
+    """power * sum over units of A(offset + ind . value), offset (n, T*w), value (D, T*w)."""
+    unit = layer.unit
+    if unit.curvature is not None:
+        c = power * unit.curvature
+        p.const += c / 2 * np.einsum("nt,nt->n", offset, offset)
+        p.theta += c * offset @ value.T + c / 2 * np.einsum("dt,dt->d", value, value)
+        p.pair += c * _between_units(p, value @ value.T)
+        p.quadratic.append(QuadraticBlock(layer.name, index, summed, unit.curvature, offset, value))
+    elif unit.support is not None and unit.log_base is not None:
+        shape = (-1, len(index), unit.width)
+        support = unit.support.reshape(len(unit.support), unit.width)
+        log_weight = offset.reshape(shape) @ support.T + unit.log_base  # (n, T, K)
+        change = value.reshape(shape) @ support.T
+        p.const += power * log_weight[..., 0].sum(axis=1)
+        p.theta += power * change[..., 0].sum(axis=1)
+        p.finite.append(FiniteBlock(layer.name, index, power, summed, log_weight[..., 1:] - log_weight[..., :1],
+                                    change[..., 1:] - change[..., :1]))
+    else:
+        p.smooth.append(SmoothBlock(
+            layer.name, index, summed, offset, value, lambda z, ind: power * unit.log_normalizer(z),
+            lambda z, ind: unit.max_log_weight(z) if summed else power * unit.log_normalizer(z),
+            lambda z, ind: unit.mean(z)))
+
+
+def _between_units(p: Problem, matrix: Array) -> Array:
+    unit = np.repeat(np.arange(len(p.states)), p.states - 1)
+    return np.where(unit[:, None] == unit, 0.0, matrix)
+
+
+def _add_linked(p: Problem, layer: Layer, index: Array, zeta: Array, change: Array, beta: float) -> None:
+    """Children whose natural parameter is not linear in their input: log p(x | zeta) as a function of zeta and x."""
+    unit, name = layer.unit, layer.name
+    rest = np.isin(index, p.cover.rest[name])
+    x_origin, x_step = p.origin[name][:, None, index], p.steps[name][:, index]
+    field_, _ = linear_field(p, name)
+    field_ = field_[:, None, index]
+
+    def at(ind: Array) -> Array:
+        return x_origin + ind @ x_step
+
+    def log_weight(z: Array, ind: Array) -> Array:
+        summed = unit.log_normalizer(field_ + times(beta, unit.link(z))) - beta * unit.log_partition(z)
+        return np.where(rest, summed, times(beta, unit.log_conditional(at(ind), z)))
+
+    def best(z: Array, ind: Array) -> Array:
+        largest = unit.max_log_weight(field_ + times(beta, unit.link(z))) - beta * unit.log_partition(z)
+        return np.where(rest, largest, times(beta, unit.log_conditional(at(ind), z)))
+
+    def mean(z: Array, ind: Array) -> Array:
+        return unit.mean(field_ + times(beta, unit.link(z)))
+
+    def score(z: Array, ind: Array) -> Array:
+        m = mean(z, ind)
+        assert unit.support is not None  # two-valued: the expected score is linear in the mean
+        low, high = (unit.score(np.broadcast_to(v, z.shape), z) for v in unit.support)
+        return np.where(rest, _mix(1 - m, low) + _mix(m, high), unit.score(at(ind), z))
+
+    p.smooth.append(SmoothBlock(name, index, False, zeta, change, log_weight, best, score))
+    if rest.any():
+        only = p.cover.rest[name]
+        p.smooth.append(SmoothBlock(name, only, True, zeta[:, rest], change[:, rest],
+                                    lambda z, ind: np.zeros_like(z), lambda z, ind: np.zeros_like(z),
+                                    lambda z, ind: unit.mean(field_[..., rest] + times(beta, unit.link(z)))))
+
+
+def _mix(weight: Array, score: Array) -> Array:
+    return np.where(weight > 0, weight * np.where(weight > 0, score, 0.0), 0.0)
+
+

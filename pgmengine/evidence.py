@@ -1,0 +1,120 @@
+"""Evidence: what the user observed, parsed into complete arrays with a mask per row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pgmengine.errors import PgmError
+from pgmengine.layer import Layer
+from pgmengine.structure import Structure
+from pgmengine.validate import as_floats
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Values (0 where not observed) and masks of every layer, for every row."""
+
+    rows: int
+    has_rows: bool  # whether any array had a rows axis
+    values: dict[str, Array]  # layer -> (rows, width)
+    observed: dict[str, Array]  # layer -> (rows, size) bool
+
+
+def parse_evidence(structure: Structure, evidence: Mapping[str, Any] | None, what: str = "evidence") -> Evidence:
+    """Layer -> (size,) or (rows, size), NaN = not observed; Categorical one-hot (..., size, k) or labels (..., size).
+
+    Raises PgmError with layer, row and index for values outside a unit's support, wrong shapes, unequal rows.
+    """
+    if evidence is not None and not isinstance(evidence, Mapping):
+        raise PgmError(f"{what} must map layer names to arrays, not {type(evidence).__name__}")
+    parsed = {}
+    for name, given in (evidence or {}).items():
+        layer = structure.layer(name, what=f"{what}: layer")
+        parsed[name] = parse_layer(layer, given, what)
+    with_rows = {name: flat.shape[0] for name, (flat, has_rows) in parsed.items() if has_rows}
+    if len(set(with_rows.values())) > 1:
+        counts = ", ".join(f"{name!r} has {n}" for name, n in with_rows.items())
+        raise PgmError(f"{what}: layers differ in their number of rows: {counts}")
+    rows = next(iter(with_rows.values()), 1)
+    if rows == 0:
+        raise PgmError(f"{what}: there are no rows")
+    values, observed = {}, {}
+    for name, layer in structure.layers.items():
+        flat = parsed[name][0] if name in parsed else np.full((1, layer.width), np.nan)
+        seen = ~np.isnan(flat[:, :: layer.unit.width])
+        values[name] = np.broadcast_to(np.nan_to_num(flat, nan=0.0), (rows, layer.width))
+        observed[name] = np.broadcast_to(seen, (rows, layer.size))
+    return Evidence(rows, bool(with_rows), values, observed)
+
+
+def parse_layer(layer: Layer, given: Any, what: str) -> tuple[Array, bool]:
+    """Flat float values (rows or 1, width) with NaN where not observed, and whether there was a rows axis."""
+    array = as_floats(given, f"{what}: layer {layer.name!r}")
+    values, has_rows = _with_rows(layer, array, what)
+    nan = np.isnan(values)
+    if layer.unit.width > 1:
+        nan = nan.any(axis=-1)
+        values = np.where(nan[..., None] & ~np.isnan(values), 0.5, values)  # half-observed: outside the support
+        nan = np.isnan(values).all(axis=-1)
+    filled = np.where(nan[..., None] if layer.unit.width > 1 else nan, 0.0, values)
+    bad = ~(layer.unit.contains(filled) | nan)
+    if bad.any():
+        row, index = (int(i) for i in np.argwhere(bad)[0])
+        raise PgmError(f"{what}: layer {layer.name!r}, row {row}, index {index}: {_original(array, values, row, index)} "
+                       f"is not a value of {layer.unit!r}{_expected(layer)}")
+    return values.reshape(values.shape[0], layer.width), has_rows
+
+
+def _original(array: Array, values: Array, row: int, index: int) -> Any:
+    value = values[row, index]
+    return value.tolist()
+
+
+def _expected(layer: Layer) -> str:
+    unit = layer.unit
+    if unit.width > 1:
+        return f", expected a label 0..{unit.width - 1} or a one-hot row of {unit.width}"
+    if unit.support is None:
+        return ", expected a finite number" if not unit.bounded else ", expected a number in [-1, 1]"
+    shown = ", ".join(f"{v:g}" for v in unit.support[:8])
+    return f", expected one of {shown}{', ...' if len(unit.support) > 8 else ''}"
+
+
+def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
+    """(rows, size[, k]) and whether the rows axis was given; labels become one-hot rows."""
+    n, k = layer.size, layer.unit.width
+    if k > 1 and array.shape[-2:] == (n, k) and not (array.ndim == 2 and n == k):
+        return (array[None], False) if array.ndim == 2 else _checked(layer, array, 3, what)
+    column = n == 1 and array.ndim == 1 and array.shape[0] != 1  # one unit: a plain vector is one value per row
+    array = array[:, None] if column else array
+    if array.ndim == 0 and n == 1:
+        array = array[None]
+    has_rows = array.ndim == 2
+    array, _ = _checked(layer, array if has_rows else array[None], 2, what)
+    return (_one_hot(layer, array, what), has_rows) if k > 1 else (array, has_rows)
+
+
+def _checked(layer: Layer, array: Array, ndim: int, what: str) -> tuple[Array, bool]:
+    if array.ndim != ndim or array.shape[1] != layer.size:
+        n, k = layer.size, layer.unit.width
+        expected = f"({n},) or (rows, {n})" if k == 1 else f"labels ({n},) or (rows, {n}), or one-hot (..., {n}, {k})"
+        shape = array.shape if array.ndim != ndim or array.shape[0] != 1 else array.shape[1:]
+        raise PgmError(f"{what}: layer {layer.name!r} has shape {shape}, expected {expected}")
+    return array, True
+
+
+def _one_hot(layer: Layer, labels: Array, what: str) -> Array:
+    k = layer.unit.width
+    bad = ~(np.isnan(labels) | ((labels >= 0) & (labels < k) & (labels == np.floor(labels))))
+    if bad.any():
+        row, index = (int(i) for i in np.argwhere(bad)[0])
+        raise PgmError(f"{what}: layer {layer.name!r}, row {row}, index {index}: {labels[row, index]:g} is not a label "
+                       f"of {layer.unit!r}, expected 0..{k - 1}")
+    seen = np.nan_to_num(labels, nan=0.0).astype(int)
+    return np.where(np.isnan(labels)[..., None], np.nan, np.eye(k)[seen])

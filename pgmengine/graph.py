@@ -1,0 +1,107 @@
+"""GraphBuilder: declare layers and couplings, check them, build a Model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from pgmengine.couplings import Arrow, Coupling, Lateral, Pair
+from pgmengine.layer import Layer
+from pgmengine.model import Model
+from pgmengine.structure import Structure
+from pgmengine.units import Binary, Unit
+from pgmengine.validate import check_bias, check_layers, check_structure, check_weight
+
+Rng = int | np.random.Generator | None
+
+
+@dataclass(eq=False)
+class GraphBuilder:
+    """Declares a graph whose nodes are layers; nothing is checked before `build`.
+
+    >>> import pgmengine as pgm
+    >>> b = pgm.GraphBuilder()
+    >>> b.layer("v", pgm.Binary(), 6)
+    >>> b.layer("h", pgm.MultiValued(4), 3)
+    >>> b.couple("v", "h")
+    >>> b.build(rng=0)
+    Model(v: 6 Binary(), h: 3 MultiValued(s=4); v-h)
+    """
+
+    layers: list[Layer] = field(default_factory=list)
+    couplings: list[Coupling] = field(default_factory=list)
+    given: list[Any] = field(default_factory=list)  # the bias of each layer, in order; None = zeros
+    weights: list[Any] = field(default_factory=list)  # the weight of each coupling; None = drawn by build
+
+    def layer(self, name: str, unit: Unit, size: int, bias: Any = None, labels: Any = None) -> None:
+        """Add a layer of `size` units; bias (size,), or (size, k) for Categorical(k); None = zeros."""
+        self.layers.append(Layer(name, unit, size, None if labels is None else tuple(labels)))
+        self.given.append(bias)
+
+    def couple(self, a: str, b: str, weight: Any = None) -> None:
+        """Couple two layers, x_a W x_b; or a layer with itself, x S x / 2 with S symmetric and zero diagonal."""
+        self.couplings.append(Lateral(a) if a == b else Pair(a, b))
+        self.weights.append(weight)
+
+    def cause(self, parent: str, child: str, weight: Any = None) -> None:
+        """Add arrows parent -> child: the children's input gains x_parent J."""
+        self.couplings.append(Arrow(parent, child))
+        self.weights.append(weight)
+
+    @property
+    def graph(self) -> nx.MultiDiGraph:
+        """The networkx graph behind the declaration: layers as nodes, couplings as edges keyed by their names."""
+        return layer_graph(self.layers, self.couplings)
+
+    def build(self, rng: Rng = None) -> Model:
+        """Check everything and build the Model; weights left None are drawn, uniform in +-sqrt(6 / (in + out)).
+
+        Raises PgmError for unknown or duplicate names, wrong shapes, values that are not finite, directed cycles, an
+        undirected coupling of two unbounded layers, and negative weights of NoisyOr units.
+        """
+        check_layers(self.layers)
+        structure = Structure({layer.name: layer for layer in self.layers}, tuple(self.couplings))
+        check_structure(structure)
+        generator = np.random.default_rng(rng)
+        params: dict[str, Any] = {}
+        for layer, bias in zip(self.layers, self.given, strict=True):
+            params[f"{layer.name}.bias"] = check_bias(layer, bias)
+        for coupling, weight in zip(self.couplings, self.weights, strict=True):
+            if weight is None:
+                weight = draw_weight(structure, coupling, generator)
+            params[f"{coupling.key}.weight"] = check_weight(structure, coupling, weight)
+        return Model(structure, params)
+
+    @staticmethod
+    def from_networkx(graph: nx.Graph, unit: Unit | None = None) -> GraphBuilder:
+        """A builder from a graph whose nodes are variables; see `pgmengine.variables`."""
+        from pgmengine.variables import builder_from_variables
+
+        return builder_from_variables(graph, Binary() if unit is None else unit)
+
+
+def layer_graph(layers: Any, couplings: Any) -> nx.MultiDiGraph:
+    """Layers as nodes (attributes unit, size), couplings as edges keyed by name (attribute directed)."""
+    graph: nx.MultiDiGraph = nx.MultiDiGraph()
+    for layer in layers:
+        graph.add_node(layer.name, unit=layer.unit, size=layer.size)
+    for c in couplings:
+        graph.add_edge(c.a, c.b, key=c.key, directed=c.directed)
+    return graph
+
+
+def draw_weight(structure: Structure, coupling: Coupling, rng: np.random.Generator) -> np.ndarray:
+    """Xavier uniform weights (Glorot and Bengio 2010), +-sqrt(6 / (width a + width b)); NoisyOr takes their size."""
+    a, b = structure.layers[coupling.a], structure.layers[coupling.b]
+    limit = np.sqrt(6.0 / (a.width + b.width))
+    weight = rng.uniform(-limit, limit, (a.width, b.width))
+    if coupling.a == coupling.b:
+        unit = np.arange(a.width) // a.unit.width
+        weight = np.where(unit[:, None] < unit, weight, 0.0)
+        weight = weight if coupling.directed else weight + weight.T
+    return np.abs(weight) if coupling.directed and b.unit.nonnegative else weight
+
+

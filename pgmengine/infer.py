@@ -1,0 +1,110 @@
+"""infer and explain: one call for every question; Auto chooses the method and says why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pgmengine.errors import PgmError
+from pgmengine.methods.answers import check_want
+from pgmengine.methods.exact import Exact
+from pgmengine.methods.mcmc import MCMC
+from pgmengine.model import Model
+from pgmengine.result import Plan, Result
+from pgmengine.target import Target
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Walk the candidates in order; the first whose plan fits and whose run ends well answers.
+
+    Parameters
+    ----------
+    max_work : unit updates allowed, about 0.2 to 2 ns each.
+    candidates : methods in the order in which they are tried.
+    """
+
+    max_work: float = 2e11
+    candidates: tuple[Any, ...] = (Exact(), MCMC())
+
+    def plans(self, target: Target, want: Iterable[str]) -> list[Plan]:
+        """The plan of every candidate, refused when it takes more work than allowed."""
+        return [self._limited(method.plan(target, want)) for method in self.candidates]
+
+    def _limited(self, plan: Plan) -> Plan:
+        if plan.accepted and plan.work > self.max_work:
+            return replace(plan, refusal=f"about {plan.work:.2g} unit updates, the limit is {self.max_work:.2g}")
+        return plan
+
+    def plan(self, target: Target, want: Iterable[str]) -> Plan:
+        """The plan of the candidate that would answer."""
+        plans = self.plans(target, want)
+        chosen = next((p for p in plans if p.accepted), None)
+        return chosen or Plan("Auto", refusal="; ".join(map(str, plans)))
+
+    def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
+        """Run the first candidate that can answer; fall through when its status is bad and another can."""
+        refused: list[Plan] = []
+        last: Result | None = None
+        for method in self.candidates:
+            plan = self._limited(method.plan(target, want))
+            if not plan.accepted:
+                refused.append(plan)
+                continue
+            last = replace(method.run(target, want, rng=rng, state=state), refused=tuple(refused))
+            if last.status.good:
+                return last
+            refused.append(replace(plan, refusal=last.status.value))
+        if last is None:
+            raise PgmError("no method can answer: " + "; ".join(map(str, refused)))
+        return last
+
+
+def infer(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals",), method: Any = None, soft: Any = None,
+          do: Any = None, rng: Any = None, state: Any = None, executor: Any = None, progress: bool = False) -> Result:
+    """Ask a model anything under any pattern of evidence.
+
+    Parameters
+    ----------
+    evidence : layer -> (size,) or (rows, size); NaN = not observed; omitted layers are free. Categorical layers take
+        labels or one-hot rows.
+    want : any of "marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient".
+    method : Auto() by default.
+    soft : layer -> log-likelihood to add: log-odds for two-valued units, (..., k) log weights for Categorical.
+    do : layer -> values; cuts the arrows into those units (directed layers only).
+    rng : int or numpy Generator; the same rng gives the same bits.
+    state : a previous Result.state, to go on from.
+    executor : any concurrent.futures.Executor; the evidence rows are shared out over it.
+    progress : show a progress bar on work over two seconds, when the output is a terminal.
+
+    >>> import pgmengine as pgm
+    >>> r = pgm.infer(pgm.rbm(4, 2, rng=0), {"v": [[1, 0, 1, 1]]}, want=("marginals", "log_prob"))
+    >>> r.mean["h"].shape, r.kind
+    ((1, 2), 'exact')
+    """
+    target = model.given(evidence, soft=soft, do=do)
+    return (method or Auto()).run(target, check_want(want), rng=rng, state=state)
+
+
+def explain(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals",), method: Any = None,
+            soft: Any = None, do: Any = None) -> str:
+    """The plan as text, without running: what each candidate would do, and which one answers.
+
+    >>> import pgmengine as pgm
+    >>> print(pgm.explain(pgm.rbm(4, 2, rng=0), want=("log_z",)).splitlines()[0])
+    wanted: log_z; 1 evidence row, 0 of 6 units observed
+    """
+    target = model.given(evidence, soft=soft, do=do)
+    wanted = check_want(want)
+    chooser = method if isinstance(method, Auto) else Auto(candidates=(method,)) if method else Auto()
+    seen = int(sum(mask.sum() for mask in target.evidence.observed.values()))
+    units = sum(layer.size for layer in model.structure.layers.values())
+    share = f"{seen} of {units} units observed" if target.rows == 1 else (
+        f"{seen / target.rows:.4g} of {units} units observed on average")
+    lines = [f"wanted: {', '.join(wanted)}; {target.rows} evidence row{'s' * (target.rows > 1)}, {share}"]
+    plans = chooser.plans(target, wanted)
+    chosen = next((p for p in plans if p.accepted), None)
+    lines += [f"{'->' if p is chosen else '  '} {p}" for p in plans]
+    lines.append(f"answer: {chosen.method}, {chosen.guarantee}" if chosen else "answer: none of these can")
+    return "\n".join(lines)

@@ -1,0 +1,45 @@
+"""A layer: a named array of units of one type, the node of every graph."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pgmengine.units import Unit
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A named array of `size` units of one type; `labels` are the variables' names, if they have any."""
+
+    name: str
+    unit: Unit
+    size: int
+    labels: tuple[Hashable, ...] | None = None
+
+    @property
+    def width(self) -> int:
+        """Numbers the layer counts in a weight matrix: size, or size * k for Categorical(k)."""
+        return self.size * self.unit.width
+
+    @property
+    def bias_shape(self) -> tuple[int, ...]:
+        """(size,), or (size, k) for Categorical(k)."""
+        return (self.size,) if self.unit.width == 1 else (self.size, self.unit.width)
+
+    def flat(self, values: Array) -> Array:
+        """(rows, size[, k]) -> (rows, width), unit major."""
+        return np.asarray(values).reshape(-1, self.width)
+
+    def shaped(self, flat: Array) -> Array:
+        """(..., width) -> (..., size[, k]): the shape in which the unit's functions take it."""
+        return flat if self.unit.width == 1 else flat.reshape(*flat.shape[:-1], self.size, self.unit.width)
+
+    def columns(self, index: Array) -> Array:
+        """Columns of the weight matrix that the units `index` own, in order."""
+        k = self.unit.width
+        return index if k == 1 else (index[:, None] * k + np.arange(k)).ravel()

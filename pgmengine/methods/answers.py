@@ -1,0 +1,66 @@
+"""Pieces that every method shares: empty answers, rows in and out, memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from pgmengine.errors import PgmError
+from pgmengine.model import Flat
+from pgmengine.result import WANTS
+from pgmengine.target import Target
+
+Array = np.ndarray
+
+
+def check_want(want: Iterable[str]) -> tuple[str, ...]:
+    """The wanted quantities as a tuple; PgmError for one that does not exist."""
+    wanted = (want,) if isinstance(want, str) else tuple(want)
+    for name in wanted:
+        if name not in WANTS:
+            raise PgmError(f"want: {name!r} is unknown; ask for any of {', '.join(WANTS)}")
+    if not wanted:
+        raise PgmError(f"want is empty; ask for any of {', '.join(WANTS)}")
+    return wanted
+
+
+def public(target: Target, flat: Flat) -> dict[str, Array]:
+    """Flat (rows, width) arrays as users see them: (rows, size[, k]), without the rows axis if evidence had none."""
+    out = {name: target.structure.layers[name].shaped(value) for name, value in flat.items()}
+    return out if target.evidence.has_rows else {name: value[0] for name, value in out.items()}
+
+
+def squeeze(target: Target, arrays: dict[str, Array]) -> dict[str, Array]:
+    """Arrays with a rows axis in front, without it if the evidence had none."""
+    return arrays if target.evidence.has_rows else {name: value[0] for name, value in arrays.items()}
+
+
+def evidence_patterns(target: Target) -> list[Array]:
+    """Rows grouped by what is observed, set by do(), and beta: a list of index arrays."""
+    masks = [m for name in target.structure.layers for m in (target.evidence.observed[name], target.cut[name])]
+    if target.rows == 1:
+        return [np.zeros(1, dtype=int)]
+    if all((m == m[0]).all() for m in masks) and (target.beta == target.beta[0]).all():
+        return [np.arange(target.rows)]
+    packed = np.concatenate([np.packbits(m, axis=1) for m in masks]
+                            + [np.ascontiguousarray(target.beta).view(np.uint8).reshape(target.rows, -1)], axis=1)
+    _, group = np.unique(packed, axis=0, return_inverse=True)
+    order = np.argsort(group.ravel(), kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(group.ravel()[order])) + 1)
+
+
+def available_memory() -> float:
+    """Bytes of physical memory that are free or can be freed, as far as the system says."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
+def add_gradients(total: dict[str, Any] | None, part: dict[str, Any]) -> dict[str, Any]:
+    """Sum of two gradients, parameter by parameter."""
+    return part if total is None else {name: total[name] + value for name, value in part.items()}

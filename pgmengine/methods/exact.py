@@ -1,0 +1,279 @@
+"""Exact enumeration over the cheapest cover; rows with the same evidence pattern share one problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from pgmengine.enumeration.assemble import Expectations
+from pgmengine.enumeration.cover import Cover, choose_cover
+from pgmengine.enumeration.problem import Problem, build_problem
+from pgmengine.enumeration.walk import PIECE, PlainWalker, indicators, make_walker
+from pgmengine.errors import PgmError
+from pgmengine.methods.answers import (
+    add_gradients,
+    available_memory,
+    check_want,
+    evidence_patterns,
+    public,
+    squeeze,
+)
+from pgmengine.model import Flat
+from pgmengine.result import Plan, Result
+from pgmengine.target import Target
+
+Array = np.ndarray
+MOMENTS = {"marginals", "pairs", "gradient"}
+NEEDS_ALL = MOMENTS | {"samples", "mode"}
+ROWS_BYTES = 256 * 2**20  # rows of one pattern are taken in parts whose moments fit in this
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Enumerate the states of the cheapest cover and sum the rest out analytically: Z = sum_C exp(w(C)).
+
+    Parameters
+    ----------
+    max_bits : the largest cover that is enumerated, as log2 of its number of states.
+    draws : number of samples when they are wanted.
+
+    >>> import pgmengine as pgm
+    >>> model = pgm.rbm(4, 2, rng=0)
+    >>> r = pgm.infer(model, {"v": [1, 0, float("nan"), 1]}, want=("marginals", "log_prob"), method=pgm.Exact())
+    >>> r.mean["h"].shape, r.log_prob.shape, r.kind
+    ((2,), (1,), 'exact')
+    """
+
+    max_bits: float = 25
+    draws: int = 1000
+
+    def plan(self, target: Target, want: Iterable[str]) -> Plan:
+        """Bits of the cheapest cover of every evidence pattern; refuses above max_bits or the free memory."""
+        wanted = check_want(want)
+        bits, work, memory, where = -1.0, 0.0, 0.0, ""
+        for part in _targets(target, wanted):
+            prune, structural = _mode_of(part.wanted)
+            for rows in evidence_patterns(part.target):
+                one = part.target.take(rows[:1])
+                try:
+                    cover = choose_cover(one, prune, structural)
+                except PgmError as error:
+                    return Plan("Exact", refusal=str(error))
+                if cover.bits > bits:
+                    bits, where = cover.bits, _describe(cover)
+                per_state, width = _size(one, cover, part.wanted)
+                work += len(rows) * 2.0 ** min(cover.bits, 1000) * per_state
+                memory = max(memory, width * min(len(rows), _rows_at_once(width)) + _output_bytes(target, wanted, self.draws))
+        if bits > self.max_bits:
+            return Plan("Exact", work=work, bytes=memory, refusal=f"cheapest enumeration needs 2^{bits:.4g} states, the "
+                        f"limit is 2^{self.max_bits:g}")
+        if memory > 0.8 * available_memory():
+            return Plan("Exact", work=work, bytes=memory, refusal=f"it needs {memory / 2**30:.3g} GiB, "
+                        f"{available_memory() / 2**30:.3g} GiB are free")
+        why = f"2^{bits:.4g} states of {where}" if bits > 0 else "all that is free is independent"
+        return Plan("Exact", "exact", why, work, memory)
+
+    def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
+        """Answer by enumeration; PgmError with the plan's refusal when it does not fit."""
+        wanted = check_want(want)
+        plan = self.plan(target, wanted)
+        if not plan.accepted:
+            raise PgmError(f"Exact refused: {plan.refusal}")
+        answers = _Answers(target, wanted, self.draws, np.random.default_rng(rng))
+        for part in _targets(target, wanted):
+            answers.take(part)
+        return Result(answers.finished(), "exact", self, plan)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One target and what is wanted of it; `normaliser` is that of log_prob, with nothing observed."""
+
+    target: Target
+    wanted: tuple[str, ...]
+    normaliser: bool = False
+
+
+def _targets(target: Target, wanted: tuple[str, ...]) -> Iterator[_Part]:
+    own = tuple(w for w in wanted if w != "log_prob") + (("log_z",) if "log_prob" in wanted else ())
+    if NEEDS_ALL & set(own):
+        yield _Part(target, own)
+    else:
+        yield _Part(target, ("log_z",))
+    if "log_prob" in wanted:
+        yield _Part(target.nothing_observed, ("log_z",), normaliser=True)
+
+
+def _mode_of(wanted: tuple[str, ...]) -> tuple[bool, bool]:
+    """(prune barren units, cover zero weights too)."""
+    return not NEEDS_ALL & set(wanted), bool({"pairs", "gradient"} & set(wanted))
+
+
+def _size(target: Target, cover: Cover, wanted: tuple[str, ...]) -> tuple[float, float]:
+    """Unit updates per state, and bytes of working arrays per row."""
+    layers = target.structure.layers
+    outside = sum(len(i) * max(len(layers[n].unit.support) - 1, 1) if layers[n].unit.support is not None else len(i)
+                  for n, i in cover.rest.items())
+    children = sum(layers[n].width for n in target.structure.directed_layers)
+    inside = sum(len(i) * (len(layers[n].unit.support) - 1) for n, i in cover.units.items() if len(i))  # type: ignore[arg-type]
+    columns = outside + children + inside
+    width = 8.0 * (columns * ((1 + inside) if MOMENTS & set(wanted) else 2)
+                   + 3 * sum(layer.width * (1 + inside if MOMENTS & set(wanted) else 1) for layer in layers.values()))
+    return float(max(columns, 1) * (4 if MOMENTS & set(wanted) else 1)), width
+
+
+def _rows_at_once(width: float) -> int:
+    return max(1, int(ROWS_BYTES // max(width, 1.0)))
+
+
+def _output_bytes(target: Target, wanted: tuple[str, ...], draws: int) -> float:
+    s = target.structure
+    total = sum(layer.width for layer in s.layers.values()) * target.rows * 16.0
+    if "pairs" in wanted:
+        total += 8.0 * target.rows * sum(s.layers[c.a].width * s.layers[c.b].width for c in s.couplings)
+    if "samples" in wanted:
+        total += 8.0 * target.rows * draws * sum(layer.width for layer in s.layers.values())
+    return total
+
+
+def _describe(cover: Cover) -> str:
+    return " and ".join(f"{len(i)} units of {n!r}" for n, i in cover.units.items() if len(i)) or "nothing"
+
+
+class _Answers:
+    """Collects the answers of all parts, patterns and rows."""
+
+    def __init__(self, target: Target, wanted: tuple[str, ...], draws: int, rng: np.random.Generator) -> None:
+        self.target, self.wanted, self.draws, self.rng = target, wanted, draws, rng
+        self.log_z = np.zeros(target.rows)
+        self.normaliser = np.zeros(target.rows)
+        self.per_row: dict[str, dict[str, Array]] = {}
+        self.gradient: dict[str, Any] | None = None
+
+    def take(self, part: _Part) -> None:
+        """Work through one part, pattern by pattern."""
+        prune, structural = _mode_of(part.wanted)
+        for rows in evidence_patterns(part.target):
+            cover = choose_cover(part.target.take(rows[:1]), prune, structural)
+            _, width = _size(part.target, cover, part.wanted)
+            step = _rows_at_once(width)
+            for start in range(0, len(rows), step):
+                some = rows[start: start + step]
+                self._solve(part, some, build_problem(part.target.take(some), cover))
+
+    def _solve(self, part: _Part, rows: Array, p: Problem) -> None:
+        walker = make_walker(p)
+        sums, moments = walker.log_sums(bool(MOMENTS & set(part.wanted)))
+        log_z = logsumexp(sums, axis=1)
+        if part.normaliser:
+            self.normaliser[rows if part.target.rows == self.target.rows else slice(None)] = log_z
+            return
+        self.log_z[rows] = log_z
+        if NEEDS_ALL & set(part.wanted) and np.isneginf(log_z).any():
+            row = int(rows[np.flatnonzero(np.isneginf(log_z))[0]])
+            raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
+        if moments is not None:
+            self._expectations(rows, Expectations(p, moments))
+        if "mode" in part.wanted:
+            self._store("mode", rows, mode_of(p))
+        if "samples" in part.wanted:
+            draws = draw(p, walker, sums, self.draws, self.rng)
+            self._store("samples", rows, {n: v.swapaxes(0, 1) for n, v in draws.items()})
+
+    def _expectations(self, rows: Array, e: Expectations) -> None:
+        layers = self.target.structure.layers
+        if "marginals" in self.wanted:
+            self._store("mean", rows, {n: e.expected(n)[:, 0] for n in layers})
+            self._store("prob", rows, {n: e.prob(n) for n, x in layers.items() if x.unit.support is not None})
+        if "pairs" in self.wanted:
+            self._store("pairs", rows, {c.key: e.pairs(c) for c in self.target.structure.couplings})
+        if "gradient" in self.wanted:
+            self.gradient = add_gradients(self.gradient, e.all_gradients())
+
+    def _store(self, what: str, rows: Array, values: dict[str, Array]) -> None:
+        out = self.per_row.setdefault(what, {})
+        for name, value in values.items():
+            if name not in out:
+                out[name] = np.empty((self.target.rows, *value.shape[1:]))
+            out[name][rows] = value
+
+    def finished(self) -> dict[str, Any]:
+        """The answers as users see them."""
+        target, out = self.target, dict[str, Any]()
+        if "marginals" in self.wanted:
+            out |= {"mean": public(target, self.per_row["mean"]), "prob": squeeze(target, self.per_row["prob"])}
+        if "mode" in self.wanted:
+            out["mode"] = public(target, self.per_row["mode"])
+        if "pairs" in self.wanted:
+            out["pairs"] = squeeze(target, self.per_row["pairs"])
+        if "gradient" in self.wanted:
+            out["gradient"] = self.gradient
+        if "samples" in self.wanted:
+            out["samples"] = {n: target.structure.layers[n].shaped(v.swapaxes(0, 1))
+                              for n, v in self.per_row["samples"].items()}
+        out["log_z"] = self.log_z
+        out["log_z_error"] = np.zeros(target.rows)
+        out["log_z_interval"] = np.stack((self.log_z, self.log_z), axis=1)
+        if "log_prob" in self.wanted:
+            out["log_prob"] = self.log_z - self.normaliser
+        return out
+
+
+def fill_rest(p: Problem, states: Array, rows: Array, choose: Any) -> Flat:
+    """Complete flat values of cover states (m, D) for the rows (m,), the rest chosen by choose(unit, eta)."""
+    target = p.target.take(rows)
+    x = {name: p.origin[name][rows] + states @ p.steps[name] for name in p.origin}
+    for name in _parents_first(p):
+        index = p.cover.rest[name]
+        if len(index):
+            layer = target.structure.layers[name]
+            value = layer.flat(choose(layer.unit, layer.shaped(target.natural(x, name))))
+            columns = layer.columns(index)
+            x[name] = x[name].copy()
+            x[name][:, columns] = value[:, columns]
+    return x
+
+
+def _parents_first(p: Problem) -> list[str]:
+    order = p.target.structure.directed_layers
+    return [n for n in p.origin if n not in order] + list(order)
+
+
+def mode_of(p: Problem) -> Flat:
+    """The jointly most probable completion of every row; ties go to the first state in the walk's order."""
+    walker = PlainWalker(p)
+    best = np.full(p.target.rows, -np.inf)
+    where = np.zeros(p.target.rows, dtype=np.int64)
+    for start in range(0, p.size, walker.chunk):
+        index = np.arange(start, min(start + walker.chunk, p.size))
+        weight = walker.best_weight(indicators(p, index))
+        top = weight.argmax(axis=1)
+        value = weight[np.arange(len(weight)), top]
+        where = np.where(value > best, index[top], where)
+        best = np.maximum(best, value)
+    return fill_rest(p, indicators(p, where), np.arange(p.target.rows), lambda unit, eta: unit.mode(eta))
+
+
+def draw(p: Problem, walker: Any, sums: Array, draws: int, rng: np.random.Generator) -> Flat:
+    """Independent exact samples, flat (draws, rows, width): a piece, a state in it, then the rest given the cover."""
+    chosen = np.empty((draws, p.target.rows), dtype=np.int64)
+    for row in range(p.target.rows):
+        if p.size == 1:
+            chosen[:, row] = 0
+            continue
+        share = np.exp(sums[row] - logsumexp(sums[row]))
+        counts = rng.multinomial(draws, share / share.sum())
+        index = []
+        for piece in np.flatnonzero(counts):
+            weight = walker.log_weights(row, int(piece))
+            prob = np.exp(weight - logsumexp(weight))
+            index.append(piece * PIECE + rng.choice(len(prob), size=counts[piece], p=prob / prob.sum()))
+        chosen[:, row] = rng.permutation(np.concatenate(index))
+    rows = np.tile(np.arange(p.target.rows), draws)
+    x = fill_rest(p, indicators(p, chosen.ravel()), rows, lambda unit, eta: unit.sample(eta, rng))
+    return {name: value.reshape(draws, p.target.rows, -1) for name, value in x.items()}
+

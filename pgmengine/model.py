@@ -1,0 +1,144 @@
+"""Model: a structure and its parameters; the log density of complete states and its gradient.
+
+log_density(x) = sum over undirected layers of [bias . x + log h(x)] + sum over undirected couplings of x_a W x_b
+               + sum over directed layers of log p(x_c | zeta_c),   zeta_c = bias_c + sum over parents of x_p J,
+
+where log p(x | zeta) = x link(zeta) + log h(x) - A(link(zeta)), and link is the identity for all units but NoisyOr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import numpy as np
+import scipy.sparse as sp
+
+from pgmengine.couplings import Coupling, outer
+from pgmengine.errors import PgmError
+from pgmengine.structure import Structure
+
+if TYPE_CHECKING:
+    from pgmengine.target import Target
+
+Array = np.ndarray
+Flat = dict[str, Array]  # layer -> (rows, width)
+
+
+def freeze(array: Any) -> Any:
+    """The array, read only: a Model never changes."""
+    for part in (array.data, array.indices, array.indptr) if sp.issparse(array) else (array,):
+        part.flags.writeable = False
+    return array
+
+
+class Model:
+    """A graph of layers with parameters; immutable. Made by GraphBuilder.build, a family, or load.
+
+    >>> import pgmengine as pgm
+    >>> model = pgm.rbm(3, 2, rng=0)
+    >>> list(model.params)
+    ['v.bias', 'h.bias', 'v-h.weight']
+    >>> model.log_density({"v": [[0, 0, 0]], "h": [[0, 0]]})
+    array([0.])
+    """
+
+    def __init__(self, structure: Structure, params: Mapping[str, Any]) -> None:
+        self.structure = structure
+        self.params: Mapping[str, Any] = MappingProxyType({k: freeze(v) for k, v in params.items()})
+
+    def __repr__(self) -> str:
+        layers = ", ".join(f"{x.name}: {x.size} {x.unit!r}" for x in self.structure.layers.values())
+        couplings = ", ".join(c.key for c in self.structure.couplings)
+        return f"Model({layers}; {couplings})" if couplings else f"Model({layers})"
+
+    def bias(self, name: str) -> Array:
+        """The bias of a layer, flat (width,)."""
+        return self.params[f"{name}.bias"].reshape(-1)
+
+    def weight(self, coupling: Coupling) -> Any:
+        """The weight of a coupling, (width of a, width of b)."""
+        return self.params[f"{coupling.key}.weight"]
+
+    def with_params(self, params: Mapping[str, Any]) -> Model:
+        """A new Model in which the named parameters are replaced; checked as in build."""
+        from pgmengine.validate import check_bias, check_weight
+
+        checks = {f"{x.name}.bias": lambda value, x=x: check_bias(x, value) for x in self.structure.layers.values()}
+        checks |= {f"{c.key}.weight": lambda value, c=c: check_weight(self.structure, c, value)
+                   for c in self.structure.couplings}
+        unknown = [name for name in params if name not in checks]
+        if unknown:
+            raise PgmError(f"parameter {unknown[0]!r} is unknown; the parameters are {', '.join(checks)}")
+        return Model(self.structure, {**self.params, **{name: checks[name](value) for name, value in params.items()}})
+
+    def given(self, evidence: Any = None, soft: Any = None, do: Any = None, beta: Any = 1.0) -> Target:
+        """The Target: this model with evidence clamped, at inverse temperature beta (a number, or one per row)."""
+        from pgmengine.target import make_target
+
+        return make_target(self, evidence, soft=soft, do=do, beta=beta)
+
+    def log_density(self, values: Mapping[str, Any]) -> Array:
+        """Log of the unnormalised joint density of complete states, shape (rows,)."""
+        from pgmengine.evidence import parse_evidence
+
+        evidence = parse_evidence(self.structure, values)
+        for name, seen in evidence.observed.items():
+            if not seen.all():
+                row, index = np.argwhere(~seen)[0]
+                raise PgmError(f"log_density needs a value for every unit; layer {name!r}, row {row}, index {index} "
+                               "has none")
+        return self.flat_log_density(evidence.values)
+
+    def inputs(self, x: Flat, name: str) -> Array:
+        """zeta = bias + sum over parents of x_p J of a directed layer, (rows, width)."""
+        zeta = self.bias(name)
+        for arrow in self.structure.arrows_into[name]:
+            zeta = zeta + x[arrow.a] @ self.weight(arrow)
+        return np.broadcast_to(zeta, x[name].shape)
+
+    def flat_log_density(self, x: Flat) -> Array:
+        """log_density of flat values {layer: (rows, width)}, shape (rows,)."""
+        total = np.zeros(next(iter(x.values())).shape[0])
+        directed = set(self.structure.directed_layers)
+        for name, layer in self.structure.layers.items():
+            value = layer.shaped(x[name])
+            if name in directed:
+                total += layer.unit.log_conditional(value, layer.shaped(self.inputs(x, name))).sum(axis=-1)
+            else:
+                total += x[name] @ self.bias(name) + layer.unit.log_h(value).sum(axis=-1)
+        for c in self.structure.undirected:
+            total += c.log_density(self.weight(c), x[c.a], x[c.b])
+        return total
+
+    def gradient(self, x: Flat) -> dict[str, Any]:
+        """d log_density / d params summed over the rows of flat values, parameter by parameter.
+
+        The undirected part is multilinear, so there x may also hold independent means.
+        """
+        s = self.structure
+        reach: Flat = {}  # what a layer's bias, and its incoming arrows, are multiplied by
+        for name, layer in s.layers.items():
+            reach[name] = x[name]
+            if name in s.directed_layers:
+                score = layer.unit.score(layer.shaped(x[name]), layer.shaped(self.inputs(x, name)))
+                reach[name] = layer.flat(score)
+        gradient = {f"{n}.bias": reach[n].sum(axis=0).reshape(s.layers[n].bias_shape) for n in s.layers}
+        for c in s.undirected:
+            gradient[f"{c.key}.weight"] = c.statistics(self.weight(c), x[c.a], x[c.b])
+        for arrow in s.arrows:
+            gradient[f"{arrow.key}.weight"] = outer(self.weight(arrow), x[arrow.a], reach[arrow.b])
+        return gradient
+
+    def to_networkx(self, level: str = "layers") -> nx.Graph:
+        """The layer graph (level="layers") or the graph of single units (level="variables")."""
+        from pgmengine.graph import layer_graph
+        from pgmengine.variables import variable_graph
+
+        views = {"layers": lambda: layer_graph(self.structure.layers.values(), self.structure.couplings),
+                 "variables": lambda: variable_graph(self)}
+        if level not in views:
+            raise PgmError(f"level must be 'layers' or 'variables', not {level!r}")
+        return views[level]()

@@ -1,0 +1,88 @@
+"""Plan, Status and Result: what a method would do, how it went, and its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from pgmengine.errors import NotAsked
+
+Array = np.ndarray
+WANTS = ("marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient")
+
+
+class Status(Enum):
+    """How a method ended; the value is the message and the advice."""
+
+    OK = "done"
+    NOT_MIXED = "the chains did not mix: draw longer, or use a tempering method"
+
+    @property
+    def good(self) -> bool:
+        """Whether the answer can be used as it is."""
+        return self is Status.OK
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a method would do for a target and what is wanted; `refusal` is empty when it can."""
+
+    method: str
+    guarantee: str = ""  # "exact" | "estimate" | "lower bound"
+    why: str = ""
+    work: float = 0.0  # unit updates, about 0.2 to 2 ns each
+    bytes: float = 0.0
+    refusal: str = ""
+
+    @property
+    def accepted(self) -> bool:
+        """True when the method can answer."""
+        return not self.refusal
+
+    def __str__(self) -> str:
+        if self.refusal:
+            return f"{self.method}: refused, {self.refusal}"
+        return (f"{self.method}: {self.guarantee}; {self.why}; about {self.work:.2g} unit updates, "
+                f"{self.bytes / 2**20:.3g} MiB")
+
+
+ANSWERS = {"mean": "marginals", "prob": "marginals", "log_z": "log_z", "log_prob": "log_prob", "samples": "samples",
+           "mode": "mode", "pairs": "pairs", "gradient": "gradient", "log_z_error": "log_z", "log_z_interval": "log_z"}
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Answers of one inference; those asked for with `want=` are attributes.
+
+    mean[layer] (rows, size[, k]), prob[layer] (rows, size, states) and mode[layer] have no rows axis when the evidence
+    had none; log_z, log_prob, log_z_error are (rows,), log_z_interval (rows, 2); samples[layer] (draws, rows, size[, k]);
+    pairs[coupling] (rows, width, width) = E[x_a x_b']; gradient[parameter] is E[d log_density] summed over rows.
+    Reading an answer that was not asked for raises NotAsked.
+    """
+
+    answers: Mapping[str, Any]
+    kind: str
+    method: Any
+    plan: Plan
+    status: Status = Status.OK
+    refused: tuple[Plan, ...] = ()
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    state: Any = None
+    warnings: tuple[str, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or "answers" not in self.__dict__:
+            raise AttributeError(name)
+        if name in self.answers:
+            return self.answers[name]
+        if name in ANSWERS:
+            raise NotAsked(f"{name} was not computed: ask for it with want=({ANSWERS[name]!r},)")
+        raise AttributeError(f"Result has no {name!r}")
+
+    def __repr__(self) -> str:
+        return (f"Result({', '.join(self.answers)}; {self.kind} by {self.method!r}; {self.status.value}; "
+                f"{self.plan.why})")

@@ -1,0 +1,97 @@
+"""Structure: the layers and couplings of a model, without numbers, and what follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import networkx as nx
+
+from pgmengine.couplings import Arrow, Coupling, Lateral, Pair
+from pgmengine.errors import PgmError
+from pgmengine.layer import Layer
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """Layers in the order declared, and couplings; immutable, shared by every model with the same graph."""
+
+    layers: dict[str, Layer]
+    couplings: tuple[Coupling, ...]
+
+    @cached_property
+    def undirected(self) -> tuple[Pair | Lateral, ...]:
+        """The undirected couplings."""
+        return tuple(c for c in self.couplings if not isinstance(c, Arrow))
+
+    @cached_property
+    def arrows(self) -> tuple[Arrow, ...]:
+        """The directed couplings."""
+        return tuple(c for c in self.couplings if isinstance(c, Arrow))
+
+    @cached_property
+    def arrows_into(self) -> dict[str, tuple[Arrow, ...]]:
+        """Arrows into each layer."""
+        return {name: tuple(c for c in self.arrows if c.b == name) for name in self.layers}
+
+    @cached_property
+    def arrows_from(self) -> dict[str, tuple[Arrow, ...]]:
+        """Arrows out of each layer."""
+        return {name: tuple(c for c in self.arrows if c.a == name) for name in self.layers}
+
+    @cached_property
+    def undirected_layers(self) -> frozenset[str]:
+        """Layers with at least one undirected coupling."""
+        return frozenset(name for c in self.undirected for name in (c.a, c.b))
+
+    @cached_property
+    def directed_layers(self) -> tuple[str, ...]:
+        """Layers whose conditional is normalised, parents first.
+
+        Those with directed parents, and the roots: directed children and no undirected coupling.
+        """
+        chosen = {
+            name
+            for name in self.layers
+            if self.arrows_into[name] or (self.arrows_from[name] and name not in self.undirected_layers)
+        }
+        graph: nx.DiGraph = nx.DiGraph()
+        graph.add_nodes_from(self.layers)
+        graph.add_edges_from((c.a, c.b) for c in self.arrows if c.a != c.b)
+        return tuple(name for name in nx.lexicographical_topological_sort(graph, key=list(self.layers).index)
+                     if name in chosen)
+
+    @cached_property
+    def normalized(self) -> bool:
+        """True when the joint density sums to one: every layer directed, no undirected coupling."""
+        return not self.undirected and len(self.directed_layers) == len(self.layers)
+
+    @cached_property
+    def colors(self) -> tuple[tuple[str, ...], ...]:
+        """Colour classes: layers of one class share no coupling and no child, so they may be updated together.
+
+        Layers sit in the class of the first order in which greedy colouring allows them; an undirected path such as
+        a deep Boltzmann machine gives even layers, then odd.
+        """
+        graph: nx.Graph = nx.Graph()
+        graph.add_nodes_from(self.layers)
+        graph.add_edges_from((c.a, c.b) for c in self.couplings if c.a != c.b)
+        for child in self.layers:  # parents of one child meet in its normaliser
+            parents = sorted({c.a for c in self.arrows_into[child]} - {child})
+            graph.add_edges_from((p, q) for i, p in enumerate(parents) for q in parents[i + 1:])
+        if nx.is_bipartite(graph):
+            color = {n: s for part in nx.connected_components(graph)
+                     for n, s in nx.bipartite.color(graph.subgraph(sorted(part, key=list(self.layers).index))).items()}
+        else:
+            color = nx.greedy_color(graph, strategy="DSATUR")
+        return tuple(tuple(n for n in self.layers if color[n] == c) for c in sorted(set(color.values())))
+
+    def layer(self, name: str, what: str = "layer") -> Layer:
+        """The layer called `name`; PgmError that lists the names when there is none."""
+        if name not in self.layers:
+            import difflib
+
+            near = difflib.get_close_matches(str(name), self.layers, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise PgmError(f"{what} {name!r} is unknown; the layers are {', '.join(self.layers)}{hint}")
+        return self.layers[name]

@@ -1,0 +1,224 @@
+"""Target: a model with evidence clamped, at inverse temperature beta. The only thing kernels and methods see.
+
+The tempering path is geometric, log p_beta = (1 - beta) log r + beta log_density, where r is a product of independent
+units with natural parameters `reference` and the same base measure h, so that h keeps power 1. Soft evidence is
+part of the log density.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pgmengine.errors import PgmError
+from pgmengine.evidence import Evidence, parse_evidence
+from pgmengine.layer import Layer
+from pgmengine.model import Flat, Model
+from pgmengine.structure import Structure
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """Model | evidence at beta; every array has a rows axis."""
+
+    model: Model
+    evidence: Evidence
+    cut: dict[str, Array]  # layer -> (rows, size) bool: set by do(), its own conditional removed
+    soft: Flat  # layer -> (rows, width) linear log-likelihood; layers without any are absent
+    beta: Array  # (rows,)
+    reference: Flat  # layer -> (width,) natural parameters of r; absent = 0
+
+    @property
+    def rows(self) -> int:
+        """Number of evidence rows."""
+        return self.evidence.rows
+
+    @property
+    def structure(self) -> Structure:
+        """The graph of layers."""
+        return self.model.structure
+
+    @cached_property
+    def free(self) -> dict[str, Array]:
+        """Layer -> (rows, size) bool: the units to be inferred."""
+        return {name: ~seen for name, seen in self.evidence.observed.items()}
+
+    def take(self, index: Array) -> Target:
+        """The same target with the rows `index` (repeats allowed)."""
+        e = self.evidence
+        picked = Evidence(len(index), e.has_rows, {k: v[index] for k, v in e.values.items()},
+                          {k: v[index] for k, v in e.observed.items()})
+        return replace(self, evidence=picked, cut={k: v[index] for k, v in self.cut.items()},
+                       soft={k: v[index] for k, v in self.soft.items()}, beta=self.beta[index])
+
+    def at(self, beta: Any, reference: Mapping[str, Any] | None = None) -> Target:
+        """The same target at another beta, one number or one per row, and optionally with another reference."""
+        beta = np.broadcast_to(np.asarray(beta, dtype=np.float64), (self.rows,))
+        if not np.all((beta >= 0) & (beta <= 1)):
+            raise PgmError(f"beta must lie in [0, 1], not {beta[~((beta >= 0) & (beta <= 1))][0]}")
+        if reference is None:
+            return replace(self, beta=beta)
+        flat = {name: np.asarray(v, dtype=np.float64).reshape(self.structure.layer(name).width)
+                for name, v in reference.items()}
+        return replace(self, beta=beta, reference=flat)
+
+    def with_model(self, model: Model) -> Target:
+        """The same evidence on another model of the same structure."""
+        return replace(self, model=model)
+
+    @cached_property
+    def nothing_observed(self) -> Target:
+        """The target whose log_z normalises log_prob: no evidence but Input layers and do(), no soft evidence."""
+        e = self.evidence
+        keep = {name: (e.observed[name] if layer.unit.observed_only else self.cut[name])
+                for name, layer in self.structure.layers.items()}
+        values = {name: np.where(np.repeat(keep[name], layer.unit.width, axis=1), e.values[name], 0.0)
+                  for name, layer in self.structure.layers.items()}
+        target = replace(self, evidence=Evidence(e.rows, e.has_rows, values, keep), soft={})
+        same = all((values[n] == values[n][0]).all() and (keep[n] == keep[n][0]).all() for n in keep)
+        return target.take(np.zeros(1, dtype=int)) if same and np.all(self.beta == self.beta[0]) else target
+
+    def components(self, name: str, mask: Array) -> Array:
+        """A mask of units (rows, size) as a mask of components (rows, width)."""
+        return mask if self.structure.layers[name].unit.width == 1 else np.repeat(
+            mask, self.structure.layers[name].unit.width, axis=1)
+
+    def outer_field(self, x: Flat, name: str) -> Array:
+        """The part of a layer's natural parameter that is not its directed input, (rows, width).
+
+        u = beta (bias of an undirected layer + undirected neighbours + soft evidence) + (1 - beta) reference.
+        """
+        u: Any = 0.0 if name in self.structure.directed_layers else self.model.bias(name)
+        for c in self.structure.undirected:
+            for to, source, block in c.blocks(self.model.weight(c)):
+                if to == name:
+                    u = u + x[source] @ block
+        u = u + self.soft.get(name, 0.0)
+        beta = self.beta[:, None]
+        u = np.broadcast_to(beta * u, x[name].shape)
+        if name in self.reference:
+            u = u + (1.0 - beta) * self.reference[name]
+        return u
+
+    def natural(self, x: Flat, name: str) -> Array:
+        """The natural parameter of a layer given all else, when it has no children: (rows, width).
+
+        eta = outer_field + beta link(zeta), zeta the directed input.
+        """
+        eta = self.outer_field(x, name)
+        if name in self.structure.directed_layers:
+            layer = self.structure.layers[name]
+            link = layer.flat(layer.unit.link(layer.shaped(self.model.inputs(x, name))))
+            own = np.where(self.components(name, self.cut[name]), 0.0, times(self.beta[:, None], link))
+            eta = eta + own
+        return eta
+
+    def log_density(self, x: Flat) -> Array:
+        """Log of the unnormalised density at beta of complete flat states, (rows,)."""
+        total = np.zeros(self.rows)
+        for name, layer in self.structure.layers.items():
+            value = layer.shaped(x[name])
+            base = np.where(self.cut[name], 0.0, layer.unit.log_h(value))
+            own = np.zeros_like(base)
+            if name in self.structure.directed_layers:
+                zeta = layer.shaped(self.model.inputs(x, name))
+                own = np.where(self.cut[name], 0.0, layer.unit.log_conditional(value, zeta) - base)
+            else:
+                own = own + _per_unit(layer, x[name] * self.model.bias(name))
+            if name in self.soft:
+                own = own + _per_unit(layer, x[name] * self.soft[name])
+            total += times(self.beta, own.sum(axis=-1)) + base.sum(axis=-1)
+            if name in self.reference:
+                share = _per_unit(layer, x[name] * self.reference[name])
+                total += (1.0 - self.beta) * np.where(self.free[name], share, 0.0).sum(axis=-1)
+        for c in self.structure.undirected:
+            total += self.beta * c.log_density(self.model.weight(c), x[c.a], x[c.b])
+        return total
+
+    def clamp(self, x: Flat) -> Flat:
+        """The flat values x with the observed units set to their evidence."""
+        e = self.evidence
+        return {name: np.where(self.components(name, self.free[name]), x[name], e.values[name]) for name in x}
+
+
+def times(beta: Any, value: Array) -> Array:
+    """beta * value, where beta = 0 wins over an infinite value."""
+    return np.where(np.equal(beta, 0), 0.0, beta) * np.where(np.equal(beta, 0), 0.0, value)
+
+
+def _per_unit(layer: Layer, flat: Array) -> Array:
+    shaped = layer.shaped(flat)
+    return shaped if layer.unit.width == 1 else shaped.sum(axis=-1)
+
+
+def make_target(model: Model, evidence: Any = None, soft: Any = None, do: Any = None, beta: Any = 1.0) -> Target:
+    """Parse and check evidence, soft evidence and interventions into a Target."""
+    s = model.structure
+    seen = parse_evidence(s, evidence)
+    done = parse_evidence(s, do, what="do")
+    field, soft_rows = _parse_soft(s, soft)
+    rows = _common_rows({"evidence": seen.rows if seen.has_rows else 1, "do": done.rows if done.has_rows else 1,
+                         "soft": soft_rows or 1})
+    values, observed, cut = {}, {}, {}
+    for name, layer in s.layers.items():
+        cut[name] = np.broadcast_to(done.observed[name], (rows, layer.size))
+        if cut[name].any() and (name not in s.directed_layers or name in s.undirected_layers):
+            raise PgmError(f"do: layer {name!r} is not directed: do() cuts arrows, so it needs a layer of children or "
+                           "roots without undirected couplings")
+        both = done.observed[name] & seen.observed[name]
+        if both.any():
+            row, index = np.argwhere(both)[0]
+            raise PgmError(f"do: layer {name!r}, row {row}, index {index} is both observed and set")
+        observed[name] = seen.observed[name] | cut[name]
+        values[name] = np.broadcast_to(seen.values[name] + done.values[name], (rows, layer.width))
+        if layer.unit.observed_only and not observed[name].all():
+            row, index = np.argwhere(~observed[name])[0]
+            raise PgmError(f"layer {name!r} has {layer.unit!r} units, which must be observed; row {row}, index "
+                           f"{index} is not")
+    has_rows = seen.has_rows or done.has_rows or soft_rows is not None
+    joint = Evidence(rows, has_rows, values, {n: np.broadcast_to(v, (rows, v.shape[1])) for n, v in observed.items()})
+    field = {name: np.broadcast_to(v, (rows, v.shape[1])) for name, v in field.items()}
+    return Target(model, joint, cut, field, np.ones(rows), {}).at(beta)
+
+
+def _common_rows(counts: dict[str, int]) -> int:
+    rows = max(counts.values())
+    for what, n in counts.items():
+        if n not in (1, rows):
+            raise PgmError(f"{what} has {n} rows where others have {rows}")
+    return rows
+
+
+def _parse_soft(structure: Structure, soft: Any) -> tuple[Flat, int | None]:
+    """Layer -> linear field (rows or 1, width), and the number of rows if any array had a rows axis."""
+    from pgmengine.validate import as_floats
+
+    fields: Flat = {}
+    rows: int | None = None
+    for name, given in (soft or {}).items():
+        layer = structure.layer(name, what="soft: layer")
+        unit = layer.unit
+        two_valued = unit.support is not None and unit.width == 1 and len(unit.support) == 2
+        if not two_valued and unit.width == 1:
+            raise PgmError(f"soft: layer {name!r} has {unit!r} units; soft evidence is a log-odds for two-valued units or "
+                           "log weights for Categorical units")
+        array = as_floats(given, f"soft: layer {name!r}")
+        if array.shape[-len(layer.bias_shape):] != layer.bias_shape or array.ndim > len(layer.bias_shape) + 1:
+            raise PgmError(f"soft: layer {name!r} has shape {array.shape}, expected {layer.bias_shape} or (rows, ...)")
+        flat = layer.flat(array)
+        if not np.isfinite(flat).all():
+            row, index = (int(i) for i in np.argwhere(~np.isfinite(flat))[0])
+            raise PgmError(f"soft: layer {name!r}, row {row}, index {index // unit.width} is {flat[row, index]}, "
+                           "expected finite")
+        if two_valued and unit.support is not None:
+            flat = flat / (unit.support[1] - unit.support[0])
+        fields[name] = flat
+        if array.ndim > len(layer.bias_shape):
+            rows = len(flat) if rows is None else _common_rows({"soft": len(flat), "another soft layer": rows})
+    return fields, rows

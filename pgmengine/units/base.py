@@ -1,0 +1,125 @@
+"""Unit: an exponential family in one natural parameter, p(x | eta) = h(x) exp(eta x - A(eta))."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Base of all unit types. A finite type needs only `support` and `log_base`; the rest follows from them.
+
+    A scalar unit takes eta and x of shape (...,); Categorical(k) takes (..., k). A child's natural parameter is
+    link(zeta) of its directed input zeta, the identity unless a type says otherwise.
+    """
+
+    bounded: ClassVar[bool] = True
+    observed_only: ClassVar[bool] = False
+    child_only: ClassVar[bool] = False
+    nonnegative: ClassVar[bool] = False  # its incoming weights and bias must be >= 0
+    canonical: ClassVar[bool] = True  # link is the identity
+
+    @property
+    def width(self) -> int:
+        """Numbers that one unit counts in a weight matrix."""
+        return 1
+
+    @property
+    def support(self) -> Array | None:
+        """Values (K,), ascending; (K, k) one-hot rows for Categorical; None when there are infinitely many."""
+        return None
+
+    @property
+    def log_base(self) -> Array | None:
+        """Log h of each value of the support, (K,)."""
+        return None if self.support is None else np.zeros(len(self.support))
+
+    @property
+    def curvature(self) -> float | None:
+        """c when A(eta) = c eta^2 / 2 exactly, else None."""
+        return None
+
+    def log_weights(self, eta: Array) -> Array:
+        """Eta x + log h(x) of every value of a finite unit, (..., K)."""
+        assert self.support is not None and self.log_base is not None
+        eta = np.asarray(eta, dtype=np.float64)
+        dot = eta[..., None] * self.support if self.width == 1 else eta @ self.support.T
+        return dot + self.log_base
+
+    def log_normalizer(self, eta: Array) -> Array:
+        """A(eta) = log sum_x h(x) exp(eta x)."""
+        w = self.log_weights(eta)
+        top = w.max(axis=-1)
+        return top + np.log(np.exp(w - top[..., None]).sum(axis=-1))
+
+    def prob(self, eta: Array) -> Array:
+        """p(x | eta) of every value of a finite unit, (..., K)."""
+        w = self.log_weights(eta)
+        p = np.exp(w - w.max(axis=-1, keepdims=True))
+        return p / p.sum(axis=-1, keepdims=True)
+
+    def mean(self, eta: Array) -> Array:
+        """A'(eta)."""
+        assert self.support is not None
+        return self.prob(eta) @ self.support
+
+    def variance(self, eta: Array) -> Array:
+        """A''(eta)."""
+        assert self.support is not None
+        p = self.prob(eta)
+        mean = p @ self.support
+        return (p * (self.support - mean[..., None]) ** 2).sum(axis=-1)
+
+    def sample(self, eta: Array, rng: np.random.Generator) -> Array:
+        """Draw x ~ p(x | eta), one for each eta."""
+        assert self.support is not None
+        return self.support[choose(self.log_weights(eta), rng)]
+
+    def mode(self, eta: Array) -> Array:
+        """The most probable value; ties go to the first."""
+        assert self.support is not None
+        return self.support[self.log_weights(eta).argmax(axis=-1)]
+
+    def max_log_weight(self, eta: Array) -> Array:
+        """Largest eta x + log h(x)."""
+        return self.log_weights(eta).max(axis=-1)
+
+    def log_h(self, x: Array) -> Array:
+        """Log h(x) of values in the support, shape (...,)."""
+        assert self.log_base is not None and not np.any(self.log_base - self.log_base[0])
+        x = np.asarray(x, dtype=np.float64)
+        return np.full(x.shape if self.width == 1 else x.shape[:-1], self.log_base[0])
+
+    def contains(self, x: Array) -> Array:
+        """Which x are values of the unit, shape (...,)."""
+        assert self.support is not None
+        return (np.asarray(x)[..., None] == self.support).any(axis=-1)
+
+    def link(self, zeta: Array) -> Array:
+        """The natural parameter of a child with directed input zeta."""
+        return np.asarray(zeta, dtype=np.float64)
+
+    def log_partition(self, zeta: Array) -> Array:
+        """A(link(zeta))."""
+        return self.log_normalizer(zeta)
+
+    def log_conditional(self, x: Array, zeta: Array) -> Array:
+        """Log p(x | zeta) = x link(zeta) + log h(x) - A(link(zeta)) of a child, shape (...,)."""
+        dot = np.asarray(x) * zeta
+        return (dot if self.width == 1 else dot.sum(axis=-1)) + self.log_h(x) - self.log_normalizer(zeta)
+
+    def score(self, x: Array, zeta: Array) -> Array:
+        """d log p(x | zeta) / d zeta of a child, the shape of x."""
+        return np.asarray(x) - self.mean(zeta)
+
+
+def choose(log_weights: Array, rng: np.random.Generator) -> Array:
+    """Indices drawn in proportion to exp(log_weights) along the last axis, by inverse CDF."""
+    p = np.exp(log_weights - log_weights.max(axis=-1, keepdims=True)).cumsum(axis=-1)
+    u = rng.random(log_weights.shape[:-1]) * p[..., -1]
+    return (u[..., None] >= p[..., :-1]).sum(axis=-1)

@@ -1,0 +1,59 @@
+"""NoisyOr units: binary children that are off only if every active parent fails to turn them on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pgmengine.units.base import Array, Unit
+from pgmengine.units.binary import Binary
+
+BINARY = Binary()
+
+
+@dataclass(frozen=True)
+class NoisyOr(Unit):
+    """p(x = 0 | z) = e^-z with z = bias + sum_j theta_j x_j >= 0 (system 4, appendix A): children of arrows only.
+
+    It is the Binary family at eta = log(e^z - 1), where A = z; weights and bias must be >= 0.
+
+    >>> import pgmengine as pgm
+    >>> round(float(pgm.NoisyOr().log_conditional(0.0, 0.7)), 6)
+    -0.7
+    """
+
+    child_only = True
+    nonnegative = True
+    canonical = False
+
+    support = Binary.support
+    log_normalizer = BINARY.log_normalizer
+    mean = BINARY.mean
+    variance = BINARY.variance
+    sample = BINARY.sample
+    mode = BINARY.mode
+    max_log_weight = BINARY.max_log_weight
+    contains = BINARY.contains
+
+    def link(self, zeta: Array) -> Array:
+        """log(e^z - 1), -inf at 0."""
+        zeta = np.maximum(zeta, 0.0)
+        with np.errstate(divide="ignore"):
+            return zeta + np.log(-np.expm1(-zeta))
+
+    def log_partition(self, zeta: Array) -> Array:
+        """The input z itself."""
+        return np.maximum(zeta, 0.0)
+
+    def log_conditional(self, x: Array, zeta: Array) -> Array:
+        """log(1 - e^-z) for x = 1, -z for x = 0."""
+        zeta = np.maximum(zeta, 0.0)
+        with np.errstate(divide="ignore"):
+            return np.where(np.asarray(x) == 1, np.log(-np.expm1(-zeta)), -zeta)
+
+    def score(self, x: Array, zeta: Array) -> Array:
+        """1 / (e^z - 1) for x = 1, -1 for x = 0."""
+        zeta = np.maximum(zeta, 0.0)
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.where(np.asarray(x) == 1, 1 / np.expm1(zeta), -1.0)

@@ -1,0 +1,148 @@
+"""Checks of a declaration: every refusal names the layer or the coupling, the index, and what was expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import scipy.sparse as sp
+
+from pgmengine.couplings import Coupling
+from pgmengine.errors import PgmError
+from pgmengine.layer import Layer
+from pgmengine.structure import Structure
+from pgmengine.units import Unit
+
+
+def check_layers(layers: list[Layer]) -> None:
+    """Names are distinct non-empty strings, units are units, sizes are positive integers."""
+    if not layers:
+        raise PgmError("the graph has no layers: add one with builder.layer(name, unit, size)")
+    seen: set[str] = set()
+    for layer in layers:
+        if not isinstance(layer.name, str) or not layer.name:
+            raise PgmError(f"a layer's name must be a non-empty string, not {layer.name!r}")
+        if layer.name in seen:
+            raise PgmError(f"layer {layer.name!r} is declared twice")
+        seen.add(layer.name)
+        if not isinstance(layer.unit, Unit):
+            raise PgmError(f"layer {layer.name!r}: the unit must be one such as Binary(), not {layer.unit!r}")
+        if isinstance(layer.size, bool) or not isinstance(layer.size, (int, np.integer)) or layer.size < 1:
+            raise PgmError(f"layer {layer.name!r}: the size must be an integer of at least 1, not {layer.size!r}")
+        if layer.labels is not None and len(layer.labels) != layer.size:
+            raise PgmError(f"layer {layer.name!r}: {len(layer.labels)} labels for {layer.size} units")
+
+
+def check_structure(structure: Structure) -> None:
+    """Couplings join known layers, once each, in ways that give a proper density."""
+    seen: set[tuple[bool, frozenset[str]]] = set()
+    for c in structure.couplings:
+        for name in (c.a, c.b):
+            structure.layer(name, what=f"coupling {c.key!r}: layer")
+        end = (c.directed, frozenset((c.a, c.b)))
+        if end in seen:
+            raise PgmError(f"coupling {c.key!r} is declared twice")
+        seen.add(end)
+        a, b = structure.layers[c.a], structure.layers[c.b]
+        if not c.directed and all(_unbounded(layer) for layer in (a, b)):
+            raise PgmError(f"coupling {c.key!r} joins two unbounded layers, {c.a!r} and {c.b!r}: the density would "
+                           "have no finite normaliser")
+        if c.directed and b.unit.observed_only:
+            raise PgmError(f"coupling {c.key!r}: layer {c.b!r} has {b.unit!r} units, which cannot be children")
+        if c.directed and b.unit.nonnegative and not _nonnegative(a):
+            raise PgmError(f"coupling {c.key!r}: parents of {b.unit!r} units must have values >= 0, "
+                           f"layer {c.a!r} has {a.unit!r}")
+    _check_child_only(structure)
+    _check_acyclic(structure)
+
+
+def _unbounded(layer: Layer) -> bool:
+    return not layer.unit.bounded and not layer.unit.observed_only
+
+
+def _nonnegative(layer: Layer) -> bool:
+    return layer.unit.support is not None and bool(np.all(layer.unit.support >= 0))
+
+
+def _check_child_only(structure: Structure) -> None:
+    for name, layer in structure.layers.items():
+        if layer.unit.child_only and (name in structure.undirected_layers or not structure.arrows_into[name]):
+            raise PgmError(f"layer {name!r}: {layer.unit!r} units are children of arrows only; "
+                           "give them a parent with cause() and no undirected coupling")
+
+
+def _check_acyclic(structure: Structure) -> None:
+    graph: nx.DiGraph = nx.DiGraph([(c.a, c.b) for c in structure.arrows if c.a != c.b])
+    if not nx.is_directed_acyclic_graph(graph):
+        cycle = [edge[0] for edge in nx.find_cycle(graph)]
+        raise PgmError(f"the arrows form a directed cycle: {' -> '.join([*cycle, cycle[0]])}")
+
+
+def check_bias(layer: Layer, bias: Any) -> np.ndarray:
+    """The bias as a float64 array of the layer's bias shape, finite; None = zeros."""
+    if bias is None:
+        return np.zeros(layer.bias_shape)
+    array = as_floats(bias, f"layer {layer.name!r}: bias")
+    if array.shape != layer.bias_shape:
+        raise PgmError(f"layer {layer.name!r}: bias has shape {array.shape}, expected {layer.bias_shape}")
+    _check_entries(array, f"layer {layer.name!r}: bias", layer.unit.nonnegative)
+    return array.copy()
+
+
+def check_weight(structure: Structure, coupling: Coupling, weight: Any) -> Any:
+    """The weight as float64, dense in C order or csr, of shape (width of a, width of b), finite."""
+    a, b = structure.layers[coupling.a], structure.layers[coupling.b]
+    what = f"coupling {coupling.key!r} of layers {coupling.a!r} and {coupling.b!r}: weight"
+    if sp.issparse(weight):
+        array = sp.csr_array(weight, dtype=np.float64, copy=True)
+        array.sum_duplicates()
+        array.sort_indices()
+    else:
+        array = np.array(as_floats(weight, what), order="C")
+    if array.shape != (a.width, b.width):
+        raise PgmError(f"{what} has shape {array.shape}, expected {(a.width, b.width)}")
+    _check_entries(array, what, coupling.directed and b.unit.nonnegative)
+    if coupling.a == coupling.b:
+        _check_inside(array, a, coupling.directed, what)
+    return array
+
+
+def as_floats(values: Any, what: str) -> np.ndarray:
+    """Anything numpy can read as float64, else PgmError."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise PgmError(f"{what} is not an array of numbers: {error}") from None
+
+
+def _check_entries(array: Any, what: str, nonnegative: bool) -> None:
+    values = array.data if sp.issparse(array) else array
+    for bad, expected in ((~np.isfinite(values), "finite"), ((values < 0) & nonnegative, ">= 0 for this unit")):
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0]) if sp.issparse(array) else tuple(int(i) for i in np.argwhere(bad)[0])
+            value = values[at]
+            if sp.issparse(array):
+                entries = array.tocoo()
+                at = (int(entries.row[at]), int(entries.col[at]))
+            raise PgmError(f"{what}[{', '.join(map(str, at))}] is {value}, expected {expected}")
+
+
+def _check_inside(array: Any, layer: Layer, directed: bool, what: str) -> None:
+    entries = sp.coo_array(array)
+    rows, columns, used = entries.row, entries.col, entries.data != 0
+    own = used & (rows // layer.unit.width == columns // layer.unit.width)
+    if own.any():
+        i = int(np.flatnonzero(own)[0])
+        raise PgmError(f"{what}[{rows[i]}, {columns[i]}] couples a unit with itself, expected 0")
+    if directed:
+        graph: nx.DiGraph = nx.DiGraph(zip(rows[used] // layer.unit.width, columns[used] // layer.unit.width,
+                                           strict=True))
+        if not nx.is_directed_acyclic_graph(graph):
+            raise PgmError(f"{what}: arrows inside layer {layer.name!r} form a directed cycle through unit "
+                           f"{nx.find_cycle(graph)[0][0]}")
+    else:
+        odd = sp.coo_array(array - array.T)
+        if odd.nnz and np.any(odd.data != 0):
+            i = int(np.flatnonzero(odd.data)[0])
+            raise PgmError(f"{what} is not symmetric at [{odd.row[i]}, {odd.col[i]}]")

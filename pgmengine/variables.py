@@ -1,0 +1,108 @@
+"""Graphs whose nodes are single variables: grouped into layers on the way in, taken apart on the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import numpy as np
+import scipy.sparse as sp
+
+from pgmengine.errors import PgmError
+from pgmengine.units import Unit
+
+if TYPE_CHECKING:
+    from pgmengine.graph import GraphBuilder
+    from pgmengine.model import Model
+
+Array = np.ndarray
+
+
+def builder_from_variables(graph: nx.Graph, unit: Unit) -> GraphBuilder:
+    """Layers by colour class (nx.Graph, "c0", "c1", ...) or topological generation (nx.DiGraph, "g0", "g1", ...).
+
+    Node attributes: bias (default 0; k numbers for Categorical), unit (default `unit`). Edge attribute: weight (default
+    1; a matrix between Categorical units). Units of different types in one class get layers of their own. The nodes
+    are kept as the labels of the layers, in the graph's order.
+    """
+    from pgmengine.graph import GraphBuilder
+
+    if graph.is_multigraph() or not len(graph):
+        raise PgmError("from_networkx takes an nx.Graph or nx.DiGraph with at least one node")
+    units = {node: data.get("unit", unit) for node, data in graph.nodes(data=True)}
+    members = _groups(graph, units)
+    place = {node: (name, i) for name, nodes in members.items() for i, node in enumerate(nodes)}
+    b = GraphBuilder()
+    for name, nodes in members.items():
+        bias = [graph.nodes[node].get("bias", np.zeros(units[node].width).squeeze()) for node in nodes]
+        b.layer(name, units[nodes[0]], len(nodes), bias=bias, labels=nodes)
+    blocks: dict[tuple[str, str], list[tuple[int, int, Array]]] = {}
+    for one, two, data in graph.edges(data=True):
+        (a, i), (c, j) = place[one], place[two]
+        weight = np.asarray(data.get("weight", 1.0), dtype=np.float64)
+        if not graph.is_directed() and list(members).index(a) > list(members).index(c):
+            (a, i), (c, j), weight = (c, j), (a, i), weight.T
+        blocks.setdefault((a, c), []).append((i, j, weight))
+    for (a, c), entries in blocks.items():
+        wa, wc = units[members[a][0]].width, units[members[c][0]].width
+        matrix = _sparse(entries, wa, wc, len(members[a]), len(members[c]))
+        (b.cause if graph.is_directed() else b.couple)(a, c, weight=matrix)
+    return b
+
+
+def _groups(graph: nx.Graph, units: dict[Hashable, Unit]) -> dict[str, list[Hashable]]:
+    if graph.is_directed():
+        if not nx.is_directed_acyclic_graph(graph):
+            cycle = [edge[0] for edge in nx.find_cycle(graph)]
+            raise PgmError(f"the graph has a directed cycle: {' -> '.join(map(str, [*cycle, cycle[0]]))}")
+        color = {node: i for i, nodes in enumerate(nx.topological_generations(graph)) for node in nodes}
+    else:
+        loop = next(nx.selfloop_edges(graph), None)
+        if loop is not None:
+            raise PgmError(f"node {loop[0]!r} is coupled with itself")
+        color = nx.bipartite.color(graph) if nx.is_bipartite(graph) else nx.greedy_color(graph, strategy="DSATUR")
+    keys: dict[tuple[int, Unit], list[Hashable]] = {}
+    for node in graph:
+        keys.setdefault((color[node], units[node]), []).append(node)
+    letter = "g" if graph.is_directed() else "c"
+    kinds = {c: [u for cc, u in keys if cc == c] for c, _ in keys}
+    order = sorted(keys, key=lambda key: (key[0], kinds[key[0]].index(key[1])))
+    return {f"{letter}{c}" + (f"_{kinds[c].index(u)}" if len(kinds[c]) > 1 else ""): keys[c, u] for c, u in order}
+
+
+def _sparse(entries: list[tuple[int, int, Array]], wa: int, wc: int, na: int, nc: int) -> sp.csr_array:
+    blocks = np.array([np.broadcast_to(w, (wa, wc)) for _, _, w in entries])
+    i, j = np.array([e[0] for e in entries]), np.array([e[1] for e in entries])
+    rows = (i[:, None, None] * wa + np.arange(wa)[:, None]) + np.zeros((1, 1, wc), dtype=int)
+    columns = (j[:, None, None] * wc + np.arange(wc)) + np.zeros((1, wa, 1), dtype=int)
+    return sp.csr_array((blocks.ravel(), (rows.ravel(), columns.ravel())), shape=(na * wa, nc * wc))
+
+
+def variable_graph(model: Model) -> nx.Graph:
+    """Nodes (layer, index) or their labels, with unit and bias; edges with weight, for every non-zero coupling.
+
+    An nx.DiGraph if all couplings are arrows, an nx.Graph if none is; with both, a DiGraph whose undirected edges
+    go one way and carry directed=False.
+    """
+    s = model.structure
+    graph: nx.Graph = nx.DiGraph() if s.arrows else nx.Graph()
+    names = {n: x.labels or tuple((n, i) for i in range(x.size)) for n, x in s.layers.items()}
+    for name, layer in s.layers.items():
+        bias = model.params[f"{name}.bias"]
+        for i, node in enumerate(names[name]):
+            graph.add_node(node, unit=layer.unit, bias=float(bias[i]) if layer.unit.width == 1 else bias[i],
+                           layer=name, index=i)
+    for c in s.couplings:
+        wa, wb = s.layers[c.a].unit.width, s.layers[c.b].unit.width
+        matrix: Any = sp.csr_array(model.weight(c))
+        entries = matrix.tocoo()
+        used = entries.data != 0
+        units = {(int(i), int(j)) for i, j in zip(entries.row[used] // wa, entries.col[used] // wb, strict=True)}
+        for i, j in sorted(units):
+            if c.a == c.b and not c.directed and i > j:
+                continue
+            block = matrix[i * wa: (i + 1) * wa][:, j * wb: (j + 1) * wb].toarray()
+            extra = {"directed": c.directed} if s.arrows else {}
+            graph.add_edge(names[c.a][i], names[c.b][j], weight=float(block[0, 0]) if wa == wb == 1 else block, **extra)
+    return graph

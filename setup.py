@@ -1,0 +1,17 @@
+import sys
+
+from setuptools import Extension, setup
+
+FLAGS = [] if sys.platform == "win32" else ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi"]
+
+setup(
+    ext_modules=[
+        Extension(
+            "pgmengine._kernels",
+            ["cython_ext/_kernels.pyx"],
+            include_dirs=["cython_ext"],
+            depends=["cython_ext/simd.h", "cython_ext/gray.h"],
+            extra_compile_args=FLAGS,
+        )
+    ]
+)
