@@ -1,0 +1,189 @@
+"""Data sets: one that ships with the package, two that are generated, two that are read from standard files."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pgmengine.errors import PgmError
+
+Array = np.ndarray
+MNIST_FILES = {"x_train": "train-images-idx3-ubyte", "y_train": "train-labels-idx1-ubyte",
+               "x_test": "t10k-images-idx3-ubyte", "y_test": "t10k-labels-idx1-ubyte"}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """x (n, d) in {0, 1} or grey in [0, 1], y (n,) int labels, for training and test."""
+
+    name: str
+    x_train: Array
+    y_train: Array
+    x_test: Array
+    y_test: Array
+    image_shape: tuple[int, int]
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name!r}, {len(self.x_train)} train, {len(self.x_test)} test, images {self.image_shape})"
+
+
+def digits(threshold: float | None = 7.5) -> Dataset:
+    """The 1,797 digits of 8x8 pixels that scikit-learn ships, 1,437 for training and 360 for test.
+
+    A pixel (0..16) is 1 when it is above `threshold`; threshold=None keeps grey values in [0, 1]. The split is a fixed
+    permutation (seed 0).
+
+    >>> import pgmengine as pgm
+    >>> pgm.datasets.digits()
+    Dataset('digits', 1437 train, 360 test, images (8, 8))
+    """
+    with np.load(Path(__file__).parent / "data" / "digits.npz", allow_pickle=False) as packed:
+        pixels, labels = packed["pixels"].astype(np.float64), packed["labels"].astype(np.int64)
+    x = pixels / 16 if threshold is None else (pixels > threshold).astype(np.float64)
+    order = np.random.default_rng(0).permutation(len(x))
+    train, test = order[:1437], order[1437:]
+    return Dataset("digits", x[train], labels[train], x[test], labels[test], (8, 8))
+
+
+def bars_and_stripes(side: int = 4) -> Dataset:
+    """All images of full rows (label 0) and of full columns (label 1): 2^side each, all-off and all-on in both.
+
+    For side 4 the best possible mean log-likelihood is -(28/32) ln 32 - (4/32) ln 16 = -3.379 nats.
+
+    >>> import pgmengine as pgm
+    >>> pgm.datasets.bars_and_stripes().x_train.shape
+    (32, 16)
+    """
+    bits = (np.arange(2**side)[:, None] >> np.arange(side)) & 1
+    rows = np.repeat(bits[:, :, None], side, axis=2).reshape(-1, side * side)
+    columns = np.repeat(bits[:, None, :], side, axis=1).reshape(-1, side * side)
+    x = np.concatenate((rows, columns)).astype(np.float64)
+    y = np.repeat([0, 1], 2**side)
+    return Dataset("bars_and_stripes", x, y, x.copy(), y.copy(), (side, side))
+
+
+def artificial_modes(p_mut: float = 0.1, samples: int = 10_000, side: int = 4, rng: int = 0) -> Dataset:
+    """Four equally likely images with every pixel flipped with probability p_mut (system 2).
+
+    All 0; all 1; upper half 0 and lower half 1; its complement. The label is the image.
+
+    >>> import pgmengine as pgm
+    >>> pgm.datasets.artificial_modes(0.01).x_train.shape
+    (10000, 16)
+    """
+    if side % 2 or not 0 <= p_mut <= 1:
+        raise PgmError(f"artificial_modes: side must be even and p_mut in [0, 1], not {side} and {p_mut}")
+    half = np.repeat([0.0, 1.0], side * side // 2)
+    modes = np.stack((np.zeros(side * side), np.ones(side * side), half, 1 - half))
+    generator = np.random.default_rng(rng)
+
+    def draw() -> tuple[Array, Array]:
+        y = generator.integers(4, size=samples)
+        flip = generator.random((samples, side * side)) < p_mut
+        return np.abs(modes[y] - flip), y
+
+    (x_train, y_train), (x_test, y_test) = draw(), draw()
+    return Dataset("artificial_modes", x_train, y_train, x_test, y_test, (side, side))
+
+
+def mnist(binary: bool = True, rng: int | None = None) -> Dataset:
+    """MNIST, 60,000 and 10,000 images of 28x28, from the standard idx files (plain or .gz).
+
+    binary: a pixel is 1 when its grey value is above 1/2, or, with an rng, with probability equal to it.
+
+    Reads from PGMENGINE_DATA or the user cache, there or in a folder mnist; if absent, fetches through scikit-learn.
+    """
+    files = {key: _find(name, "mnist") for key, name in MNIST_FILES.items()}
+    if all(files.values()):
+        arrays = {key: _read_idx(path) for key, path in files.items() if path}
+    else:
+        arrays = _fetched("mnist_784", 60_000, "mnist", [f"{name}[.gz]" for name in MNIST_FILES.values()])
+    x = {key: arrays[key].reshape(len(arrays[key]), -1) / 255.0 for key in ("x_train", "x_test")}
+    if binary:
+        generator = None if rng is None else np.random.default_rng(rng)
+        x = {k: (v > (0.5 if generator is None else generator.random(v.shape))).astype(np.float64) for k, v in x.items()}
+    return Dataset("mnist", x["x_train"], arrays["y_train"].astype(np.int64), x["x_test"],
+                   arrays["y_test"].astype(np.int64), (28, 28))
+
+
+def usps(threshold: float | None = 0.5) -> Dataset:
+    """USPS digits, 1,100 of each class at 16x16 (usps_all.mat): the first 700 of each for training, 400 for test.
+
+    A pixel is 1 when its grey value in [0, 1] is above `threshold`; None keeps grey values. Found as mnist is; if the
+    file is absent, the 9,298 images of OpenML's set are fetched, 7,291 for training.
+    """
+    path = _find("usps_all.mat", "usps")
+    if path is None:
+        arrays = _fetched("USPS", 7_291, "usps", ["usps_all.mat"])
+        x_train, x_test = ((arrays[k] + 1) / 2 for k in ("x_train", "x_test"))
+        y_train, y_test = (arrays[k].astype(np.int64) - 1 for k in ("y_train", "y_test"))
+    else:
+        data = _read_mat(path)  # (256 pixels in columns, 1100, class 1..9 then 0)
+        images = np.roll(data, 1, axis=2).reshape(16, 16, 1100, 10, order="F").transpose(3, 2, 0, 1)
+        flat = images.reshape(10, 1100, 256) / 255.0
+        x_train, x_test = flat[:, :700].reshape(-1, 256), flat[:, 700:].reshape(-1, 256)
+        y_train, y_test = np.repeat(np.arange(10), 700), np.repeat(np.arange(10), 400)
+    if threshold is not None:
+        x_train, x_test = ((x > threshold).astype(np.float64) for x in (x_train, x_test))
+    return Dataset("usps", x_train, y_train, x_test, y_test, (16, 16))
+
+
+def data_directory() -> Path:
+    """PGMENGINE_DATA, else the user's cache."""
+    given = os.environ.get("PGMENGINE_DATA")
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return Path(given) if given else cache / "pgmengine"
+
+
+def _find(name: str, folder: str) -> Path | None:
+    root = data_directory()
+    candidates = [place / f"{name}{end}" for place in (root, root / folder) for end in ("", ".gz")]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _read_idx(path: Path) -> Array:
+    """An idx file: two zero bytes, type 8 (unsigned byte), the number of axes, their lengths, the data."""
+    try:
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise PgmError(f"{path}: not a readable idx file: {error}") from None
+    axes = raw[3] if len(raw) > 3 else 0
+    if raw[:3] != b"\x00\x00\x08" or not axes or len(raw) < 4 + 4 * axes:
+        raise PgmError(f"{path}: not an idx file of bytes")
+    shape = np.frombuffer(raw, ">u4", axes, 4).astype(int)
+    if len(raw) != 4 + 4 * axes + shape.prod():
+        raise PgmError(f"{path}: truncated, {len(raw)} bytes where {4 + 4 * axes + shape.prod()} are expected")
+    return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)
+
+
+def _read_mat(path: Path) -> Array:
+    from scipy.io import loadmat
+
+    try:
+        data = loadmat(path)["data"]
+    except Exception as error:  # scipy raises many kinds for a broken file
+        raise PgmError(f"{path}: not a readable usps_all.mat: {error}") from None
+    if data.shape != (256, 1100, 10):
+        raise PgmError(f"{path}: data has shape {data.shape}, expected (256, 1100, 10)")
+    return data
+
+
+def _fetched(name: str, train: int, folder: str, files: list[str]) -> dict[str, Any]:
+    where = data_directory()
+    put = f"put {', '.join(files)} into {where} or {where / folder} (PGMENGINE_DATA names another directory)"
+    try:
+        from sklearn.datasets import fetch_openml
+    except ImportError:
+        raise PgmError(f"{folder} is not here: {put}, or install scikit-learn to fetch it") from None
+    try:
+        x, y = fetch_openml(name, return_X_y=True, as_frame=False, data_home=str(where))
+    except Exception as error:  # no network, no such data set: whatever it was, the way out is the same
+        raise PgmError(f"{folder} is not here and could not be fetched ({error}): {put}") from None
+    y = np.asarray(y, dtype=np.float64)
+    return {"x_train": x[:train], "x_test": x[train:], "y_train": y[:train], "y_test": y[train:]}
