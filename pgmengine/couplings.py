@@ -31,10 +31,16 @@ def outer(weight: Weight, xa: Array, xb: Array) -> Weight:
     return sp.csr_array((values, (entries.row, entries.col)), shape=weight.shape)
 
 
-def submatrix(weight: Weight, rows: Array, columns: Array) -> Array:
-    """The dense block weight[rows][:, columns]."""
-    block = weight[rows][:, columns]
-    return block.toarray() if sp.issparse(block) else block
+def stored(weight: Weight) -> sp.csr_array:
+    """1 at every stored entry of a sparse weight."""
+    return sp.csr_array((np.ones(weight.nnz), weight.indices, weight.indptr), shape=weight.shape)
+
+
+def only_parameters(coupling: Coupling, weight: Weight, pairs: Array) -> Array:
+    """Pair statistics (rows, a, b) with NaN where the coupling has no parameter."""
+    mask = coupling.parameters(weight)
+    dense = mask.toarray() if sp.issparse(mask) else mask
+    return np.where((dense > 0) | (dense.T > 0) if coupling.a == coupling.b else dense > 0, pairs, np.nan)
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,10 @@ class Pair:
         yield self.b, self.a, weight
         yield self.a, self.b, weight.T
 
+    def parameters(self, weight: Weight) -> Weight:
+        """1 where an entry of the weight is a parameter: everywhere, or where a sparse weight stores one."""
+        return stored(weight) if sp.issparse(weight) else np.ones(weight.shape)
+
     def log_density(self, weight: Weight, xa: Array, xb: Array) -> Array:
         """x_a W x_b, shape (rows,)."""
         return bilinear(xa, weight, xb)
@@ -62,10 +72,6 @@ class Pair:
     def statistics(self, weight: Weight, xa: Array, xb: Array) -> Weight:
         """d log_density / d W summed over rows."""
         return outer(weight, xa, xb)
-
-    def tie(self, statistics: Weight) -> Weight:
-        """The gradient of the free parameters from that of all entries."""
-        return statistics
 
 
 @dataclass(frozen=True)
@@ -89,21 +95,17 @@ class Lateral:
         """(to, from, M): the field of `to` gains x_from @ M."""
         yield self.a, self.a, weight
 
+    def parameters(self, weight: Weight) -> Weight:
+        """1 where an entry of the weight is a parameter: off the diagonal, or where a sparse weight stores one."""
+        return stored(weight) if sp.issparse(weight) else 1.0 - np.eye(len(weight))
+
     def log_density(self, weight: Weight, xa: Array, xb: Array) -> Array:
         """x S x / 2, shape (rows,)."""
         return bilinear(xa, weight, xb) / 2
 
     def statistics(self, weight: Weight, xa: Array, xb: Array) -> Weight:
         """d log_density / d S_ij with S_ij = S_ji one parameter, summed over rows; zero on the diagonal."""
-        return self.tie(outer(weight, xa, xb))
-
-    def tie(self, statistics: Weight) -> Weight:
-        """The gradient of the free parameters: a unit is not coupled to itself."""
-        if sp.issparse(statistics):
-            return statistics
-        statistics = statistics.copy()
-        np.fill_diagonal(statistics, 0.0)
-        return statistics
+        return outer(weight, xa, xb) * self.parameters(weight)
 
 
 @dataclass(frozen=True)
@@ -124,9 +126,14 @@ class Arrow:
         yield self.b, self.a, weight
         yield self.a, self.b, weight.T
 
-    def tie(self, statistics: Weight) -> Weight:
-        """The gradient of the free parameters from that of all entries."""
-        return statistics
+    def parameters(self, weight: Weight) -> Weight:
+        """1 where an entry of the weight is a parameter.
+
+        Inside one layer a dense weight has its non-zero entries only, for others could close a cycle.
+        """
+        if sp.issparse(weight):
+            return stored(weight)
+        return np.ones(weight.shape) if self.a != self.b else (weight != 0) * 1.0
 
 
 Coupling = Pair | Lateral | Arrow

@@ -129,7 +129,8 @@ class Model:
         for c in s.undirected:
             gradient[f"{c.key}.weight"] = c.statistics(self.weight(c), x[c.a], x[c.b])
         for arrow in s.arrows:
-            gradient[f"{arrow.key}.weight"] = outer(self.weight(arrow), x[arrow.a], reach[arrow.b])
+            weight = self.weight(arrow)
+            gradient[f"{arrow.key}.weight"] = outer(weight, x[arrow.a], reach[arrow.b]) * arrow.parameters(weight)
         return gradient
 
     def to_networkx(self, level: str = "layers") -> nx.Graph:

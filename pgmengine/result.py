@@ -60,7 +60,8 @@ class Result:
 
     mean[layer] (rows, size[, k]), prob[layer] (rows, size, states) and mode[layer] have no rows axis when the evidence
     had none; log_z, log_prob, log_z_error are (rows,), log_z_interval (rows, 2); samples[layer] (draws, rows, size[, k]);
-    pairs[coupling] (rows, width, width) = E[x_a x_b']; gradient[parameter] is E[d log_density] summed over rows.
+    pairs[coupling] (rows, width, width) = E[x_a x_b'], NaN where
+    the weight has no parameter; gradient[parameter] is E[d log_density] summed over rows.
     Reading an answer that was not asked for raises NotAsked.
     """
 

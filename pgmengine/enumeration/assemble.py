@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.couplings import Coupling, Weight, outer
+from pgmengine.couplings import Coupling, Weight, only_parameters, outer
 from pgmengine.enumeration.problem import FiniteBlock, Problem, counted
 from pgmengine.enumeration.walk import _padded
 
@@ -57,7 +57,7 @@ class Expectations:
             if (b.layer, b.summed) == (name, summed) and unit.support is not None:
                 support = unit.support.reshape(len(unit.support), unit.width)
                 value = prob @ (support[1:] - support[0]) + self.weight[:, :, None, None] * support[0]
-                yield b.index, value.reshape(*value.shape[:2], -1)
+                yield b.index, value.reshape(*value.shape[:2], len(b.index) * unit.width)
         start = self.moments.shape[2] - sum(len(s.index) for s in p.smooth)
         for s in p.smooth:
             if (s.layer, s.summed) == (name, summed):
@@ -133,7 +133,7 @@ class Expectations:
             for unit in p.cover.rest[c.a]:
                 columns = layer.columns(np.array([unit]))
                 out[:, columns[:, None], columns] = second[:, unit]
-        return out
+        return only_parameters(c, p.target.model.weight(c), out)
 
     def second_moment(self, name: str) -> Array:
         """E[x x'] inside each unit of a finite layer, (n, size, w, w)."""
@@ -154,7 +154,7 @@ class Expectations:
             total = total + outer(weight, ra[:, 0], p.origin[c.b] + rb[:, 0])
             if len(p.owner):
                 total = total + outer(weight, ra[:, 1:].sum(axis=0), p.steps[c.b])
-        return c.tie(total)
+        return total * c.parameters(weight)
 
     def all_gradients(self) -> dict[str, Any]:
         """The gradient of every parameter, summed over rows."""

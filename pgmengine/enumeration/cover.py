@@ -44,16 +44,10 @@ def pattern(target: Target, c: Coupling, structural: bool) -> Array | sp.csr_arr
     Statistics of a weight are wanted even where it is 0, so they need the structural pattern.
     """
     weight = target.model.weight(c)
-    if sp.issparse(weight):
-        return sp.csr_array((np.ones(weight.nnz) if structural else (weight.data != 0) * 1.0, weight.indices,
-                             weight.indptr), shape=weight.shape)
-    out = np.ones(weight.shape) if structural else (weight != 0) * 1.0
-    if c.a == c.b and not c.directed:
-        unit = np.arange(len(out)) // target.structure.layers[c.a].unit.width
-        out[unit[:, None] == unit] = 0.0
-    elif c.a == c.b and structural:
-        out = (weight != 0) * 1.0  # arrows inside a layer: other entries could close a cycle
-    return out
+    acts = c.parameters(weight)
+    if structural:
+        return acts
+    return sp.csr_array(acts * (weight != 0)) if sp.issparse(weight) else (weight != 0) * 1.0
 
 
 def barren_units(target: Target) -> dict[str, Array]:
@@ -144,8 +138,10 @@ def _vertex_cover(target: Target, free: dict[str, Array], structural: bool) -> d
     """
     s = target.structure
     acts = {c: pattern(target, c, structural) for c in s.undirected if free[c.a].any() and free[c.b].any()}
-    groups = _merged_units(target, free, acts)
     out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    if not acts:
+        return out
+    groups = _merged_units(target, free, acts)
     if sum(map(len, groups.values())) > MANY_GROUPS:
         return _all_but_one_layer(target, groups, out)
     graph: nx.Graph = nx.Graph()
@@ -195,7 +191,8 @@ def _conflicts(target: Target, c: Coupling, acting: Any, groups: Groups) -> Iter
     block = sp.coo_array(acting[one][:, two])
     used = block.data != 0
     for i, j in zip(block.row[used] // a.unit.width, block.col[used] // b.unit.width, strict=True):
-        yield (c.a, int(i)), (c.b, int(j))
+        if (c.a, i) != (c.b, j):
+            yield (c.a, int(i)), (c.b, int(j))
 
 
 def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:

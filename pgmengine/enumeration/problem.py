@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pgmengine.couplings import submatrix
 from pgmengine.enumeration.cover import Cover
 from pgmengine.layer import Layer
 from pgmengine.model import Flat
@@ -216,7 +215,7 @@ def _add_child(p: Problem, name: str, beta: float) -> None:
         cross = beta * (change * alive) @ p.steps[name].T
         p.pair += cross + cross.T
         add_log_sum(p, layer, index, -beta, False, zeta[:, columns], change[:, columns])
-    else:
+    elif len(index):
         _add_linked(p, layer, index, zeta[:, index], change[:, index], beta)
 
 
@@ -224,6 +223,8 @@ def add_log_sum(p: Problem, layer: Layer, index: Array, power: float, summed: bo
                 value: Array) -> None:
     """power * sum over units of A(offset + ind . value), offset (n, T*w), value (D, T*w)."""
     unit = layer.unit
+    if not len(index):
+        return
     if unit.curvature is not None:
         c = power * unit.curvature
         p.const += c / 2 * np.einsum("nt,nt->n", offset, offset)
@@ -231,10 +232,10 @@ def add_log_sum(p: Problem, layer: Layer, index: Array, power: float, summed: bo
         p.pair += c * _between_units(p, value @ value.T)
         p.quadratic.append(QuadraticBlock(layer.name, index, summed, unit.curvature, offset, value))
     elif unit.support is not None and unit.log_base is not None:
-        shape = (-1, len(index), unit.width)
+        units = (len(index), unit.width)
         support = unit.support.reshape(len(unit.support), unit.width)
-        log_weight = offset.reshape(shape) @ support.T + unit.log_base  # (n, T, K)
-        change = value.reshape(shape) @ support.T
+        log_weight = offset.reshape(len(offset), *units) @ support.T + unit.log_base  # (n, T, K)
+        change = value.reshape(len(value), *units) @ support.T
         p.const += power * log_weight[..., 0].sum(axis=1)
         p.theta += power * change[..., 0].sum(axis=1)
         p.finite.append(FiniteBlock(layer.name, index, power, summed, log_weight[..., 1:] - log_weight[..., :1],

@@ -89,7 +89,7 @@ def _laid_out(block: FiniteBlock, array: Array, fill: float) -> Array:
     """(rows, T, K-1) -> (rows, (K-1) * padded T), the kernel's order."""
     out = np.full((array.shape[0], array.shape[2], _padded(block)), fill)
     out[:, :, : len(block.index)] = array.transpose(0, 2, 1)
-    return out.reshape(array.shape[0], -1)
+    return out.reshape(array.shape[0], array.shape[2] * _padded(block))
 
 
 class GrayWalker:

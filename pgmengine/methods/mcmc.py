@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.couplings import only_parameters
 from pgmengine.diagnostics import chain_statistics
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
@@ -146,7 +147,8 @@ class _Sums:
             out["prob"] = squeeze(target, {n: self._prob(n, mean[n], target) for n, layer in s.layers.items()
                                            if layer.unit.support is not None})
         if "pairs" in self.wanted:
-            out["pairs"] = squeeze(target, {k: v / draws for k, v in self.pairs.items()})
+            out["pairs"] = squeeze(target, {c.key: only_parameters(c, target.model.weight(c), self.pairs[c.key] / draws)
+                                            for c in s.couplings})
         if "gradient" in self.wanted and self.gradient is not None:
             out["gradient"] = {k: v / draws for k, v in self.gradient.items()}
         if "samples" in self.wanted:

@@ -1,0 +1,196 @@
+"""Exact inference against the oracle, over the whole table of machines and patterns of evidence."""
+
+import numpy as np
+import pytest
+from brute import Brute
+from tiny import INFINITE, MACHINES, as_evidence, patterns
+
+import pgmengine as pgm
+from pgmengine.enumeration import walk
+
+BETAS = (1.0, 0.37)
+EXACT = {"rtol": 1e-9, "atol": 1e-9}
+table = pytest.mark.parametrize("machine", MACHINES, ids=repr)
+
+
+@pytest.fixture(params=["chosen", "gray", "plain"])
+def walker(request, monkeypatch):
+    """Each test with the walker that is chosen, with the compiled one wherever it is safe, and with numpy only."""
+    if request.param == "gray":
+        monkeypatch.setattr(walk, "FEW_STATES", 1)
+        monkeypatch.setattr(walk, "PIECE", 16)
+        monkeypatch.setattr(walk, "TASK", 32)
+    if request.param == "plain":
+        monkeypatch.setattr(walk, "FEW_STATES", 1 << 60)
+
+
+@table
+@pytest.mark.parametrize("beta", BETAS)
+def test_log_z_marginals_and_pairs(machine, beta, walker):
+    model, rows = machine.build(), patterns(machine)
+    want = ("log_z", "marginals", "pairs") if machine not in INFINITE else ("log_z", "marginals")
+    result = pgm.Exact().run(model.given(as_evidence(machine, rows), beta=beta), want)
+    only_log_z = pgm.Exact().run(model.given(as_evidence(machine, rows), beta=beta), ("log_z",))
+    for i, row in enumerate(rows):
+        truth = Brute(machine, row, beta=beta)
+        np.testing.assert_allclose(result.log_z[i], truth.log_z, **EXACT)
+        np.testing.assert_allclose(only_log_z.log_z[i], truth.log_z, **EXACT)
+        for x in machine.layers:
+            np.testing.assert_allclose(np.ravel(result.mean[x.name][i]), truth.mean(x.name), **EXACT)
+            if x.unit.support is not None:
+                np.testing.assert_allclose(result.prob[x.name][i], truth.prob(x.name), **EXACT)
+        if "pairs" in want:
+            for c in model.structure.couplings:
+                weight = model.weight(c)
+                stored = weight.toarray() != 0 if machine.sparse else np.ones(weight.shape, dtype=bool)
+                if c.a == c.b:
+                    stored = (weight != 0) | (weight != 0).T if c.directed else stored & ~np.eye(len(stored), dtype=bool)
+                np.testing.assert_allclose(result.pairs[c.key][i][stored], truth.pairs(c.a, c.b)[stored], **EXACT)
+                assert np.isnan(result.pairs[c.key][i][~stored]).all()
+
+
+@table
+def test_reference_of_the_tempering_path(machine, walker):
+    model, rows = machine.build(), patterns(machine)
+    first = machine.layers[0]
+    field = np.linspace(-0.5, 0.8, model.structure.layers[first.name].width)
+    if model.structure.layers[first.name].unit.width > 1:
+        first, field = machine.layers[-1], np.linspace(-0.5, 0.8, model.structure.layers[machine.layers[-1].name].width)
+        if model.structure.layers[first.name].unit.width > 1:
+            return
+    target = model.given(as_evidence(machine, rows)).at(0.37, {first.name: field})
+    result = pgm.Exact().run(target, ("log_z",))
+    truth = [Brute(machine, row, beta=0.37, reference={first.name: field}).log_z for row in rows]
+    np.testing.assert_allclose(result.log_z, truth, **EXACT)
+
+
+@table
+def test_log_prob_is_normalised(machine):
+    model, rows = machine.build(), patterns(machine)
+    result = pgm.infer(model, as_evidence(machine, rows), want=("log_prob",), method=pgm.Exact())
+    nothing = Brute(machine).log_z
+    truth = [Brute(machine, row).log_z - nothing for row in rows]
+    np.testing.assert_allclose(result.log_prob, truth, **EXACT)
+    if model.structure.normalized:
+        np.testing.assert_allclose(pgm.infer(model, want=("log_z",)).log_z, 0.0, atol=1e-12)
+
+
+@table
+def test_mode(machine, walker):
+    if machine in INFINITE:
+        machine_finite = False
+    else:
+        machine_finite = True
+    model, rows = machine.build(), patterns(machine)
+    result = pgm.Exact().run(model.given(as_evidence(machine, rows)), ("mode",))
+    flat = {n: model.structure.layers[n].flat(v) for n, v in result.mode.items()}
+    best = model.given(as_evidence(machine, rows)).log_density(flat)
+    if machine_finite:
+        np.testing.assert_allclose(best, [Brute(machine, row).mode()[1] for row in rows], **EXACT)
+    else:
+        rng = np.random.default_rng(0)
+        target = model.given(as_evidence(machine, rows))
+        for _ in range(200):
+            x = {n: model.structure.layers[n].flat(model.structure.layers[n].unit.sample(
+                model.structure.layers[n].shaped(np.zeros_like(v)), rng)) for n, v in flat.items()}
+            assert np.all(target.log_density(target.clamp(x)) <= best + 1e-9)
+
+
+@table
+def test_gradient_is_the_derivative_of_log_z(machine, walker):
+    if machine.name == "rbm large weights":
+        return  # a central difference has nothing to say where probabilities are 0 and 1
+    model, rows = machine.build(), patterns(machine)
+    evidence = as_evidence(machine, rows)
+    gradient = pgm.Exact().run(model.given(evidence), ("gradient",)).gradient
+    rng = np.random.default_rng(0)
+    for name, value in model.params.items():
+        dense = value.toarray() if hasattr(value, "toarray") else value
+        slope = gradient[name].toarray() if hasattr(gradient[name], "toarray") else gradient[name]
+        step = rng.normal(size=dense.shape) * (dense != 0 if hasattr(value, "toarray") else 1.0)
+        parts = name.removesuffix(".weight").replace("->", "-").split("-")
+        if len(set(parts)) == 1 and name.endswith(".weight"):
+            step = np.triu(step, 1) if "->" in name else step + step.T
+            k = model.structure.layers[parts[0]].unit.width
+            unit = np.arange(len(step)) // k
+            step = np.where(unit[:, None] == unit, 0.0, step)
+            step = step * (dense != 0) if "->" in name else step
+        eps = 1e-5
+        kind = type(value) if not hasattr(value, "toarray") else type(value)
+        ends = [model.with_params({name: kind(dense + s * eps * step) if hasattr(value, "toarray") else dense + s * eps * step})
+                for s in (1, -1)] if not _at_bound(model, name, dense, eps, step) else None
+        if ends is None:
+            continue
+        high, low = (pgm.Exact().run(m.given(evidence), ("log_z",)).log_z.sum() for m in ends)
+        own = (slope * step).sum() / (2 if len(set(parts)) == 1 and "-" in name and "->" not in name else 1)
+        np.testing.assert_allclose(own, (high - low) / (2 * eps), rtol=1e-5, atol=1e-5)
+
+
+def _at_bound(model, name, dense, eps, step):
+    return any(x.unit.nonnegative for x in model.structure.layers.values()) and bool((dense - eps * abs(step) < 0).any())
+
+
+def test_samples_follow_the_posterior():
+    machine = next(m for m in MACHINES if m.name == "dbm mixed")
+    model, draws = machine.build(), 40_000
+    rows = patterns(machine)[:2]
+    result = pgm.Exact(draws=draws).run(model.given(as_evidence(machine, rows)), ("samples",), rng=1)
+    for i, row in enumerate(rows):
+        truth = Brute(machine, row)
+        a, b = (result.samples[n][:, i].reshape(draws, -1) for n in ("v", "h1"))
+        error = np.sqrt(np.maximum(truth.pairs("v", "h1") * 0 + 1, 0.01) / draws)
+        assert np.all(np.abs(a.T @ b / draws - truth.pairs("v", "h1")) < 5 * error)
+
+
+def test_soft_evidence_and_do():
+    machine = next(m for m in MACHINES if m.name == "sbn categorical")
+    model = machine.build()
+    soft = {"v": np.array([[0.3, -1.0, 0.2], [0.0, 0.5, 2.0]]), "h2": np.array([1.5, -0.7])}
+    listed = {"v": soft["v"].tolist(), "h2": [[0.0, a] for a in soft["h2"]]}
+    result = pgm.infer(model, {"h1": [2]}, want=("marginals", "log_prob"), soft=soft)
+    truth = Brute(machine, {"h1": [2]}, soft=listed)
+    np.testing.assert_allclose(result.log_z[0], truth.log_z, **EXACT)
+    np.testing.assert_allclose(result.mean["h2"], truth.mean("h2"), **EXACT)
+    done = pgm.infer(model, {"v": [0, np.nan]}, want=("marginals", "log_z"), do={"h1": [1]})
+    truth = Brute(machine, {"v": [0, None]}, do={"h1": [1]})
+    np.testing.assert_allclose(done.log_z[0], truth.log_z, **EXACT)
+    np.testing.assert_allclose(done.mean["h2"], truth.mean("h2"), **EXACT)
+    np.testing.assert_allclose(done.mean["v"].ravel(), truth.mean("v"), **EXACT)
+
+
+def test_log_prob_of_a_partial_row_is_the_sum_over_completions():
+    model = pgm.rbm(6, 3, rng=3)
+    row = np.array([1, 0, np.nan, 1, np.nan, 0])
+    full = np.tile(row, (4, 1))
+    full[:, [2, 4]] = [[0, 0], [0, 1], [1, 0], [1, 1]]
+    whole = pgm.infer(model, {"v": full}, want=("log_prob",)).log_prob
+    part = pgm.infer(model, {"v": row}, want=("log_prob",)).log_prob
+    np.testing.assert_allclose(part[0], np.logaddexp.reduce(whole), rtol=1e-12)
+
+
+def test_compiled_walk_equals_numpy_walk_on_a_larger_machine(monkeypatch):
+    model = pgm.rbm(30, 13, hidden=pgm.Spin(), rng=0)
+    model = model.with_params({"v-h.weight": np.random.default_rng(0).normal(0, 2, (30, 13))})
+    want = ("log_z", "marginals", "pairs")
+    compiled = pgm.infer(model, want=want)
+    monkeypatch.setattr(walk, "FEW_STATES", 1 << 60)
+    plain = pgm.infer(model, want=want)
+    np.testing.assert_allclose(compiled.log_z, plain.log_z, rtol=1e-12)
+    np.testing.assert_allclose(compiled.pairs["v-h"], plain.pairs["v-h"], rtol=1e-9, atol=1e-12)
+
+
+def test_the_number_of_threads_changes_no_bit(monkeypatch):
+    model = pgm.rbm(40, 17, rng=0)
+    results = []
+    for count in ("1", "2"):
+        monkeypatch.setenv("PGMENGINE_THREADS", count)
+        results.append(pgm.infer(model, want=("log_z", "marginals")))
+    assert results[0].log_z == results[1].log_z
+    assert np.array_equal(results[0].mean["v"], results[1].mean["v"])
+
+
+def test_refusal_names_the_number():
+    plan = pgm.Exact().plan(pgm.rbm(50, 40, rng=0).given(), ("log_z",))
+    assert "2^40 states, the limit is 2^25" in plan.refusal
+    with pytest.raises(pgm.PgmError, match="no method can answer"):
+        pgm.infer(pgm.rbm(50, 40, rng=0), want=("log_z",))

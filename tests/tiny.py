@@ -1,0 +1,146 @@
+"""Tiny machines of every kind, and patterns of evidence for each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+import pgmengine as pgm
+
+inf = math.inf
+
+
+@dataclass(frozen=True)
+class TinyLayer:
+    name: str
+    unit: pgm.Unit
+    size: int
+    bias: np.ndarray
+
+
+@dataclass(frozen=True)
+class TinyMachine:
+    name: str
+    layers: tuple
+    undirected: tuple
+    directed: tuple
+    sparse: bool = False
+
+    def build(self):
+        b = pgm.GraphBuilder()
+        wrap = sp.csr_array if self.sparse else np.array
+        for x in self.layers:
+            b.layer(x.name, x.unit, x.size, bias=x.bias)
+        for a, c, weight in self.undirected:
+            b.couple(a, c, weight=wrap(weight))
+        for p, c, weight in self.directed:
+            b.cause(p, c, weight=wrap(weight))
+        return b.build(rng=0)
+
+    def __repr__(self):
+        return self.name
+
+
+def width(unit):
+    return unit.k if isinstance(unit, pgm.Categorical) else 1
+
+
+def machine(name, layers, couples=(), causes=(), scale=1.0, sparse=False, keep=1.0):
+    """layers: {name: (unit, size)}; couples and causes: pairs of names; seeded by the name."""
+    rng = np.random.default_rng(sum(map(ord, name)))
+    made = {}
+    for key, (unit, size) in layers.items():
+        shape = (size,) if width(unit) == 1 else (size, width(unit))
+        bias = rng.normal(0, 0.5 * scale, shape)
+        made[key] = TinyLayer(key, unit, size, np.abs(bias) if isinstance(unit, pgm.NoisyOr) else bias)
+
+    def weight(a, b, directed):
+        ua, ub = made[a].unit, made[b].unit
+        w = rng.normal(0, scale, (made[a].size * width(ua), made[b].size * width(ub)))
+        w = w * (rng.random(w.shape) < keep)
+        if a == b:
+            unit = np.arange(len(w)) // width(ua)
+            w = np.where(unit[:, None] < unit, w, 0.0)
+            w = w if directed else w + w.T
+        return np.abs(w) if directed and isinstance(ub, pgm.NoisyOr) else w
+
+    return TinyMachine(name, tuple(made.values()), tuple((a, b, weight(a, b, False)) for a, b in couples),
+                       tuple((p, c, weight(p, c, True)) for p, c in causes), sparse)
+
+
+B, S, C = pgm.Binary(), pgm.Spin(), pgm.Categorical(3)
+VH, CHAIN, DEEP = [("v", "h")], [("v", "h1"), ("h1", "h2")], [("h2", "h1"), ("h1", "v")]
+FINITE = (
+    machine("rbm", {"v": (B, 5), "h": (B, 3)}, VH),
+    machine("rbm spin", {"v": (S, 4), "h": (S, 3)}, VH),
+    machine("rbm multivalued", {"v": (B, 4), "h": (pgm.MultiValued(4), 2)}, VH),
+    machine("rbm three values", {"v": (pgm.MultiValued(2), 3), "h": (pgm.MultiValued(3), 2)}, VH),
+    machine("rbm one step", {"v": (pgm.MultiValued(1), 3), "h": (B, 3)}, VH),
+    machine("rbm categorical", {"v": (C, 2), "h": (B, 4)}, VH),
+    machine("rbm two categorical", {"v": (C, 2), "h": (pgm.Categorical(4), 2)}, VH),
+    machine("rbm large weights", {"v": (B, 4), "h": (S, 3)}, VH, scale=400.0),
+    machine("rbm zero weights", {"v": (B, 3), "h": (S, 3)}, VH, scale=0.0),
+    machine("rbm some zeros", {"v": (B, 4), "h": (B, 4)}, VH, keep=0.4),
+    machine("rbm sparse", {"v": (B, 4), "h": (S, 4)}, VH, sparse=True, keep=0.5),
+    machine("dbm", {"v": (B, 3), "h1": (B, 3), "h2": (B, 2)}, CHAIN),
+    machine("dbm mixed", {"v": (C, 1), "h1": (S, 3), "h2": (pgm.MultiValued(2), 2)}, CHAIN),
+    machine("dbm four", {"v": (B, 2), "h1": (B, 3), "h2": (S, 2), "h3": (B, 2)}, [*CHAIN, ("h2", "h3")]),
+    machine("triangle", {"v": (B, 2), "h1": (B, 2), "h2": (S, 2)}, [*CHAIN, ("v", "h2")]),
+    machine("ising", {"x": (S, 5)}, [("x", "x")]),
+    machine("boltzmann", {"x": (B, 6)}, [("x", "x")], keep=0.5),
+    machine("lateral multivalued", {"x": (pgm.MultiValued(2), 4)}, [("x", "x")]),
+    machine("lateral categorical", {"x": (C, 3)}, [("x", "x")]),
+    machine("semi-restricted", {"v": (B, 4), "h": (B, 3)}, [*VH, ("v", "v")]),
+    machine("sparse lateral", {"x": (S, 6)}, [("x", "x")], sparse=True, keep=0.4),
+    machine("isolated", {"v": (B, 2), "h": (B, 2), "z": (pgm.MultiValued(2), 2)}, VH),
+    machine("sbn", {"v": (B, 4), "h": (B, 3)}, (), [("h", "v")]),
+    machine("sbn deep", {"v": (B, 3), "h1": (B, 2), "h2": (B, 2)}, (), DEEP),
+    machine("sbn spin", {"v": (S, 3), "h1": (S, 2), "h2": (B, 2)}, (), DEEP),
+    machine("sbn multivalued", {"v": (pgm.MultiValued(2), 2), "h": (pgm.MultiValued(3), 2)}, (), [("h", "v")]),
+    machine("sbn categorical", {"v": (C, 2), "h1": (C, 1), "h2": (B, 2)}, (), DEEP),
+    machine("sbn skip", {"v": (B, 3), "h1": (B, 2), "h2": (B, 2)}, (), [*DEEP, ("h2", "v")]),
+    machine("sbn lateral", {"v": (B, 4), "h": (B, 2)}, (), [("h", "v"), ("v", "v")], keep=0.7),
+    machine("sbn sparse", {"v": (B, 4), "h": (B, 3)}, (), [("h", "v")], sparse=True, keep=0.5),
+    machine("noisy-or", {"v": (pgm.NoisyOr(), 3), "h": (B, 3)}, (), [("h", "v")]),
+    machine("noisy-or deep", {"v": (B, 2), "h1": (pgm.NoisyOr(), 2), "h2": (B, 2)}, (), DEEP),
+    machine("dbn", {"v": (B, 3), "h1": (B, 3), "h2": (B, 2)}, [("h1", "h2")], [("h1", "v")]),
+    machine("dbn multivalued", {"v": (S, 2), "h1": (pgm.MultiValued(2), 2), "h2": (B, 2)}, [("h1", "h2")], [("h1", "v")]),
+    machine("mixed", {"v": (B, 3), "h1": (B, 2), "h2": (S, 2)}, [("v", "h2")], [("h1", "v")]),
+    machine("two parents", {"v": (B, 2), "a": (S, 2), "b": (C, 1)}, (), [("a", "v"), ("b", "v")]),
+)
+INFINITE = (
+    machine("rbm continuous", {"v": (B, 4), "h": (pgm.MultiValued(inf), 2)}, VH),
+    machine("rbm gaussian", {"v": (pgm.Gaussian(0.7), 2), "h": (B, 3)}, VH, scale=0.5),
+    machine("gaussian child", {"v": (pgm.Gaussian(0.7), 2), "h": (B, 3)}, (), [("h", "v")], scale=0.5),
+    machine("continuous child", {"v": (pgm.MultiValued(inf), 2), "h": (B, 2)}, (), [("h", "v")]),
+)
+MACHINES = FINITE + INFINITE
+
+
+def draw_row(m, rng, share):
+    """{layer: list of values or None}: each unit observed with probability `share`."""
+    row = {}
+    for x in m.layers:
+        values = range(x.unit.k) if isinstance(x.unit, pgm.Categorical) else x.unit.support
+        pick = [rng.choice(values) if values is not None else rng.uniform(-1, 1) for _ in range(x.size)]
+        row[x.name] = [v if rng.random() < share else None for v in pick]
+    return row
+
+
+def as_evidence(m, rows):
+    """The rows as (rows, size) arrays with NaN."""
+    return {x.name: np.array([[np.nan if v is None else v for v in row[x.name]] for row in rows], dtype=float)
+            for x in m.layers}
+
+
+def patterns(m, seed=0):
+    """Rows of evidence: none, half, most, one layer each, all."""
+    rng = np.random.default_rng(seed)
+    rows = [draw_row(m, rng, share) for share in (0.0, 0.5, 0.5, 0.8, 1.0)]
+    for x in m.layers:
+        full = draw_row(m, rng, 1.0)
+        rows.append({y.name: full[y.name] if y.name == x.name else [None] * y.size for y in m.layers})
+    return rows
