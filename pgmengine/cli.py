@@ -1,0 +1,197 @@
+"""The command line: pgmengine demo | fit | infer | explain | sample | info."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import pgmengine as pgm
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Graphical models: declare, learn, ask.",
+                  pretty_exceptions_enable=False)
+ModelFile = Annotated[Path, typer.Argument(help="a .safetensors model, or a .toml declaration")]
+Evidence = Annotated[list[str] | None, typer.Option(help='inline "v=1,0,?,1", or a .npz, .csv or .json file')]
+Want = Annotated[str, typer.Option(help="comma-separated: marginals, log_z, log_prob, samples, mode, pairs")]
+Seed = Annotated[int, typer.Option(help="seed of the random numbers")]
+
+
+def main() -> None:
+    """Run the command line; bad input is one clear line and exit code 2."""
+    try:
+        app()
+    except pgm.PgmError as error:
+        print(f"pgmengine: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def read_model(path: Path, seed: int = 0) -> pgm.Model:
+    """A model from a .toml declaration or a .safetensors file."""
+    return pgm.load_declaration(path, rng=seed) if path.suffix == ".toml" else pgm.load(path)
+
+
+def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
+    """Evidence from inline texts and files, layer -> array with NaN where not observed."""
+    evidence: dict[str, Any] = {}
+    for text in given or ():
+        if "=" in text and not Path(text).exists():
+            name, _, values = text.partition("=")
+            evidence[name.strip()] = [_number(v, text) for v in values.split(",")]
+        else:
+            evidence |= _read_file(model, Path(text))
+    return evidence
+
+
+def _number(text: str, where: str) -> float:
+    text = text.strip()
+    try:
+        return float("nan") if text in ("?", "") else float(text)
+    except ValueError:
+        raise pgm.PgmError(f"evidence {where!r}: {text!r} is not a number or ?") from None
+
+
+def _read_file(model: pgm.Model, path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise pgm.PgmError(f"evidence file {path} does not exist")
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as arrays:
+                return dict(arrays)
+        if path.suffix == ".json":
+            return {k: np.array(v, dtype=float) for k, v in json.loads(path.read_text()).items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise pgm.PgmError(f"evidence file {path} cannot be read: {error}") from None
+    if path.suffix != ".csv":
+        raise pgm.PgmError(f"evidence file {path}: expected .npz, .csv or .json")
+    with path.open(newline="") as lines:
+        rows = [[_number(cell, f"{path}") for cell in row] for row in csv.reader(lines) if row]
+    layer = next(iter(model.structure.layers))
+    if len({len(row) for row in rows}) != 1:
+        raise pgm.PgmError(f"evidence file {path}: rows of unequal length")
+    return {layer: np.array(rows)}
+
+
+@app.command()
+def info(model: ModelFile) -> None:
+    """Show the layers, couplings and parameters of a model."""
+    from rich.console import Console
+    from rich.table import Table
+
+    m = read_model(model)
+    layers = Table("layer", "unit", "size", title=str(model))
+    for x in m.structure.layers.values():
+        layers.add_row(x.name, repr(x.unit), str(x.size))
+    params = Table("parameter", "shape", "smallest", "largest")
+    for name, value in m.params.items():
+        dense = np.asarray(value.data if hasattr(value, "tocoo") else value)
+        low, high = (f"{f(dense):.4g}" if dense.size else "-" for f in (np.min, np.max))
+        params.add_row(name, "x".join(map(str, value.shape)), low, high)
+    Console().print(layers, params)
+
+
+@app.command()
+def explain(model: ModelFile, evidence: Evidence = None, want: Want = "marginals") -> None:
+    """Say which method would answer, and why."""
+    m = read_model(model)
+    print(pgm.explain(m, read_evidence(m, evidence), _wanted(want)))
+
+
+def _wanted(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+@app.command()
+def infer(model: ModelFile, evidence: Evidence = None, want: Want = "marginals",
+          out: Annotated[Path | None, typer.Option(help="write the answers to a .npz or .json file")] = None,
+          seed: Seed = 0) -> None:
+    """Answer a question; print a table or write a file."""
+    m = read_model(model)
+    result = pgm.infer(m, read_evidence(m, evidence), want=_wanted(want), rng=seed)
+    arrays = _flat_answers(result)
+    if out is None:
+        _print_answers(result, arrays)
+    else:
+        _write(out, arrays)
+
+
+def _flat_answers(result: pgm.Result) -> dict[str, Any]:
+    arrays: dict[str, Any] = {}
+    for name, value in result.answers.items():
+        arrays |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+    return arrays
+
+
+def _write(out: Path, arrays: dict[str, Any]) -> None:
+    if out.suffix == ".npz":
+        np.savez_compressed(out, **arrays)
+    elif out.suffix == ".json":
+        out.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in arrays.items()}))
+    else:
+        raise pgm.PgmError(f"out must end in .npz or .json, not {out}")
+    print(f"wrote {out}")
+
+
+def _print_answers(result: pgm.Result, arrays: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("answer", "shape", "values", title=f"{result.kind}: {result.plan}")
+    for name, value in arrays.items():
+        array = np.asarray(value)
+        shown = np.array2string(array, precision=4, suppress_small=True, threshold=60, max_line_width=80)
+        table.add_row(name, str(array.shape), shown)
+    Console().print(table)
+    for warning in result.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+
+
+@app.command()
+def sample(model: ModelFile, evidence: Evidence = None,
+           draws: Annotated[int, typer.Option(help="number of samples")] = 10,
+           out: Annotated[Path | None, typer.Option(help="write them to a .npz or .json file")] = None,
+           seed: Seed = 0) -> None:
+    """Draw samples from the model given evidence."""
+    m = read_model(model)
+    chooser = pgm.Auto(candidates=(pgm.Exact(draws=draws), pgm.MCMC(chains=4, draws=max(4, -(-draws // 4)), thin=10)))
+    result = pgm.infer(m, read_evidence(m, evidence), want=("samples",), method=chooser, rng=seed)
+    arrays = {name: value[:draws] for name, value in result.samples.items()}
+    if out is not None:
+        _write(out, arrays)
+        return
+    for i in range(draws):
+        print("  ".join(f"{name}={','.join(f'{v:g}' for v in value[i, 0].ravel())}" for name, value in arrays.items()))
+
+
+@app.command()
+def fit(model: ModelFile,
+        data: Annotated[Path, typer.Argument(help=".npz or .json with one array a layer, or .csv for the first layer")],
+        out: Annotated[Path, typer.Argument(help="where to write the learned .safetensors model")],
+        epochs: Annotated[int, typer.Option(help="passes over the data")] = 10,
+        rate: Annotated[float, typer.Option(help="learning rate of Adam")] = 1e-3,
+        batch_size: Annotated[int, typer.Option(help="rows of a mini-batch")] = 100,
+        seed: Seed = 0) -> None:
+    """Learn the parameters from data by persistent contrastive divergence."""
+    m = read_model(model, seed)
+    if epochs < 1 or batch_size < 1 or not rate > 0:
+        raise pgm.PgmError("epochs and batch-size must be at least 1, and rate positive")
+    found = pgm.fit(m, _read_file(m, data), optimizer=pgm.Adam(rate), epochs=epochs, batch_size=batch_size, rng=seed)
+    pgm.save(found.model, out)
+    print(f"wrote {out} after {found.state['update']} updates{' (interrupted)' * found.interrupted}")
+
+
+@app.command()
+def demo(out: Annotated[Path, typer.Option(help="folder for the picture and the model")] = Path("demo_out"),
+         epochs: Annotated[int, typer.Option(help="passes over the digits")] = 100, seed: Seed = 0) -> None:
+    """Train an RBM on 8x8 digits, measure it exactly, and ask it about digits it has not seen."""
+    from pgmengine.demo import run_demo
+
+    run_demo(out, epochs, seed)
+
+
+if __name__ == "__main__":
+    main()
