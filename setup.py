@@ -2,7 +2,7 @@ import sys
 
 from setuptools import Extension, setup
 
-FLAGS = [] if sys.platform == "win32" else ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi"]
+GCC = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi"]
 
 setup(
     ext_modules=[
@@ -11,7 +11,7 @@ setup(
             ["cython_ext/_kernels.pyx"],
             include_dirs=["cython_ext"],
             depends=["cython_ext/simd.h", "cython_ext/gray.h"],
-            extra_compile_args=FLAGS,
+            extra_compile_args=[] if sys.platform == "win32" else GCC,
         )
     ]
 )

@@ -6,7 +6,7 @@ from pgmengine.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
 from pgmengine.graph import GraphBuilder
 from pgmengine.infer import Auto, explain, infer
 from pgmengine.kernels import Gibbs
-from pgmengine.learn import CD, PCD, SGD, AdaMax, Adam, ExactGradient, ExactLogLikelihood, Fit, fit, harmonic
+from pgmengine.learn import CD, PCD, SGD, Adam, AdaMax, ExactGradient, ExactLogLikelihood, Fit, fit, harmonic
 from pgmengine.methods import MCMC, Exact
 from pgmengine.model import Model
 from pgmengine.result import Plan, Result, Status

@@ -13,7 +13,7 @@ import typer
 
 import pgmengine as pgm
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Graphical models: declare, learn, ask.",
+app = typer.Typer(add_completion=False, help="Graphical models: declare, learn, ask.",
                   pretty_exceptions_enable=False)
 ModelFile = Annotated[Path, typer.Argument(help="a .safetensors model, or a .toml declaration")]
 Evidence = Annotated[list[str] | None, typer.Option(help='inline "v=1,0,?,1", or a .npz, .csv or .json file')]
@@ -24,10 +24,17 @@ Seed = Annotated[int, typer.Option(help="seed of the random numbers")]
 def main() -> None:
     """Run the command line; bad input is one clear line and exit code 2."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except pgm.PgmError as error:
-        print(f"pgmengine: {error}", file=sys.stderr)
-        sys.exit(2)
+        message = str(error)
+    except typer.Abort:
+        message = "interrupted"
+    except Exception as error:  # click's own complaints about arguments, whichever click typer brings
+        if not hasattr(error, "format_message"):
+            raise
+        message = error.format_message()
+    print(f"pgmengine: {message}", file=sys.stderr)
+    sys.exit(2)
 
 
 def read_model(path: Path, seed: int = 0) -> pgm.Model:

@@ -23,7 +23,7 @@ def bilinear(xa: Array, weight: Weight, xb: Array) -> Array:
 
 
 def outer(weight: Weight, xa: Array, xb: Array) -> Weight:
-    """sum over rows of x_a x_b', kept at the stored entries of a sparse weight."""
+    """Sum over rows of x_a x_b', kept at the stored entries of a sparse weight."""
     if not sp.issparse(weight):
         return xa.T @ xb
     entries = weight.tocoo()
@@ -70,7 +70,7 @@ class Pair:
         return bilinear(xa, weight, xb)
 
     def statistics(self, weight: Weight, xa: Array, xb: Array) -> Weight:
-        """d log_density / d W summed over rows."""
+        """D log_density / d W summed over rows."""
         return outer(weight, xa, xb)
 
 
@@ -100,11 +100,11 @@ class Lateral:
         return stored(weight) if sp.issparse(weight) else 1.0 - np.eye(len(weight))
 
     def log_density(self, weight: Weight, xa: Array, xb: Array) -> Array:
-        """x S x / 2, shape (rows,)."""
+        """X S x / 2, shape (rows,)."""
         return bilinear(xa, weight, xb) / 2
 
     def statistics(self, weight: Weight, xa: Array, xb: Array) -> Weight:
-        """d log_density / d S_ij with S_ij = S_ji one parameter, summed over rows; zero on the diagonal."""
+        """D log_density / d S_ij with S_ij = S_ji one parameter, summed over rows; zero on the diagonal."""
         return outer(weight, xa, xb) * self.parameters(weight)
 
 

@@ -80,7 +80,7 @@ def complete(model: pgm.Model, given: Array, title: str) -> Array:
 
 
 def ask_hidden(model: pgm.Model, unseen: Array) -> None:
-    """Hidden units given: what images do they stand for?"""
+    """Ask which images the hidden units stand for."""
     codes = pgm.infer(model, {"v": unseen}, want=("mode",)).mode["h"]
     print(f"\n3. hidden units given, pixels asked\n{pgm.explain(model, {'h': codes})}")
     pixels = pgm.infer(model, {"h": codes}).mean["v"]

@@ -93,7 +93,7 @@ class Model:
         return self.flat_log_density(evidence.values)
 
     def inputs(self, x: Flat, name: str) -> Array:
-        """zeta = bias + sum over parents of x_p J of a directed layer, (rows, width)."""
+        """Zeta = bias + sum over parents of x_p J of a directed layer, (rows, width)."""
         zeta = self.bias(name)
         for arrow in self.structure.arrows_into[name]:
             zeta = zeta + x[arrow.a] @ self.weight(arrow)
@@ -114,7 +114,7 @@ class Model:
         return total
 
     def gradient(self, x: Flat) -> dict[str, Any]:
-        """d log_density / d params summed over the rows of flat values, parameter by parameter.
+        """D log_density / d params summed over the rows of flat values, parameter by parameter.
 
         The undirected part is multilinear, so there x may also hold independent means.
         """

@@ -49,7 +49,7 @@ def save(model: Model, path: str | Path) -> None:
     """
     from safetensors.numpy import save_file
 
-    tensors = {}
+    tensors: dict[str, Any] = {}
     for name, value in model.params.items():
         if sp.issparse(value):
             tensors |= {f"{name}/data": value.data, f"{name}/indices": value.indices, f"{name}/indptr": value.indptr,

@@ -148,7 +148,7 @@ class Target:
 
 
 def times(beta: Any, value: Array) -> Array:
-    """beta * value, where beta = 0 wins over an infinite value."""
+    """Beta * value, where beta = 0 wins over an infinite value."""
     return np.where(np.equal(beta, 0), 0.0, beta) * np.where(np.equal(beta, 0), 0.0, value)
 
 
@@ -206,8 +206,8 @@ def _parse_soft(structure: Structure, soft: Any) -> tuple[Flat, int | None]:
         unit = layer.unit
         two_valued = unit.support is not None and unit.width == 1 and len(unit.support) == 2
         if not two_valued and unit.width == 1:
-            raise PgmError(f"soft: layer {name!r} has {unit!r} units; soft evidence is a log-odds for two-valued units or "
-                           "log weights for Categorical units")
+            raise PgmError(f"soft: layer {name!r} has {unit!r} units; soft evidence is a log-odds for two-valued units "
+                           "or log weights for Categorical units")
         array = as_floats(given, f"soft: layer {name!r}")
         if array.shape[-len(layer.bias_shape):] != layer.bias_shape or array.ndim > len(layer.bias_shape) + 1:
             raise PgmError(f"soft: layer {name!r} has shape {array.shape}, expected {layer.bias_shape} or (rows, ...)")

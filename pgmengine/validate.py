@@ -120,11 +120,11 @@ def _check_entries(array: Any, what: str, nonnegative: bool) -> None:
     values = array.data if sp.issparse(array) else array
     for bad, expected in ((~np.isfinite(values), "finite"), ((values < 0) & nonnegative, ">= 0 for this unit")):
         if bad.any():
-            at = int(np.flatnonzero(bad)[0]) if sp.issparse(array) else tuple(int(i) for i in np.argwhere(bad)[0])
-            value = values[at]
+            first = tuple(int(i) for i in np.argwhere(bad)[0])
+            value, at = values[first], first
             if sp.issparse(array):
                 entries = array.tocoo()
-                at = (int(entries.row[at]), int(entries.col[at]))
+                at = (int(entries.row[first]), int(entries.col[first]))
             raise PgmError(f"{what}[{', '.join(map(str, at))}] is {value}, expected {expected}")
 
 

@@ -107,7 +107,8 @@ FINITE = (
     machine("noisy-or", {"v": (pgm.NoisyOr(), 3), "h": (B, 3)}, (), [("h", "v")]),
     machine("noisy-or deep", {"v": (B, 2), "h1": (pgm.NoisyOr(), 2), "h2": (B, 2)}, (), DEEP),
     machine("dbn", {"v": (B, 3), "h1": (B, 3), "h2": (B, 2)}, [("h1", "h2")], [("h1", "v")]),
-    machine("dbn multivalued", {"v": (S, 2), "h1": (pgm.MultiValued(2), 2), "h2": (B, 2)}, [("h1", "h2")], [("h1", "v")]),
+    machine("dbn multivalued", {"v": (S, 2), "h1": (pgm.MultiValued(2), 2), "h2": (B, 2)}, [("h1", "h2")],
+            [("h1", "v")]),
     machine("mixed", {"v": (B, 3), "h1": (B, 2), "h2": (S, 2)}, [("v", "h2")], [("h1", "v")]),
     machine("two parents", {"v": (B, 2), "a": (S, 2), "b": (C, 1)}, (), [("a", "v"), ("b", "v")]),
 )

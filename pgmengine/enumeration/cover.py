@@ -82,14 +82,15 @@ def barren_units(target: Target) -> dict[str, Array]:
 
 
 def _by_unit(target: Target, name: str, components: Array) -> Array:
-    return components.reshape(-1, target.structure.layers[name].unit.width).any(axis=1)
+    return np.any(components.reshape(-1, target.structure.layers[name].unit.width), axis=1)
 
 
 def _reaches(target: Target, arrow: Arrow, columns: Array, structural: bool = False) -> Array:
     """Which parents of an arrow act on one of the masked columns."""
     if not columns.any():
         return np.zeros(target.structure.layers[arrow.a].size, dtype=bool)
-    return _by_unit(target, arrow.a, pattern(target, arrow, structural) @ columns.astype(np.float64) > 0)
+    reached: Array = pattern(target, arrow, structural) @ columns.astype(np.float64)
+    return _by_unit(target, arrow.a, np.asarray(reached > 0))
 
 
 def forced_units(target: Target, active: dict[str, Array], structural: bool) -> dict[str, Array]:
@@ -137,7 +138,8 @@ def _vertex_cover(target: Target, free: dict[str, Array], structural: bool) -> d
     Arrows never put two of these units in conflict: the parents of a child that counts are in the cover already.
     """
     s = target.structure
-    acts = {c: pattern(target, c, structural) for c in s.undirected if free[c.a].any() and free[c.b].any()}
+    acts: dict[Coupling, Any] = {c: pattern(target, c, structural) for c in s.undirected
+                                 if free[c.a].any() and free[c.b].any()}
     out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     if not acts:
         return out

@@ -173,7 +173,7 @@ def counted(p: Problem, name: str) -> Array:
 
 
 def child_input(p: Problem, name: str) -> tuple[Array, Array]:
-    """zeta of a directed layer at the origin (n, width), and what each indicator adds (D, width)."""
+    """Zeta of a directed layer at the origin (n, width), and what each indicator adds (D, width)."""
     zeta = p.target.model.inputs(p.origin, name)
     change = np.zeros((len(p.owner), zeta.shape[1]))
     for arrow in p.target.structure.arrows_into[name]:
@@ -221,7 +221,7 @@ def _add_child(p: Problem, name: str, beta: float) -> None:
 
 def add_log_sum(p: Problem, layer: Layer, index: Array, power: float, summed: bool, offset: Array,
                 value: Array) -> None:
-    """power * sum over units of A(offset + ind . value), offset (n, T*w), value (D, T*w)."""
+    """Power * sum over units of A(offset + ind . value), offset (n, T*w), value (D, T*w)."""
     unit = layer.unit
     if not len(index):
         return

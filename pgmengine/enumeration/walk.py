@@ -34,7 +34,7 @@ class Walker(Protocol):
     """What the exact method needs from a walk."""
 
     def log_sums(self, moments: bool) -> tuple[Array, Array | None]:
-        """log sums of the weights per piece (n, pieces), and moments (n, 1 + D, columns) if wanted."""
+        """Log sums of the weights per piece (n, pieces), and moments (n, 1 + D, columns) if wanted."""
 
     def log_weights(self, row: int, piece: int) -> Array:
         """Log weights of the states of one piece, in order."""
@@ -165,7 +165,7 @@ def _joined(parts: list[Array], rows: int) -> Array:
 
 
 def _steps(p: Problem, value: Array) -> tuple[Array, Array]:
-    """exp of the change of every component when a unit steps up into an indicator, and its inverse."""
+    """Exp of the change of every component when a unit steps up into an indicator, and its inverse."""
     change = value.copy()
     first = np.array([a == 1 for _, _, a in p.owner], dtype=bool)
     later = np.flatnonzero(~first)
@@ -205,7 +205,9 @@ class PlainWalker:
             index = np.arange(start, min(start + self.chunk, p.size))
             ind = indicators(p, index)
             weight = self.weight(ind)
-            np.logaddexp.at(sums, (slice(None), index // PIECE), weight)
+            for piece in np.unique(index // PIECE):
+                part = logsumexp(weight[:, index // PIECE == piece], axis=1)
+                sums[:, piece] = np.logaddexp(sums[:, piece], part)
             if total is not None:
                 new = np.maximum(scale, weight.max(axis=1))
                 safe = np.where(np.isneginf(new), 0.0, new)
@@ -267,7 +269,7 @@ class PlainWalker:
 
 
 def _exponents(b: FiniteBlock, ind: Array) -> Array:
-    """a (n, states, T, K-1)."""
+    """A (n, states, T, K-1)."""
     return b.offset[:, None] + np.tensordot(ind, b.value, axes=1)
 
 

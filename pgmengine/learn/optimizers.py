@@ -47,7 +47,7 @@ def decayed(gradient: Mapping[str, Any], params: Mapping[str, Any], decay: float
 
 
 def elementwise(f: Callable[..., Any], *arrays: Any) -> Any:
-    """f on dense arrays, or on the stored entries of sparse ones with the same pattern."""
+    """F on dense arrays, or on the stored entries of sparse ones with the same pattern."""
     if not sp.issparse(arrays[0]):
         return f(*arrays)
     first = arrays[0]

@@ -67,7 +67,8 @@ class Exact:
                     bits, where = cover.bits, _describe(cover)
                 per_state, width = _size(one, cover, part.wanted)
                 work += len(rows) * 2.0 ** min(cover.bits, 1000) * per_state
-                memory = max(memory, width * min(len(rows), _rows_at_once(width)) + _output_bytes(target, wanted, self.draws))
+                memory = max(memory, width * min(len(rows), _rows_at_once(width)))
+        memory += _output_bytes(target, wanted, self.draws)
         if bits > self.max_bits:
             return Plan("Exact", work=work, bytes=memory, refusal=f"cheapest enumeration needs 2^{bits:.4g} states, the "
                         f"limit is 2^{self.max_bits:g}")
@@ -116,10 +117,10 @@ def _mode_of(wanted: tuple[str, ...]) -> tuple[bool, bool]:
 def _size(target: Target, cover: Cover, wanted: tuple[str, ...]) -> tuple[float, float]:
     """Unit updates per state, and bytes of working arrays per row."""
     layers = target.structure.layers
-    outside = sum(len(i) * max(len(layers[n].unit.support) - 1, 1) if layers[n].unit.support is not None else len(i)
-                  for n, i in cover.rest.items())
+    states = {n: 2 if x.unit.support is None else len(x.unit.support) for n, x in layers.items()}
+    outside = sum(len(i) * (states[n] - 1) for n, i in cover.rest.items())
     children = sum(layers[n].width for n in target.structure.directed_layers)
-    inside = sum(len(i) * (len(layers[n].unit.support) - 1) for n, i in cover.units.items() if len(i))  # type: ignore[arg-type]
+    inside = sum(len(i) * (states[n] - 1) for n, i in cover.units.items())
     columns = outside + children + inside
     width = 8.0 * (columns * ((1 + inside) if MOMENTS & set(wanted) else 2)
                    + 3 * sum(layer.width * (1 + inside if MOMENTS & set(wanted) else 1) for layer in layers.values()))

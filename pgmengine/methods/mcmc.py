@@ -58,8 +58,9 @@ class MCMC:
         kept = self.draws if "samples" in wanted else 0
         memory = 8.0 * target.rows * self.chains * width * (kept + min(self.draws, TRACE) + 8)
         if memory > 0.8 * available_memory():
-            return Plan("MCMC", refusal=f"its draws need {memory / 2**30:.3g} GiB, {available_memory() / 2**30:.3g} GiB are "
-                        "free; ask for fewer draws or rows")
+            free = available_memory() / 2**30
+            return Plan("MCMC", refusal=f"its draws need {memory / 2**30:.3g} GiB, {free:.3g} GiB are free; ask for "
+                        "fewer draws or rows")
         slow = sorted(layers_by_unit(target))
         how = f"unit by unit in {', '.join(map(repr, slow))}" if slow else "layer by layer"
         return Plan("MCMC", "estimate", f"{self.chains} chains of {sweeps} {type(self.kernel).__name__} sweeps, {how}",
@@ -142,7 +143,8 @@ class _Sums:
         draws = m.draws * m.chains
         out: dict[str, Any] = {}
         if "marginals" in self.wanted:
-            mean = {n: v.sum(axis=0).reshape(target.rows, m.chains, -1).sum(axis=1) / draws for n, v in self.trace.items()}
+            mean = {n: v.sum(axis=0).reshape(target.rows, m.chains, -1).sum(axis=1) / draws
+                    for n, v in self.trace.items()}
             out["mean"] = public(target, mean)
             out["prob"] = squeeze(target, {n: self._prob(n, mean[n], target) for n, layer in s.layers.items()
                                            if layer.unit.support is not None})

@@ -41,7 +41,7 @@ class Unit:
 
     @property
     def curvature(self) -> float | None:
-        """c when A(eta) = c eta^2 / 2 exactly, else None."""
+        """C when A(eta) = c eta^2 / 2 exactly, else None."""
         return None
 
     def log_weights(self, eta: Array) -> Array:
@@ -114,7 +114,7 @@ class Unit:
         return (dot if self.width == 1 else dot.sum(axis=-1)) + self.log_h(x) - self.log_normalizer(zeta)
 
     def score(self, x: Array, zeta: Array) -> Array:
-        """d log p(x | zeta) / d zeta of a child, the shape of x."""
+        """D log p(x | zeta) / d zeta of a child, the shape of x."""
         return np.asarray(x) - self.mean(zeta)
 
 

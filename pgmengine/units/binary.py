@@ -33,7 +33,7 @@ class Binary(Unit):
         return expit(np.asarray(eta, dtype=np.float64))
 
     def variance(self, eta: Array) -> Array:
-        """p (1 - p)."""
+        """P (1 - p)."""
         return self.mean(eta) * self.mean(-np.asarray(eta))
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:

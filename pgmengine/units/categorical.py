@@ -45,7 +45,7 @@ class Categorical(Unit):
         return softmax(np.asarray(eta, dtype=np.float64), axis=-1)
 
     def variance(self, eta: Array) -> Array:
-        """p (1 - p) of each component, (..., k)."""
+        """P (1 - p) of each component, (..., k)."""
         p = self.mean(eta)
         return p * (1 - p)
 

@@ -70,7 +70,7 @@ class MultiValued(Unit):
         return None if math.isinf(self.s) else np.full(int(self.s) + 1, math.log(2 / (self.s + 1)))
 
     def log_normalizer(self, eta: Array) -> Array:
-        """ln phi_s(eta)."""
+        """Ln phi_s(eta)."""
         eta = np.asarray(eta, dtype=np.float64)
         if math.isinf(self.s):
             return math.log(2) + log_sinhc(eta)
