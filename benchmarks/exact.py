@@ -1,6 +1,6 @@
 """Exact log Z: the compiled walk against a vectorised numpy enumeration, in one run on one thread.
 
-    OMP_NUM_THREADS=1 PGMENGINE_THREADS=1 python benchmarks/exact.py
+OMP_NUM_THREADS=1 PGMENGINE_THREADS=1 python benchmarks/exact.py
 """
 
 import time
@@ -37,8 +37,10 @@ def main():
         slow, check = timed(lambda w=weight, k=hidden - part: numpy_log_z(w[:, :k], np.zeros(len(w)), np.zeros(k)))
         if part == 0:
             np.testing.assert_allclose(value, check, rtol=1e-12)
-        print(f"{visible}x{hidden}: compiled {seconds:.3f} s, numpy {slow * 2**part:.2f} s"
-              f"{' (extrapolated from 2^16 states)' if part else ''}, ratio {slow * 2**part / seconds:.0f}")
+        print(
+            f"{visible}x{hidden}: compiled {seconds:.3f} s, numpy {slow * 2**part:.2f} s"
+            f"{' (extrapolated from 2^16 states)' if part else ''}, ratio {slow * 2**part / seconds:.0f}"
+        )
 
 
 if __name__ == "__main__":

@@ -101,8 +101,7 @@ def draw(rows: list[Array], shape: tuple[int, int], out: Path) -> Path | None:
 
     titles = ["unseen digit", "upper half given", "completed", "10 pixels missing", "completed"]
     figure, axes = plt.subplots(len(rows), SHOWN, figsize=(SHOWN * 1.1, len(rows) * 1.25), squeeze=False)
-    gaps = plt.get_cmap("gray_r").copy()
-    gaps.set_bad("#d98c3f")
+    gaps = plt.get_cmap("gray_r").with_extremes(bad="#d98c3f")
     for line, images, title in zip(axes, rows, titles, strict=True):
         for axis, image in zip(line, images, strict=True):
             axis.imshow(np.ma.masked_invalid(image.reshape(shape)), cmap=gaps, vmin=0, vmax=1)

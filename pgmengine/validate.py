@@ -36,11 +36,11 @@ def check_layers(layers: list[Layer]) -> None:
 
 def check_structure(structure: Structure) -> None:
     """Couplings join known layers, once each, in ways that give a proper density."""
-    seen: set[tuple[bool, frozenset[str]]] = set()
+    seen: set[tuple[str, ...] | frozenset[str]] = set()
     for c in structure.couplings:
         for name in (c.a, c.b):
             structure.layer(name, what=f"coupling {c.key!r}: layer")
-        end = (c.directed, frozenset((c.a, c.b)))
+        end = (c.a, c.b) if c.directed else frozenset((c.a, c.b))
         if end in seen:
             raise PgmError(f"coupling {c.key!r} is declared twice")
         seen.add(end)

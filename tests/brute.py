@@ -77,7 +77,7 @@ class Brute:
     @staticmethod
     def _density(unit, value):
         if type(unit).__name__ == "Gaussian":
-            return float(-value[0] ** 2 / (2 * unit.sigma**2) - math.log(unit.sigma * math.sqrt(2 * math.pi)))
+            return float(-(value[0] ** 2) / (2 * unit.sigma**2) - math.log(unit.sigma * math.sqrt(2 * math.pi)))
         return 0.0
 
     @staticmethod
@@ -93,8 +93,11 @@ class Brute:
         children = {c for _, c, _ in m.directed}
         coupled = {n for a, b, _ in m.undirected for n in (a, b)}
         parents = {p for p, _, _ in m.directed}
-        return {layer.name for layer in m.layers if layer.name in children
-                or (layer.name in parents and layer.name not in coupled)}
+        return {
+            layer.name
+            for layer in m.layers
+            if layer.name in children or (layer.name in parents and layer.name not in coupled)
+        }
 
     def inputs(self, name):
         layer = next(x for x in self.machine.layers if x.name == name)
@@ -116,7 +119,7 @@ class Brute:
                 z = self.inputs(layer.name)
                 for i in range(layer.size):
                     if (layer.name, i) not in self.cut:
-                        total += self.child(layer.unit, x[:, i * w:(i + 1) * w], z[:, i * w:(i + 1) * w])
+                        total += self.child(layer.unit, x[:, i * w : (i + 1) * w], z[:, i * w : (i + 1) * w])
             else:
                 total += x @ np.ravel(layer.bias)
             for i, log_weights in enumerate((soft or {}).get(layer.name, ())):
@@ -129,8 +132,12 @@ class Brute:
         """log p(x | z) - log h(x) of one child in every state."""
         kind = type(unit).__name__
         if kind == "NoisyOr":
-            return np.array([math.log(-math.expm1(-zz)) if xx == 1 and zz > 0 else (-np.inf if xx == 1 else -zz)
-                             for xx, zz in zip(x[:, 0], z[:, 0])])
+            return np.array(
+                [
+                    math.log(-math.expm1(-zz)) if xx == 1 and zz > 0 else (-np.inf if xx == 1 else -zz)
+                    for xx, zz in zip(x[:, 0], z[:, 0])
+                ]
+            )
         values, base = grid(unit)
         a = np.array([log_sum(values @ zz + base) for zz in z])
         if kind == "Gaussian":

@@ -87,8 +87,12 @@ def test_mode(machine, walker):
         rng = np.random.default_rng(0)
         target = model.given(as_evidence(machine, rows))
         for _ in range(200):
-            x = {n: model.structure.layers[n].flat(model.structure.layers[n].unit.sample(
-                model.structure.layers[n].shaped(np.zeros_like(v)), rng)) for n, v in flat.items()}
+            x = {
+                n: model.structure.layers[n].flat(
+                    model.structure.layers[n].unit.sample(model.structure.layers[n].shaped(np.zeros_like(v)), rng)
+                )
+                for n, v in flat.items()
+            }
             assert np.all(target.log_density(target.clamp(x)) <= best + 1e-9)
 
 

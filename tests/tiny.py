@@ -67,8 +67,13 @@ def machine(name, layers, couples=(), causes=(), scale=1.0, sparse=False, keep=1
             w = w if directed else w + w.T
         return np.abs(w) if directed and isinstance(ub, pgm.NoisyOr) else w
 
-    return TinyMachine(name, tuple(made.values()), tuple((a, b, weight(a, b, False)) for a, b in couples),
-                       tuple((p, c, weight(p, c, True)) for p, c in causes), sparse)
+    return TinyMachine(
+        name,
+        tuple(made.values()),
+        tuple((a, b, weight(a, b, False)) for a, b in couples),
+        tuple((p, c, weight(p, c, True)) for p, c in causes),
+        sparse,
+    )
 
 
 B, S, C = pgm.Binary(), pgm.Spin(), pgm.Categorical(3)
@@ -107,8 +112,7 @@ FINITE = (
     machine("noisy-or", {"v": (pgm.NoisyOr(), 3), "h": (B, 3)}, (), [("h", "v")]),
     machine("noisy-or deep", {"v": (B, 2), "h1": (pgm.NoisyOr(), 2), "h2": (B, 2)}, (), DEEP),
     machine("dbn", {"v": (B, 3), "h1": (B, 3), "h2": (B, 2)}, [("h1", "h2")], [("h1", "v")]),
-    machine("dbn multivalued", {"v": (S, 2), "h1": (pgm.MultiValued(2), 2), "h2": (B, 2)}, [("h1", "h2")],
-            [("h1", "v")]),
+    machine("dbn multivalued", {"v": (S, 2), "h1": (pgm.MultiValued(2), 2), "h2": (B, 2)}, [("h1", "h2")], [("h1", "v")]),
     machine("mixed", {"v": (B, 3), "h1": (B, 2), "h2": (S, 2)}, [("v", "h2")], [("h1", "v")]),
     machine("two parents", {"v": (B, 2), "a": (S, 2), "b": (C, 1)}, (), [("a", "v"), ("b", "v")]),
 )
@@ -133,8 +137,10 @@ def draw_row(m, rng, share):
 
 def as_evidence(m, rows):
     """The rows as (rows, size) arrays with NaN."""
-    return {x.name: np.array([[np.nan if v is None else v for v in row[x.name]] for row in rows], dtype=float)
-            for x in m.layers}
+    return {
+        x.name: np.array([[np.nan if v is None else v for v in row[x.name]] for row in rows], dtype=float)
+        for x in m.layers
+    }
 
 
 def patterns(m, seed=0):

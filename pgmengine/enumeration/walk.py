@@ -214,7 +214,8 @@ class PlainWalker:
                 w = np.exp(weight - safe[:, None])
                 total *= np.exp(scale - safe)[:, None, None]
                 on = np.concatenate((np.ones((len(ind), 1)), ind), axis=1)
-                total += np.matmul((w[:, :, None] * on).transpose(0, 2, 1), self.columns(ind))
+                columns = np.where(w[:, :, None] > 0, self.columns(ind), 0.0)  # the score of an impossible state is inf
+                total += np.matmul((w[:, :, None] * on).transpose(0, 2, 1), columns)
                 scale = new
         if total is not None:
             possible = np.isfinite(scale)

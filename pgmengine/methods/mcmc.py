@@ -83,9 +83,10 @@ class MCMC:
                 x = sweep(many, self.kernel, x, generator)
             sums.add(t, x)
         stats = chain_statistics(sums.trace, sums.energy, target, self.chains)
-        worst = float(np.max(stats["energy_rhat"]))
-        status = Status.OK if worst < self.rhat_limit else Status.NOT_MIXED
-        note = () if status.good else (f"R-hat of the energy is {worst:.3g}, above {self.rhat_limit:g}",)
+        rhat = {"the energy": stats["energy_rhat"], **{f"layer {n!r}": v for n, v in stats["rhat"].items()}}
+        note = tuple(f"the largest R-hat of {what} is {np.nanmax(v):.3g}, above {self.rhat_limit:g}"
+                     for what, v in rhat.items() if np.any(v > self.rhat_limit))
+        status = Status.NOT_MIXED if note else Status.OK
         return Result(sums.answers(target), "estimate", self, plan, status, (), stats, x, note)
 
 

@@ -1,0 +1,193 @@
+"""Asking: evidence of every shape, refusals that name the place, Auto and explain, results."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import FINITE
+
+import pgmengine as pgm
+
+nan = math.nan
+RBM = pgm.rbm(4, 2, rng=0)
+DRBM = pgm.drbm(3, 4, 3, rng=0)
+SBN = pgm.sbn([3, 2], rng=0)
+
+
+@pytest.mark.parametrize(
+    ("model", "evidence", "match"),
+    [
+        (RBM, {"v": [0, 1, 2, nan]}, "layer 'v', row 0, index 2: 2.0 is not a value of Binary"),
+        (RBM, {"v": [[0, 1, 1, nan], [0, 0.5, 1, 1]]}, "row 1, index 1"),
+        (RBM, {"v": [0, 1]}, r"\(2,\), expected \(4,\)"),
+        (RBM, {"v": np.zeros((2, 3, 4))}, "shape"),
+        (RBM, {"q": [0]}, "'q' is unknown"),
+        (RBM, {"v": ["a"] * 4}, "numbers"),
+        (RBM, {"v": [[0] * 4] * 2, "h": [[0] * 2] * 3}, "number of rows"),
+        (RBM, [1, 2], "must map"),
+        (RBM, {"v": None}, "shape"),
+        (RBM, {"v": np.zeros((0, 4))}, "no rows"),
+        (RBM, {"v": [math.inf, 0, 0, 0]}, "index 0"),
+        (DRBM, {"y": [1]}, "'x' has Input.. units, which must be observed; row 0, index 0"),
+        (DRBM, {"x": [1, nan, 0]}, "row 0, index 1"),
+        (DRBM, {"x": [0, 0, 0], "y": [3]}, "not a label"),
+        (DRBM, {"x": [0, 0, 0], "y": [[0.5, 0.5, 0]]}, "one-hot"),
+        (DRBM, {"x": [0, 0, 0], "y": [[1, nan, 0]]}, "one-hot"),
+    ],
+)
+def test_evidence_is_refused_with_its_place(model, evidence, match):
+    with pytest.raises(pgm.PgmError, match=match):
+        pgm.infer(model, evidence)
+
+
+@pytest.mark.parametrize(
+    ("model", "keywords", "match"),
+    [
+        (RBM, {"do": {"v": [1, nan, nan, nan]}}, "'v' is not directed"),
+        (SBN, {"do": {"v": [7, nan, nan]}}, "row 0, index 0"),
+        (SBN, {"do": {"v": [1, 0, 0]}, "evidence": {"v": [1, nan, nan]}}, "both observed and set"),
+        (RBM, {"soft": {"v": [1, 2]}}, "shape"),
+        (RBM, {"soft": {"v": [1, 2, nan, 0]}}, "index 2"),
+        (pgm.rbm(2, 2, hidden=pgm.MultiValued(3)), {"soft": {"h": [1, 2]}}, "two-valued"),
+        (RBM, {"want": ("marginal",)}, "unknown"),
+        (RBM, {"want": ()}, "empty"),
+        (RBM, {"evidence": {"v": [[0] * 4] * 2}, "soft": {"h": [[0] * 2] * 3}}, "rows"),
+    ],
+)
+def test_other_arguments_are_refused(model, keywords, match):
+    with pytest.raises(pgm.PgmError, match=match):
+        pgm.infer(model, **keywords)
+
+
+def test_labels_one_hot_and_missing_labels_agree():
+    x = np.zeros((3, 3))
+    by_label = pgm.infer(DRBM, {"x": x, "y": [[0], [2], [nan]]})
+    hot = np.full((3, 1, 3), nan)
+    hot[0, 0], hot[1, 0] = [1, 0, 0], [0, 0, 1]
+    by_row = pgm.infer(DRBM, {"x": x, "y": hot})
+    column = pgm.infer(DRBM, {"x": x, "y": np.array([0, 2, nan])})
+    for other in (by_row, column):
+        assert np.array_equal(by_label.mean["h"], other.mean["h"]) and np.array_equal(by_label.prob["y"], other.prob["y"])
+    assert by_label.mean["y"].shape == (3, 1, 3) and by_label.prob["y"].shape == (3, 1, 3)
+
+
+def test_shapes_with_and_without_a_rows_axis():
+    r = pgm.infer(RBM, {"v": [1, 0, nan, 1]}, want=("marginals", "log_z", "log_prob", "mode", "samples", "pairs"))
+    assert (r.mean["h"].shape, r.prob["v"].shape, r.mode["v"].shape, r.pairs["v-h"].shape) == ((2,), (4, 2), (4,), (4, 2))
+    assert (r.log_z.shape, r.log_prob.shape, r.log_z_interval.shape) == ((1,), (1,), (1, 2))
+    assert r.samples["v"].shape == (1000, 1, 4) and r.log_z_error[0] == 0.0
+    assert r.mean["v"][0] == 1 and set(np.unique(r.samples["v"][:, 0, 2])) == {0.0, 1.0}
+    r = pgm.infer(RBM, {"v": [[1, 0, nan, 1]], "h": [nan, 1]})
+    assert r.mean["h"].shape == (1, 2) and r.mean["h"][0, 1] == 1
+
+
+def test_an_answer_that_was_not_asked_for():
+    r = pgm.infer(RBM, want=("log_z",))
+    with pytest.raises(pgm.NotAsked, match="want="):
+        _ = r.mean
+    assert not hasattr(r, "samples") and "log_z" in repr(r)
+
+
+def test_impossible_evidence_is_named():
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 1)
+    b.layer("v", pgm.NoisyOr(), 1)
+    b.cause("h", "v", weight=[[0.0]])
+    with pytest.raises(pgm.PgmError, match="row 1 has probability zero"):
+        pgm.infer(b.build(), {"v": [[0], [1]]})
+
+
+def test_explain_names_the_choice_and_the_refusal():
+    text = pgm.explain(pgm.dbm([784, 500, 1000], rng=0), {"v": np.zeros(784)})
+    assert "refused, cheapest enumeration needs 2^500 states" in text and "-> MCMC" in text
+    assert "2^10 states of 10 units of 'v'" in pgm.explain(pgm.rbm(64, 200, rng=0), {"v": [nan] * 10 + [0] * 54})
+    assert "answer: none" in pgm.explain(pgm.rbm(60, 60, rng=0), want=("log_z",))
+    assert "refused" in pgm.explain(RBM, method=pgm.Auto(max_work=1))
+    large = pgm.GraphBuilder.from_networkx(__import__("networkx").grid_2d_graph(60, 60), unit=pgm.Spin()).build()
+    assert "-> MCMC" in pgm.explain(large)
+
+
+def test_auto_falls_through_and_records_why():
+    stuck = pgm.boltzmann_machine(12, weight=np.full((12, 12), 3.0) - 3 * np.eye(12))
+    lazy = pgm.MCMC(chains=6, warmup=5, draws=200)
+    r = pgm.infer(stuck, method=pgm.Auto(candidates=(lazy, pgm.Exact())), rng=0)
+    assert r.kind == "exact" and "did not mix" in r.refused[0].refusal
+    r = pgm.infer(pgm.rbm(50, 40, rng=0), method=pgm.Auto(candidates=(pgm.Exact(), pgm.MCMC(draws=50))), rng=0)
+    assert r.method == pgm.MCMC(draws=50) and "2^40" in r.refused[0].refusal
+
+
+def test_cheapest_cover_depends_on_the_evidence():
+    deep = pgm.dbm([20, 6, 20], rng=0).given()
+    assert "2^6 states of 6 units of 'h1'" in str(pgm.Exact().plan(deep, ("log_z",)))
+    seen = pgm.dbm([20, 30, 3], rng=0).given({"v": np.zeros(20)})
+    assert "2^3 states of 3 units of 'h2'" in str(pgm.Exact().plan(seen, ("log_z",)))
+    assert "independent" in str(pgm.Exact().plan(pgm.sbn([90, 80, 70], rng=0).given(), ("log_prob",)))
+
+
+def test_huge_weights_give_the_right_answer():
+    model = RBM.with_params({"v-h.weight": np.full((4, 2), 1e3), "v.bias": np.full(4, -1e3)})
+    r = pgm.infer(model, want=("log_z", "marginals"))
+    np.testing.assert_allclose(r.log_z[0], 4000.0, rtol=1e-12)
+    np.testing.assert_allclose(r.mean["v"], 1.0, rtol=1e-12)
+
+
+def test_a_new_unit_type_is_one_class(tmp_path):
+    @dataclass(frozen=True)
+    class Thirds(pgm.Unit):
+        @property
+        def support(self):
+            return np.array([0.0, 1.0, 3.0])
+
+    model = pgm.rbm(4, 3, hidden=Thirds(), rng=0)
+    exact = pgm.infer(model, {"h": [nan, 3, 0]}, want=("marginals", "log_prob"))
+    chains = pgm.infer(model, {"h": [nan, 3, 0]}, method=pgm.MCMC(draws=4000), rng=0)
+    assert np.all(np.abs(exact.mean["v"] - chains.mean["v"]) <= 5 * chains.stats["mcse"]["v"][0] + 1e-9)
+    pgm.save(model, tmp_path / "m.safetensors")
+    assert repr(pgm.load(tmp_path / "m.safetensors")) == repr(model)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_random_evidence_is_answered_or_refused(data):
+    """Random graphs of the table, random evidence with garbage in it: a PgmError or probabilities that sum to one."""
+    machine = data.draw(st.sampled_from(FINITE))
+    model = machine.build()
+    evidence = {}
+    for x in machine.layers:
+        if data.draw(st.booleans()):
+            value = st.sampled_from([nan, 0.0, 1.0, -1.0, 0.5, 2.0, 1e9, -math.inf])
+            evidence[x.name] = data.draw(st.lists(value, min_size=x.size, max_size=x.size))
+    try:
+        r = pgm.infer(model, evidence, want=("marginals", "log_prob"))
+    except pgm.PgmError as error:
+        assert any(name in str(error) for name in (*evidence, "probability zero"))
+        return
+    assert r.log_prob[0] < 1e-9 or not all(x.unit.support is not None for x in machine.layers)
+    for prob in r.prob.values():
+        np.testing.assert_allclose(prob.sum(axis=-1), 1.0, rtol=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 5), st.floats(0, 1))
+def test_random_graphs_agree_between_walks_and_chain_rule(seed, layers, density):
+    """p(a, b) = p(a) p(b | a) on random mixed graphs, through different covers."""
+    rng = np.random.default_rng(seed)
+    units = (pgm.Binary(), pgm.Spin(), pgm.MultiValued(2), pgm.Categorical(3))
+    b, names = pgm.GraphBuilder(), [f"l{i}" for i in range(layers)]
+    for name in names:
+        b.layer(name, units[rng.integers(4)], int(rng.integers(1, 3)))
+    for i, one in enumerate(names):
+        for two in names[i + 1 :]:
+            if rng.random() < density:
+                (b.couple if rng.random() < 0.5 else b.cause)(one, two)
+    model = b.build(rng=seed)
+    draw = pgm.Exact(draws=1).run(model.given(), ("samples",), rng=seed).samples
+    state = {n: v[0, 0] for n, v in draw.items()}
+    whole = pgm.infer(model, state, want=("log_prob",)).log_prob[0]
+    first = {names[0]: state[names[0]]}
+    rest = pgm.infer(model, state, want=("log_z",)).log_z[0] - pgm.infer(model, first, want=("log_z",)).log_z[0]
+    part = pgm.infer(model, first, want=("log_prob",)).log_prob[0]
+    np.testing.assert_allclose(whole, part + rest, rtol=1e-9, atol=1e-9)

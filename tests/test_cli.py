@@ -1,0 +1,94 @@
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import pgmengine as pgm
+from pgmengine import cli
+
+
+@pytest.fixture
+def model(tmp_path):
+    pgm.save(pgm.rbm(4, 3, rng=0), tmp_path / "m.safetensors")
+    return str(tmp_path / "m.safetensors")
+
+
+def run(monkeypatch, capsys, *words):
+    monkeypatch.setattr(sys, "argv", ["pgmengine", *map(str, words)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    printed = capsys.readouterr()
+    return stop.value.code or 0, printed.out, printed.err
+
+
+def test_info_explain_infer_and_sample(monkeypatch, capsys, model, tmp_path):
+    assert "v-h.weight" in run(monkeypatch, capsys, "info", model)[1]
+    assert "-> Exact" in run(monkeypatch, capsys, "explain", model, "--evidence", "v=1,0,?,1")[1]
+    code, out, _ = run(monkeypatch, capsys, "infer", model, "--evidence", "v=1,0,?,1", "--want", "marginals,log_prob")
+    assert code == 0 and "mean.h" in out and "log_prob" in out
+    truth = pgm.infer(pgm.load(model), {"v": [1, 0, np.nan, 1]}).mean["h"]
+    assert run(monkeypatch, capsys, "infer", model, "--evidence", "v=1,0,?,1", "--out", tmp_path / "a.npz")[0] == 0
+    with np.load(tmp_path / "a.npz") as arrays:
+        assert np.array_equal(arrays["mean.h"], truth)
+    assert run(monkeypatch, capsys, "infer", model, "--evidence", "v=1,0,?,1", "--out", tmp_path / "a.json")[0] == 0
+    assert json.loads((tmp_path / "a.json").read_text())["mean.h"] == truth.tolist()
+    assert len(run(monkeypatch, capsys, "sample", model, "--draws", 3)[1].splitlines()) == 3
+
+
+def test_evidence_files(monkeypatch, capsys, model, tmp_path):
+    rows = np.array([[1, 0, np.nan, 1], [0, 0, 0, 0]])
+    np.savez(tmp_path / "e.npz", v=rows)
+    (tmp_path / "e.csv").write_text("1,0,?,1\n0,0,0,0\n")
+    (tmp_path / "e.json").write_text('{"v": [[1, 0, null, 1], [0, 0, 0, 0]]}')
+    outputs = {
+        run(monkeypatch, capsys, "infer", model, "--evidence", tmp_path / f"e.{end}")[1] for end in ("npz", "csv", "json")
+    }
+    assert len(outputs) == 1 and "(2, 3)" in outputs.pop()
+
+
+def test_fit(monkeypatch, capsys, tmp_path):
+    (tmp_path / "m.toml").write_text(
+        '[[layers]]\nname="v"\nunit="Binary"\nsize=16\n[[layers]]\nname="h"\nunit="Spin"\nsize=4\n'
+        '[[couplings]]\ncouple=["v","h"]\n'
+    )
+    np.savez(tmp_path / "d.npz", v=pgm.datasets.bars_and_stripes().x_train)
+    out = tmp_path / "new.safetensors"
+    code, text, _ = run(monkeypatch, capsys, "fit", tmp_path / "m.toml", tmp_path / "d.npz", out, "--epochs", 3)
+    assert code == 0 and "after 3 updates" in text and pgm.load(out).structure.layers["h"].unit == pgm.Spin()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("nope",),
+        ("infer",),
+        ("infer", "absent.safetensors"),
+        ("infer", "M", "--evidence", "v=1,0"),
+        ("infer", "M", "--evidence", "v=1,x,0,0"),
+        ("infer", "M", "--evidence", "absent.npz"),
+        ("infer", "M", "--want", "all"),
+        ("infer", "M", "--seed", "x"),
+        ("infer", "M", "--out", "answers.txt"),
+        ("sample", "M", "--draws", "many"),
+        ("fit", "M", "absent.npz", "out.safetensors"),
+        ("fit", "M", "M", "out.safetensors", "--epochs", "0"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_code_2(words, monkeypatch, capsys, model):
+    code, _, err = run(monkeypatch, capsys, *(model if w == "M" else w for w in words))
+    assert code == 2 and err.startswith("pgmengine: ") and len(err.strip().splitlines()) == 1
+
+
+def test_demo(monkeypatch, capsys, tmp_path):
+    code, out, _ = run(monkeypatch, capsys, "demo", "--out", tmp_path / "demo", "--epochs", 3)
+    assert code == 0 and "independent pixels" in out and out.count("answer: Exact, exact") == 3
+    assert (tmp_path / "demo" / "completions.png").stat().st_size > 10_000
+    assert pgm.load(tmp_path / "demo" / "digits.safetensors").structure.layers["v"].size == 64
+
+
+def test_demo_without_matplotlib(monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, out, _ = run(monkeypatch, capsys, "demo", "--out", tmp_path / "demo", "--epochs", 1)
+    assert code == 0 and "completed:" in out and "????????" in out

@@ -1,0 +1,246 @@
+"""Declaring: what build refuses, networkx in and out, families, files."""
+
+import json
+import math
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from safetensors.numpy import save_file
+from tiny import MACHINES
+
+import pgmengine as pgm
+
+
+def declared(*steps):
+    b = pgm.GraphBuilder()
+    for step in steps:
+        getattr(b, step[0])(*step[1:3], **(step[3] if len(step) > 3 else {})) if step[0] != "layer" else b.layer(
+            *step[1:]
+        )
+    return b
+
+
+V, H = ("layer", "v", pgm.Binary(), 3), ("layer", "h", pgm.Binary(), 2)
+GAUSS = [("layer", "g", pgm.Gaussian(), 2), ("layer", "f", pgm.Gaussian(), 2)]
+NOISY = ("layer", "n", pgm.NoisyOr(), 2)
+bad = np.zeros((3, 2))
+bad[1, 1] = math.nan
+
+
+@pytest.mark.parametrize(
+    ("steps", "match"),
+    [
+        ([], "no layers"),
+        ([V, V], "'v' is declared twice"),
+        ([V, ("couple", "v", "w")], "'w' is unknown"),
+        ([V, H, ("couple", "v", "h", {"weight": np.zeros((2, 3))})], r"shape \(2, 3\), expected \(3, 2\)"),
+        ([V, H, ("couple", "v", "h", {"weight": bad})], r"\[1, 1\] is nan"),
+        ([V, H, ("couple", "v", "h", {"weight": sp.csr_array(bad)})], r"\[1, 1\] is nan"),
+        ([V, H, ("couple", "v", "h", {"weight": bad * 0 + math.inf})], r"\[0, 0\] is (inf|nan)"),
+        ([V, H, ("couple", "v", "h", {"weight": "text"})], "not an array of numbers"),
+        ([V, H, ("couple", "v", "h"), ("couple", "h", "v")], "declared twice"),
+        ([V, H, ("cause", "v", "h"), ("cause", "h", "v")], "directed cycle: "),
+        ([*GAUSS, ("couple", "g", "f")], "unbounded layers, 'g' and 'f'"),
+        ([GAUSS[0], ("couple", "g", "g")], "unbounded"),
+        ([V, NOISY, ("cause", "v", "n", {"weight": -np.ones((3, 2))})], r"\[0, 0\] is -1.0, expected >= 0"),
+        ([V, ("layer", "n", pgm.NoisyOr(), 2, [0.1, -0.1]), ("cause", "v", "n")], r"layer 'n': bias\[1\] is -0.1"),
+        ([V, NOISY, ("couple", "v", "n")], "children of arrows only"),
+        ([NOISY], "children of arrows only"),
+        ([("layer", "s", pgm.Spin(), 2), NOISY, ("cause", "s", "n")], "values >= 0"),
+        ([V, ("layer", "x", pgm.Input(), 2), ("cause", "v", "x")], "cannot be children"),
+        ([("layer", "v", pgm.Binary(), 0)], "size must be"),
+        ([("layer", "v", "Binary", 3)], "unit must be"),
+        ([("layer", "", pgm.Binary(), 3)], "name"),
+        ([("layer", "v", pgm.Binary(), 3, [0, 0])], r"shape \(2,\), expected \(3,\)"),
+        ([V, ("couple", "v", "v", {"weight": np.triu(np.ones((3, 3)), 1)})], r"not symmetric at \[0, 1\]"),
+        ([V, ("couple", "v", "v", {"weight": np.eye(3)})], r"\[0, 0\] couples a unit with itself"),
+        ([V, ("cause", "v", "v", {"weight": np.ones((3, 3)) - np.eye(3)})], "directed cycle through unit"),
+    ],
+)
+def test_build_refuses(steps, match):
+    with pytest.raises(pgm.PgmError, match=match):
+        declared(*steps).build(rng=0)
+
+
+def test_did_you_mean():
+    with pytest.raises(pgm.PgmError, match="did you mean 'hidden'"):
+        declared(V, ("layer", "hidden", pgm.Binary(), 2), ("couple", "v", "hiden")).build()
+
+
+def test_the_builder_is_a_networkx_graph_of_layers():
+    b = declared(V, H, ("couple", "v", "h"))
+    assert set(b.graph.nodes) == {"v", "h"} and list(b.graph.edges(keys=True)) == [("v", "h", "v-h")]
+    model = pgm.dbn([4, 3, 2], rng=0)
+    assert set(model.params) == {"v.bias", "h1.bias", "h2.bias", "h1->v.weight", "h1-h2.weight"}
+    assert model.to_networkx().number_of_edges() == 2
+    with pytest.raises(pgm.PgmError, match="level"):
+        model.to_networkx(level="units")
+
+
+def test_drawn_weights_are_seeded_and_bounded():
+    one, two = (pgm.rbm(30, 20, rng=4).params["v-h.weight"] for _ in range(2))
+    assert np.array_equal(one, two) and np.abs(one).max() <= math.sqrt(6 / 50)
+
+
+def test_models_do_not_change():
+    model = pgm.rbm(3, 2, rng=0)
+    with pytest.raises(ValueError, match="read-only"):
+        model.params["v.bias"][0] = 1
+    other = model.with_params({"v.bias": [1, 2, 3]})
+    assert other.params["v.bias"][0] == 1 and model.params["v.bias"][0] == 0
+    with pytest.raises(pgm.PgmError, match="'v.bia' is unknown"):
+        model.with_params({"v.bia": [1, 2, 3]})
+
+
+def ising_log_z(graph):
+    nodes = list(graph)
+    place = {n: i for i, n in enumerate(nodes)}
+    states = 2.0 * ((np.arange(2 ** len(nodes))[:, None] >> np.arange(len(nodes))) & 1) - 1
+    energy = sum(d["weight"] * states[:, place[a]] * states[:, place[b]] for a, b, d in graph.edges(data=True))
+    energy = energy + states @ [graph.nodes[n]["bias"] for n in nodes]
+    return np.logaddexp.reduce(energy)
+
+
+@pytest.mark.parametrize(
+    "graph", [nx.grid_2d_graph(3, 4), nx.complete_graph(6), nx.petersen_graph(), nx.path_graph(9)], ids=str
+)
+def test_undirected_variables_by_colour_class(graph):
+    rng = np.random.default_rng(0)
+    nx.set_edge_attributes(graph, {e: float(rng.normal()) for e in graph.edges}, "weight")
+    nx.set_node_attributes(graph, {n: float(rng.normal()) for n in graph}, "bias")
+    model = pgm.GraphBuilder.from_networkx(graph, unit=pgm.Spin()).build()
+    np.testing.assert_allclose(pgm.infer(model, want=("log_z",)).log_z[0], ising_log_z(graph), rtol=1e-10)
+    assert not any(c.a == c.b for c in model.structure.couplings)
+    back = model.to_networkx(level="variables")
+    assert set(back) == set(graph) and back.number_of_edges() == graph.number_of_edges()
+    again = pgm.GraphBuilder.from_networkx(back).build()
+    np.testing.assert_allclose(pgm.infer(again, want=("log_z",)).log_z[0], ising_log_z(graph), rtol=1e-10)
+
+
+def test_directed_variables_by_generation():
+    graph = nx.DiGraph([("rain", "wet"), ("sprinkler", "wet"), ("rain", "sprinkler")])
+    nx.set_edge_attributes(graph, 1.5, "weight")
+    nx.set_node_attributes(graph, -0.5, "bias")
+    model = pgm.GraphBuilder.from_networkx(graph).build()
+    assert model.structure.normalized and model.structure.layers["g0"].labels == ("rain",)
+    np.testing.assert_allclose(pgm.infer(model, want=("log_z",)).log_z, 0.0, atol=1e-12)
+    with pytest.raises(pgm.PgmError, match="directed cycle"):
+        pgm.GraphBuilder.from_networkx(nx.DiGraph([(0, 1), (1, 0)]))
+
+
+def test_mixed_units_in_a_variable_graph():
+    graph = nx.path_graph(4)
+    nx.set_node_attributes(graph, {0: pgm.Spin(), 1: pgm.Categorical(3)}, "unit")
+    graph.edges[0, 1]["weight"] = np.array([[0.1, 0.2, 0.3]])
+    graph.edges[1, 2]["weight"] = np.array([[0.5], [0.0], [-1.0]])
+    model = pgm.GraphBuilder.from_networkx(graph).build()
+    assert {type(x.unit) for x in model.structure.layers.values()} == {pgm.Spin, pgm.Binary, pgm.Categorical}
+    assert pgm.infer(model, want=("log_z",)).kind == "exact"
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=repr)
+def test_save_and_load_are_exact(machine, tmp_path):
+    model = machine.build()
+    pgm.save(model, tmp_path / "m.safetensors")
+    back = pgm.load(tmp_path / "m.safetensors")
+    assert repr(back) == repr(model) and list(back.params) == list(model.params)
+    for name, value in model.params.items():
+        other = back.params[name]
+        assert type(other) is type(value)
+        pairs = (
+            [(value.data, other.data), (value.indices, other.indices), (value.indptr, other.indptr)]
+            if sp.issparse(value)
+            else [(value, other)]
+        )
+        assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_transposed_weights_survive_a_file(tmp_path):
+    weight = np.asfortranarray(np.arange(6.0).reshape(3, 2))
+    model = pgm.rbm(3, 2).with_params({"v-h.weight": weight})
+    pgm.save(model, tmp_path / "m.safetensors")
+    assert np.array_equal(pgm.load(tmp_path / "m.safetensors").params["v-h.weight"], weight)
+
+
+def test_labels_survive_a_file(tmp_path):
+    model = pgm.GraphBuilder.from_networkx(nx.grid_2d_graph(2, 2)).build()
+    pgm.save(model, tmp_path / "m.safetensors")
+    assert pgm.load(tmp_path / "m.safetensors").structure.layers["c0"].labels == model.structure.layers["c0"].labels
+
+
+def test_truncated_and_foreign_files(tmp_path):
+    path = tmp_path / "m.safetensors"
+    pgm.save(pgm.rbm(3, 2, rng=0), path)
+    whole = path.read_bytes()
+    for length in (0, 4, 40, len(whole) - 5):
+        path.write_bytes(whole[:length])
+        with pytest.raises(pgm.PgmError, match="safetensors"):
+            pgm.load(path)
+    save_file({"a": np.zeros(3)}, str(path))
+    with pytest.raises(pgm.PgmError, match="not a model of pgmengine"):
+        pgm.load(path)
+    save_file(
+        {"a": np.zeros(3)}, str(path), metadata={"format": "pgmengine-1", "declaration": json.dumps({"layers": []})}
+    )
+    with pytest.raises(pgm.PgmError, match="'a' belongs to no layer"):
+        pgm.load(path)
+    with pytest.raises(pgm.PgmError, match="nothing"):
+        pgm.load(tmp_path / "nothing.safetensors")
+
+
+TOML = """
+[[layers]]
+name = "v"
+unit = "Binary"
+size = 3
+bias = 0.5
+[[layers]]
+name = "h"
+unit = "MultiValued"
+s = inf
+size = 2
+[[layers]]
+name = "y"
+unit = "Categorical"
+k = 3
+size = 1
+[[couplings]]
+couple = ["v", "h"]
+weight = [[1, 2], [3, 4], [5, 6]]
+[[couplings]]
+cause = ["v", "y"]
+"""
+
+
+def test_toml_declaration(tmp_path):
+    path = tmp_path / "m.toml"
+    path.write_text(TOML)
+    model = pgm.load_declaration(path, rng=0)
+    assert repr(model) == "Model(v: 3 Binary(), h: 2 MultiValued(s=inf), y: 1 Categorical(k=3); v-h, v->y)"
+    assert model.params["v-h.weight"][2, 1] == 6 and model.params["v.bias"][0] == 0.5
+    save_file({"v-h.weight": np.ones((3, 2))}, str(tmp_path / "w.safetensors"))
+    path.write_text('weights = "w.safetensors"\n' + TOML)
+    assert pgm.load_declaration(path, rng=0).params["v-h.weight"][2, 1] == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        ('"Binary"', '"Binry"', "unit 'Binry' is unknown"),
+        ("s = inf", "t = 3", "'t' is not an argument"),
+        ("s = inf", "", "missing"),
+        ('couple = ["v", "h"]', 'couple = ["v"]', "couple = "),
+        ("k = 3", "k = 1", "Categorical"),
+        ('couple = ["v", "h"]', 'couple = ["v", "z"]', "'z' is unknown"),
+        ("[[layers]]", "[layers]", "TOML|list of tables"),
+        ("[[1, 2], [3, 4], [5, 6]]", "[[1, 2], [3, 4]]", "shape"),
+        ("size = 3", "size = 'a'", "size"),
+    ],
+)
+def test_bad_toml(old, new, match, tmp_path):
+    path = tmp_path / "m.toml"
+    path.write_text(TOML.replace(old, new))
+    with pytest.raises(pgm.PgmError, match=match):
+        pgm.load_declaration(path, rng=0)

@@ -1,0 +1,160 @@
+"""Learning: gradients, trainers, optimizers, history, interruption."""
+
+import math
+import signal
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import pgmengine as pgm
+from pgmengine.learn.phases import Batch, only
+
+
+def exact_value(model, data, given=()):
+    value = pgm.infer(model, data, want=("log_z",), method=pgm.Exact()).log_z
+    base = pgm.infer(model, {k: data[k] for k in given}, want=("log_z",), method=pgm.Exact()).log_z
+    return float(np.mean(value - base))
+
+
+def missing(x, share, rng):
+    return np.where(rng.random(x.shape) < share, np.nan, x)
+
+
+@pytest.mark.parametrize("case", ["rbm", "multivalued", "gaussian", "dbm", "sbn", "drbm", "lateral"])
+def test_the_update_follows_the_gradient_of_the_log_likelihood(case):
+    """One plain SGD step is rate times the finite-difference gradient of the exact mean log-likelihood."""
+    rng, given = np.random.default_rng(0), ()
+    binary = rng.integers(0, 2, (7, 4)).astype(float)
+    model, data = {
+        "rbm": lambda: (pgm.rbm(4, 3, rng=1), {"v": missing(binary, 0.3, rng)}),
+        "multivalued": lambda: (pgm.rbm(4, 2, hidden=pgm.MultiValued(3), rng=1), {"v": binary}),
+        "gaussian": lambda: (pgm.rbm(4, 3, visible=pgm.Gaussian(), rng=1), {"v": rng.normal(size=(7, 4))}),
+        "dbm": lambda: (pgm.dbm([4, 3, 2], rng=1), {"v": binary}),
+        "sbn": lambda: (pgm.sbn([4, 3, 2], rng=1), {"v": missing(binary, 0.3, rng)}),
+        "drbm": lambda: (pgm.drbm(4, 3, 3, rng=1), {"x": rng.normal(size=(7, 4)), "y": rng.integers(0, 3, 7)}),
+        "lateral": lambda: (pgm.boltzmann_machine(4, unit=pgm.Binary(), rng=1), {"x": missing(binary, 0.3, rng)}),
+    }[case]()
+    given = ("x",) if case == "drbm" else ()
+    fitted = pgm.fit(
+        model, data, negative=pgm.ExactGradient(), optimizer=pgm.SGD(1.0), updates=1, batch_size=7, given=given
+    )
+    for name, value in model.params.items():
+        step = rng.normal(size=value.shape)
+        if case == "lateral" and name.endswith("weight"):
+            step = np.triu(step, 1) + np.triu(step, 1).T
+        ends = [exact_value(model.with_params({name: value + s * 1e-5 * step}), data, given) for s in (1, -1)]
+        tied = 2 if case == "lateral" and name.endswith("weight") else 1
+        moved = ((fitted.model.params[name] - value) * step).sum() / tied
+        np.testing.assert_allclose(moved, (ends[0] - ends[1]) / 2e-5, rtol=1e-6, atol=1e-8)
+
+
+def test_cd_with_many_sweeps_and_pcd_estimate_the_exact_gradient():
+    model = pgm.rbm(5, 3, rng=0)
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 2, (2000, 5)).astype(float)
+    target = model.given({"v": x})
+    batch = Batch(target, only(target, ()), lambda: {"v": x, "h": rng.integers(0, 2, (2000, 3)).astype(float)})
+    exact, _ = pgm.ExactGradient().gradient(batch, None, rng)
+    pcd = pgm.PCD(k=30, chains=20_000)
+    for negative, n in ((pgm.CD(k=30), 2000), (pcd, 20_000)):
+        found, _ = negative.gradient(batch, negative.start(model, batch.given, rng), rng)
+        for name in exact:
+            assert np.all(np.abs(found[name] - exact[name]) < 5 * 0.5 / math.sqrt(n))
+
+
+def test_digits_beat_the_baseline_exactly():
+    data = pgm.datasets.digits()
+    p = (data.x_train.sum(axis=0) + 1) / (len(data.x_train) + 2)
+    base = (data.x_test @ np.log(p) + (1 - data.x_test) @ np.log1p(-p)).mean()
+    fitted = pgm.fit(
+        pgm.rbm(64, 10, rng=0),
+        {"v": data.x_train},
+        optimizer=pgm.Adam(0.01),
+        epochs=30,
+        callbacks=[pgm.ExactLogLikelihood({"v": data.x_test}, "test", every=450)],
+    )
+    assert fitted.history["test"]["value"][-1] > base + 2
+    assert list(fitted.history["test"]["update"]) == [0, 450]
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        pgm.SGD(0.3, momentum=0.5),
+        pgm.Adam(0.05),
+        pgm.AdaMax(0.05),
+        pgm.SGD(pgm.harmonic(30, 100)),
+        pgm.Adam(0.05, weight_decay=1e-3),
+    ],
+    ids=repr,
+)
+def test_optimizers_climb(optimizer):
+    x = pgm.datasets.bars_and_stripes(3).x_train
+    model = pgm.rbm(9, 6, rng=0)
+    fitted = pgm.fit(model, {"v": x}, negative=pgm.ExactGradient(), optimizer=optimizer, updates=150)
+    assert exact_value(fitted.model, {"v": x}) > exact_value(model, {"v": x}) + 0.5
+
+
+def test_sparse_weights_stay_sparse_and_noisy_or_stays_nonnegative():
+    mask = sp.random_array((6, 4), density=0.5, rng=0, format="csr")
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.Binary(), 6)
+    b.layer("h", pgm.Binary(), 4)
+    b.couple("v", "h", weight=mask)
+    x = np.random.default_rng(0).integers(0, 2, (20, 6))
+    fitted = pgm.fit(b.build(), {"v": x}, negative=pgm.ExactGradient(), updates=5)
+    assert fitted.model.params["v-h.weight"].nnz == mask.nnz
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.NoisyOr(), 5, bias=np.full(5, 0.1))
+    b.layer("h", pgm.Binary(), 3)
+    b.cause("h", "v")
+    model = b.build(rng=0)
+    x = np.random.default_rng(0).integers(0, 2, (30, 5)).astype(float)
+    fitted = pgm.fit(model, {"v": x}, optimizer=pgm.SGD(0.1), updates=60)
+    assert all((fitted.model.params[k] >= 0).all() for k in ("v.bias", "h->v.weight"))
+    assert exact_value(fitted.model, {"v": x}) > exact_value(model, {"v": x})
+
+
+def test_same_seed_same_bits_and_updates_override_epochs():
+    x = pgm.datasets.bars_and_stripes().x_train
+    a, b = (pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=7, epochs=99, batch_size=10, rng=3) for _ in range(2))
+    assert a.state["update"] == 7
+    assert all(np.array_equal(a.model.params[k], b.model.params[k]) for k in a.model.params)
+
+
+def test_interrupt_leaves_the_last_complete_state():
+    x = pgm.datasets.bars_and_stripes().x_train
+    seen = []
+
+    def stop(model, update):
+        seen.append(model)
+        if update == 4:
+            signal.raise_signal(signal.SIGINT)
+
+    fitted = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=50, callbacks=[stop])
+    assert fitted.interrupted and fitted.state["update"] == 4
+    assert fitted.model is seen[-1]
+    assert pgm.infer(fitted.model, want=("log_z",)).kind == "exact"
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        ({}, "empty"),
+        ({"v": np.zeros((0, 4))}, "no rows"),
+        ({"v": np.full((3, 4), 2.0)}, "layer 'v', row 0, index 0"),
+        ({"v": np.full((3, 4), np.inf)}, "row 0, index 0"),
+        ({"w": np.zeros((3, 4))}, "'w' is unknown"),
+        ({"v": np.zeros((3, 5))}, "shape"),
+        ({"v": np.zeros((3, 4)), "h": np.zeros((2, 2))}, "rows"),
+    ],
+)
+def test_bad_data(data, match):
+    with pytest.raises(pgm.PgmError, match=match):
+        pgm.fit(pgm.rbm(4, 2, rng=0), data, updates=1)
+
+
+def test_divergence_is_named():
+    with pytest.raises(pgm.PgmError, match="not finite.*diverged"), np.errstate(all="ignore"):
+        pgm.fit(pgm.rbm(4, 2, visible=pgm.Gaussian(), rng=0), {"v": np.ones((5, 4))}, optimizer=pgm.SGD(1e200), updates=9)
