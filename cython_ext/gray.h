@@ -39,12 +39,22 @@ typedef struct {
     double *open;                /* (indicators, components + indicators), used when moments are wanted */
 } pgm_work;
 
+/* take the exponents of positive p out into `exponent` (biased by 1023 each), leaving mantissas in [1, 2) */
+PGM_INLINE void pgm_extract(pgm_v8 *p, pgm_i8 *exponent)
+{
+    pgm_i8 bits;
+    memcpy(&bits, p, sizeof bits);
+    *exponent += bits >> 52;
+    bits = (bits & 0x000fffffffffffffLL) | 0x3ff0000000000000LL;
+    memcpy(p, &bits, sizeof bits);
+}
+
 /* sum_t log(1 + sum_k e_kt) as a product whose exponent is taken out before it can overflow */
 PGM_INLINE double pgm_log_product(const double *e, const pgm_block *b)
 {
     pgm_v8 p = {1, 1, 1, 1, 1, 1, 1, 1};
     pgm_i8 exponent = {0, 0, 0, 0, 0, 0, 0, 0};
-    int64_t extractions = 0;
+    int64_t extractions = 1, sum = 0;
     int left = b->every;
     const double *base = e + b->start;
     for (int64_t t = 0; t < b->size; t += PGM_LANES) {
@@ -52,24 +62,15 @@ PGM_INLINE double pgm_log_product(const double *e, const pgm_block *b)
         for (int k = 1; k < b->terms; k++) s += *(const pgm_v8 *)(base + k * b->size + t);
         p *= s;
         if (--left == 0) {
-            pgm_i8 bits;
-            memcpy(&bits, &p, sizeof bits);
-            exponent += bits >> 52;
-            bits = (bits & 0x000fffffffffffffLL) | 0x3ff0000000000000LL;
-            memcpy(&p, &bits, sizeof bits);
+            pgm_extract(&p, &exponent);
             left = b->every;
             extractions++;
         }
     }
-    int64_t sum = 0;
-    for (int j = 0; j < PGM_LANES; j++) {
-        int power;
-        double mantissa = frexp(p[j], &power);
-        sum += exponent[j] + power - 1023 * extractions;
-        p[j] = mantissa;
-    }
+    pgm_extract(&p, &exponent);
+    for (int j = 0; j < PGM_LANES; j++) sum += exponent[j];
     double m = ((p[0] * p[1]) * (p[2] * p[3])) * ((p[4] * p[5]) * (p[6] * p[7]));
-    return log(m) + (double)sum * 0.693147180559945309417232121458176568;
+    return log(m) + (double)(sum - 1023 * PGM_LANES * extractions) * 0.693147180559945309417232121458176568;
 }
 
 /* sums[component] += w * probability */

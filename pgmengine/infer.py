@@ -6,12 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from pgmengine.errors import PgmError
 from pgmengine.methods.answers import check_want
 from pgmengine.methods.exact import Exact
 from pgmengine.methods.mcmc import MCMC
 from pgmengine.model import Model
+from pgmengine.progress import showing
 from pgmengine.result import Plan, Result
+from pgmengine.shares import run_on
 from pgmengine.target import Target
 
 
@@ -75,7 +79,8 @@ def infer(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals"
     do : layer -> values; cuts the arrows into those units (directed layers only).
     rng : int or numpy Generator; the same rng gives the same bits.
     state : a previous Result.state, to go on from.
-    executor : any concurrent.futures.Executor; the evidence rows are shared out over it.
+    executor : any concurrent.futures.Executor; the evidence rows are shared out over it in parts of fixed size, so the
+        answer does not depend on the number of workers.
     progress : show a progress bar on work over two seconds, when the output is a terminal.
 
     >>> import pgmengine as pgm
@@ -83,8 +88,13 @@ def infer(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals"
     >>> r.mean["h"].shape, r.kind
     ((1, 2), 'exact')
     """
-    target = model.given(evidence, soft=soft, do=do)
-    return (method or Auto()).run(target, check_want(want), rng=rng, state=state)
+    target, wanted, chosen = model.given(evidence, soft=soft, do=do), check_want(want), method or Auto()
+    if executor is not None and state is not None:
+        raise PgmError("state cannot be shared out over an executor: leave one of them out")
+    with showing(progress):
+        if executor is None or target.rows == 1:
+            return chosen.run(target, wanted, rng=rng, state=state)
+        return run_on(executor, chosen, target, wanted, np.random.default_rng(rng))
 
 
 def explain(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals",), method: Any = None,

@@ -49,6 +49,9 @@ class Model:
         self.structure = structure
         self.params: Mapping[str, Any] = MappingProxyType({k: freeze(v) for k, v in params.items()})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Model, (self.structure, dict(self.params))  # so that executors can send it to another process
+
     def __repr__(self) -> str:
         layers = ", ".join(f"{x.name}: {x.size} {x.unit!r}" for x in self.structure.layers.values())
         couplings = ", ".join(c.key for c in self.structure.couplings)

@@ -5,14 +5,27 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 PATIENCE = 2.0  # seconds before a bar appears
+SHOWN: ContextVar[bool] = ContextVar("progress", default=False)  # whether infer was asked for progress
 
 
-def track(items: Sequence[Any], what: str, show: bool) -> Iterator[Any]:
-    """The items, with a bar on a terminal once the work has taken two seconds."""
-    if not (show and sys.stderr.isatty()):
+@contextmanager
+def showing(progress: bool) -> Iterator[None]:
+    """Within it, the methods' loops show their progress."""
+    token = SHOWN.set(progress)
+    try:
+        yield
+    finally:
+        SHOWN.reset(token)
+
+
+def track(items: Sequence[Any], what: str, show: bool | None = None) -> Iterator[Any]:
+    """The items, with a bar on a terminal once the work has taken two seconds; `show` overrides `showing`."""
+    if not ((SHOWN.get() if show is None else show) and sys.stderr.isatty()):
         yield from items
         return
     from rich.console import Console

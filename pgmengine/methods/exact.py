@@ -23,6 +23,7 @@ from pgmengine.methods.answers import (
     squeeze,
 )
 from pgmengine.model import Flat
+from pgmengine.progress import track
 from pgmengine.result import Plan, Result
 from pgmengine.target import Target
 
@@ -158,7 +159,7 @@ class _Answers:
     def take(self, part: _Part) -> None:
         """Work through one part, pattern by pattern."""
         prune, structural = _mode_of(part.wanted)
-        for rows in evidence_patterns(part.target):
+        for rows in track(evidence_patterns(part.target), "enumerating"):
             cover = choose_cover(part.target.take(rows[:1]), prune, structural)
             _, width = _size(part.target, cover, part.wanted)
             step = _rows_at_once(width)

@@ -15,6 +15,7 @@ from pgmengine.kernels import Gibbs
 from pgmengine.kernels.sweep import layers_by_unit, refusal, start, sweep
 from pgmengine.methods.answers import add_gradients, available_memory, check_want, public, squeeze
 from pgmengine.model import Flat
+from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
 from pgmengine.target import Target
 
@@ -75,10 +76,10 @@ class MCMC:
         generator = np.random.default_rng(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         x = start(many, generator) if state is None else many.clamp(_checked_state(many, state))
-        for _ in range(self.warmup):
+        for _ in track(range(self.warmup), "warming up"):
             x = sweep(many, self.kernel, x, generator)
         sums = _Sums(many, wanted, self)
-        for t in range(self.draws):
+        for t in track(range(self.draws), "sampling"):
             for _ in range(self.thin):
                 x = sweep(many, self.kernel, x, generator)
             sums.add(t, x)
