@@ -170,6 +170,42 @@ def test_a_new_unit_type_is_one_class(tmp_path):
     assert repr(pgm.load(tmp_path / "m.safetensors")) == repr(model)
 
 
+def test_a_new_kernel_and_a_new_method_are_one_class_each():
+    @dataclass(frozen=True)
+    class Lazy:
+        """Gibbs, but half of the time a unit stays as it is."""
+
+        def move(self, unit, eta, current, rng):
+            return np.where(rng.random(np.shape(current)) < 0.5, current, unit.sample(eta, rng))
+
+        def move_state(self, log_weights, current, rng):
+            return np.where(rng.random(len(current)) < 0.5, current, pgm.Gibbs().move_state(log_weights, current, rng))
+
+    exact = pgm.infer(RBM, {"v": [1, nan, nan, 0]})
+    lazy = pgm.infer(RBM, {"v": [1, nan, nan, 0]}, method=pgm.MCMC(Lazy(), draws=4000), rng=0)
+    assert np.all(np.abs(exact.mean["h"] - lazy.mean["h"]) <= 5 * lazy.stats["mcse"]["h"][0] + 1e-9)
+
+    @dataclass(frozen=True)
+    class Guess:
+        def plan(self, target, want):
+            return pgm.Plan("Guess", "estimate", "a guess") if "log_z" in want else pgm.Plan("Guess", refusal="no idea")
+
+        def run(self, target, want, rng=None, state=None):
+            return pgm.Result({"log_z": np.zeros(target.rows)}, "estimate", self, self.plan(target, want))
+
+    chooser = pgm.Auto(candidates=(Guess(), pgm.Exact()))
+    assert pgm.infer(RBM, want=("log_z",), method=chooser).method == Guess()
+    r = pgm.infer(RBM, want=("mode",), method=chooser)
+    assert r.kind == "exact" and r.refused[0].refusal == "no idea"
+
+
+def test_memory_is_estimated_before_it_is_taken():
+    plan = pgm.Exact(draws=10**9).plan(pgm.rbm(1000, 20, rng=0).given(), ("samples",))
+    assert "GiB" in plan.refusal and plan.bytes > 1e12
+    plan = pgm.MCMC(draws=10**8).plan(pgm.rbm(1000, 20, rng=0).given(), ("samples",))
+    assert "GiB" in plan.refusal
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_random_evidence_is_answered_or_refused(data):

@@ -4,6 +4,7 @@ import doctest
 import importlib
 import pkgutil
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,19 @@ def test_readme_blocks(capsys):
     printed = capsys.readouterr().out
     shown = re.search(r"```text\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S).group(1)
     assert shown in printed
+
+
+TUTORIALS = sorted((README.parent / "tutorials").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda p: p.stem)
+def test_tutorials_run(path, capsys):
+    runpy.run_path(str(path))
+    assert capsys.readouterr().out
+
+
+def test_there_are_tutorials():
+    assert TUTORIALS
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from brute import Brute
-from tiny import INFINITE, MACHINES, as_evidence, patterns
+from tiny import INFINITE, MACHINES, as_evidence, draw_row, patterns
 
 import pgmengine as pgm
 from pgmengine.enumeration import walk
@@ -135,6 +135,55 @@ def test_samples_follow_the_posterior():
         a, b = (result.samples[n][:, i].reshape(draws, -1) for n in ("v", "h1"))
         error = np.sqrt(np.maximum(truth.pairs("v", "h1") * 0 + 1, 0.01) / draws)
         assert np.all(np.abs(a.T @ b / draws - truth.pairs("v", "h1")) < 5 * error)
+
+
+def draw_soft(machine, rng):
+    """Soft evidence on the layers that can take it: as the package wants it, and as log weights of the states."""
+    given, listed = {}, {}
+    for x in machine.layers:
+        k = getattr(x.unit, "k", 1)
+        if k > 1:
+            given[x.name] = rng.normal(size=(x.size, k))
+            listed[x.name] = given[x.name].tolist()
+        elif x.unit.support is not None and len(x.unit.support) == 2:
+            given[x.name] = rng.normal(size=x.size)
+            low = x.unit.support[0] / (x.unit.support[1] - x.unit.support[0])  # 0, or -1/2 for spins
+            listed[x.name] = [[a * low, a * (low + 1)] for a in given[x.name]]
+    return given, listed
+
+
+@table
+@pytest.mark.parametrize("beta", BETAS)
+def test_soft_evidence(machine, beta, walker):
+    model, rows = machine.build(), patterns(machine)[:4]
+    given, listed = draw_soft(machine, np.random.default_rng(3))
+    result = pgm.Exact().run(model.given(as_evidence(machine, rows), soft=given, beta=beta), ("log_z", "marginals"))
+    for i, row in enumerate(rows):
+        truth = Brute(machine, row, soft=listed, beta=beta)
+        np.testing.assert_allclose(result.log_z[i], truth.log_z, **EXACT)
+        for x in machine.layers:
+            np.testing.assert_allclose(np.ravel(result.mean[x.name][i]), truth.mean(x.name), **EXACT)
+
+
+@table
+@pytest.mark.parametrize("beta", BETAS)
+def test_do(machine, beta, walker):
+    """Each layer that can be set, set in part, with evidence on the other layers."""
+    model, rng = machine.build(), np.random.default_rng(4)
+    for name in model.structure.directed_layers:
+        if name in model.structure.undirected_layers:
+            continue
+        set_to, rows = draw_row(machine, rng, 0.6), [draw_row(machine, rng, 0.4) for _ in range(3)]
+        for row in rows:
+            row[name] = [None] * len(row[name])
+        done = {name: as_evidence(machine, [set_to])[name][0]}
+        target = model.given(as_evidence(machine, rows), do=done, beta=beta)
+        result = pgm.Exact().run(target, ("log_z", "marginals"))
+        for i, row in enumerate(rows):
+            truth = Brute(machine, row, do={name: set_to[name]}, beta=beta)
+            np.testing.assert_allclose(result.log_z[i], truth.log_z, **EXACT)
+            for x in machine.layers:
+                np.testing.assert_allclose(np.ravel(result.mean[x.name][i]), truth.mean(x.name), **EXACT)
 
 
 def test_soft_evidence_and_do():

@@ -112,7 +112,7 @@ def build_problem(target: Target, cover: Cover) -> Problem:
     for c in target.structure.undirected:
         p.const += beta * c.log_density(target.model.weight(c), origin[c.a], origin[c.b])
         for to, source, block in c.blocks(target.model.weight(c)):
-            if to == c.b or c.a == c.b:
+            if (to == c.b or c.a == c.b) and len(cover.units[source]) and len(cover.units[to]):
                 cross = steps[source] @ block @ steps[to].T * beta
                 p.pair += cross if c.a == c.b else cross + cross.T
     for name in target.structure.directed_layers:
@@ -149,7 +149,7 @@ def linear_field(p: Problem, name: str) -> tuple[Array, Array]:
     per_step = np.zeros((len(p.owner), s.layers[name].width))
     for c in s.undirected:
         for to, source, block in c.blocks(target.model.weight(c)):
-            if to == name:
+            if to == name and len(p.cover.units[source]):
                 per_step += beta * (p.steps[source] @ block)
     if name in s.directed_layers and s.layers[name].unit.canonical:
         zeta, change = child_input(p, name)
