@@ -49,8 +49,8 @@ PGM_INLINE void pgm_extract(pgm_v8 *p, pgm_i8 *exponent)
     memcpy(p, &bits, sizeof bits);
 }
 
-/* sum_t log(1 + sum_k e_kt) as a product whose exponent is taken out before it can overflow */
-PGM_INLINE double pgm_log_product(const double *e, const pgm_block *b)
+/* prod_t (1 + sum_k e_kt) = mantissa * 2^(returned exponent), taken out before it can overflow; mantissa < 256 */
+PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, double *mantissa)
 {
     pgm_v8 p = {1, 1, 1, 1, 1, 1, 1, 1};
     pgm_i8 exponent = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -69,8 +69,29 @@ PGM_INLINE double pgm_log_product(const double *e, const pgm_block *b)
     }
     pgm_extract(&p, &exponent);
     for (int j = 0; j < PGM_LANES; j++) sum += exponent[j];
-    double m = ((p[0] * p[1]) * (p[2] * p[3])) * ((p[4] * p[5]) * (p[6] * p[7]));
-    return log(m) + (double)(sum - 1023 * PGM_LANES * extractions) * 0.693147180559945309417232121458176568;
+    *mantissa = ((p[0] * p[1]) * (p[2] * p[3])) * ((p[4] * p[5]) * (p[6] * p[7]));
+    return sum - 1023 * PGM_LANES * extractions;
+}
+
+#define PGM_LN2 0.693147180559945309417232121458176568
+
+/* the log weight of the blocks, less the log of *mantissa (at most 256 for each block of power 1): so a state costs no
+ * logarithm unless children's normalisers are among the blocks */
+PGM_INLINE double pgm_blocks(const pgm_problem *p, const double *e, double *mantissa)
+{
+    double total = 0.0;
+    *mantissa = 1.0;
+    for (int64_t b = 0; b < p->blocks; b++) {
+        double m;
+        int64_t exponent = pgm_product(e, p->block + b, &m);
+        double part = (double)exponent * PGM_LN2;
+        if (p->block[b].power == 1.0 && *mantissa < 1e200) {
+            *mantissa *= m;
+            total += part;
+        } else
+            total += p->block[b].power * (log(m) + part);
+    }
+    return total;
 }
 
 /* sums[component] += w * probability */
@@ -158,11 +179,10 @@ double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t
     }
     for (int64_t step = 0; step < count; step++) {
         if (step) base += pgm_step(p, w, moments);
-        double lw = base;
-        for (int64_t b = 0; b < p->blocks; b++) lw += p->block[b].power * pgm_log_product(w->e, p->block + b);
-        if (log_weight) log_weight[step] = lw;
+        double mantissa, lw = base + pgm_blocks(p, w->e, &mantissa);
+        if (log_weight) log_weight[step] = lw + log(mantissa);
         if (step == 0) reference = lw;
-        if (lw > reference + 300.0) { /* rare: bring all sums to the new scale */
+        if (lw > reference + 100.0) { /* rare: bring all sums to the new scale */
             double factor = exp(reference - lw);
             sum *= factor;
             if (moments) {
@@ -171,7 +191,7 @@ double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t
             }
             reference = lw;
         }
-        double weight = exp(lw - reference);
+        double weight = exp(lw - reference) * mantissa;
         sum += weight;
         if (moments) {
             for (int64_t b = 0; b < p->blocks; b++) pgm_add_probabilities(w->e, p->block + b, weight, w->sums);

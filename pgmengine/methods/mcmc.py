@@ -85,10 +85,18 @@ class MCMC:
             sums.add(t, x)
         stats = chain_statistics(sums.trace, sums.energy, target, self.chains)
         rhat = {"the energy": stats["energy_rhat"], **{f"layer {n!r}": v for n, v in stats["rhat"].items()}}
-        note = tuple(f"the largest R-hat of {what} is {np.nanmax(v):.3g}, above {self.rhat_limit:g}"
-                     for what, v in rhat.items() if np.any(v > self.rhat_limit))
+        note = tuple(f"R-hat of {what} reaches {np.nanmax(v):.3g}, the limit is {self.rhat_limit:g}"
+                     for what, v in rhat.items() if unmixed(v, self.rhat_limit))
         status = Status.NOT_MIXED if note else Status.OK
         return Result(sums.answers(target), "estimate", self, plan, status, (), stats, x, note)
+
+
+def unmixed(rhat: Array, limit: float) -> bool:
+    """Whether R-hats say so: one is infinite (chains stuck apart), or over 1 in 100 are above the limit.
+
+    The largest of thousands of R-hats exceeds any limit by chance alone.
+    """
+    return bool(np.isinf(rhat).any() or np.mean(rhat > limit) > 0.01)
 
 
 def _checked_state(target: Target, state: Flat) -> Flat:
