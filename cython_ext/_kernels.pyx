@@ -37,7 +37,7 @@ cdef extern from "gray.h" nogil:
         double *open
 
     double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count,
-                         int moments, double *log_weight, double *scale)
+                         int moments, int best, double *log_weight, double *scale)
 
 
 cdef class GrayWalk:
@@ -78,10 +78,12 @@ cdef class GrayWalk:
         self.problem.block = self.blocks
 
     def walk(self, double constant, const double[::1] theta, const double[::1] offset, int64_t start, int64_t count,
-             int64_t step, double[::1] log_sums, double[::1] log_weights=None, double[:, ::1] moments=None):
+             int64_t step, double[::1] log_sums, double[::1] log_weights=None, double[:, ::1] moments=None,
+             bint best=False):
         """Walk `count` states from `start` in pieces of `step`; the GIL is released.
 
-        log_sums (pieces,): log of the sum of the weights of each piece. log_weights (count,) if given.
+        log_sums (pieces,): log of the sum of the weights of each piece. log_weights (count,) if given. When best, units
+        summed out take their most probable value instead.
         moments (1 + indicators, components + indicators) if given receives the weighted probabilities of all
         components and indicators (row 0), and the same while indicator d is on (row 1 + d), divided by exp(scale);
         returns scale.
@@ -113,7 +115,8 @@ cdef class GrayWalk:
                 length = min(step, count - done)
                 if log_weights is not None:
                     per_state = &log_weights[done]
-                log_sums[piece] = pgm_gray_walk(&p, &w, constant, start + done, length, wanted, per_state, &scale)
+                log_sums[piece] = pgm_gray_walk(&p, &w, constant, start + done, length, wanted, best, per_state,
+                                                 &scale)
                 if wanted:
                     if scale > total:
                         keep = exp(total - scale)

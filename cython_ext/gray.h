@@ -49,8 +49,19 @@ PGM_INLINE void pgm_extract(pgm_v8 *p, pgm_i8 *exponent)
     memcpy(p, &bits, sizeof bits);
 }
 
-/* prod_t (1 + sum_k e_kt) = mantissa * 2^(returned exponent), taken out before it can overflow; mantissa < 256 */
-PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, double *mantissa)
+PGM_INLINE pgm_v8 pgm_larger(pgm_v8 a, pgm_v8 b)
+{
+    pgm_i8 pick = (pgm_i8)(a > b), x, y;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    x = (x & pick) | (y & ~pick);
+    memcpy(&a, &x, sizeof a);
+    return a;
+}
+
+/* prod_t (1 + sum_k e_kt) = mantissa * 2^(returned exponent), taken out before it can overflow; mantissa < 256.
+ * `best`: the largest of 1 and e_kt in place of their sum. */
+PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int best, double *mantissa)
 {
     pgm_v8 p = {1, 1, 1, 1, 1, 1, 1, 1};
     pgm_i8 exponent = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -58,8 +69,14 @@ PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, double *mant
     int left = b->every;
     const double *base = e + b->start;
     for (int64_t t = 0; t < b->size; t += PGM_LANES) {
-        pgm_v8 s = *(const pgm_v8 *)(base + t) + 1.0;
-        for (int k = 1; k < b->terms; k++) s += *(const pgm_v8 *)(base + k * b->size + t);
+        pgm_v8 s = *(const pgm_v8 *)(base + t);
+        if (best) {
+            s = pgm_larger(s, (pgm_v8){1, 1, 1, 1, 1, 1, 1, 1});
+            for (int k = 1; k < b->terms; k++) s = pgm_larger(s, *(const pgm_v8 *)(base + k * b->size + t));
+        } else {
+            s += 1.0;
+            for (int k = 1; k < b->terms; k++) s += *(const pgm_v8 *)(base + k * b->size + t);
+        }
         p *= s;
         if (--left == 0) {
             pgm_extract(&p, &exponent);
@@ -77,13 +94,13 @@ PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, double *mant
 
 /* the log weight of the blocks, less the log of *mantissa (at most 256 for each block of power 1): so a state costs no
  * logarithm unless children's normalisers are among the blocks */
-PGM_INLINE double pgm_blocks(const pgm_problem *p, const double *e, double *mantissa)
+PGM_INLINE double pgm_blocks(const pgm_problem *p, const double *e, int best, double *mantissa)
 {
     double total = 0.0;
     *mantissa = 1.0;
     for (int64_t b = 0; b < p->blocks; b++) {
         double m;
-        int64_t exponent = pgm_product(e, p->block + b, &m);
+        int64_t exponent = pgm_product(e, p->block + b, best && p->block[b].power == 1.0, &m);
         double part = (double)exponent * PGM_LN2;
         if (p->block[b].power == 1.0 && *mantissa < 1e200) {
             *mantissa *= m;
@@ -163,13 +180,13 @@ PGM_INLINE double pgm_step(const pgm_problem *p, pgm_work *w, int moments)
 }
 
 /* Log weights of `count` consecutive states from `index`. Returns the log of their sum.
- * log_weight (count) or NULL. When moments: w->sums holds sum_t w_t prob_t, and w->open[d] the same over the states in
+ * log_weight (count) or NULL. When best: units summed out take their most probable value instead. When moments: w->sums holds sum_t w_t prob_t, and w->open[d] the same over the states in
  * which indicator d is on, all scaled by exp(-reference); the reference goes to *scale.
  * A probability times an indicator is a sum over intervals: w->open gains the running sum when d goes off and loses it
  * when d goes on, so a step costs one vector addition and not one per indicator. */
 PGM_CLONES
 double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count, int moments,
-                     double *log_weight, double *scale)
+                     int best, double *log_weight, double *scale)
 {
     int64_t n = p->components + p->indicators;
     double base = constant + pgm_start(p, w, index), reference = 0.0, sum = 0.0;
@@ -179,7 +196,7 @@ double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t
     }
     for (int64_t step = 0; step < count; step++) {
         if (step) base += pgm_step(p, w, moments);
-        double mantissa, lw = base + pgm_blocks(p, w->e, &mantissa);
+        double mantissa, lw = base + pgm_blocks(p, w->e, best, &mantissa);
         if (log_weight) log_weight[step] = lw + log(mantissa);
         if (step == 0) reference = lw;
         if (lw > reference + 100.0) { /* rare: bring all sums to the new scale */

@@ -42,7 +42,7 @@ def series_statistics(x: Array, step: int = 1) -> dict[str, Array]:
     chains, draws, rows, width = x.shape
     flat = x.reshape(chains, draws, rows * width)
     agree = (flat == flat[:1, :1]).all(axis=(0, 1))
-    still = (flat == flat[:, :1]).all(axis=1).any(axis=0)  # a chain that never moved
+    still = (flat == flat[:, :1]).all(axis=(0, 1))  # no chain ever moved
     out = {"ess": np.full(rows * width, np.nan), "rhat": np.full(rows * width, np.nan),
            "mcse": np.full(rows * width, np.nan)}
     out["ess"][agree], out["rhat"][agree], out["mcse"][agree] = chains * draws, 1.0, 0.0

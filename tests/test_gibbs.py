@@ -7,6 +7,7 @@ from scipy.stats import chi2
 from tiny import FINITE, as_evidence, draw_row, patterns
 
 import pgmengine as pgm
+from pgmengine.diagnostics import series_statistics
 from pgmengine.kernels import sweep as engine
 from pgmengine.target import Target
 
@@ -125,6 +126,16 @@ def test_chains_that_do_not_mix_say_so():
     stuck = stuck.with_params({"x.bias": np.full(12, 0.3)})
     result = pgm.infer(stuck, method=pgm.MCMC(chains=6, warmup=5, draws=200), rng=0)
     assert result.status is pgm.Status.NOT_MIXED and result.warnings
+
+
+def test_constant_series_have_guarded_statistics():
+    rng = np.random.default_rng(0)
+    x = np.zeros((4, 100, 1, 3))
+    x[2:, :, 0, 1] = 1.0
+    x[:, :, 0, 2] = rng.normal(size=(4, 100))
+    s = series_statistics(x)
+    assert s["rhat"][0, :2].tolist() == [1.0, np.inf] and abs(s["rhat"][0, 2] - 1) < 0.05
+    assert s["mcse"][0, 0] == 0 and s["ess"][0, 0] == 400 and s["ess"][0, 1] == 1 and s["ess"][0, 2] > 200
 
 
 def test_same_seed_same_bits_and_state_goes_on():

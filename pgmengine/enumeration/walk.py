@@ -39,6 +39,9 @@ class Walker(Protocol):
     def log_weights(self, row: int, piece: int) -> Array:
         """Log weights of the states of one piece, in order."""
 
+    def best_states(self) -> Array:
+        """Number of the state (n,) with the largest weight when units summed out take their most probable value."""
+
 
 def threads() -> int:
     """Cores to use: PGMENGINE_THREADS, else those this process may run on."""
@@ -151,13 +154,28 @@ class GrayWalker:
         log_z = logsumexp(sums, axis=1)
         return out * np.exp(scales - log_z)[:, None, None]
 
-    def log_weights(self, row: int, piece: int) -> Array:
+    def log_weights(self, row: int, piece: int, best: bool = False) -> Array:
         """See Walker."""
         p = self.problem
         count = min(PIECE, p.size - piece * PIECE)
         out = np.empty(count)
-        self.kernel.walk(p.const[row], p.theta[row], self.offset[row], piece * PIECE, count, PIECE, np.empty(1), out)
+        self.kernel.walk(p.const[row], p.theta[row], self.offset[row], piece * PIECE, count, PIECE, np.empty(1), out,
+                         None, best)
         return out
+
+    def best_states(self) -> Array:
+        """See Walker."""
+        tasks = [(row, piece) for row in range(self.problem.target.rows) for piece in range(pieces(self.problem))]
+
+        def run(task: tuple[int, int]) -> tuple[float, int]:
+            weight = self.log_weights(*task, best=True)
+            top = int(weight.argmax())
+            return float(weight[top]), task[1] * PIECE + top
+
+        with ThreadPoolExecutor(threads()) as pool:
+            found = np.array(list(pool.map(run, tasks))).reshape(self.problem.target.rows, -1, 2)
+        winner = found[:, :, 0].argmax(axis=1)
+        return found[np.arange(len(found)), winner, 1].astype(np.int64)
 
 
 def _joined(parts: list[Array], rows: int) -> Array:
@@ -229,6 +247,19 @@ class PlainWalker:
         index = np.arange(piece * PIECE, min((piece + 1) * PIECE, p.size))
         return np.concatenate([self.weight(indicators(p, part))[row]
                                for part in np.array_split(index, -(-len(index) // self.chunk))])
+
+    def best_states(self) -> Array:
+        """See Walker."""
+        p = self.problem
+        best, where = np.full(p.target.rows, -np.inf), np.zeros(p.target.rows, dtype=np.int64)
+        for start in range(0, p.size, self.chunk):
+            index = np.arange(start, min(start + self.chunk, p.size))
+            weight = self.best_weight(indicators(p, index))
+            top = weight.argmax(axis=1)
+            value = weight[np.arange(len(weight)), top]
+            where = np.where(value > best, index[top], where)
+            best = np.maximum(best, value)
+        return where
 
     def weight(self, ind: Array) -> Array:
         """Log weights (n, states)."""

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from pgmengine.enumeration.assemble import Expectations
 from pgmengine.enumeration.cover import Cover, choose_cover
 from pgmengine.enumeration.problem import Problem, build_problem
-from pgmengine.enumeration.walk import PIECE, PlainWalker, indicators, make_walker
+from pgmengine.enumeration.walk import PIECE, indicators, make_walker
 from pgmengine.errors import PgmError
 from pgmengine.methods.answers import (
     add_gradients,
@@ -247,16 +247,7 @@ def _parents_first(p: Problem) -> list[str]:
 
 def mode_of(p: Problem) -> Flat:
     """The jointly most probable completion of every row; ties go to the first state in the walk's order."""
-    walker = PlainWalker(p)
-    best = np.full(p.target.rows, -np.inf)
-    where = np.zeros(p.target.rows, dtype=np.int64)
-    for start in range(0, p.size, walker.chunk):
-        index = np.arange(start, min(start + walker.chunk, p.size))
-        weight = walker.best_weight(indicators(p, index))
-        top = weight.argmax(axis=1)
-        value = weight[np.arange(len(weight)), top]
-        where = np.where(value > best, index[top], where)
-        best = np.maximum(best, value)
+    where = make_walker(p).best_states()
     return fill_rest(p, indicators(p, where), np.arange(p.target.rows), lambda unit, eta: unit.mode(eta))
 
 
