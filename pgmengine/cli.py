@@ -193,7 +193,7 @@ def fit(model: ModelFile,
 
 @app.command()
 def demo(out: Annotated[Path, typer.Option(help="folder for the picture and the model")] = Path("demo_out"),
-         epochs: Annotated[int, typer.Option(help="passes over the digits")] = 100, seed: Seed = 0) -> None:
+         epochs: Annotated[int, typer.Option(help="passes over the digits")] = 300, seed: Seed = 0) -> None:
     """Train an RBM on 8x8 digits, measure it exactly, and ask it about digits it has not seen."""
     from pgmengine.demo import run_demo
 
