@@ -11,13 +11,13 @@ from pgmengine.diagnostics import series_statistics
 from pgmengine.kernels import sweep as engine
 from pgmengine.target import Target
 
-CHAINS = 40_000
+CHAINS, MORE_CHAINS, FEW_STATES = 40_000, 200_000, 128  # more chains on the smallest machines
 table = pytest.mark.parametrize("machine", [m for m in FINITE if m.name != "rbm large weights"], ids=repr)
 
 
-def exact_start(truth, rng):
-    """States drawn by the oracle, as flat values, and their numbers."""
-    index = rng.choice(len(truth.p), size=CHAINS, p=truth.p)
+def exact_start(truth, chains, rng):
+    """States drawn by the oracle, as flat values."""
+    index = rng.choice(len(truth.p), size=chains, p=truth.p)
     return {n: v[index] for n, v in truth.values.items()}
 
 
@@ -47,8 +47,9 @@ def p_value(truth, x):
 def after_sweeps(machine, row, beta, sweeps, rng):
     """p-value of the joint states after sweeps from an exact start."""
     truth = Brute(machine, row, beta=beta)
-    target = machine.build().given(as_evidence(machine, [row]), beta=beta).take(np.zeros(CHAINS, dtype=int))
-    x = exact_start(truth, rng)
+    chains = MORE_CHAINS if len(truth.p) <= FEW_STATES else CHAINS
+    target = machine.build().given(as_evidence(machine, [row]), beta=beta).take(np.zeros(chains, dtype=int))
+    x = exact_start(truth, chains, rng)
     for _ in range(sweeps):
         x = engine.sweep(target, pgm.Gibbs(), x, rng)
     return p_value(truth, x)
