@@ -104,15 +104,9 @@ class Adam:
 
     def step(self, params: Mapping[str, Any], gradient: Mapping[str, Any], state: Any, t: int) -> tuple[Params, Any]:
         """One update."""
-        g, rate = decayed(gradient, params, self.weight_decay), rate_at(self.rate, t)
-        m = {k: elementwise(lambda m, g: self.beta1 * m + (1 - self.beta1) * g, state[0][k], g[k]) for k in params}
-        v = {k: elementwise(lambda v, g: self.beta2 * v + (1 - self.beta2) * g * g, state[1][k], g[k]) for k in params}
-        one, two = 1 - self.beta1 ** (t + 1), 1 - self.beta2 ** (t + 1)
-
-        def move(p: Any, m: Any, v: Any) -> Any:
-            return p + rate * (m / one) / (np.sqrt(v / two) + self.epsilon)
-
-        return {k: elementwise(move, params[k], m[k], v[k]) for k in params}, (m, v)
+        return adaptive_step(self, params, gradient, state, t,
+                             lambda v, g: self.beta2 * v + (1 - self.beta2) * g * g,
+                             lambda v: np.sqrt(v / (1 - self.beta2 ** (t + 1))))
 
 
 @dataclass(frozen=True)
@@ -136,12 +130,18 @@ class AdaMax:
 
     def step(self, params: Mapping[str, Any], gradient: Mapping[str, Any], state: Any, t: int) -> tuple[Params, Any]:
         """One update."""
-        g, rate = decayed(gradient, params, self.weight_decay), rate_at(self.rate, t)
-        m = {k: elementwise(lambda m, g: self.beta1 * m + (1 - self.beta1) * g, state[0][k], g[k]) for k in params}
-        u = {k: elementwise(lambda u, g: np.maximum(self.beta2 * u, np.abs(g)), state[1][k], g[k]) for k in params}
-        one = 1 - self.beta1 ** (t + 1)
+        return adaptive_step(self, params, gradient, state, t,
+                             lambda u, g: np.maximum(self.beta2 * u, np.abs(g)), lambda u: u)
 
-        def move(p: Any, m: Any, u: Any) -> Any:
-            return p + rate / one * m / (u + self.epsilon)
 
-        return {k: elementwise(move, params[k], m[k], u[k]) for k in params}, (m, u)
+def adaptive_step(o: Adam | AdaMax, params: Mapping[str, Any], gradient: Mapping[str, Any], state: Any, t: int,
+                  grow: Callable[[Any, Any], Any], size: Callable[[Any], Any]) -> tuple[Params, Any]:
+    """Theta += rate m_hat / (size(v) + epsilon), m_hat the debiased mean of gradients and v grown by each gradient."""
+    g, rate = decayed(gradient, params, o.weight_decay), rate_at(o.rate, t)
+    m = {k: elementwise(lambda m, g: o.beta1 * m + (1 - o.beta1) * g, state[0][k], g[k]) for k in params}
+    v = {k: elementwise(grow, state[1][k], g[k]) for k in params}
+
+    def move(p: Any, m: Any, v: Any) -> Any:
+        return p + rate * (m / (1 - o.beta1 ** (t + 1))) / (size(v) + o.epsilon)
+
+    return {k: elementwise(move, params[k], m[k], v[k]) for k in params}, (m, v)
