@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The compiled loops of pgmengine; thin wrappers over the C headers beside this file."""
 
-from libc.math cimport exp
+from libc.math cimport INFINITY, exp
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
@@ -15,6 +15,7 @@ cdef extern from "gray.h" nogil:
         int64_t start
         double power
         int every
+        int complement
 
     ctypedef struct pgm_problem:
         int64_t units, indicators, components, blocks
@@ -55,7 +56,7 @@ cdef class GrayWalk:
 
     def __init__(self, const int64_t[::1] states, const double[:, ::1] pair, const double[:, ::1] value,
                  const double[:, ::1] up, const double[:, ::1] down, list blocks):
-        """`blocks`: tuples (terms, padded size, start, power, every)."""
+        """`blocks`: tuples (terms, padded size, start, power, every, complement)."""
         cdef Py_ssize_t b, count = len(blocks)
         cdef int64_t[::1] first = np.concatenate(([0], np.cumsum(np.asarray(states) - 1)[:-1])).astype(np.int64) \
             if len(states) else np.zeros(1, dtype=np.int64)
@@ -63,7 +64,7 @@ cdef class GrayWalk:
         self.blocks = <pgm_block *> malloc(sizeof(pgm_block) * max(count, 1))
         for b in range(count):
             self.blocks[b].terms, self.blocks[b].size, self.blocks[b].start, self.blocks[b].power, \
-                self.blocks[b].every = blocks[b]
+                self.blocks[b].every, self.blocks[b].complement = blocks[b]
         self.problem.units = states.shape[0]
         self.problem.indicators = pair.shape[0]
         self.problem.components = value.shape[1]
@@ -96,7 +97,7 @@ cdef class GrayWalk:
         cdef double[::1] reals = np.zeros(1 + p.indicators + p.components + (n * (1 + p.indicators) if wanted else 0))
         cdef double *sums = NULL
         cdef double *per_state = NULL
-        cdef double scale = 0.0, total = -np.inf, factor, keep
+        cdef double scale = 0.0, total = -INFINITY, factor, keep
         cdef int64_t done = 0, piece = 0, c, length, size = n * (1 + p.indicators)
         if theta.shape[0] != p.indicators or offset.shape[0] != p.components or log_sums.shape[0] * step < count:
             raise ValueError("arrays do not fit the problem")
@@ -117,7 +118,7 @@ cdef class GrayWalk:
                     per_state = &log_weights[done]
                 log_sums[piece] = pgm_gray_walk(&p, &w, constant, start + done, length, wanted, best, per_state,
                                                  &scale)
-                if wanted:
+                if wanted and scale > -INFINITY:
                     if scale > total:
                         keep = exp(total - scale)
                         for c in range(size):

@@ -1,7 +1,7 @@
 /* Enumeration of a cover in reflected mixed-radix Gray-code order.
  *
  * A state of the cover is a set of indicators, one per unit and state >= 1. Its log weight is
- *     const + sum_d theta_d + sum_{d<d'} pair_dd' + sum_blocks power * sum_t log(1 + sum_k e_kt),
+ *     const + sum_d theta_d + sum_{d<d'} pair_dd' + sum_blocks power * sum_t log(1 + sum_k e_kt)   [or 1 +...- e_Kt],
  * with log e_kt = offset_kt + sum_d V_d,kt linear in the indicators. One step changes one unit by one state, so e is
  * kept multiplicatively: e *= exp(+-change), and recomputed from scratch at the start of every call.
  */
@@ -16,6 +16,7 @@ typedef struct {
     int64_t start;     /* first component; layout [term][unit] */
     double power;      /* +1 for units summed out, -beta for normalisers of children */
     int every;         /* multiplications that cannot overflow between two extractions of the exponent */
+    int complement;    /* the last term is subtracted: a sum may be 0, and the state impossible */
 } pgm_block;
 
 typedef struct {
@@ -59,24 +60,45 @@ PGM_INLINE pgm_v8 pgm_larger(pgm_v8 a, pgm_v8 b)
     return a;
 }
 
+/* 1 - e, where e is 1 or well below it: what rounding leaves of 1 - 1 is 0 */
+PGM_INLINE pgm_v8 pgm_one_less(pgm_v8 e)
+{
+    pgm_v8 s = 1.0 - e;
+    pgm_i8 keep = (pgm_i8)(s > 1e-4), bits;
+    memcpy(&bits, &s, sizeof bits);
+    bits &= keep;
+    memcpy(&s, &bits, sizeof s);
+    return s;
+}
+
+/* the sums 1 + sum_k e_kt of the units at base + t; `best`: the largest term in place of the sum */
+PGM_INLINE pgm_v8 pgm_sum(const double *base, const pgm_block *b, int64_t t, int complement, int best)
+{
+    int last = b->terms - complement;
+    pgm_v8 s = {1, 1, 1, 1, 1, 1, 1, 1};
+    if (complement) s = pgm_one_less(*(const pgm_v8 *)(base + last * b->size + t));
+    for (int k = 0; k < last; k++) {
+        pgm_v8 e = *(const pgm_v8 *)(base + k * b->size + t);
+        if (best)
+            s = pgm_larger(s, e);
+        else
+            s += e;
+    }
+    return s;
+}
+
 /* prod_t (1 + sum_k e_kt) = mantissa * 2^(returned exponent), taken out before it can overflow; mantissa < 256.
- * `best`: the largest of 1 and e_kt in place of their sum. */
-PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int best, double *mantissa)
+ * An impossible state has the mantissa 0. */
+PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int complement, int best, double *mantissa)
 {
     pgm_v8 p = {1, 1, 1, 1, 1, 1, 1, 1};
-    pgm_i8 exponent = {0, 0, 0, 0, 0, 0, 0, 0};
+    pgm_i8 exponent = {0, 0, 0, 0, 0, 0, 0, 0}, impossible = exponent;
     int64_t extractions = 1, sum = 0;
     int left = b->every;
     const double *base = e + b->start;
     for (int64_t t = 0; t < b->size; t += PGM_LANES) {
-        pgm_v8 s = *(const pgm_v8 *)(base + t);
-        if (best) {
-            s = pgm_larger(s, (pgm_v8){1, 1, 1, 1, 1, 1, 1, 1});
-            for (int k = 1; k < b->terms; k++) s = pgm_larger(s, *(const pgm_v8 *)(base + k * b->size + t));
-        } else {
-            s += 1.0;
-            for (int k = 1; k < b->terms; k++) s += *(const pgm_v8 *)(base + k * b->size + t);
-        }
+        pgm_v8 s = pgm_sum(base, b, t, complement, best);
+        if (complement) impossible |= (pgm_i8)(s == 0.0);
         p *= s;
         if (--left == 0) {
             pgm_extract(&p, &exponent);
@@ -87,6 +109,9 @@ PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int best, do
     pgm_extract(&p, &exponent);
     for (int j = 0; j < PGM_LANES; j++) sum += exponent[j];
     *mantissa = ((p[0] * p[1]) * (p[2] * p[3])) * ((p[4] * p[5]) * (p[6] * p[7]));
+    if (complement)
+        for (int j = 0; j < PGM_LANES; j++)
+            if (impossible[j]) *mantissa = 0.0;
     return sum - 1023 * PGM_LANES * extractions;
 }
 
@@ -100,7 +125,13 @@ PGM_INLINE double pgm_blocks(const pgm_problem *p, const double *e, int best, do
     *mantissa = 1.0;
     for (int64_t b = 0; b < p->blocks; b++) {
         double m;
-        int64_t exponent = pgm_product(e, p->block + b, best && p->block[b].power == 1.0, &m);
+        int most = best && p->block[b].power == 1.0;
+        int64_t exponent = p->block[b].complement ? pgm_product(e, p->block + b, 1, most, &m)
+                                                  : pgm_product(e, p->block + b, 0, most, &m);
+        if (m == 0.0) {
+            *mantissa = 0.0;
+            return -INFINITY;
+        }
         double part = (double)exponent * PGM_LN2;
         if (p->block[b].power == 1.0 && *mantissa < 1e200) {
             *mantissa *= m;
@@ -117,9 +148,7 @@ PGM_INLINE void pgm_add_probabilities(const double *e, const pgm_block *b, doubl
     const double *base = e + b->start;
     double *out = sums + b->start;
     for (int64_t t = 0; t < b->size; t += PGM_LANES) {
-        pgm_v8 s = *(const pgm_v8 *)(base + t) + 1.0;
-        for (int k = 1; k < b->terms; k++) s += *(const pgm_v8 *)(base + k * b->size + t);
-        pgm_v8 scale = w / s;
+        pgm_v8 scale = w / (b->complement ? pgm_sum(base, b, t, 1, 0) : pgm_sum(base, b, t, 0, 0));
         for (int k = 0; k < b->terms; k++)
             *(pgm_v8 *)(out + k * b->size + t) += *(const pgm_v8 *)(base + k * b->size + t) * scale;
     }
@@ -189,7 +218,7 @@ double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t
                      int best, double *log_weight, double *scale)
 {
     int64_t n = p->components + p->indicators;
-    double base = constant + pgm_start(p, w, index), reference = 0.0, sum = 0.0;
+    double base = constant + pgm_start(p, w, index), reference = -INFINITY, sum = 0.0;
     if (moments) {
         memset(w->sums, 0, sizeof(double) * n);
         memset(w->open, 0, sizeof(double) * n * p->indicators);
@@ -198,8 +227,8 @@ double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t
         if (step) base += pgm_step(p, w, moments);
         double mantissa, lw = base + pgm_blocks(p, w->e, best, &mantissa);
         if (log_weight) log_weight[step] = lw + log(mantissa);
-        if (step == 0) reference = lw;
-        if (lw > reference + 100.0) { /* rare: bring all sums to the new scale */
+        if (mantissa == 0.0) continue;
+        if (lw > reference + 100.0) { /* first or rare: bring all sums to the new scale */
             double factor = exp(reference - lw);
             sum *= factor;
             if (moments) {

@@ -7,6 +7,8 @@ from tiny import INFINITE, MACHINES, as_evidence, draw_row, patterns
 
 import pgmengine as pgm
 from pgmengine.enumeration import walk
+from pgmengine.enumeration.cover import choose_cover
+from pgmengine.enumeration.problem import build_problem
 
 BETAS = (1.0, 0.37)
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -238,3 +240,48 @@ def test_refusal_names_the_number():
     assert "2^40 states, the limit is 2^25" in plan.refusal
     with pytest.raises(pgm.PgmError, match="no method can answer"):
         pgm.infer(pgm.rbm(50, 40, rng=0), want=("log_z",))
+
+
+@pytest.mark.parametrize("leak", [0.0, 0.2])
+def test_noisy_or_is_compiled(leak, monkeypatch):
+    """A net of finding under causes (no leak: some states are impossible), compiled against numpy."""
+    rng = np.random.default_rng(5)
+    b = pgm.GraphBuilder()
+    b.layer("cause", pgm.Binary(), 12, bias=np.full(12, -1.5))
+    b.layer("middle", pgm.NoisyOr(), 3, bias=np.full(3, leak))
+    b.layer("finding", pgm.NoisyOr(), 9, bias=np.full(9, leak))
+    b.cause("cause", "middle", weight=rng.uniform(0.1, 2, (12, 3)) * (rng.random((12, 3)) < 0.5))
+    b.cause("middle", "finding", weight=rng.uniform(0.1, 2, (3, 9)) * (rng.random((3, 9)) < 0.7))
+    b.cause("cause", "finding", weight=rng.uniform(0.1, 2, (12, 9)) * (rng.random((12, 9)) < 0.3))
+    model = b.build()
+    rows = np.full((4, 9), np.nan)
+    rows[0, :4], rows[1, :4], rows[2, :4] = [1, 0, 1, 1], [0, 0, 0, 1], [1, 1, 1, 1]
+    soft = {"finding": np.tile(np.linspace(-2, 2, 9), (4, 1)) * np.isnan(rows)}
+    want = ("log_z", "marginals", "pairs", "gradient", "mode")
+    target = model.given({"finding": rows}, soft=soft)
+    one = target.take(np.arange(1))
+    p = build_problem(one, choose_cover(one, prune=True, structural=False))
+    assert isinstance(walk.make_walker(p), walk.GrayWalker)
+    compiled = pgm.Exact().run(target, want)
+    monkeypatch.setattr(walk, "FEW_STATES", 1 << 60)
+    plain = pgm.Exact().run(target, want)
+    np.testing.assert_allclose(compiled.log_z, plain.log_z, **EXACT)
+    for name in model.structure.layers:
+        np.testing.assert_allclose(compiled.mean[name], plain.mean[name], **EXACT)
+        np.testing.assert_array_equal(compiled.mode[name], plain.mode[name])
+    for key, value in plain.gradient.items():
+        np.testing.assert_allclose(compiled.gradient[key], value, **EXACT)
+    for key, value in plain.pairs.items():
+        np.testing.assert_allclose(compiled.pairs[key], value, **EXACT)
+
+
+def test_impossible_noisy_or_evidence_has_probability_zero():
+    b = pgm.GraphBuilder()
+    b.layer("cause", pgm.Binary(), 8)
+    b.layer("finding", pgm.NoisyOr(), 2)
+    b.cause("cause", "finding", weight=np.ones((8, 1)) * [1.0, 0.0])
+    model = b.build()
+    assert pgm.infer(model, {"finding": [np.nan, 1.0]}, want=("log_prob",), method=pgm.Exact()).log_prob[0] == -np.inf
+    seen = {"cause": np.array([0.0] + [np.nan] * 7), "finding": np.array([1.0, 0.0])}
+    truth = np.log((1 - 0.5 ** 7 * (1 + np.exp(-1)) ** 7) / 2)
+    np.testing.assert_allclose(pgm.infer(model, seen, want=("log_prob",)).log_prob, truth, rtol=1e-12)

@@ -124,6 +124,7 @@ def test_same_seed_same_bits_and_updates_override_epochs():
 
 
 def test_interrupt_leaves_the_last_complete_state():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with Ctrl-C ignored
     x = pgm.datasets.bars_and_stripes().x_train
     seen = []
 
@@ -132,7 +133,10 @@ def test_interrupt_leaves_the_last_complete_state():
         if update == 4:
             signal.raise_signal(signal.SIGINT)
 
-    fitted = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=50, callbacks=[stop])
+    try:
+        fitted = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=50, callbacks=[stop])
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert fitted.interrupted and fitted.state["update"] == 4
     assert fitted.model is seen[-1]
     assert pgm.infer(fitted.model, want=("log_z",)).kind == "exact"

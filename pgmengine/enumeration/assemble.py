@@ -54,7 +54,9 @@ class Expectations:
         p = self.problem
         unit = p.target.structure.layers[name].unit
         for b, prob in self._finite():
-            if (b.layer, b.summed) == (name, summed) and unit.support is not None:
+            if (b.layer, b.summed) == (name, summed) and b.complement:
+                yield b.index, self.weight[:, :, None] - prob[..., 0] if summed else prob[..., 0]
+            elif (b.layer, b.summed) == (name, summed) and unit.support is not None:
                 support = unit.support.reshape(len(unit.support), unit.width)
                 value = prob @ (support[1:] - support[0]) + self.weight[:, :, None, None] * support[0]
                 yield b.index, value.reshape(*value.shape[:2], len(b.index) * unit.width)
@@ -88,10 +90,21 @@ class Expectations:
         layer = p.target.structure.layers[name]
         if name not in p.target.structure.directed_layers:
             return self.expected(name)
-        out = self.expected(name) * counted(p, name) if layer.unit.canonical else np.zeros(
-            (*self.moments.shape[:2], layer.width))
+        if not layer.unit.canonical:
+            return self._off_score(name)
+        out = self.expected(name) * counted(p, name)
         for index, value in self._statistics(name, summed=False):
-            out[:, :, layer.columns(index)] += -value if layer.unit.canonical else value
+            out[:, :, layer.columns(index)] -= value
+        return out
+
+    def _off_score(self, name: str) -> Array:
+        """Score of children with p(0 | z) = e^-z: -(1 - x) + x e^-z / (1 - e^-z), x known, enumerated or summed out."""
+        out = (self.expected(name) - self.rest(name) - self.weight[:, :, None]) * counted(self.problem, name)
+        for b, prob in self._finite():
+            if b.layer == name and b.summed:
+                out[:, :, b.index] = prob[..., 1] - prob[..., 0]
+            elif b.layer == name:
+                out[:, :, b.index] += prob[..., 0]
         return out
 
     def prob(self, name: str) -> Array:
@@ -109,12 +122,12 @@ class Expectations:
                 out[:, unit, 0] -= self.indicator[:, 0, d]
         done = np.zeros(layer.size, dtype=bool)
         for b, probs in self._finite():
-            if b.layer == name and b.summed:
+            if b.layer == name and b.summed and not b.complement:
                 out[:, b.index, 1:] = probs[:, 0]
                 out[:, b.index, 0] = 1.0 - probs[:, 0].sum(axis=-1)
                 done[b.index] = True
         for index, mean in self._statistics(name, summed=True):
-            if not done[index].all():  # a smooth block of two-valued units
+            if not done[index].all():  # two-valued units of which only the mean is known
                 out[:, index, 1] = (mean[:, 0] - support[0, 0]) / (support[1, 0] - support[0, 0])
                 out[:, index, 0] = 1.0 - out[:, index, 1]
         return np.clip(out, 0.0, 1.0)

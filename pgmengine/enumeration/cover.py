@@ -94,12 +94,15 @@ def _reaches(target: Target, arrow: Arrow, columns: Array, structural: bool = Fa
 
 
 def forced_units(target: Target, active: dict[str, Array], structural: bool) -> dict[str, Array]:
-    """Free parents of children whose normaliser counts. (size,) masks."""
+    """Free parents of children whose normaliser counts, and free noisy-or units at beta < 1. (size,) masks."""
     s = target.structure
     out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     for arrow in s.arrows:
         counts = np.repeat(active[arrow.b] & ~target.cut[arrow.b][0], s.layers[arrow.b].unit.width)
         out[arrow.a] |= target.free[arrow.a][0] & _reaches(target, arrow, counts, structural)
+    for name in s.directed_layers:  # (1 - e^-z)^beta + e^(-beta z) has no form that the walks know
+        if not s.layers[name].unit.canonical and np.any(target.beta != 1.0):
+            out[name] |= target.free[name][0]
     return {name: mask & active[name] for name, mask in out.items()}
 
 

@@ -3,11 +3,12 @@
 A cover unit with K states becomes K - 1 indicators, one per state but the first. With every cover unit in its first
 state as the origin, the log weight of a state is
 
-    const + sum_d theta_d ind_d + sum_{d<d'} pair_dd' ind_d ind_d' + sum_blocks power * sum_t log(1 + sum_k exp(a_tk))
+    const + sum_d theta_d ind_d + sum_{d<d'} pair_dd' ind_d ind_d' + sum_blocks power * sum_t log(1 +- sum_k exp(a_tk))
 
 where a_tk = offset_tk + sum_d value_d,tk ind_d. A unit summed out and the normaliser of a child are the same thing with
-power +1 and -beta. Units whose A is quadratic (Gaussian) fold into theta and pair; units with infinitely many values, or
-with a link that is not linear (noisy-or), are kept as smooth blocks, which only the numpy walk knows how to read.
+power +1 and -beta. A child that is off with probability e^-z (noisy-or) has a last term with a minus sign. Units whose A
+is quadratic (Gaussian) fold into theta and pair; units with infinitely many values are kept as smooth blocks, which only
+the numpy walk knows how to read.
 """
 
 from __future__ import annotations
@@ -20,35 +21,40 @@ import numpy as np
 from pgmengine.enumeration.cover import Cover
 from pgmengine.layer import Layer
 from pgmengine.model import Flat
-from pgmengine.target import Target, times
+from pgmengine.target import Target
 
 Array = np.ndarray
+SWITCHED_OFF = -60.0  # exp of it is nothing beside 1, and a long way from underflow
 
 
 @dataclass(frozen=True, eq=False)
 class FiniteBlock:
-    """Units t of one layer with K states: a_tk = offset[n, t, k] + ind . value[:, t, k], k = 1..K-1."""
+    """Units t of one layer: power * sum_t log(1 + sum_k exp(a_tk)), a_tk = offset[n, t, k] + ind . value[:, t, k].
+
+    When `complement`, the last term is subtracted: log(1 - exp(a_tK) + sum_{k<K} exp(a_tk)), a_tK <= 0.
+    """
 
     layer: str
     index: Array  # (T,) units
     power: float
-    summed: bool  # True: units summed out; False: normalisers of children
-    offset: Array  # (n, T, K-1)
-    value: Array  # (D, T, K-1)
+    summed: bool  # True: units summed out; False: conditionals of children
+    offset: Array  # (n, T, K)
+    value: Array  # (D, T, K)
+    complement: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class SmoothBlock:
-    """Units that are functions of z = offset[n, t] + ind . value[:, t], by calls on arrays (n, states, T)."""
+    """Units of log weight f(z), z = offset[n, t] + ind . value[:, t], by calls on arrays (n, states, T)."""
 
     layer: str
     index: Array
     summed: bool
     offset: Array  # (n, T)
     value: Array  # (D, T)
-    log_weight: Callable[[Array, Array], Array]  # (z, ind) -> (n, states, T)
-    best: Callable[[Array, Array], Array]  # the same with the largest term in place of the sum
-    statistic: Callable[[Array, Array], Array]  # expected value, or score of a child, (n, states, T)
+    log_weight: Callable[[Array], Array]
+    best: Callable[[Array], Array]  # the same with the largest term in place of the sum
+    statistic: Callable[[Array], Array]  # the expected value
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +222,9 @@ def _add_child(p: Problem, name: str, beta: float) -> None:
         p.pair += cross + cross.T
         add_log_sum(p, layer, index, -beta, False, zeta[:, columns], change[:, columns])
     elif len(index):
-        _add_linked(p, layer, index, zeta[:, index], change[:, index], beta)
+        rest = np.isin(index, p.cover.rest[name])
+        _add_off_switches(p, layer, index[~rest], zeta[:, index[~rest]], change[:, index[~rest]], beta)
+        _add_off_summed(p, layer, index[rest], zeta[:, index[rest]], change[:, index[rest]])
 
 
 def add_log_sum(p: Problem, layer: Layer, index: Array, power: float, summed: bool, offset: Array,
@@ -242,9 +250,8 @@ def add_log_sum(p: Problem, layer: Layer, index: Array, power: float, summed: bo
                                     change[..., 1:] - change[..., :1]))
     else:
         p.smooth.append(SmoothBlock(
-            layer.name, index, summed, offset, value, lambda z, ind: power * unit.log_normalizer(z),
-            lambda z, ind: unit.max_log_weight(z) if summed else power * unit.log_normalizer(z),
-            lambda z, ind: unit.mean(z)))
+            layer.name, index, summed, offset, value, lambda z: power * unit.log_normalizer(z),
+            lambda z: unit.max_log_weight(z) if summed else power * unit.log_normalizer(z), unit.mean))
 
 
 def _between_units(p: Problem, matrix: Array) -> Array:
@@ -252,43 +259,28 @@ def _between_units(p: Problem, matrix: Array) -> Array:
     return np.where(unit[:, None] == unit, 0.0, matrix)
 
 
-def _add_linked(p: Problem, layer: Layer, index: Array, zeta: Array, change: Array, beta: float) -> None:
-    """Children whose natural parameter is not linear in their input: log p(x | zeta) as a function of zeta and x."""
-    unit, name = layer.unit, layer.name
-    rest = np.isin(index, p.cover.rest[name])
-    x_origin, x_step = p.origin[name][:, None, index], p.steps[name][:, index]
-    field_, _ = linear_field(p, name)
-    field_ = field_[:, None, index]
+def _add_off_switches(p: Problem, layer: Layer, index: Array, zeta: Array, change: Array, beta: float) -> None:
+    """Known or enumerated children with p(0 | z) = e^-z: beta [-(1 - x) z + log(1 - x e^-z)].
 
-    def at(ind: Array) -> Array:
-        return x_origin + ind @ x_step
-
-    def log_weight(z: Array, ind: Array) -> Array:
-        summed = unit.log_normalizer(field_ + times(beta, unit.link(z))) - beta * unit.log_partition(z)
-        return np.where(rest, summed, times(beta, unit.log_conditional(at(ind), z)))
-
-    def best(z: Array, ind: Array) -> Array:
-        largest = unit.max_log_weight(field_ + times(beta, unit.link(z))) - beta * unit.log_partition(z)
-        return np.where(rest, largest, times(beta, unit.log_conditional(at(ind), z)))
-
-    def mean(z: Array, ind: Array) -> Array:
-        return unit.mean(field_ + times(beta, unit.link(z)))
-
-    def score(z: Array, ind: Array) -> Array:
-        m = mean(z, ind)
-        assert unit.support is not None  # two-valued: the expected score is linear in the mean
-        low, high = (unit.score(np.broadcast_to(v, z.shape), z) for v in unit.support)
-        return np.where(rest, _mix(1 - m, low) + _mix(m, high), unit.score(at(ind), z))
-
-    p.smooth.append(SmoothBlock(name, index, False, zeta, change, log_weight, best, score))
-    if rest.any():
-        only = p.cover.rest[name]
-        p.smooth.append(SmoothBlock(name, only, True, zeta[:, rest], change[:, rest],
-                                    lambda z, ind: np.zeros_like(z), lambda z, ind: np.zeros_like(z),
-                                    lambda z, ind: unit.mean(field_[..., rest] + times(beta, unit.link(z)))))
+    x e^-z is e^(-z + log x), and log 0 is as good as SWITCHED_OFF.
+    """
+    if not len(index):
+        return
+    x, x_step = p.origin[layer.name][:, index], p.steps[layer.name][:, index]
+    p.const += beta * ((x - 1) * zeta).sum(axis=1)
+    p.theta += beta * ((x - 1) @ change.T + zeta @ x_step.T)
+    cross = beta * x_step @ change.T
+    p.pair += cross + cross.T
+    offset, value = (1 - x) * SWITCHED_OFF - zeta, -x_step * SWITCHED_OFF - change
+    p.finite.append(FiniteBlock(layer.name, index, beta, False, offset[..., None], value[..., None], complement=True))
 
 
-def _mix(weight: Array, score: Array) -> Array:
-    return np.where(weight > 0, weight * np.where(weight > 0, score, 0.0), 0.0)
-
-
+def _add_off_summed(p: Problem, layer: Layer, index: Array, zeta: Array, change: Array) -> None:
+    """The same children summed out (beta = 1): log(e^-z + e^u (1 - e^-z)) = u + log(1 + e^-(z + u) - e^-z)."""
+    if not len(index):
+        return
+    u, per_step = (a[:, index] for a in linear_field(p, layer.name))
+    p.const += u.sum(axis=1)
+    p.theta += per_step.sum(axis=1)
+    offset, value = np.stack((-zeta - u, -zeta), axis=-1), np.stack((-change - per_step, -change), axis=-1)
+    p.finite.append(FiniteBlock(layer.name, index, 1.0, True, offset, value, complement=True))

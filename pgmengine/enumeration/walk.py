@@ -27,6 +27,7 @@ PIECE = 4096  # states between two recomputations from scratch: bounds rounding 
 TASK = 16 * PIECE  # states of one unit of work for the threads; fixed, so results do not depend on their number
 LANES = 8
 SAFE_EXPONENT = 600.0
+SAFE_GAP = 1e-3  # 1 - e^a is taken for 0 when it is far below this: gray.h
 FEW_STATES = 64  # below this the numpy walk, vectorised over rows, wins
 
 
@@ -107,16 +108,16 @@ class GrayWalker:
         for b in p.finite:
             k, size = b.offset.shape[2], _padded(b)
             largest = _largest(b) + np.log(k + 1)
-            blocks.append((k, size, start, b.power, int(np.clip(690 // max(largest, 1e-9), 1, 16))))
+            blocks.append((k, size, start, b.power, int(np.clip(690 // max(largest, 1e-9), 1, 16)), b.complement))
             start += k * size
         self.kernel = _kernels.GrayWalk(p.states, np.ascontiguousarray(p.pair), np.ascontiguousarray(value), up, down,
                                         blocks)
 
     @staticmethod
     def safe(p: Problem) -> bool:
-        """Whether every exponential stays far inside the range of a double."""
-        return all(np.isfinite(b.offset).all() and _largest(b) < SAFE_EXPONENT for b in p.finite) and bool(
-            np.isfinite(p.theta).all())
+        """Whether every exponential stays far inside the range of a double, and none close to 1 is subtracted from 1."""
+        inside = all(np.isfinite(b.offset).all() and _largest(b) < SAFE_EXPONENT for b in p.finite)
+        return inside and bool(np.isfinite(p.theta).all()) and all(_apart(b) for b in p.finite if b.complement)
 
     def log_sums(self, moments: bool) -> tuple[Array, Array | None]:
         """See Walker."""
@@ -148,11 +149,14 @@ class GrayWalker:
         out = np.zeros((self.problem.target.rows, *shape))
         scales = np.full(self.problem.target.rows, -np.inf)
         for (row, _), (scale, part) in zip(tasks, done, strict=True):  # type: ignore[call-overload]
+            if scale == -np.inf:
+                continue
             new = max(scales[row], scale)
             out[row] = out[row] * np.exp(scales[row] - new) + part * np.exp(scale - new)
             scales[row] = new
         log_z = logsumexp(sums, axis=1)
-        return out * np.exp(scales - log_z)[:, None, None]
+        gap = np.subtract(scales, log_z, out=np.zeros(len(log_z)), where=np.isfinite(scales))
+        return out * np.exp(gap)[:, None, None]
 
     def log_weights(self, row: int, piece: int, best: bool = False) -> Array:
         """See Walker."""
@@ -197,6 +201,14 @@ def _largest(b: FiniteBlock) -> float:
         return 0.0
     reach = np.abs(b.value).sum(axis=0) + 2 * np.abs(b.value).max(axis=0, initial=0.0)
     return float((np.abs(b.offset).max(axis=0) + reach).max())
+
+
+def _apart(b: FiniteBlock) -> bool:
+    """Whether the subtracted term of every state is 1 exactly or at most 1 - SAFE_GAP."""
+    offset, value = b.offset[..., -1], b.value[..., -1]
+    top = offset + np.maximum(value, 0.0).sum(axis=0)
+    exact = (np.abs(top) < 1e-12) & ((np.abs(value) > SAFE_GAP) | (value == 0)).all(axis=0)
+    return bool(((top < -SAFE_GAP) | exact).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,12 +275,12 @@ class PlainWalker:
 
     def weight(self, ind: Array) -> Array:
         """Log weights (n, states)."""
-        return self._linear(ind) + self._blocks(ind, lambda b, a: b.power * _log_sum(a), lambda b: b.log_weight)
+        return self._linear(ind) + self._blocks(ind, lambda b, a: b.power * _log_sum(b, a), lambda b: b.log_weight)
 
     def best_weight(self, ind: Array) -> Array:
         """Log weights (n, states) with every unit that is summed out at its most probable value instead."""
         return self._linear(ind) + self._blocks(
-            ind, lambda b, a: np.maximum(a.max(axis=-1), 0.0) if b.summed else b.power * _log_sum(a), lambda b: b.best)
+            ind, lambda b, a: _log_terms(b, a).max(axis=-1) if b.summed else b.power * _log_sum(b, a), lambda b: b.best)
 
     def _linear(self, ind: Array) -> Array:
         p = self.problem
@@ -276,12 +288,12 @@ class PlainWalker:
         return p.const[:, None] + p.theta @ ind.T + pairs
 
     def _blocks(self, ind: Array, finite: Callable[[FiniteBlock, Array], Array],
-                smooth: Callable[[SmoothBlock], Callable[[Array, Array], Array]]) -> Array:
+                smooth: Callable[[SmoothBlock], Callable[[Array], Array]]) -> Array:
         total = np.zeros((self.problem.target.rows, len(ind)))
         for b in self.problem.finite:
             total += finite(b, _exponents(b, ind)).sum(axis=-1)
         for s in self.problem.smooth:
-            total += smooth(s)(_inputs(s, ind), ind).sum(axis=-1)
+            total += smooth(s)(_inputs(s, ind)).sum(axis=-1)
         return total
 
     def columns(self, ind: Array) -> Array:
@@ -291,12 +303,13 @@ class PlainWalker:
         parts = []
         for b in p.finite:
             a = _exponents(b, ind)
-            prob = np.exp(a - _log_sum(a)[..., None])
+            log_sum = _log_sum(b, a)[..., None]
+            prob = np.exp(np.subtract(a, log_sum, out=np.full_like(a, -np.inf), where=np.isfinite(log_sum)))
             padded = np.zeros((n, states, prob.shape[-1], _padded(b)))
             padded[..., : len(b.index)] = prob.swapaxes(-1, -2)
             parts.append(padded.reshape(n, states, -1))
         parts.append(np.broadcast_to(ind, (n, *ind.shape)))
-        parts += [s.statistic(_inputs(s, ind), ind) for s in p.smooth]
+        parts += [s.statistic(_inputs(s, ind)) for s in p.smooth]
         return np.concatenate(parts, axis=2)
 
 
@@ -309,7 +322,18 @@ def _inputs(s: SmoothBlock, ind: Array) -> Array:
     return s.offset[:, None] + ind @ s.value
 
 
-def _log_sum(a: Array) -> Array:
-    """log(1 + sum_k exp(a_k)) over the last axis."""
-    top = np.maximum(a.max(axis=-1), 0.0)
-    return top + np.log(np.exp(-top) + np.exp(a - top[..., None]).sum(axis=-1))
+def _log_terms(b: FiniteBlock, a: Array) -> Array:
+    """Logs of the terms of a block's sum, last axis: 0 and a; or log(1 - e^a_K) and a_k, k < K."""
+    if not b.complement:
+        return np.concatenate((np.zeros_like(a[..., :1]), a), axis=-1)
+    with np.errstate(divide="ignore"):
+        return np.concatenate((np.log(-np.expm1(np.minimum(a[..., -1:], 0.0))), a[..., :-1]), axis=-1)
+
+
+def _log_sum(b: FiniteBlock, a: Array) -> Array:
+    """log(1 + sum_k exp(a_k)) over the last axis, or its kin with a minus sign."""
+    terms = _log_terms(b, a)
+    top = terms.max(axis=-1)
+    with np.errstate(divide="ignore"):
+        safe = np.where(np.isneginf(top), 0.0, top)
+        return safe + np.log(np.exp(terms - safe[..., None]).sum(axis=-1))

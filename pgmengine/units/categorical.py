@@ -25,6 +25,7 @@ class Categorical(Unit):
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, (int, np.integer)) or self.k < 2:
             raise PgmError(f"Categorical: k must be an integer of at least 2, not {self.k!r}")
+        object.__setattr__(self, "k", int(self.k))
 
     @property
     def width(self) -> int:

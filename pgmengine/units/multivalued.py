@@ -58,6 +58,7 @@ class MultiValued(Unit):
         whole = isinstance(self.s, (int, np.integer)) and not isinstance(self.s, bool) and self.s >= 1
         if not whole and not (isinstance(self.s, float) and self.s == math.inf):
             raise PgmError(f"MultiValued: s must be an integer of at least 1 or math.inf, not {self.s!r}")
+        object.__setattr__(self, "s", int(self.s) if whole else math.inf)
 
     @property
     def support(self) -> Array | None:
