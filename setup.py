@@ -10,7 +10,7 @@ setup(
             "pgmengine._kernels",
             ["cython_ext/_kernels.pyx"],
             include_dirs=["cython_ext"],
-            depends=["cython_ext/simd.h", "cython_ext/gray.h"],
+            depends=[f"cython_ext/{name}.h" for name in ("simd", "gray", "vector", "sweep")],
             extra_compile_args=[] if sys.platform == "win32" else GCC,
         )
     ]

@@ -2,8 +2,8 @@
 """The compiled loops of pgmengine; thin wrappers over the C headers beside this file."""
 
 from libc.math cimport INFINITY, exp
-from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
 
 import numpy as np
 
@@ -130,3 +130,179 @@ cdef class GrayWalk:
                 done += length
                 piece += 1
         return total
+
+
+cdef extern from "sweep.h" nogil:
+    enum:
+        PGM_CHAINS
+        PGM_TILE
+        PGM_MOST_STATES
+
+    ctypedef struct pgm_change:
+        int32_t row
+        float delta
+
+    ctypedef struct pgm_link:
+        int from_ "from"
+        int to
+        int arrow
+        int at_once
+        int64_t rows
+        const float *weight
+        const int64_t *start
+        const int32_t *column
+
+    ctypedef struct pgm_layer:
+        int kind, states, width, moves, by_unit, directed, complement
+        int64_t size, stride, units
+        float variance
+        const float *support
+        const float *log_base
+        const float *bias
+        const float *reference
+        const float *soft
+        float *base
+        float *field
+        float *zeta
+        uint8_t *state
+        float *value
+        const uint8_t *free
+        int64_t free_stride
+        const uint8_t *alive
+
+    ctypedef struct pgm_machine:
+        int layers, links, visits
+        pgm_layer *layer
+        pgm_link *link
+        const int32_t *visit
+        const float *beta
+        uint32_t key[4]
+        const uint32_t *stream
+        float alpha
+
+    ctypedef struct pgm_scratch:
+        pgm_change *list
+        int64_t *count
+        int64_t capacity
+        float *step
+        uint8_t *touched
+        int32_t *reached
+
+    void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, uint64_t sweep, int64_t sweeps,
+                   int64_t *changed)
+    void pgm_reset(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last)
+    void pgm_fill_uniforms(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer, uint32_t first,
+                           int64_t blocks, float *out)
+
+MOST_STATES = PGM_MOST_STATES
+TILE = PGM_TILE
+
+
+def uniforms(const uint32_t[::1] key, uint32_t sweep, uint32_t chain, uint32_t layer, uint32_t first, int64_t blocks):
+    """Uniforms of blocks first .. first + blocks - 1 of one place of the generator, (64 blocks,) float32."""
+    out = np.empty(64 * blocks, dtype=np.float32)
+    cdef float[::1] view = out
+    if blocks:
+        pgm_fill_uniforms(&key[0], sweep, chain, layer, first, blocks, &view[0])
+    return out
+
+
+cdef class Machine:
+    """The chains of one target, see sweep.h; every array given is kept and changed in place."""
+
+    cdef pgm_machine m
+    cdef list keep
+    cdef int64_t capacity, widest, chains
+
+    def __cinit__(self):
+        self.m.layer = NULL
+        self.m.link = NULL
+
+    def __dealloc__(self):
+        free(self.m.layer)
+        free(self.m.link)
+
+    def __init__(self, int layers, int links, const int32_t[::1] visit, const float[::1] beta,
+                 const uint32_t[::1] key, const uint32_t[::1] stream, float alpha):
+        cdef int i
+        self.keep = [visit, beta, stream]
+        self.m.layers, self.m.links, self.m.visits, self.m.alpha = layers, links, visit.shape[0], alpha
+        self.m.layer = <pgm_layer *> calloc(max(layers, 1), sizeof(pgm_layer))
+        self.m.link = <pgm_link *> calloc(max(links, 1), sizeof(pgm_link))
+        self.m.visit = &visit[0] if visit.shape[0] else NULL
+        self.m.beta, self.m.stream = &beta[0], &stream[0]
+        self.chains, self.capacity, self.widest = beta.shape[0], 1, 1
+        for i in range(4):
+            self.m.key[i] = key[i]
+
+    def layer(self, int index, int kind, int states, int width, int64_t size, bint moves, bint by_unit, bint directed,
+              bint complement, float variance, const float[::1] support, const float[::1] log_base,
+              const float[::1] bias, const float[::1] reference, const float[:, ::1] soft, float[:, ::1] base,
+              float[:, ::1] field, float[:, ::1] zeta, uint8_t[:, ::1] state, float[:, ::1] value,
+              const uint8_t[:, ::1] free_units, const uint8_t[:, ::1] alive):
+        """Describe layer `index`; None where an array is not needed."""
+        cdef pgm_layer *l = self.m.layer + index
+        self.keep.append((support, log_base, bias, reference, soft, base, field, zeta, state, value, free_units, alive))
+        l.kind, l.states, l.width, l.size, l.moves, l.by_unit = kind, states, width, size, moves, by_unit
+        l.directed, l.complement, l.variance, l.stride = directed, complement, variance, bias.shape[0]
+        l.units = free_units.shape[1]
+        l.free_stride = 0 if free_units.shape[0] == 1 else l.units
+        l.bias, l.free = &bias[0], &free_units[0, 0]
+        l.support = &support[0] if support is not None else NULL
+        l.log_base = &log_base[0] if log_base is not None else NULL
+        l.reference = &reference[0] if reference is not None else NULL
+        l.soft = &soft[0, 0] if soft is not None else NULL
+        l.base = &base[0, 0] if base is not None else NULL
+        l.field = &field[0, 0] if field is not None else NULL
+        l.zeta = &zeta[0, 0] if zeta is not None else NULL
+        l.state = &state[0, 0] if state is not None else NULL
+        l.value = &value[0, 0] if value is not None else NULL
+        l.alive = &alive[0, 0] if alive is not None else NULL
+        self.capacity = max(self.capacity, size * (2 if width > 1 else 1))
+        self.widest = max(self.widest, l.stride)
+
+    def link(self, int index, int source, int to, bint arrow, bint at_once, const float[:, :, ::1] dense,
+             const float[::1] entries, const int64_t[::1] start, const int32_t[::1] column):
+        """Describe link `index`: panels (tiles, rows, TILE) of a dense weight, or the entries, row starts and columns of a csr matrix."""
+        cdef pgm_link *k = self.m.link + index
+        self.keep.append((dense, entries, start, column))
+        k.from_, k.to, k.arrow, k.at_once = source, to, arrow, at_once
+        if dense is not None:
+            k.rows, k.weight = dense.shape[1], &dense[0, 0, 0]
+        else:
+            k.weight = &entries[0] if entries.shape[0] else NULL
+            k.start, k.column = &start[0], &column[0] if column.shape[0] else NULL
+
+    def sweep(self, int64_t first, int64_t last, uint64_t sweep, int64_t sweeps, bint refresh, int64_t[::1] changed):
+        """Sweeps number sweep .. sweep + sweeps - 1 of chains first .. last - 1, without the GIL.
+
+        `refresh` recomputes all inputs first. changed (layers,) gains the number of changes of each layer.
+        """
+        cdef int64_t a, b, chains = min(PGM_CHAINS, last - first)
+        cdef pgm_scratch s
+        cdef bint failed
+        if not (0 <= first <= last <= self.chains) or changed.shape[0] < self.m.layers:
+            raise ValueError("chains out of range")
+        with nogil:
+            s.capacity = self.capacity
+            s.list = <pgm_change *> malloc(sizeof(pgm_change) * self.capacity * max(chains, 1))
+            s.count = <int64_t *> calloc(max(chains, 1), sizeof(int64_t))
+            s.step = <float *> calloc(self.widest, sizeof(float))
+            s.touched = <uint8_t *> calloc(self.widest, 1)
+            s.reached = <int32_t *> calloc(self.widest, sizeof(int32_t))
+            failed = s.list == NULL or s.count == NULL or s.step == NULL or s.touched == NULL or s.reached == NULL
+            a = first
+            while a < last and not failed:
+                b = min(a + PGM_CHAINS, last)
+                if refresh:
+                    pgm_reset(&self.m, &s, a, b)
+                if sweeps > 0:
+                    pgm_sweep(&self.m, &s, a, b, sweep, sweeps, &changed[0])
+                a = b
+            free(s.list)
+            free(s.count)
+            free(s.step)
+            free(s.touched)
+            free(s.reached)
+        if failed:
+            raise MemoryError

@@ -5,7 +5,7 @@ from pgmengine.errors import NotAsked, PgmError
 from pgmengine.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
 from pgmengine.graph import GraphBuilder
 from pgmengine.infer import Auto, explain, infer
-from pgmengine.kernels import Gibbs
+from pgmengine.kernels import Blend, FlipState, Gibbs
 from pgmengine.learn import CD, PCD, SGD, Adam, AdaMax, ExactGradient, ExactLogLikelihood, Fit, fit, harmonic
 from pgmengine.methods import MCMC, Exact
 from pgmengine.model import Model
@@ -17,9 +17,9 @@ from pgmengine.units import Binary, Categorical, Gaussian, Input, MultiValued, N
 __version__ = "0.1.0"
 
 __all__ = [
-    "AdaMax", "Adam", "Auto", "Binary", "CD", "Categorical", "Exact", "ExactGradient", "ExactLogLikelihood",
-    "Fit", "Gaussian", "Gibbs", "GraphBuilder", "Input", "MCMC", "Model", "MultiValued", "NoisyOr",
-    "NotAsked", "PCD", "PgmError", "Plan", "Result", "SGD", "Spin", "Status", "Target", "Unit",
+    "AdaMax", "Adam", "Auto", "Binary", "Blend", "CD", "Categorical", "Exact", "ExactGradient", "ExactLogLikelihood",
+    "Fit", "FlipState", "Gaussian", "Gibbs", "GraphBuilder", "Input", "MCMC", "Model", "MultiValued",
+    "NoisyOr", "NotAsked", "PCD", "PgmError", "Plan", "Result", "SGD", "Spin", "Status", "Target", "Unit",
     "boltzmann_machine", "datasets", "dbm", "dbn", "drbm", "explain", "fit", "harmonic", "infer", "load",
     "load_declaration", "rbm", "save", "sbn",
 ]

@@ -8,7 +8,8 @@ from tiny import FINITE, as_evidence, draw_row, patterns
 
 import pgmengine as pgm
 from pgmengine.diagnostics import series_statistics
-from pgmengine.kernels import sweep as engine
+from pgmengine.kernels import plain as engine
+from pgmengine.kernels.chains import make_chains
 from pgmengine.target import Target
 
 CHAINS, MORE_CHAINS, FEW_STATES = 40_000, 200_000, 128  # more chains on the smallest machines

@@ -9,9 +9,7 @@ are the finite blocks' probabilities (block, state, unit), then the indicators, 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -21,6 +19,7 @@ from scipy.special import logsumexp
 
 from pgmengine import _kernels
 from pgmengine.enumeration.problem import FiniteBlock, Problem, SmoothBlock
+from pgmengine.threads import pool, threads
 
 Array = np.ndarray
 PIECE = 4096  # states between two recomputations from scratch: bounds rounding drift
@@ -42,11 +41,6 @@ class Walker(Protocol):
 
     def best_states(self) -> Array:
         """Number of the state (n,) with the largest weight when units summed out take their most probable value."""
-
-
-def threads() -> int:
-    """Cores to use: PGMENGINE_THREADS, else those this process may run on."""
-    return int(os.environ.get("PGMENGINE_THREADS", 0)) or len(os.sched_getaffinity(0))
 
 
 def make_walker(p: Problem) -> Walker:
@@ -139,9 +133,8 @@ class GrayWalker:
             done = map(run, tasks)
             total = self._merge(tasks, done, sums, shape) if moments else [None for _ in done]
         else:
-            with ThreadPoolExecutor(threads()) as pool:
-                results = pool.map(run, tasks)
-                total = self._merge(tasks, results, sums, shape) if moments else [None for _ in results]
+            results = pool().map(run, tasks)
+            total = self._merge(tasks, results, sums, shape) if moments else [None for _ in results]
         return sums, total if moments else None  # type: ignore[return-value]
 
     def _merge(self, tasks: list[tuple[int, int]], done: object, sums: Array, shape: tuple[int, int]) -> Array:
@@ -176,8 +169,7 @@ class GrayWalker:
             top = int(weight.argmax())
             return float(weight[top]), task[1] * PIECE + top
 
-        with ThreadPoolExecutor(threads()) as pool:
-            found = np.array(list(pool.map(run, tasks))).reshape(self.problem.target.rows, -1, 2)
+        found = np.array(list(pool().map(run, tasks))).reshape(self.problem.target.rows, -1, 2)
         winner = found[:, :, 0].argmax(axis=1)
         return found[np.arange(len(found)), winner, 1].astype(np.int64)
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-
-from pgmengine.units import Unit
-from pgmengine.units.base import choose
 
 Array = np.ndarray
 
@@ -17,15 +15,12 @@ class Gibbs:
     """x_i ~ p(x_i | all else).
 
     >>> import pgmengine as pgm
-    >>> pgm.Gibbs()
-    Gibbs()
+    >>> pgm.Gibbs().transition([0.3, 0.7], 0)
+    array([0.3, 0.7])
     """
 
-    def move(self, unit: Unit, eta: Array, current: Array, rng: np.random.Generator) -> Array:
-        """New values of units that are independent given all else, from their natural parameters."""
-        return unit.sample(eta, rng)
+    alpha: ClassVar[float] = 0.0  # what the compiled sweeps need to know: the share of FlipState
 
-    def move_state(self, log_weights: Array, current: Array, rng: np.random.Generator) -> Array:
-        """New state indices (rows,) from log weights (rows, K); a unit with no possible state moves anywhere."""
-        impossible = np.isneginf(log_weights).all(axis=-1, keepdims=True)
-        return choose(np.where(impossible, 0.0, log_weights), rng)
+    def transition(self, prob: Array, current: Array) -> Array:
+        """Probabilities (..., K) of the next state, from conditional probabilities (..., K) and current states (...,)."""
+        return np.asarray(prob, dtype=np.float64)

@@ -14,7 +14,7 @@ import numpy as np
 
 from pgmengine.evidence import Evidence
 from pgmengine.kernels import Gibbs
-from pgmengine.kernels.sweep import start, sweep
+from pgmengine.kernels.chains import make_chains, start
 from pgmengine.methods.exact import Exact
 from pgmengine.model import Flat, Model
 from pgmengine.target import Target
@@ -50,9 +50,9 @@ def scaled(gradient: Gradient, factor: float) -> Gradient:
 
 def run_chains(target: Target, kernel: Any, x: Flat, sweeps: int, rng: np.random.Generator) -> Flat:
     """`sweeps` sweeps from x."""
-    for _ in range(sweeps):
-        x = sweep(target, kernel, x, rng)
-    return x
+    chains = make_chains(target, kernel, x, rng)
+    chains.sweep(sweeps)
+    return chains.values()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pgmengine.couplings import only_parameters
 from pgmengine.diagnostics import chain_statistics
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
-from pgmengine.kernels.sweep import layers_by_unit, refusal, start, sweep
+from pgmengine.kernels.chains import layers_by_unit, make_chains, refusal, start
 from pgmengine.methods.answers import add_gradients, available_memory, check_want, public, squeeze
 from pgmengine.model import Flat
 from pgmengine.progress import track
@@ -76,19 +76,19 @@ class MCMC:
         generator = np.random.default_rng(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         x = start(many, generator) if state is None else many.clamp(_checked_state(many, state))
+        chains = make_chains(many, self.kernel, x, generator)
         for _ in track(range(self.warmup), "warming up"):
-            x = sweep(many, self.kernel, x, generator)
+            chains.sweep(1)
         sums = _Sums(many, wanted, self)
         for t in track(range(self.draws), "sampling"):
-            for _ in range(self.thin):
-                x = sweep(many, self.kernel, x, generator)
-            sums.add(t, x)
+            chains.sweep(self.thin)
+            sums.add(t, chains.values())
         stats = chain_statistics(sums.trace, sums.energy, target, self.chains)
         rhat = {"the energy": stats["energy_rhat"], **{f"layer {n!r}": v for n, v in stats["rhat"].items()}}
         note = tuple(f"R-hat of {what} reaches {np.nanmax(v):.3g}, the limit is {self.rhat_limit:g}"
                      for what, v in rhat.items() if unmixed(v, self.rhat_limit))
         status = Status.NOT_MIXED if note else Status.OK
-        return Result(sums.answers(target), "estimate", self, plan, status, (), stats, x, note)
+        return Result(sums.answers(target), "estimate", self, plan, status, (), stats, chains.values(), note)
 
 
 def unmixed(rhat: Array, limit: float) -> bool:

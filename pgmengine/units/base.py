@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import ClassVar
 
 import numpy as np
 
 Array = np.ndarray
+
+
+class Draw(IntEnum):
+    """How the compiled sweeps draw a unit: from a table of its states, or by a formula of their own."""
+
+    TABLE = 0
+    NORMAL = 1
+    INTERVAL = 2
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,11 @@ class Unit:
     def log_base(self) -> Array | None:
         """Log h of each value of the support, (K,)."""
         return None if self.support is None else np.zeros(len(self.support))
+
+    @property
+    def draw(self) -> Draw | None:
+        """How the compiled sweeps draw it; None leaves it to `sample` and the plain engine."""
+        return Draw.TABLE if self.support is not None else None
 
     @property
     def curvature(self) -> float | None:
@@ -78,7 +92,7 @@ class Unit:
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw x ~ p(x | eta), one for each eta."""
         assert self.support is not None
-        return self.support[choose(self.log_weights(eta), rng)]
+        return self.support[choose(self.prob(eta), rng)]
 
     def mode(self, eta: Array) -> Array:
         """The most probable value; ties go to the first."""
@@ -118,8 +132,8 @@ class Unit:
         return np.asarray(x) - self.mean(zeta)
 
 
-def choose(log_weights: Array, rng: np.random.Generator) -> Array:
-    """Indices drawn in proportion to exp(log_weights) along the last axis, by inverse CDF."""
-    p = np.exp(log_weights - log_weights.max(axis=-1, keepdims=True)).cumsum(axis=-1)
-    u = rng.random(log_weights.shape[:-1]) * p[..., -1]
-    return (u[..., None] >= p[..., :-1]).sum(axis=-1)
+def choose(prob: Array, rng: np.random.Generator) -> Array:
+    """Indices drawn in proportion to weights (..., K), by inverse CDF."""
+    total = np.cumsum(prob, axis=-1)
+    u = rng.random(total.shape[:-1]) * total[..., -1]
+    return (u[..., None] >= total[..., :-1]).sum(axis=-1)

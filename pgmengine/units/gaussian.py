@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine.errors import PgmError
-from pgmengine.units.base import Array, Unit
+from pgmengine.units.base import Array, Draw, Unit
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,11 @@ class Gaussian(Unit):
     def curvature(self) -> float:
         """sigma^2."""
         return float(self.sigma) ** 2
+
+    @property
+    def draw(self) -> Draw:
+        """By formula."""
+        return Draw.NORMAL
 
     def log_normalizer(self, eta: Array) -> Array:
         """sigma^2 eta^2 / 2."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine.errors import PgmError
-from pgmengine.units.base import Array, Unit
+from pgmengine.units.base import Array, Draw, Unit
 
 SMALL = 0.02  # below this the series of log(sinh(x) / x) is exact to rounding
 
@@ -69,6 +69,11 @@ class MultiValued(Unit):
     def log_base(self) -> Array | None:
         """Log 2/(s+1) on each value."""
         return None if math.isinf(self.s) else np.full(int(self.s) + 1, math.log(2 / (self.s + 1)))
+
+    @property
+    def draw(self) -> Draw:
+        """From the table, or by formula for s = inf."""
+        return Draw.INTERVAL if math.isinf(self.s) else Draw.TABLE
 
     def log_normalizer(self, eta: Array) -> Array:
         """Ln phi_s(eta)."""

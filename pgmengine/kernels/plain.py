@@ -1,11 +1,11 @@
-"""One sweep over a target: colour class by colour class, each layer in one step or unit by unit.
+"""The plain numpy engine: colour class by colour class, each layer in one step or unit by unit.
 
 A layer moves in one step when its units are independent given all else: no coupling inside it and no child whose
 normaliser joins them. Otherwise unit by unit, with log weights per state
 
     log w_k = u x_k + beta log p(x_k | zeta) + beta sum over children c of log p(x_c | zeta_c with x_k).
 
-This is the plain numpy engine.
+It serves the kernels and units that the compiled engine does not know.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import softmax
 
 from pgmengine.couplings import Arrow
-from pgmengine.errors import PgmError
 from pgmengine.layer import Layer
 from pgmengine.model import Flat
 from pgmengine.target import Target, times
 from pgmengine.units import Unit
+from pgmengine.units.base import choose
 
 Array = np.ndarray
 
@@ -34,31 +35,20 @@ def layers_by_unit(target: Target) -> set[str]:
     return {name for name in inside | parents if target.free[name].any()}
 
 
-def refusal(target: Target) -> str:
-    """Why this target cannot be swept, or an empty string."""
-    s = target.structure
-    for name in layers_by_unit(target):
-        if s.layers[name].unit.support is None and any(not target.cut[c.b].all() for c in s.arrows_from[name]):
-            return (f"layer {name!r} has {s.layers[name].unit!r} units, which are free and have directed children: their "
-                    "conditional is not in the family; observe them")
-    return ""
+class PlainChains:
+    """Chains in numpy; see Chains."""
 
+    def __init__(self, target: Target, kernel: Any, x: Flat, rng: np.random.Generator) -> None:
+        self.target, self.kernel, self.x, self.rng = target, kernel, x, rng
 
-def start(target: Target, rng: np.random.Generator) -> Flat:
-    """A dispersed state: directed layers from their parents, others from the reference; observed units clamped."""
-    s = target.structure
-    x = {name: np.array(value) for name, value in target.evidence.values.items()}
-    order = [n for n in s.layers if n not in s.directed_layers] + list(s.directed_layers)
-    for name in order:
-        layer = s.layers[name]
-        if not target.free[name].any():
-            continue
-        eta = np.zeros_like(x[name]) + target.reference.get(name, 0.0)
-        if name in s.directed_layers:
-            eta = layer.flat(layer.unit.link(layer.shaped(target.model.inputs(x, name))))
-        drawn = layer.flat(layer.unit.sample(layer.shaped(eta), rng))
-        x[name] = np.where(target.components(name, target.free[name]), drawn, x[name])
-    return x
+    def sweep(self, count: int) -> None:
+        """Make `count` sweeps."""
+        for _ in range(count):
+            self.x = sweep(self.target, self.kernel, self.x, self.rng)
+
+    def values(self) -> Flat:
+        """The current states."""
+        return self.x
 
 
 def sweep(target: Target, kernel: Any, x: Flat, rng: np.random.Generator) -> Flat:
@@ -72,7 +62,7 @@ def sweep(target: Target, kernel: Any, x: Flat, rng: np.random.Generator) -> Fla
             elif target.free[name].any():
                 layer = target.structure.layers[name]
                 eta = layer.shaped(target.natural(x, name))
-                moved = layer.flat(kernel.move(layer.unit, eta, layer.shaped(x[name]), rng))
+                moved = layer.flat(_moved(kernel, layer.unit, eta, layer.shaped(x[name]), rng))
                 x[name] = np.where(target.components(name, target.free[name]), moved, x[name])
     return x
 
@@ -122,7 +112,7 @@ def _unit_by_unit(target: Target, kernel: Any, x: Flat, name: str, rng: np.rando
         if directed and zeta is not None:
             link = layer.unit.link(zeta[:, columns] if layer.unit.width > 1 else zeta[:, index])
             eta = eta + times(target.beta[:, None], link.reshape(len(link), -1))
-        new = _moved(target, kernel, layer.unit, eta, old, children, columns, rng)
+        new = _moved_unit(target, kernel, layer.unit, eta, old, children, columns, rng)
         new = np.where(target.free[name][:, [index]], new, old)
         value[:, columns] = new
         step = new - old
@@ -141,14 +131,21 @@ def _child(target: Target, x: Flat, arrow: Arrow, own_input: Array | None) -> _C
                   target.model.weight(arrow))
 
 
-def _moved(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array, children: list[_Child], columns: Array,
-           rng: np.random.Generator) -> Array:
+def _moved(kernel: Any, unit: Unit, eta: Array, old: Array, rng: np.random.Generator) -> Array:
+    """New values of units that are independent given all else, from their natural parameters."""
+    if unit.support is None:
+        return unit.sample(eta, rng)
+    support = unit.support.reshape(len(unit.support), unit.width)
+    current = nearest(support, old if unit.width > 1 else old[..., None])
+    return unit.support[choose(kernel.transition(unit.prob(eta), current), rng)]
+
+
+def _moved_unit(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array, children: list[_Child], columns: Array,
+                rng: np.random.Generator) -> Array:
     """New values (rows, w) of one unit of every row."""
     shaped = eta if unit.width > 1 else eta[:, 0]
     if unit.support is None:
-        if children and any(child.alive.any() for child in children):
-            raise PgmError(refusal(target))
-        return kernel.move(unit, shaped, old[:, 0], rng)[:, None]
+        return unit.sample(shaped, rng)[:, None]
     support = unit.support.reshape(len(unit.support), unit.width)
     log_weights = unit.log_weights(np.where(np.isneginf(shaped), -1e300, shaped))
     for child in children:
@@ -156,5 +153,11 @@ def _moved(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array, chil
         if len(reached):
             share = np.stack([child.log_prob(reached, (v - old) @ block) for v in support], axis=1)
             log_weights = log_weights + times(target.beta[:, None], share)
-    current = np.abs(old[:, None] - support).max(axis=-1).argmin(axis=1)
-    return support[kernel.move_state(log_weights, current, rng)]
+    impossible = np.isneginf(log_weights).all(axis=1, keepdims=True)  # such a unit moves anywhere
+    prob = softmax(np.where(impossible, 0.0, log_weights), axis=1)
+    return support[choose(kernel.transition(prob, nearest(support, old)), rng)]
+
+
+def nearest(support: Array, value: Array) -> Array:
+    """Number of the state of the support (K, w) that each value (..., w) is."""
+    return np.abs(value[..., None, :] - support).max(axis=-1).argmin(axis=-1)

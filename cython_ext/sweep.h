@@ -1,0 +1,633 @@
+/* Event-driven sweeps: each chain keeps the inputs ("fields") of every layer, and a change of a unit by delta adds delta
+ * times its weight row to the inputs of its neighbours.
+ *
+ * A pass over a layer draws the new states of all chains of a block and lists the changes; then each coupling applies
+ * the lists, tile of columns by tile, so that the part of the weights in use stays in cache while all chains use it.
+ * A layer whose units depend on each other (lateral couplings, parents of one child) moves unit by unit.
+ *
+ * Streams belong to chains, and a chain's sums are always taken in the order of its own changes: what a chain does
+ * depends neither on the other chains nor on the number of threads.
+ */
+#ifndef PGM_SWEEP_H
+#define PGM_SWEEP_H
+
+#include <stdlib.h>
+
+#include "vector.h"
+
+enum { PGM_TABLE, PGM_NORMAL, PGM_INTERVAL }; /* finite; Gaussian; uniform base measure on [-1, 1] */
+
+#define PGM_MOST_STATES 256
+#define PGM_TIE 1e-5f /* log-odds below this count as a tie: the conditional is drawn, whatever the kernel */
+
+typedef struct {
+    int32_t row;
+    float delta;
+} pgm_change;
+
+/* one direction of a coupling: what changes in layer `from` do to the inputs of layer `to` */
+typedef struct {
+    int from, to;
+    int arrow;             /* adds to the directed input zeta of a child, not to the field */
+    int at_once;           /* applied at each change and not at the end of a pass */
+    int64_t rows;          /* of a dense weight, 0 when sparse */
+    const float *weight;   /* dense: panels of PGM_TILE columns, (tiles, rows, PGM_TILE); or the entries of a csr matrix */
+    const int64_t *start;  /* csr row starts, */
+    const int32_t *column; /* and columns, ascending */
+} pgm_link;
+
+typedef struct {
+    int kind, states, width; /* width: components a unit (k of a one-hot unit) */
+    int moves, by_unit, directed, complement; /* complement: p(0 | zeta) = e^-zeta */
+    int64_t size, stride; /* units; floats a chain has in field, zeta, base (components, padded) */
+    int64_t units;        /* bytes or floats a chain has in state, value, free, alive (units, padded) */
+    float variance;       /* of a Gaussian */
+    const float *support, *log_base; /* (states) */
+    const float *bias, *reference;   /* (stride); bias of zeta when directed, else of the field; reference may be NULL */
+    const float *soft;               /* (chains, stride) added to the field, or NULL */
+    float *base;                     /* (chains, stride) the field less what moving layers add to it, or NULL: bias */
+    float *field, *zeta;             /* (chains, stride), or NULL when nothing reads it */
+    uint8_t *state;                  /* (chains, units) number of the value in the support; finite units */
+    float *value;                    /* (chains, units) other units */
+    const uint8_t *free;             /* (chains or 1, units) mask of the units that move */
+    int64_t free_stride;             /* units or 0 */
+    const uint8_t *alive;            /* (chains, units) mask of the conditionals that count, or NULL: all */
+} pgm_layer;
+
+typedef struct {
+    int layers, links, visits;
+    pgm_layer *layer;
+    pgm_link *link;
+    const int32_t *visit; /* layers in the order of a sweep */
+    const float *beta;    /* (chains) */
+    uint32_t key[4];
+    const uint32_t *stream; /* (chains) */
+    float alpha;            /* share of the flip-the-state operator */
+} pgm_machine;
+
+/* scratch of one thread */
+typedef struct {
+    pgm_change *list;  /* (PGM_CHAINS, capacity) */
+    int64_t *count;    /* (PGM_CHAINS) */
+    int64_t capacity;
+    float *step;       /* change of a child's inputs, kept at 0 */
+    uint8_t *touched;  /* mask of child units, kept at 0 */
+    int32_t *reached;  /* list of child units */
+} pgm_scratch;
+
+#define PGM_CHAINS 64 /* chains of a block */
+#define PGM_TILE 64   /* columns of a panel of weights */
+
+PGM_INLINE double pgm_value(const pgm_layer *l, int64_t chain, int64_t unit)
+{
+    return l->kind == PGM_TABLE ? l->support[l->state[chain * l->units + unit]] : l->value[chain * l->units + unit];
+}
+
+/* ---- changes of inputs ---- */
+
+PGM_INLINE float *pgm_inputs(const pgm_machine *m, const pgm_link *k, int64_t chain)
+{
+    const pgm_layer *to = m->layer + k->to;
+    float *rows = k->arrow ? to->zeta : to->field;
+    return rows ? rows + chain * to->stride : NULL;
+}
+
+/* a row's part in the panel that `column` (a multiple of 16) is in */
+PGM_INLINE const float *pgm_part(const pgm_link *k, int64_t row, int64_t column)
+{
+    return k->weight + (column / PGM_TILE * k->rows + row) * PGM_TILE + column % PGM_TILE;
+}
+
+/* y[column .. column + 16 vectors) += sum of delta * weight row, even and odd changes summed apart */
+PGM_INLINE void pgm_add_tile(const pgm_link *k, const pgm_change *list, int64_t count, int64_t column, int vectors,
+                             float *y)
+{
+    const float *weight = pgm_part(k, 0, column);
+    pgm_vf even[PGM_TILE / PGM_WIDE], odd[PGM_TILE / PGM_WIDE];
+    int64_t f = 0;
+    for (int v = 0; v < vectors; v++) even[v] = *(const pgm_vf *)(y + column + v * PGM_WIDE), odd[v] = pgm_same(0.0f);
+    for (; f + 1 < count; f += 2) {
+        const float *one = weight + list[f].row * (int64_t)PGM_TILE;
+        const float *two = weight + list[f + 1].row * (int64_t)PGM_TILE;
+        for (int v = 0; v < vectors; v++) {
+            even[v] += *(const pgm_vf *)(one + v * PGM_WIDE) * list[f].delta;
+            odd[v] += *(const pgm_vf *)(two + v * PGM_WIDE) * list[f + 1].delta;
+        }
+    }
+    if (f < count)
+        for (int v = 0; v < vectors; v++)
+            even[v] += *(const pgm_vf *)(weight + list[f].row * (int64_t)PGM_TILE + v * PGM_WIDE) * list[f].delta;
+    for (int v = 0; v < vectors; v++) *(pgm_vf *)(y + column + v * PGM_WIDE) = even[v] + odd[v];
+}
+
+PGM_INLINE void pgm_add_sparse(const pgm_link *k, const pgm_change *list, int64_t count, float *y)
+{
+    for (int64_t f = 0; f < count; f++)
+        for (int64_t e = k->start[list[f].row]; e < k->start[list[f].row + 1]; e++)
+            y[k->column[e]] += list[f].delta * k->weight[e];
+}
+
+/* the changes of chains first .. last - 1, each in its own list */
+PGM_CLONES
+void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last)
+{
+    if (!pgm_inputs(m, k, first)) return;
+    if (!k->rows) {
+        for (int64_t c = first; c < last; c++)
+            pgm_add_sparse(k, s->list + (c - first) * s->capacity, s->count[c - first], pgm_inputs(m, k, c));
+        return;
+    }
+    int64_t columns = m->layer[k->to].stride, column = 0;
+    for (; column + PGM_TILE <= columns; column += PGM_TILE)
+        for (int64_t c = first; c < last; c++)
+            pgm_add_tile(k, s->list + (c - first) * s->capacity, s->count[c - first], column, PGM_TILE / PGM_WIDE,
+                         pgm_inputs(m, k, c));
+    for (; column < columns; column += PGM_WIDE)
+        for (int64_t c = first; c < last; c++)
+            pgm_add_tile(k, s->list + (c - first) * s->capacity, s->count[c - first], column, 1, pgm_inputs(m, k, c));
+}
+
+/* the states of a layer as changes from 0 */
+PGM_INLINE void pgm_list_all(const pgm_layer *l, pgm_scratch *s, int64_t first, int64_t last)
+{
+    for (int64_t c = first; c < last; c++) {
+        pgm_change *list = s->list + (c - first) * s->capacity;
+        int64_t n = 0;
+        for (int64_t j = 0; j < l->size; j++) {
+            float x = l->width > 1 ? 1.0f : (float)pgm_value(l, c, j);
+            int32_t row = (int32_t)(l->width > 1 ? j * l->width + l->state[c * l->units + j] : j);
+            if (x != 0.0f) list[n++] = (pgm_change){row, x};
+        }
+        s->count[c - first] = n;
+    }
+}
+
+/* all inputs of chains first .. last - 1 from their states: first what layers that never move add, then the rest */
+PGM_INLINE void pgm_refresh(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last)
+{
+    for (int i = 0; i < m->layers; i++) {
+        pgm_layer *l = m->layer + i;
+        for (int64_t c = first; c < last; c++) {
+            const float *soft = l->soft ? l->soft + c * l->stride : NULL;
+            for (int64_t j = 0; l->field && j < l->stride; j++)
+                l->field[c * l->stride + j] = (soft ? soft[j] : 0.0f) + (l->directed ? 0.0f : l->bias[j]);
+            if (l->zeta) memcpy(l->zeta + c * l->stride, l->bias, sizeof(float) * l->stride);
+        }
+    }
+    for (int moving = 0; moving < 2; moving++) {
+        for (int i = 0; i < m->links; i++) {
+            if (m->layer[m->link[i].from].moves != moving) continue;
+            pgm_list_all(m->layer + m->link[i].from, s, first, last);
+            pgm_add(m, m->link + i, s, first, last);
+        }
+        for (int i = 0; i < m->layers && !moving; i++) {
+            pgm_layer *l = m->layer + i;
+            if (l->base)
+                memcpy(l->base + first * l->stride, l->field + first * l->stride,
+                       sizeof(float) * l->stride * (last - first));
+        }
+    }
+}
+
+/* ---- draws ---- */
+
+/* Two values, log-odds eta of the upper one. With t = e^-|eta| the less probable value has probability t / (1 + t); a
+ * kernel alpha T + (1 - alpha) G leaves the more probable value with probability alpha t + (1 - alpha) t / (1 + t) and
+ * the other one with alpha + (1 - alpha) / (1 + t) (system 2, eq. 2). Returns which units move. */
+PGM_INLINE pgm_vi pgm_moves(pgm_vf eta, pgm_vi upper, pgm_vf u, float alpha)
+{
+    pgm_vf size = pgm_magnitude(eta), t = pgm_exp(-pgm_at_most(size, 87.0f)), one = pgm_same(1.0f);
+    pgm_vi at_mode = (eta > 0.0f) ^ ~upper; /* both or neither */
+    pgm_vf rate = pgm_choose_where(at_mode, t, one);
+    if (alpha > 0.0f) {
+        pgm_vf share = pgm_choose_where(size < PGM_TIE, pgm_same(0.0f), pgm_same(alpha));
+        rate *= share * (1.0f + t) + (1.0f - share);
+    }
+    return u * (1.0f + t) < rate;
+}
+
+/* New states of units with K values from log weights lw[k]: w_k min(1/r_x, 1/r_k) with r_k = sum_{j != k} w_j is the
+ * Metropolised Gibbs move from x to k (Liu 1996; the two-valued rule for K = 2), w_k / sum w the Gibbs move. One uniform:
+ * moves in the order of the values, then no move. */
+PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, float alpha)
+{
+    pgm_vf top = lw[0], low = lw[0], sum = pgm_same(0.0f), others = sum;
+    pgm_vi best = {0}, chosen = current;
+    for (int k = 1; k < states; k++) {
+        pgm_vi more = lw[k] > top;
+        best = (best & ~more) | (more & k);
+        top = pgm_choose_where(more, lw[k], top);
+        low = pgm_choose_where(lw[k] < low, lw[k], low);
+    }
+    pgm_vf share = pgm_choose_where(top - low < PGM_TIE, pgm_same(0.0f), pgm_same(alpha)), own = others;
+    for (int k = 0; k < states; k++) {
+        lw[k] = pgm_exp(pgm_at_least(lw[k] - top, -87.0f));
+        sum += lw[k];
+        others += pgm_choose_where(best == k, pgm_same(0.0f), lw[k]);
+        own = pgm_choose_where(current == k, lw[k], own);
+    }
+    pgm_vf leaving = pgm_choose_where(current == best, others, sum - own), reached = pgm_same(0.0f);
+    pgm_vi open = ~(pgm_vi){0};
+    for (int k = 0; k < states; k++) {
+        pgm_vf back = pgm_choose_where(best == k, others, sum - lw[k]);
+        pgm_vf rate = lw[k] * (share / pgm_choose_where(leaving > back, leaving, back) + (1.0f - share) / sum);
+        reached += pgm_choose_where(current == k, pgm_same(0.0f), rate);
+        pgm_vi hit = open & (u < reached) & (current != k);
+        chosen = (chosen & ~hit) | (hit & k);
+        open &= ~hit;
+    }
+    return chosen;
+}
+
+/* log(e^z - 1), the natural parameter of a unit that is off with probability e^-z */
+static float pgm_link_of(float z)
+{
+    return z <= 0.0f ? -1e30f : z + logf(-expm1f(-z));
+}
+
+/* natural parameters of 16 components from `j` on: beta (field + directed input) + (1 - beta) reference */
+PGM_INLINE pgm_vf pgm_natural(const pgm_layer *l, int64_t chain, int64_t j, float beta)
+{
+    pgm_vf eta = pgm_same(0.0f);
+    if (l->field) eta = *(const pgm_vf *)(l->field + chain * l->stride + j);
+    if (l->zeta) {
+        pgm_vf zeta = *(const pgm_vf *)(l->zeta + chain * l->stride + j);
+        if (l->complement)
+            for (int i = 0; i < PGM_WIDE; i++) zeta[i] = pgm_link_of(zeta[i]);
+        eta += zeta;
+    }
+    eta *= beta;
+    if (l->reference) eta += *(const pgm_vf *)(l->reference + j) * (1.0f - beta);
+    return eta;
+}
+
+PGM_INLINE pgm_vi pgm_load_bytes(const uint8_t *p)
+{
+    return __builtin_convertvector(*(const pgm_bytes *)p, pgm_vi) & 255;
+}
+
+/* A pass over a layer of two-valued units: lists the changes and returns their number. `plain`: the natural parameter is
+ * beta times the field; alpha is a constant where this is inlined for Gibbs. */
+PGM_INLINE int64_t pgm_two(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at, int plain,
+                           float alpha, pgm_change *list)
+{
+    const float beta = m->beta[chain], gap = l->support[1] - l->support[0], bias = l->log_base[1] - l->log_base[0];
+    const float scale = gap * beta, *field = l->field + chain * l->stride;
+    const uint8_t *free = l->free + chain * l->free_stride;
+    const int64_t units = l->units;
+    uint8_t *state = l->state + chain * units;
+    pgm_change *end = list;
+    for (int64_t first = 0; first < units; first += PGM_BLOCK) {
+        pgm_vf u[4];
+        uint64_t moved[PGM_BLOCK / 8] = {0}, left = 0;
+        pgm_uniforms(at, (uint32_t)(first / PGM_BLOCK), u);
+        for (int i = 0; i < 4; i++) {
+            int64_t j = first + i * PGM_WIDE;
+            if (j >= units) break;
+            pgm_vf eta = plain ? *(const pgm_vf *)(field + j) * scale : pgm_natural(l, chain, j, beta) * gap;
+            pgm_bytes now = *(const pgm_bytes *)(state + j);
+            pgm_vi move = pgm_moves(eta + bias, __builtin_convertvector(-now, pgm_vi), u[i], alpha);
+            pgm_bytes hit = __builtin_convertvector(move, pgm_bytes) & *(const pgm_bytes *)(free + j);
+            *(pgm_bytes *)(state + j) = now ^ hit;
+            memcpy(moved + 2 * i, &hit, sizeof hit);
+        }
+        for (int w = 0; w < PGM_BLOCK / 8; w++) left |= (moved[w] * 0x0102040810204080u >> 56) << 8 * w; /* byte -> bit */
+        for (; left; left &= left - 1) {
+            int32_t j = (int32_t)first + __builtin_ctzll(left);
+            *end++ = (pgm_change){j, state[j] ? gap : -gap};
+        }
+    }
+    return end - list;
+}
+
+PGM_CLONES
+int64_t pgm_pass_two(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at, pgm_change *list)
+{
+    if (l->zeta || l->reference || !l->field) return pgm_two(m, l, chain, at, 0, m->alpha, list);
+    return m->alpha == 0.0f ? pgm_two(m, l, chain, at, 1, 0.0f, list) : pgm_two(m, l, chain, at, 1, m->alpha, list);
+}
+
+/* record the move of unit j to state `next` */
+PGM_INLINE int64_t pgm_record(const pgm_layer *l, int64_t j, uint8_t *state, int next, pgm_change *list, int64_t n)
+{
+    int32_t row = (int32_t)(j * l->width);
+    if (l->width > 1) {
+        list[n++] = (pgm_change){row + *state, -1.0f};
+        list[n++] = (pgm_change){row + next, 1.0f};
+    } else
+        list[n++] = (pgm_change){row, l->support[next] - l->support[*state]};
+    *state = (uint8_t)next;
+    return n;
+}
+
+/* the same for units with K values */
+PGM_INLINE int64_t pgm_pass_table(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at,
+                                  float alpha, pgm_change *list)
+{
+    float beta = m->beta[chain];
+    uint8_t *state = l->state + chain * l->units;
+    const uint8_t *free = l->free + chain * l->free_stride;
+    pgm_vf lw[PGM_MOST_STATES], u[4], eta = pgm_same(0.0f);
+    int64_t n = 0;
+    for (int64_t j = 0; j < l->size; j += PGM_WIDE) {
+        if (j % PGM_BLOCK == 0) pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK), u);
+        if (l->width == 1) {
+            eta = pgm_natural(l, chain, j, beta);
+            for (int k = 0; k < l->states; k++) lw[k] = eta * l->support[k] + l->log_base[k];
+        } else
+            for (int64_t c = 0; c < PGM_WIDE * l->width; c++) {
+                if (c % PGM_WIDE == 0) eta = pgm_natural(l, chain, j * l->width + c, beta);
+                lw[c % l->width][c / l->width] = eta[c % PGM_WIDE] + l->log_base[c % l->width];
+            }
+        pgm_vi now = pgm_load_bytes(state + j), next = pgm_draw(lw, l->states, now, u[j / PGM_WIDE % 4], alpha);
+        for (int i = 0; i < PGM_WIDE && j + i < l->size; i++)
+            if (next[i] != now[i] && free[j + i])
+                n = pgm_record(l, j + i, state + j + i, next[i], list, n);
+    }
+    return n;
+}
+
+/* the same for units with infinitely many values: draws from the conditional, two uniforms a unit */
+static float pgm_normal(float u, float v)
+{
+    return sqrtf(-2.0f * logf(u)) * cosf(6.28318531f * v);
+}
+
+static float pgm_interval(float eta, float u)
+{
+    float size = fabsf(eta);
+    if (size < 1e-4f) return 2.0f * u - 1.0f + eta * 2.0f * u * (1.0f - u);
+    float x = 1.0f + log1pf((1.0f - u) * expm1f(-2.0f * size)) / size;
+    x = x < -1.0f ? -1.0f : x;
+    return eta < 0.0f ? -x : x;
+}
+
+static int64_t pgm_pass_infinite(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at,
+                                 pgm_change *list)
+{
+    float beta = m->beta[chain], *value = l->value + chain * l->units;
+    const uint8_t *free = l->free + chain * l->free_stride;
+    pgm_vf u[4], v[4];
+    int64_t n = 0;
+    for (int64_t j = 0; j < l->size; j += PGM_WIDE) {
+        if (j % PGM_BLOCK == 0) {
+            pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK), u);
+            pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK) | 0x8000000u, v);
+        }
+        pgm_vf eta = pgm_natural(l, chain, j, beta);
+        for (int i = 0; i < PGM_WIDE && j + i < l->size; i++) {
+            if (!free[j + i]) continue;
+            float a = u[j / PGM_WIDE % 4][i], b = v[j / PGM_WIDE % 4][i];
+            float x = l->kind == PGM_NORMAL ? l->variance * eta[i] + sqrtf(l->variance) * pgm_normal(a, b)
+                                            : pgm_interval(eta[i], a);
+            list[n++] = (pgm_change){(int32_t)(j + i), x - value[j + i]};
+            value[j + i] = x;
+        }
+    }
+    return n;
+}
+
+/* ---- unit by unit ---- */
+
+/* log p(x | zeta) - x zeta of child unit j with inputs z (width of them): minus its normaliser */
+static double pgm_normaliser(const pgm_layer *l, const float *z, const float *step)
+{
+    double sum = 0.0, top = -INFINITY, x;
+    if (l->kind == PGM_NORMAL) {
+        x = (double)z[0] + step[0];
+        return 0.5 * l->variance * x * x;
+    }
+    if (l->kind == PGM_INTERVAL) {
+        x = fabs((double)z[0] + step[0]);
+        return x < 1e-4 ? log(2.0) + x * x / 6 : x + log1p(-exp(-2 * x)) - log(x);
+    }
+    for (int k = 0; k < l->states; k++) {
+        x = l->log_base[k] + (l->width > 1 ? (double)z[k] + step[k] : l->support[k] * ((double)z[0] + step[0]));
+        top = x > top ? x : top;
+    }
+    for (int k = 0; k < l->states; k++) {
+        x = l->log_base[k] + (l->width > 1 ? (double)z[k] + step[k] : l->support[k] * ((double)z[0] + step[0]));
+        sum += exp(x - top);
+    }
+    return top + log(sum);
+}
+
+static double pgm_log_prob(const pgm_layer *l, int64_t chain, int64_t j, const float *step)
+{
+    const float *z = l->zeta + chain * l->stride + j * l->width;
+    if (l->complement) {
+        double x = (double)z[0] + step[0];
+        if (!l->state[chain * l->units + j]) return x > 0.0 ? -x : 0.0;
+        return x > 1e-6 ? log(-expm1(-x)) : -INFINITY;
+    }
+    int own = l->width > 1 ? l->state[chain * l->units + j] : 0;
+    double x = l->width > 1 ? 1.0 : pgm_value(l, chain, j);
+    return x * ((double)z[own] + step[own]) - pgm_normaliser(l, z, step);
+}
+
+static const float pgm_nothing[PGM_MOST_STATES];
+
+/* what the child's log probability gains when the rows listed change its inputs */
+PGM_INLINE double pgm_gain_dense_binary(const pgm_link *k, const pgm_layer *child, int64_t chain,
+                                        const pgm_change *row, int rows)
+{
+    const float *z = child->zeta + chain * child->stride;
+    const uint8_t *state = child->state + chain * child->units;
+    const uint8_t *alive = child->alive ? child->alive + chain * child->units : NULL;
+    pgm_vf sum = pgm_same(0.0f);
+    float gap = child->support[1] - child->support[0], tilt = child->log_base[1] - child->log_base[0];
+    for (int64_t j = 0; j < child->stride; j += PGM_WIDE) {
+        pgm_vf step = pgm_same(0.0f), zeta = *(const pgm_vf *)(z + j);
+        for (int r = 0; r < rows; r++)
+            step += *(const pgm_vf *)pgm_part(k, row[r].row, j) * row[r].delta;
+        pgm_vf on = __builtin_convertvector(pgm_load_bytes(state + j), pgm_vf);
+        pgm_vf gain = on * gap * step - (pgm_softplus((zeta + step) * gap + tilt) - pgm_softplus(zeta * gap + tilt));
+        if (alive) gain = pgm_choose_where(-(pgm_load_bytes(alive + j) & 1), gain, pgm_same(0.0f));
+        sum += gain;
+    }
+    double total = 0.0;
+    for (int i = 0; i < PGM_WIDE; i++) total += sum[i];
+    return total;
+}
+
+static double pgm_gain_reached(const pgm_layer *child, int64_t chain, const float *step, const int32_t *unit,
+                               int64_t count)
+{
+    double before = 0.0, after = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t j = unit ? unit[i] : i;
+        if (child->alive && !child->alive[chain * child->units + j]) continue;
+        before += pgm_log_prob(child, chain, j, pgm_nothing);
+        after += pgm_log_prob(child, chain, j, step + j * child->width);
+    }
+    double gain = after - before;
+    return gain != gain ? 0.0 : gain; /* impossible before and after */
+}
+
+static double pgm_gain(const pgm_link *k, const pgm_layer *child, int64_t chain, const pgm_change *row, int rows,
+                       pgm_scratch *s)
+{
+    int64_t count = 0, n = child->size * child->width;
+    if (k->rows && child->kind == PGM_TABLE && child->states == 2 && child->width == 1 && !child->complement)
+        return pgm_gain_dense_binary(k, child, chain, row, rows);
+    if (k->rows) {
+        for (int64_t j = 0; j < n; j++) s->step[j] = 0.0f;
+        for (int r = 0; r < rows; r++)
+            for (int64_t j = 0; j < n; j++) s->step[j] += row[r].delta * pgm_part(k, row[r].row, j)[0];
+        double gain = pgm_gain_reached(child, chain, s->step, NULL, child->size);
+        for (int64_t j = 0; j < n; j++) s->step[j] = 0.0f;
+        return gain;
+    }
+    for (int r = 0; r < rows; r++)
+        for (int64_t e = k->start[row[r].row]; e < k->start[row[r].row + 1]; e++) {
+            int32_t j = k->column[e] / child->width;
+            s->step[k->column[e]] += row[r].delta * k->weight[e];
+            if (!s->touched[j]) s->reached[count++] = j;
+            s->touched[j] = 1;
+        }
+    double gain = pgm_gain_reached(child, chain, s->step, s->reached, count);
+    for (int64_t i = 0; i < count; i++) {
+        s->touched[s->reached[i]] = 0;
+        for (int w = 0; w < child->width; w++) s->step[s->reached[i] * child->width + w] = 0.0f;
+    }
+    return gain;
+}
+
+/* add the changes of one chain through a link, at once */
+PGM_INLINE void pgm_add_now(const pgm_machine *m, const pgm_link *k, int64_t chain, const pgm_change *row, int rows)
+{
+    float *y = pgm_inputs(m, k, chain);
+    if (!y) return;
+    if (!k->rows)
+        pgm_add_sparse(k, row, rows, y);
+    else
+        for (int r = 0; r < rows; r++)
+            for (int64_t j = 0; j < m->layer[k->to].stride; j += PGM_WIDE)
+                *(pgm_vf *)(y + j) += *(const pgm_vf *)pgm_part(k, row[r].row, j) * row[r].delta;
+}
+
+/* the log weights of one unit's states, up to a constant */
+PGM_INLINE void pgm_unit_weights(const pgm_machine *m, int index, int64_t chain, int64_t j, pgm_scratch *s, float *lw)
+{
+    const pgm_layer *l = m->layer + index;
+    float beta = m->beta[chain];
+    int now = l->state[chain * l->units + j];
+    for (int k = 0; k < l->states; k++) {
+        int64_t c = chain * l->stride + j * l->width + (l->width > 1 ? k : 0);
+        float eta = l->field ? l->field[c] : 0.0f;
+        if (l->zeta) eta += l->complement ? pgm_link_of(l->zeta[c]) : l->zeta[c];
+        eta *= beta;
+        if (l->reference) eta += (1.0f - beta) * l->reference[j * l->width + (l->width > 1 ? k : 0)];
+        double gain = 0.0;
+        for (int i = 0; i < m->links && k != now; i++) {
+            const pgm_link *a = m->link + i;
+            if (!a->arrow || a->from != index) continue;
+            int32_t row = (int32_t)(j * l->width);
+            pgm_change change[2] = {{row, l->width > 1 ? 0.0f : l->support[k] - l->support[now]}, {0, 0.0f}};
+            if (l->width > 1) {
+                change[0] = (pgm_change){row + now, -1.0f};
+                change[1] = (pgm_change){row + k, 1.0f};
+            }
+            gain += pgm_gain(a, m->layer + a->to, chain, change, l->width > 1 ? 2 : 1, s);
+        }
+        gain = beta == 0.0f ? 0.0 : beta * gain;
+        gain = gain > 1e30 ? 1e30 : gain < -1e30 ? -1e30 : gain;
+        lw[k] = (l->width > 1 ? eta : eta * l->support[k]) + l->log_base[k] + (float)gain;
+    }
+}
+
+static int64_t pgm_pass_by_unit(const pgm_machine *m, int index, int64_t chain, const pgm_stream *at, float alpha,
+                                pgm_scratch *s, pgm_change *list)
+{
+    const pgm_layer *l = m->layer + index;
+    const uint8_t *free = l->free + chain * l->free_stride;
+    int64_t n = 0;
+    pgm_vf u[4], v[4], lw[PGM_MOST_STATES];
+    float weight[PGM_MOST_STATES];
+    for (int64_t j = 0; j < l->size; j++) {
+        if (j % PGM_BLOCK == 0) {
+            pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK), u);
+            if (l->kind != PGM_TABLE) pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK) | 0x8000000u, v);
+        }
+        if (!free[j]) continue;
+        int64_t before = n;
+        float a = u[j / PGM_WIDE % 4][j % PGM_WIDE];
+        if (l->kind == PGM_TABLE) {
+            uint8_t *state = l->state + chain * l->units + j;
+            pgm_unit_weights(m, index, chain, j, s, weight);
+            int next = *state;
+            if (l->states == 2) {
+                if (pgm_moves(pgm_same(weight[1] - weight[0]), (pgm_vi){0} - *state, pgm_same(a), alpha)[0])
+                    next = 1 - next;
+            } else {
+                for (int k = 0; k < l->states; k++) lw[k] = pgm_same(weight[k]);
+                next = pgm_draw(lw, l->states, (pgm_vi){0} + *state, pgm_same(a), alpha)[0];
+            }
+            if (next != *state) n = pgm_record(l, j, state, next, list, n);
+        } else {
+            float b = v[j / PGM_WIDE % 4][j % PGM_WIDE], eta = pgm_natural(l, chain, j, m->beta[chain])[0];
+            float *value = l->value + chain * l->units + j;
+            float x = l->kind == PGM_NORMAL ? l->variance * eta + sqrtf(l->variance) * pgm_normal(a, b)
+                                            : pgm_interval(eta, a);
+            list[n++] = (pgm_change){(int32_t)j, x - *value};
+            *value = x;
+        }
+        for (int i = 0; i < m->links && n > before; i++)
+            if (m->link[i].from == index && m->link[i].at_once)
+                pgm_add_now(m, m->link + i, chain, list + before, (int)(n - before));
+    }
+    return n;
+}
+
+/* ---- sweeps ---- */
+
+PGM_INLINE int64_t pgm_pass(const pgm_machine *m, int index, int64_t chain, const pgm_stream *at, pgm_scratch *s,
+                            pgm_change *list)
+{
+    const pgm_layer *l = m->layer + index;
+    if (l->by_unit) return pgm_pass_by_unit(m, index, chain, at, m->alpha, s, list);
+    if (l->kind != PGM_TABLE) return pgm_pass_infinite(m, l, chain, at, list);
+    if (l->states > 2 || l->width > 1) return pgm_pass_table(m, l, chain, at, m->alpha, list);
+    return pgm_pass_two(m, l, chain, at, list);
+}
+
+/* sweeps of chains first .. last - 1, at most PGM_CHAINS of them; adds the number of changes to changed[layer] */
+PGM_CLONES
+void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, uint64_t sweep, int64_t sweeps,
+               int64_t *changed)
+{
+    for (uint64_t t = sweep; t < sweep + (uint64_t)sweeps; t++)
+        for (int i = 0; i < m->visits; i++) {
+            int index = m->visit[i];
+            for (int64_t c = first; c < last; c++) {
+                pgm_stream at = pgm_open_stream(m->key, (uint32_t)t, m->stream[c],
+                                                (uint32_t)index | (uint32_t)(t >> 32) << 16);
+                int64_t n = pgm_pass(m, index, c, &at, s, s->list + (c - first) * s->capacity);
+                s->count[c - first] = n;
+                changed[index] += n;
+            }
+            for (int k = 0; k < m->links; k++)
+                if (m->link[k].from == index && !m->link[k].at_once) pgm_add(m, m->link + k, s, first, last);
+        }
+}
+
+PGM_CLONES
+void pgm_reset(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last)
+{
+    pgm_refresh(m, s, first, last);
+}
+
+/* uniforms of blocks first .. first + blocks - 1 of one place */
+PGM_CLONES
+void pgm_fill_uniforms(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer, uint32_t first,
+                       int64_t blocks, float *out)
+{
+    pgm_stream at = pgm_open_stream(key, sweep, chain, layer);
+    for (int64_t b = 0; b < blocks; b++) {
+        pgm_vf u[4];
+        pgm_uniforms(&at, first + (uint32_t)b, u);
+        memcpy(out + b * PGM_BLOCK, u, sizeof u);
+    }
+}
+
+#endif

@@ -1,0 +1,60 @@
+"""Chains of a kernel on a target: where they start, what cannot be swept, and which engine sweeps them."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from pgmengine.kernels import compiled, plain
+from pgmengine.model import Flat
+from pgmengine.target import Target
+
+
+class Chains(Protocol):
+    """One chain for each row of a target; x is a complete state, (rows, width) of every layer."""
+
+    def sweep(self, count: int) -> None:
+        """Make `count` sweeps."""
+
+    def values(self) -> Flat:
+        """The current states."""
+
+
+def make_chains(target: Target, kernel: Any, x: Flat, rng: np.random.Generator) -> Chains:
+    """Compiled chains, or the plain engine for kernels and units that it alone knows (those users add in Python)."""
+    if compiled.knows(target, kernel):
+        return compiled.CompiledChains(target, kernel, x, rng)
+    return plain.PlainChains(target, kernel, x, rng)
+
+
+def layers_by_unit(target: Target) -> set[str]:
+    """Free layers that must be swept unit by unit: coupled inside, or parents that meet in a child's normaliser."""
+    return plain.layers_by_unit(target)
+
+
+def refusal(target: Target) -> str:
+    """Why this target cannot be swept, or an empty string."""
+    s = target.structure
+    for name in layers_by_unit(target):
+        if s.layers[name].unit.support is None and any(not target.cut[c.b].all() for c in s.arrows_from[name]):
+            return (f"layer {name!r} has {s.layers[name].unit!r} units, which are free and have directed children: their "
+                    "conditional is not in the family; observe them")
+    return ""
+
+
+def start(target: Target, rng: np.random.Generator) -> Flat:
+    """A dispersed state: directed layers from their parents, others from the reference; observed units clamped."""
+    s = target.structure
+    x = {name: np.array(value) for name, value in target.evidence.values.items()}
+    order = [n for n in s.layers if n not in s.directed_layers] + list(s.directed_layers)
+    for name in order:
+        layer = s.layers[name]
+        if not target.free[name].any():
+            continue
+        eta = np.zeros_like(x[name]) + target.reference.get(name, 0.0)
+        if name in s.directed_layers:
+            eta = layer.flat(layer.unit.link(layer.shaped(target.model.inputs(x, name))))
+        drawn = layer.flat(layer.unit.sample(layer.shaped(eta), rng))
+        x[name] = np.where(target.components(name, target.free[name]), drawn, x[name])
+    return x

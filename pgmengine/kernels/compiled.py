@@ -1,0 +1,205 @@
+"""The compiled engine: event-driven sweeps that keep each chain's inputs and apply only what changed (sweep.h)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from pgmengine import _kernels
+from pgmengine.kernels.plain import layers_by_unit
+from pgmengine.layer import Layer
+from pgmengine.model import Flat
+from pgmengine.target import Target
+from pgmengine.threads import pool, threads
+from pgmengine.units.base import Draw
+
+Array = np.ndarray
+WIDE = 16  # floats of a vector
+REFRESH = 512  # sweeps between two recomputations of all inputs: bounds rounding drift
+WORTH_A_THREAD = 100_000  # unit updates
+
+
+def knows(target: Target, kernel: Any) -> bool:
+    """Whether the compiled engine can do this: kernels that blend Gibbs and FlipState, units with a compiled draw."""
+    units = {layer.unit for name, layer in target.structure.layers.items()
+             if target.free[name].any() or target.structure.arrows_into[name]}
+    return hasattr(kernel, "alpha") and all(
+        u.draw is not None and (u.support is None or len(u.support) <= _kernels.MOST_STATES) for u in units)
+
+
+class CompiledChains:
+    """Chains in compiled code; see Chains.
+
+    `beta` (chains,) float32 may be changed in place between sweeps. Each chain draws from the stream of its number, so
+    what it does depends neither on the other chains nor on the number of threads.
+    """
+
+    def __init__(self, target: Target, kernel: Any, x: Flat, rng: np.random.Generator,
+                 streams: Array | None = None) -> None:
+        s = target.structure
+        self.target, self.x, self.made = target, x, 0
+        self.beta = target.beta.astype(np.float32)
+        self.moving = [name for name in s.layers if target.free[name].any()]
+        self.by_unit = layers_by_unit(target)
+        self.arrays: dict[str, Array] = {}  # layer -> state numbers or values, (chains, padded size)
+        self.changed = np.zeros(len(s.layers), dtype=np.int64)
+        self.place = {name: i for i, name in enumerate(s.layers)}
+        links = [link for c in s.couplings for link in self._links(c)]
+        order = [self.place[name] for color in s.colors for name in color if name in self.moving]
+        key = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).generate_state(4)
+        stream = np.arange(target.rows) if streams is None else streams
+        self.machine = _kernels.Machine(len(s.layers), len(links), np.array(order, dtype=np.int32), self.beta, key,
+                                        stream.astype(np.uint32), float(kernel.alpha))
+        for name in s.layers:
+            self._describe(name)
+        for i, link in enumerate(links):
+            self.machine.link(i, *link)
+        self.parts = self._parts()
+
+    def sweep(self, count: int) -> None:
+        """Make `count` sweeps."""
+        while count > 0:
+            some = min(count, REFRESH - self.made % REFRESH)
+            self._run(some, self.made % REFRESH == 0)
+            self.made += some
+            count -= some
+
+    def values(self) -> Flat:
+        """The current states."""
+        return {name: self._value(name) if name in self.moving else self.x[name] for name in self.x}
+
+    def _run(self, sweeps: int, refresh: bool) -> None:
+        def part(bounds: tuple[int, int]) -> Array:
+            changed = np.zeros_like(self.changed)
+            self.machine.sweep(*bounds, self.made, sweeps, refresh, changed)
+            return changed
+
+        work = sweeps * self.target.rows * sum(self.target.structure.layers[n].size for n in self.moving)
+        if len(self.parts) == 1 or work < WORTH_A_THREAD:
+            self.changed += part((0, self.target.rows))
+        else:
+            self.changed += sum(pool().map(part, self.parts))
+
+    def _parts(self) -> list[tuple[int, int]]:
+        cuts = np.linspace(0, self.target.rows, min(threads(), self.target.rows) + 1).astype(int).tolist()
+        return list(zip(cuts, cuts[1:], strict=False))
+
+    def _describe(self, name: str) -> None:
+        target, s = self.target, self.target.structure
+        layer, rows = s.layers[name], self.target.rows
+        finite, moves, directed = layer.unit.support is not None, name in self.moving, name in s.directed_layers
+        units, stride = padded(layer.size), stride_of(layer)
+        if name not in self.arrays:
+            self.arrays[name] = state = zeros((rows, units), np.uint8 if finite else np.float32)
+            state[:, : layer.size] = numbers(layer, self.x[name]) if finite else self.x[name]
+        linked = any(name in (c.a, c.b) for c in s.undirected)
+        field = zeros((rows, stride)) if moves and (linked or name in target.soft or not directed) else None
+        parents_move = any(arrow.a in self.moving for arrow in s.arrows_into[name])
+        zeta = zeros((rows, stride)) if directed and (moves or parents_move) else None
+        still = moves and any(name in (c.a, c.b) and not {c.a, c.b} <= set(self.moving) for c in s.undirected)
+        unit, table = layer.unit, None if not finite else layer.unit.log_base
+        self.machine.layer(
+            self.place[name], unit.draw or 0 if finite else unit.draw or Draw.NORMAL,
+            0 if table is None else len(table), unit.width, layer.size, moves, name in self.by_unit, directed,
+            not unit.canonical, unit.curvature or 0.0,
+            None if not finite or unit.width > 1 or unit.support is None else unit.support.astype(np.float32),
+            None if table is None else table.astype(np.float32), row(target.model.bias(name), stride),
+            row(target.reference[name], stride) if name in target.reference else None,
+            matrix(target.soft[name], stride) if name in target.soft and moves else None,
+            zeros((rows, stride)) if still or (moves and name in target.soft) else None, field, zeta,
+            self.arrays[name] if finite else None, None if finite else self.arrays[name],
+            mask(target.free[name], units), None if not target.cut[name].any() else mask(~target.cut[name], units, False))
+
+    def _links(self, c: Any) -> list[tuple[Any, ...]]:
+        """The directions of a coupling through which something is to be added."""
+        weight, out = self.target.model.weight(c), []
+        stride = {name: stride_of(self.target.structure.layers[name]) for name in (c.a, c.b)}
+        a, b = self.place[c.a], self.place[c.b]
+        if c.directed:
+            if c.a in self.moving or c.b in self.moving:
+                out.append((a, b, True, c.a in self.by_unit, *_rows(weight, stride[c.b])))
+            return out
+        if c.b in self.moving:
+            out.append((a, b, False, c.a == c.b, *_rows(weight, stride[c.b])))
+        if c.a in self.moving and c.a != c.b:
+            out.append((b, a, False, False, *_rows(weight.T, stride[c.a])))
+        return out
+
+    def _value(self, name: str) -> Array:
+        layer, state = self.target.structure.layers[name], self.arrays[name]
+        if layer.unit.support is None:
+            found = state[:, : layer.size].astype(np.float64)
+            return np.where(self.target.free[name], found, self.x[name])
+        return layer.unit.support[state[:, : layer.size]].reshape(len(state), layer.width)
+
+
+def padded(n: int) -> int:
+    """The next multiple of the vector width."""
+    return -(-n // WIDE) * WIDE
+
+
+def zeros(shape: tuple[int, int], dtype: Any = np.float32) -> Array:
+    """Zeros that start on a cache line and end a vector before the end of their memory."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    memory = np.zeros(size + 128, dtype=np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start: start + size].view(dtype).reshape(shape)
+
+
+def matrix(values: Array, columns: int) -> Array:
+    """A float32 copy with padded rows."""
+    out = zeros((values.shape[0], columns))
+    out[:, : values.shape[1]] = values
+    return out
+
+
+def stride_of(layer: Layer) -> int:
+    """Floats that a chain has in the inputs of a layer."""
+    return padded(padded(layer.size) * layer.unit.width)
+
+
+def _rows(weight: Any, stride: int) -> tuple[Any, ...]:
+    """A weight as the engine reads it: panels of a dense one, entries, row starts and columns of a sparse one."""
+    if not sp.issparse(weight):
+        return panels(weight, stride), None, None, None
+    rows = sp.csr_array(weight)
+    rows.sort_indices()
+    return None, rows.data.astype(np.float32), rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
+
+
+def panels(weight: Array, stride: int) -> Array:
+    """(tiles, rows, TILE) float32: panels of columns, each contiguous, so that the one in use stays in cache."""
+    rows, columns = weight.shape
+    tiles, tile = -(-stride // _kernels.TILE), _kernels.TILE
+    out = zeros((tiles, rows * tile)).reshape(tiles, rows, tile)
+    whole = columns // tile
+    out[:whole] = weight[:, : whole * tile].reshape(rows, whole, tile).transpose(1, 0, 2)
+    if whole * tile < columns:
+        out[whole, :, : columns - whole * tile] = weight[:, whole * tile:]
+    return out
+
+
+def row(values: Array, columns: int) -> Array:
+    """One padded row."""
+    return matrix(np.reshape(values, (1, -1)), columns)[0]
+
+
+def mask(which: Array, units: int, shared: bool = True) -> Array:
+    """A padded mask as bytes; one row when all rows are the same, if it may be shared."""
+    rows = which[:1] if shared and (which == which[0]).all() else which
+    out = zeros((len(rows), units), np.uint8)
+    out[:, : which.shape[1]] = rows
+    return out
+
+
+def numbers(layer: Layer, x: Array) -> Array:
+    """Numbers (rows, size) of the states that flat values are."""
+    support = layer.unit.support
+    assert support is not None
+    if layer.unit.width > 1:
+        return layer.shaped(x).argmax(axis=-1)
+    if len(support) == 2:
+        return x > support.mean()
+    return np.searchsorted((support[1:] + support[:-1]) / 2, x)
