@@ -1,9 +1,9 @@
 """Block sweeps against what a user would write with PyTorch or numpy: ratios of one run, interleaved.
 
-    python benchmarks/sweeps.py --weights mnistvh_CD25.mat --data DIRECTORY [--threads 1]
+    python benchmarks/sweeps.py mnistvh_CD25.mat DIRECTORY [--threads 1]
 
-`--weights` is Salakhutdinov's CD25(500) RBM (vishid, visbiases, hidbiases), `--data` a directory with the MNIST files. One
-number of threads a run: thread pools are sized when they start.
+The file holds Salakhutdinov's CD25(500) RBM (vishid, visbiases, hidbiases), the directory the MNIST files. One number of
+threads a run: thread pools are sized when they start.
 """
 
 from __future__ import annotations
@@ -31,17 +31,28 @@ def main(weights: Path, data: Path, threads: int = 1) -> None:
     import pgmengine as pgm
 
     raw = loadmat(weights)
-    rbm = pgm.rbm(784, 500).with_params({"v.bias": raw["visbiases"][0], "h.bias": raw["hidbiases"][0],
-                                         "v-h.weight": raw["vishid"]})
+    rbm = pgm.rbm(784, 500).with_params(
+        {"v.bias": raw["visbiases"][0], "h.bias": raw["hidbiases"][0], "v-h.weight": raw["vishid"]}
+    )
     images = pgm.datasets.mnist(rng=0).x_test
-    print(f"{platform.machine()}, {threads} thread(s), Python {platform.python_version()}, numpy {np.__version__}, "
-          f"PyTorch {torch_version()}; medians of {REPEATS}, interleaved")
+    print(
+        f"{platform.machine()}, {threads} thread(s), Python {platform.python_version()}, numpy {np.__version__}, "
+        f"PyTorch {torch_version()}; medians of {REPEATS}, interleaved"
+    )
     for chains, sweeps in ((100, 100), (1, 2000), (1000, 10)):
-        compare(f"784x500, {chains} chain(s), us per chain-sweep", rbm_cases(rbm, images[:chains], threads), sweeps,
-                1e6 / chains)
+        compare(
+            f"784x500, {chains} chain(s), us per chain-sweep",
+            rbm_cases(rbm, images[:chains], threads),
+            sweeps,
+            1e6 / chains,
+        )
     big = large_rbm(4000, 0.08)
-    compare("4000x4000, 50 chains, 8 % flips, us per chain-sweep", rbm_cases(big, np.zeros((50, 4000)), threads, 40), 4,
-            1e6 / 50)
+    compare(
+        "4000x4000, 50 chains, 8 % flips, us per chain-sweep",
+        rbm_cases(big, np.zeros((50, 4000)), threads, 40),
+        4,
+        1e6 / 50,
+    )
     compare("512x512 Ising, beta 0.44, ns per spin update", ising_cases(512, 0.44), 20, 1e9 / 512**2)
 
 
@@ -61,6 +72,7 @@ def compare(title: str, cases: dict[str, Callable[[int], None]], sweeps: int, sc
     times: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(REPEATS):
         for name, case in cases.items():
+            time.sleep(0.1)  # idle threads of the case before spin for a while
             start = time.perf_counter()
             case(sweeps)
             times[name].append((time.perf_counter() - start) / sweeps * scale)
@@ -138,8 +150,9 @@ def large_rbm(size, flips):
     rng = np.random.default_rng(1)
     p = brentq(lambda p: 2 * p * (1 - p) - flips, 0, 0.5)
     bias = np.log(p / (1 - p)) + 0.3 * rng.normal(size=(2, size))
-    return pgm.rbm(size, size).with_params({"v.bias": bias[0], "h.bias": bias[1],
-                                            "v-h.weight": rng.normal(size=(size, size)) * 0.01})
+    return pgm.rbm(size, size).with_params(
+        {"v.bias": bias[0], "h.bias": bias[1], "v-h.weight": rng.normal(size=(size, size)) * 0.01}
+    )
 
 
 def ising_cases(n, beta):

@@ -135,7 +135,6 @@ cdef class GrayWalk:
 cdef extern from "sweep.h" nogil:
     enum:
         PGM_CHAINS
-        PGM_TILE
         PGM_MOST_STATES
 
     ctypedef struct pgm_change:
@@ -148,12 +147,13 @@ cdef extern from "sweep.h" nogil:
         int arrow
         int at_once
         int64_t rows
+        int64_t tile
         const float *weight
         const int64_t *start
         const int32_t *column
 
     ctypedef struct pgm_layer:
-        int kind, states, width, moves, by_unit, directed, complement
+        int kind, states, width, moves, by_unit, directed, complement, uneven
         int64_t size, stride, units
         float variance
         const float *support
@@ -189,13 +189,13 @@ cdef extern from "sweep.h" nogil:
         int32_t *reached
 
     void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, uint64_t sweep, int64_t sweeps,
-                   int64_t *changed)
+                   int64_t *changed, int64_t chains, double *trace)
+    void pgm_log_densities(const pgm_machine *m, int64_t first, int64_t last, double *log_density)
     void pgm_reset(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last)
     void pgm_fill_uniforms(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer, uint32_t first,
                            int64_t blocks, float *out)
 
 MOST_STATES = PGM_MOST_STATES
-TILE = PGM_TILE
 
 
 def uniforms(const uint32_t[::1] key, uint32_t sweep, uint32_t chain, uint32_t layer, uint32_t first, int64_t blocks):
@@ -236,7 +236,7 @@ cdef class Machine:
             self.m.key[i] = key[i]
 
     def layer(self, int index, int kind, int states, int width, int64_t size, bint moves, bint by_unit, bint directed,
-              bint complement, float variance, const float[::1] support, const float[::1] log_base,
+              bint complement, bint uneven, float variance, const float[::1] support, const float[::1] log_base,
               const float[::1] bias, const float[::1] reference, const float[:, ::1] soft, float[:, ::1] base,
               float[:, ::1] field, float[:, ::1] zeta, uint8_t[:, ::1] state, float[:, ::1] value,
               const uint8_t[:, ::1] free_units, const uint8_t[:, ::1] alive):
@@ -244,7 +244,7 @@ cdef class Machine:
         cdef pgm_layer *l = self.m.layer + index
         self.keep.append((support, log_base, bias, reference, soft, base, field, zeta, state, value, free_units, alive))
         l.kind, l.states, l.width, l.size, l.moves, l.by_unit = kind, states, width, size, moves, by_unit
-        l.directed, l.complement, l.variance, l.stride = directed, complement, variance, bias.shape[0]
+        l.directed, l.complement, l.uneven, l.variance, l.stride = directed, complement, uneven, variance, bias.shape[0]
         l.units = free_units.shape[1]
         l.free_stride = 0 if free_units.shape[0] == 1 else l.units
         l.bias, l.free = &bias[0], &free_units[0, 0]
@@ -263,26 +263,33 @@ cdef class Machine:
 
     def link(self, int index, int source, int to, bint arrow, bint at_once, const float[:, :, ::1] dense,
              const float[::1] entries, const int64_t[::1] start, const int32_t[::1] column):
-        """Describe link `index`: panels (tiles, rows, TILE) of a dense weight, or the entries, row starts and columns of a csr matrix."""
+        """Describe link `index`: panels (tiles, rows, tile) of a dense weight, or the entries, row starts and columns of a csr matrix."""
         cdef pgm_link *k = self.m.link + index
         self.keep.append((dense, entries, start, column))
         k.from_, k.to, k.arrow, k.at_once = source, to, arrow, at_once
         if dense is not None:
-            k.rows, k.weight = dense.shape[1], &dense[0, 0, 0]
+            k.rows, k.tile, k.weight = dense.shape[1], dense.shape[2], &dense[0, 0, 0]
         else:
             k.weight = &entries[0] if entries.shape[0] else NULL
             k.start, k.column = &start[0], &column[0] if column.shape[0] else NULL
 
-    def sweep(self, int64_t first, int64_t last, uint64_t sweep, int64_t sweeps, bint refresh, int64_t[::1] changed):
+    def sweep(self, int64_t first, int64_t last, uint64_t sweep, int64_t sweeps, bint refresh, int64_t[::1] changed,
+              double[:, :, ::1] trace=None):
         """Sweeps number sweep .. sweep + sweeps - 1 of chains first .. last - 1, without the GIL.
 
-        `refresh` recomputes all inputs first. changed (layers,) gains the number of changes of each layer.
+        `refresh` recomputes all inputs first. changed (layers,) gains the number of changes of each layer;
+        trace (sweeps, chains, 2), if given, receives the log densities (see log_density) after each sweep.
         """
         cdef int64_t a, b, chains = min(PGM_CHAINS, last - first)
         cdef pgm_scratch s
         cdef bint failed
+        cdef double *densities = NULL
         if not (0 <= first <= last <= self.chains) or changed.shape[0] < self.m.layers:
             raise ValueError("chains out of range")
+        if trace is not None and sweeps > 0:
+            if trace.shape[0] < sweeps or trace.shape[1] != self.chains or trace.shape[2] != 2:
+                raise ValueError("the trace does not fit")
+            densities = &trace[0, 0, 0]
         with nogil:
             s.capacity = self.capacity
             s.list = <pgm_change *> malloc(sizeof(pgm_change) * self.capacity * max(chains, 1))
@@ -297,7 +304,7 @@ cdef class Machine:
                 if refresh:
                     pgm_reset(&self.m, &s, a, b)
                 if sweeps > 0:
-                    pgm_sweep(&self.m, &s, a, b, sweep, sweeps, &changed[0])
+                    pgm_sweep(&self.m, &s, a, b, sweep, sweeps, &changed[0], self.chains, densities)
                 a = b
             free(s.list)
             free(s.count)
@@ -306,3 +313,10 @@ cdef class Machine:
             free(s.reached)
         if failed:
             raise MemoryError
+
+    def log_density(self, int64_t first, int64_t last, double[:, ::1] out):
+        """Write log p_beta = out[:, 0] + beta out[:, 1] of chains first .. last - 1, each up to a constant of the row."""
+        if not (0 <= first <= last <= self.chains) or out.shape[0] != self.chains or out.shape[1] != 2:
+            raise ValueError("chains out of range")
+        with nogil:
+            pgm_log_densities(&self.m, first, last, &out[0, 0])

@@ -31,14 +31,15 @@ typedef struct {
     int arrow;             /* adds to the directed input zeta of a child, not to the field */
     int at_once;           /* applied at each change and not at the end of a pass */
     int64_t rows;          /* of a dense weight, 0 when sparse */
-    const float *weight;   /* dense: panels of PGM_TILE columns, (tiles, rows, PGM_TILE); or the entries of a csr matrix */
+    int64_t tile;          /* columns of a panel: 16, 32 or 64 */
+    const float *weight;   /* dense: panels (tiles, rows, tile); or the entries of a csr matrix */
     const int64_t *start;  /* csr row starts, */
     const int32_t *column; /* and columns, ascending */
 } pgm_link;
 
 typedef struct {
     int kind, states, width; /* width: components a unit (k of a one-hot unit) */
-    int moves, by_unit, directed, complement; /* complement: p(0 | zeta) = e^-zeta */
+    int moves, by_unit, directed, complement, uneven; /* complement: p(0 | zeta) = e^-zeta; uneven: log h varies */
     int64_t size, stride; /* units; floats a chain has in field, zeta, base (components, padded) */
     int64_t units;        /* bytes or floats a chain has in state, value, free, alive (units, padded) */
     float variance;       /* of a Gaussian */
@@ -76,7 +77,6 @@ typedef struct {
 } pgm_scratch;
 
 #define PGM_CHAINS 64 /* chains of a block */
-#define PGM_TILE 64   /* columns of a panel of weights */
 
 PGM_INLINE double pgm_value(const pgm_layer *l, int64_t chain, int64_t unit)
 {
@@ -92,23 +92,25 @@ PGM_INLINE float *pgm_inputs(const pgm_machine *m, const pgm_link *k, int64_t ch
     return rows ? rows + chain * to->stride : NULL;
 }
 
+#define PGM_FAR (1 << 21) /* floats of a weight that does not stay in the caches of a core */
+
 /* a row's part in the panel that `column` (a multiple of 16) is in */
 PGM_INLINE const float *pgm_part(const pgm_link *k, int64_t row, int64_t column)
 {
-    return k->weight + (column / PGM_TILE * k->rows + row) * PGM_TILE + column % PGM_TILE;
+    return k->weight + (column / k->tile * k->rows + row) * k->tile + column % k->tile;
 }
 
 /* y[column .. column + 16 vectors) += sum of delta * weight row, even and odd changes summed apart */
-PGM_INLINE void pgm_add_tile(const pgm_link *k, const pgm_change *list, int64_t count, int64_t column, int vectors,
-                             float *y)
+PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *list, int64_t count, int64_t column,
+                             int vectors, float *y)
 {
     const float *weight = pgm_part(k, 0, column);
-    pgm_vf even[PGM_TILE / PGM_WIDE], odd[PGM_TILE / PGM_WIDE];
+    pgm_vf even[4], odd[4];
     int64_t f = 0;
     for (int v = 0; v < vectors; v++) even[v] = *(const pgm_vf *)(y + column + v * PGM_WIDE), odd[v] = pgm_same(0.0f);
     for (; f + 1 < count; f += 2) {
-        const float *one = weight + list[f].row * (int64_t)PGM_TILE;
-        const float *two = weight + list[f + 1].row * (int64_t)PGM_TILE;
+        const float *one = weight + list[f].row * tile;
+        const float *two = weight + list[f + 1].row * tile;
         for (int v = 0; v < vectors; v++) {
             even[v] += *(const pgm_vf *)(one + v * PGM_WIDE) * list[f].delta;
             odd[v] += *(const pgm_vf *)(two + v * PGM_WIDE) * list[f + 1].delta;
@@ -116,7 +118,7 @@ PGM_INLINE void pgm_add_tile(const pgm_link *k, const pgm_change *list, int64_t 
     }
     if (f < count)
         for (int v = 0; v < vectors; v++)
-            even[v] += *(const pgm_vf *)(weight + list[f].row * (int64_t)PGM_TILE + v * PGM_WIDE) * list[f].delta;
+            even[v] += *(const pgm_vf *)(weight + list[f].row * tile + v * PGM_WIDE) * list[f].delta;
     for (int v = 0; v < vectors; v++) *(pgm_vf *)(y + column + v * PGM_WIDE) = even[v] + odd[v];
 }
 
@@ -137,14 +139,28 @@ void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int6
             pgm_add_sparse(k, s->list + (c - first) * s->capacity, s->count[c - first], pgm_inputs(m, k, c));
         return;
     }
-    int64_t columns = m->layer[k->to].stride, column = 0;
-    for (; column + PGM_TILE <= columns; column += PGM_TILE)
-        for (int64_t c = first; c < last; c++)
-            pgm_add_tile(k, s->list + (c - first) * s->capacity, s->count[c - first], column, PGM_TILE / PGM_WIDE,
-                         pgm_inputs(m, k, c));
+    int64_t columns = m->layer[k->to].stride, tile = k->tile, column = 0, changes = 0;
+    for (int64_t c = first; c < last; c++) changes += s->count[c - first];
+    int stream = columns * k->rows > PGM_FAR && changes > 3 * k->rows; /* all rows are wanted: fetch them in order */
+    for (; column + tile <= columns; column += tile) {
+        const float *panel = pgm_part(k, 0, column);
+        for (int64_t i = 0; stream && i < k->rows * tile; i += PGM_WIDE) __builtin_prefetch(panel + i);
+        for (int64_t c = first; c < last; c++) {
+            const pgm_change *list = s->list + (c - first) * s->capacity;
+            int64_t count = s->count[c - first];
+            float *y = pgm_inputs(m, k, c);
+            if (tile == 64)
+                pgm_add_tile(k, 64, list, count, column, 4, y);
+            else if (tile == 32)
+                pgm_add_tile(k, 32, list, count, column, 2, y);
+            else
+                pgm_add_tile(k, 16, list, count, column, 1, y);
+        }
+    }
     for (; column < columns; column += PGM_WIDE)
         for (int64_t c = first; c < last; c++)
-            pgm_add_tile(k, s->list + (c - first) * s->capacity, s->count[c - first], column, 1, pgm_inputs(m, k, c));
+            pgm_add_tile(k, tile, s->list + (c - first) * s->capacity, s->count[c - first], column, 1,
+                         pgm_inputs(m, k, c));
 }
 
 /* the states of a layer as changes from 0 */
@@ -162,27 +178,31 @@ PGM_INLINE void pgm_list_all(const pgm_layer *l, pgm_scratch *s, int64_t first, 
     }
 }
 
-/* all inputs of chains first .. last - 1 from their states: first what layers that never move add, then the rest */
-PGM_INLINE void pgm_refresh(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last)
+/* all inputs of chains first .. last - 1 from their states: first what layers that never move add, then the rest;
+ * or only those of layers with complement links, which feel rounding near 0 */
+PGM_INLINE void pgm_refresh(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, int complement)
 {
     for (int i = 0; i < m->layers; i++) {
         pgm_layer *l = m->layer + i;
+        if (complement && !l->complement) continue;
         for (int64_t c = first; c < last; c++) {
             const float *soft = l->soft ? l->soft + c * l->stride : NULL;
             for (int64_t j = 0; l->field && j < l->stride; j++)
                 l->field[c * l->stride + j] = (soft ? soft[j] : 0.0f) + (l->directed ? 0.0f : l->bias[j]);
-            if (l->zeta) memcpy(l->zeta + c * l->stride, l->bias, sizeof(float) * l->stride);
+            for (int64_t j = 0; l->zeta && j < l->stride; j++)
+                l->zeta[c * l->stride + j] = l->complement ? 0.0f : l->bias[j];
         }
     }
     for (int moving = 0; moving < 2; moving++) {
         for (int i = 0; i < m->links; i++) {
             if (m->layer[m->link[i].from].moves != moving) continue;
+            if (complement && !m->layer[m->link[i].to].complement) continue;
             pgm_list_all(m->layer + m->link[i].from, s, first, last);
             pgm_add(m, m->link + i, s, first, last);
         }
         for (int i = 0; i < m->layers && !moving; i++) {
             pgm_layer *l = m->layer + i;
-            if (l->base)
+            if (l->base && (!complement || l->complement))
                 memcpy(l->base + first * l->stride, l->field + first * l->stride,
                        sizeof(float) * l->stride * (last - first));
         }
@@ -239,7 +259,15 @@ PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, flo
     return chosen;
 }
 
-/* log(e^z - 1), the natural parameter of a unit that is off with probability e^-z */
+#define PGM_NOTHING 1e-5f /* less than this from the parents of a unit that is off with probability e^-z is rounding */
+
+/* the input of such a unit: its bias and what its parents add, kept apart because the first may be tiny */
+PGM_INLINE float pgm_clean(float z, float bias)
+{
+    return bias + (z < PGM_NOTHING ? 0.0f : z);
+}
+
+/* log(e^z - 1), its natural parameter */
 static float pgm_link_of(float z)
 {
     return z <= 0.0f ? -1e30f : z + logf(-expm1f(-z));
@@ -253,7 +281,7 @@ PGM_INLINE pgm_vf pgm_natural(const pgm_layer *l, int64_t chain, int64_t j, floa
     if (l->zeta) {
         pgm_vf zeta = *(const pgm_vf *)(l->zeta + chain * l->stride + j);
         if (l->complement)
-            for (int i = 0; i < PGM_WIDE; i++) zeta[i] = pgm_link_of(zeta[i]);
+            for (int i = 0; i < PGM_WIDE; i++) zeta[i] = pgm_link_of(pgm_clean(zeta[i], l->bias[j + i]));
         eta += zeta;
     }
     eta *= beta;
@@ -416,9 +444,8 @@ static double pgm_log_prob(const pgm_layer *l, int64_t chain, int64_t j, const f
 {
     const float *z = l->zeta + chain * l->stride + j * l->width;
     if (l->complement) {
-        double x = (double)z[0] + step[0];
-        if (!l->state[chain * l->units + j]) return x > 0.0 ? -x : 0.0;
-        return x > 1e-6 ? log(-expm1(-x)) : -INFINITY;
+        double x = pgm_clean(z[0] + step[0], l->bias[j]);
+        return l->state[chain * l->units + j] ? log(-expm1(-x)) : -x;
     }
     int own = l->width > 1 ? l->state[chain * l->units + j] : 0;
     double x = l->width > 1 ? 1.0 : pgm_value(l, chain, j);
@@ -515,7 +542,7 @@ PGM_INLINE void pgm_unit_weights(const pgm_machine *m, int index, int64_t chain,
     for (int k = 0; k < l->states; k++) {
         int64_t c = chain * l->stride + j * l->width + (l->width > 1 ? k : 0);
         float eta = l->field ? l->field[c] : 0.0f;
-        if (l->zeta) eta += l->complement ? pgm_link_of(l->zeta[c]) : l->zeta[c];
+        if (l->zeta) eta += l->complement ? pgm_link_of(pgm_clean(l->zeta[c], l->bias[j])) : l->zeta[c];
         eta *= beta;
         if (l->reference) eta += (1.0f - beta) * l->reference[j * l->width + (l->width > 1 ? k : 0)];
         double gain = 0.0;
@@ -530,7 +557,7 @@ PGM_INLINE void pgm_unit_weights(const pgm_machine *m, int index, int64_t chain,
             }
             gain += pgm_gain(a, m->layer + a->to, chain, change, l->width > 1 ? 2 : 1, s);
         }
-        gain = beta == 0.0f ? 0.0 : beta * gain;
+        gain = beta == 0.0f || gain != gain ? 0.0 : beta * gain;
         gain = gain > 1e30 ? 1e30 : gain < -1e30 ? -1e30 : gain;
         lw[k] = (l->width > 1 ? eta : eta * l->support[k]) + l->log_base[k] + (float)gain;
     }
@@ -579,6 +606,68 @@ static int64_t pgm_pass_by_unit(const pgm_machine *m, int index, int64_t chain, 
     return n;
 }
 
+/* ---- log density ---- */
+
+/* sum of x (base + field) / 2 over a layer: every coupling of two moving layers is seen from both of its ends, what
+ * layers that never move add is in base */
+PGM_INLINE double pgm_field_part(const pgm_layer *l, int64_t chain)
+{
+    const float *field = l->field + chain * l->stride, *base = l->base ? l->base + chain * l->stride : l->bias;
+    double total = 0.0;
+    if (l->kind == PGM_TABLE && l->width == 1 && l->states == 2) {
+        const uint8_t *state = l->state + chain * l->units;
+        float low = l->support[0], gap = l->support[1] - low;
+        for (int64_t first = 0; first < l->units; first += 4 * PGM_WIDE) {
+            pgm_vf sum = {0};
+            for (int64_t j = first; j < first + 4 * PGM_WIDE && j < l->units; j += PGM_WIDE) {
+                pgm_vf inputs = *(const pgm_vf *)(field + j);
+                if (l->base || !l->directed) inputs += *(const pgm_vf *)(base + j);
+                sum += (__builtin_convertvector(pgm_load_bytes(state + j), pgm_vf) * gap + low) * inputs;
+            }
+            for (int i = 0; i < PGM_WIDE; i++) total += sum[i];
+        }
+        return 0.5 * total;
+    }
+    for (int64_t j = 0; j < l->size; j++) {
+        int64_t c = l->width > 1 ? j * l->width + l->state[chain * l->units + j] : j;
+        double inputs = field[c];
+        if (l->base || !l->directed) inputs += base[c];
+        total += inputs * (l->width > 1 ? 1.0 : pgm_value(l, chain, j));
+    }
+    return 0.5 * total;
+}
+
+/* log p_beta = out[0] + beta out[1] of a chain, each up to a constant that depends on the evidence alone */
+PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, double out[2])
+{
+    double path = 0.0, power = 0.0; /* h and the reference; what is raised to beta */
+    for (int i = 0; i < m->layers; i++) {
+        const pgm_layer *l = m->layer + i;
+        if (l->field) power += pgm_field_part(l, chain);
+        for (int64_t j = 0; l->zeta && j < l->size; j++)
+            if (!l->alive || l->alive[chain * l->units + j]) power += pgm_log_prob(l, chain, j, pgm_nothing);
+        if (!l->moves) continue;
+        for (int64_t j = 0; l->uneven && j < l->size; j++) {
+            double x = l->kind == PGM_NORMAL ? l->value[chain * l->units + j] : 0.0;
+            path += l->kind == PGM_NORMAL ? -0.5 * x * x / l->variance : l->log_base[l->state[chain * l->units + j]];
+        }
+        for (int64_t j = 0; l->reference && j < l->size; j++) {
+            double share = l->width > 1 ? l->reference[j * l->width + l->state[chain * l->units + j]]
+                                        : l->reference[j] * pgm_value(l, chain, j);
+            path += share;
+            power -= share;
+        }
+    }
+    out[0] = path, out[1] = power;
+}
+
+/* log_density (chains, 2) of chains first .. last - 1 */
+PGM_CLONES
+void pgm_log_densities(const pgm_machine *m, int64_t first, int64_t last, double *log_density)
+{
+    for (int64_t c = first; c < last; c++) pgm_log_density(m, c, log_density + 2 * c);
+}
+
 /* ---- sweeps ---- */
 
 PGM_INLINE int64_t pgm_pass(const pgm_machine *m, int index, int64_t chain, const pgm_stream *at, pgm_scratch *s,
@@ -591,12 +680,16 @@ PGM_INLINE int64_t pgm_pass(const pgm_machine *m, int index, int64_t chain, cons
     return pgm_pass_two(m, l, chain, at, list);
 }
 
-/* sweeps of chains first .. last - 1, at most PGM_CHAINS of them; adds the number of changes to changed[layer] */
+/* Sweeps of chains first .. last - 1, at most PGM_CHAINS of them; adds the number of changes to changed[layer]. `trace`
+ * (sweeps, chains, 2) or NULL receives the log densities after each sweep. */
 PGM_CLONES
 void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, uint64_t sweep, int64_t sweeps,
-               int64_t *changed)
+               int64_t *changed, int64_t chains, double *trace)
 {
-    for (uint64_t t = sweep; t < sweep + (uint64_t)sweeps; t++)
+    int complement = 0;
+    for (int i = 0; i < m->layers; i++) complement |= m->layer[i].complement && m->layer[i].zeta;
+    for (uint64_t t = sweep; t < sweep + (uint64_t)sweeps; t++) {
+        if (complement) pgm_refresh(m, s, first, last, 1);
         for (int i = 0; i < m->visits; i++) {
             int index = m->visit[i];
             for (int64_t c = first; c < last; c++) {
@@ -609,12 +702,15 @@ void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last
             for (int k = 0; k < m->links; k++)
                 if (m->link[k].from == index && !m->link[k].at_once) pgm_add(m, m->link + k, s, first, last);
         }
+        for (int64_t c = first; trace && c < last; c++)
+            pgm_log_density(m, c, trace + 2 * ((int64_t)(t - sweep) * chains + c));
+    }
 }
 
 PGM_CLONES
 void pgm_reset(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last)
 {
-    pgm_refresh(m, s, first, last);
+    pgm_refresh(m, s, first, last, 0);
 }
 
 /* uniforms of blocks first .. first + blocks - 1 of one place */

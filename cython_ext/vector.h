@@ -86,6 +86,7 @@ PGM_INLINE pgm_stream pgm_open_stream(const uint32_t *key, uint32_t sweep, uint3
 }
 
 #define PGM_BLOCK 64 /* uniforms of one call of the generator */
+#define PGM_SECOND 0x8000000u /* block numbers of second uniforms: 16 counters a block, half of the 2^32 */
 
 /* uniforms in (0, 1] number 64 block ... 64 block + 63 of a place; 31 bits, so that small ones are fine-grained */
 PGM_INLINE void pgm_uniforms(const pgm_stream *at, uint32_t block, pgm_vf u[4])

@@ -1,6 +1,6 @@
 """pgmengine: declare, learn and ask graphical models of energy-based and belief-network layers."""
 
-from pgmengine import datasets
+from pgmengine import datasets, diagnostics
 from pgmengine.errors import NotAsked, PgmError
 from pgmengine.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
 from pgmengine.graph import GraphBuilder
@@ -20,6 +20,6 @@ __all__ = [
     "AdaMax", "Adam", "Auto", "Binary", "Blend", "CD", "Categorical", "Exact", "ExactGradient", "ExactLogLikelihood",
     "Fit", "FlipState", "Gaussian", "Gibbs", "GraphBuilder", "Input", "MCMC", "Model", "MultiValued",
     "NoisyOr", "NotAsked", "PCD", "PgmError", "Plan", "Result", "SGD", "Spin", "Status", "Target", "Unit",
-    "boltzmann_machine", "datasets", "dbm", "dbn", "drbm", "explain", "fit", "harmonic", "infer", "load",
+    "boltzmann_machine", "datasets", "dbm", "dbn", "diagnostics", "drbm", "explain", "fit", "harmonic", "infer", "load",
     "load_declaration", "rbm", "save", "sbn",
 ]

@@ -1,61 +1,158 @@
-"""Diagnostics of chains: effective sample size, R-hat and Monte Carlo standard error, from arviz-stats."""
+"""How well a chain mixes: exact transition matrices and their spectrum, autocorrelation times, changes of class."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.special import softmax
 
+from pgmengine.convergence import chain_statistics, series_statistics
+from pgmengine.errors import PgmError
 from pgmengine.model import Flat
 from pgmengine.target import Target
 
+__all__ = ["autocorrelation_function", "autocorrelation_time", "autocorrelation_time_ar", "chain_statistics",
+           "class_changes", "joint_states", "nearest_modes", "series_statistics", "slem", "transition_matrix"]
+
 Array = np.ndarray
-MANY_SERIES = 20_000  # above this, units are examined at even spacing and the others get NaN
+MOST_STATES = 8192  # a matrix of 0.5 GiB
 
 
-def chain_statistics(trace: Flat, energy: Array, target: Target, chains: int) -> dict[str, Any]:
-    """ess, rhat and mcse per layer (rows, size[, k]), and energy_ess, energy_rhat (rows,).
-
-    trace[layer] (draws, rows * chains, width) sums or means of equal batches, energy (draws, rows * chains). A series
-    that never changes has R-hat 1 and MCSE 0 when all chains agree, R-hat inf when they do not.
-    """
-    widths = sum(v.shape[2] for v in trace.values()) * target.rows
-    step = -(-widths // MANY_SERIES)
-    out: dict[str, Any] = {"ess": {}, "rhat": {}, "mcse": {}}
-    for name, series in trace.items():
-        layer = target.structure.layers[name]
-        split = _by_chain(series, target.rows, chains)
-        for key, value in series_statistics(split, step).items():
-            out[key][name] = layer.shaped(value)
-    total = series_statistics(_by_chain(energy[:, :, None], target.rows, chains), 1)
-    out["energy_ess"], out["energy_rhat"] = total["ess"][:, 0], total["rhat"][:, 0]
+def joint_states(target: Target) -> Flat:
+    """All joint states of the free units of a target of one row, flat (states, width); the last unit changes fastest."""
+    grid = _grid(target)
+    index = np.indices([len(support) for _, _, support in grid]).reshape(len(grid), -1)
+    out = {name: np.repeat(value, index.shape[1], axis=0) for name, value in target.evidence.values.items()}
+    for (name, unit, support), digit in zip(grid, index, strict=True):
+        columns = target.structure.layers[name].columns(np.array([unit]))
+        out[name][:, columns] = support[digit]
     return out
 
 
-def _by_chain(series: Array, rows: int, chains: int) -> Array:
-    """(draws, rows * chains, width) -> (chains, draws, rows, width)."""
-    return series.reshape(len(series), rows, chains, -1).transpose(2, 0, 1, 3)
+def _grid(target: Target) -> list[tuple[str, int, Array]]:
+    """(layer, unit, support) of the free units."""
+    if target.rows != 1:
+        raise PgmError(f"one row of evidence is needed here, not {target.rows}")
+    grid, states = [], 1
+    for name, layer in target.structure.layers.items():
+        for unit in np.flatnonzero(target.free[name][0]):
+            if layer.unit.support is None:
+                raise PgmError(f"layer {name!r} has {layer.unit!r} units, whose states cannot be enumerated")
+            grid.append((name, int(unit), layer.unit.support.reshape(len(layer.unit.support), layer.unit.width)))
+            states *= len(layer.unit.support)
+    if states > MOST_STATES:
+        raise PgmError(f"the target has {states} joint states; the limit for a transition matrix is {MOST_STATES}")
+    return grid
 
 
-def series_statistics(x: Array, step: int = 1) -> dict[str, Array]:
-    """ess, rhat and mcse of the means of series x (chains, draws, rows, width), each (rows, width)."""
-    chains, draws, rows, width = x.shape
-    flat = x.reshape(chains, draws, rows * width)
-    agree = (flat == flat[:1, :1]).all(axis=(0, 1))
-    still = (flat == flat[:, :1]).all(axis=(0, 1))  # no chain ever moved
-    out = {"ess": np.full(rows * width, np.nan), "rhat": np.full(rows * width, np.nan),
-           "mcse": np.full(rows * width, np.nan)}
-    out["ess"][agree], out["rhat"][agree], out["mcse"][agree] = chains * draws, 1.0, 0.0
-    stuck = still & ~agree
-    out["ess"][stuck], out["rhat"][stuck] = 1.0, np.inf
-    out["mcse"][stuck] = flat[:, :, stuck].mean(axis=1).std(axis=0)
-    index = np.flatnonzero(~still & ~agree)[::step]
-    if len(index) and draws >= 4:
-        from arviz_stats.base import array_stats
+def transition_matrix(target: Target, kernel: Any) -> Array:
+    """The matrix T[x, y] = p(next = y | current = x) of one sweep, over joint_states(target).
 
-        some = flat[:, :, index]
-        axes = {"chain_axis": 0, "draw_axis": 1}
-        out["ess"][index] = array_stats.ess(some, method="mean", **axes)
-        out["rhat"][index] = array_stats.rhat(some, method="split", **axes) if chains > 1 else 1.0
-        out["mcse"][index] = flat[:, :, index].std(axis=(0, 1)) / np.sqrt(out["ess"][index])
-    return {key: value.reshape(rows, width) for key, value in out.items()}
+    The units move one after the other in the order of a sweep; those of a layer that moves in one step do not see each
+    other, so one after the other comes to the same.
+
+    >>> import pgmengine as pgm
+    >>> pgm.diagnostics.transition_matrix(pgm.rbm(1, 1, rng=0).given(), pgm.Gibbs()).shape
+    (4, 4)
+    """
+    grid = _grid(target)
+    sizes = [len(support) for _, _, support in grid]
+    states = int(np.prod(sizes))
+    log_p = target.take(np.zeros(states, dtype=int)).log_density(joint_states(target))
+    digits = np.indices(sizes).reshape(len(grid), -1)
+    matrix = np.eye(states)
+    order = [name for color in target.structure.colors for name in color]
+    for u in sorted(range(len(grid)), key=lambda u: order.index(grid[u][0])):
+        step = int(np.prod(sizes[u + 1:]))
+        reached = (np.arange(states) - digits[u] * step)[:, None] + step * np.arange(sizes[u])
+        weights = log_p[reached]
+        impossible = np.isneginf(weights).all(axis=1, keepdims=True)  # such a unit moves anywhere
+        move = kernel.transition(softmax(np.where(impossible, 0.0, weights), axis=1), digits[u])
+        entries = (move.ravel(), (np.repeat(np.arange(states), sizes[u]), reached.ravel()))
+        matrix = matrix @ sp.csr_array(entries, shape=(states, states))
+    return matrix
+
+
+def slem(matrix: Array) -> float:
+    """Second-largest eigenvalue modulus of a transition matrix: the smaller, the faster the chain forgets.
+
+    >>> import pgmengine as pgm
+    >>> round(pgm.diagnostics.slem([[0.9, 0.1], [0.2, 0.8]]), 6)
+    0.7
+    """
+    return float(np.sort(np.abs(np.linalg.eigvals(matrix)))[-2])
+
+
+def autocorrelation_function(x: Array, lags: int | None = None) -> Array:
+    """rho(k) = Cov(x_t, x_(t+k)) / Var(x), k = 0 .. lags - 1, of a series (draws,) or chains (chains, draws).
+
+    Chains share one mean; the sums of lag k are divided by the number of draws (the biased estimate).
+    """
+    x = np.atleast_2d(np.asarray(x, dtype=np.float64))
+    n = x.shape[1]
+    spectrum = np.fft.rfft(x - x.mean(), n=2 ** int(np.ceil(np.log2(2 * n))), axis=1)
+    covariance = np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :n].mean(axis=0)
+    if covariance[0] <= 0:
+        raise PgmError("the series is constant: it has no autocorrelation")
+    return covariance[:lags] / covariance[0]
+
+
+def autocorrelation_time(x: Array, window: float = 5.0) -> float:
+    """Tau = 1 + 2 sum_k rho(k) of a series (draws,) or chains (chains, draws).
+
+    Summed up to the first lag M >= window * max(tau(M), 1) (Sokal 1997).
+
+    >>> import numpy as np
+    >>> bool(abs(autocorrelation_time(np.random.default_rng(0).normal(size=10_000)) - 1) < 0.1)
+    True
+    """
+    tau = 2 * np.cumsum(autocorrelation_function(x)) - 1
+    enough = np.arange(len(tau)) >= window * np.maximum(tau, 1.0)
+    return float(tau[enough.argmax() if enough.any() else -1])
+
+
+def autocorrelation_time_ar(x: Array, order: int | None = None) -> float:
+    """Tau of an autoregressive model fitted to x: (1 - sum phi_k rho(k)) / (1 - sum phi_k)^2 (Thompson 2010).
+
+    Yule-Walker fits of orders up to `order` (10 log10 of the draws), the one with the least AIC.
+    """
+    draws = np.shape(x)[-1]
+    most = min(int(10 * np.log10(draws)) if order is None else order, draws - 1)
+    rho = autocorrelation_function(x, most + 1)
+    phi, noise = np.zeros(0), 1.0
+    best, tau = draws * np.log(noise), 1.0
+    for p in range(1, most + 1):  # Levinson-Durbin
+        last = (rho[p] - phi @ rho[p - 1: 0: -1]) / noise
+        phi = np.append(phi - last * phi[::-1], last)
+        noise *= 1 - last**2
+        if noise <= 0:
+            break
+        if draws * np.log(noise) + 2 * p < best:
+            best = draws * np.log(noise) + 2 * p
+            tau = noise / (1 - phi.sum()) ** 2
+    return float(tau)
+
+
+def nearest_modes(states: Array, modes: Array) -> Array:
+    """Number of the mode (m, d) at the least Hamming distance from each state (..., d); -1 where several are."""
+    distance = (np.asarray(states)[..., None, :] != np.asarray(modes)).sum(axis=-1)
+    tied = (distance == distance.min(axis=-1, keepdims=True)).sum(axis=-1) > 1
+    return np.where(tied, -1, distance.argmin(axis=-1))
+
+
+def class_changes(states: Array, modes: Array) -> Array | int:
+    """How often the nearest mode of a chain changes (system 2); states that are near several modes are dropped.
+
+    states (steps, d) gives a number, (steps, chains, d) one for each chain.
+
+    >>> import pgmengine as pgm
+    >>> pgm.diagnostics.class_changes([[0, 0], [0, 1], [1, 1], [1, 1]], [[0, 0], [1, 1]])
+    1
+    """
+    labels = nearest_modes(states, modes)
+    if labels.ndim == 1:
+        kept = labels[labels >= 0]
+        return int((kept[1:] != kept[:-1]).sum())
+    return np.array([class_changes(np.asarray(states)[:, c], modes) for c in range(labels.shape[1])])

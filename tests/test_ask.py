@@ -175,11 +175,8 @@ def test_a_new_kernel_and_a_new_method_are_one_class_each():
     class Lazy:
         """Gibbs, but half of the time a unit stays as it is."""
 
-        def move(self, unit, eta, current, rng):
-            return np.where(rng.random(np.shape(current)) < 0.5, current, unit.sample(eta, rng))
-
-        def move_state(self, log_weights, current, rng):
-            return np.where(rng.random(len(current)) < 0.5, current, pgm.Gibbs().move_state(log_weights, current, rng))
+        def transition(self, prob, current):
+            return 0.5 * prob + 0.5 * np.eye(prob.shape[-1])[current]
 
     exact = pgm.infer(RBM, {"v": [1, nan, nan, 0]})
     lazy = pgm.infer(RBM, {"v": [1, nan, nan, 0]}, method=pgm.MCMC(Lazy(), draws=4000), rng=0)

@@ -283,5 +283,5 @@ def test_impossible_noisy_or_evidence_has_probability_zero():
     model = b.build()
     assert pgm.infer(model, {"finding": [np.nan, 1.0]}, want=("log_prob",), method=pgm.Exact()).log_prob[0] == -np.inf
     seen = {"cause": np.array([0.0] + [np.nan] * 7), "finding": np.array([1.0, 0.0])}
-    truth = np.log((1 - 0.5 ** 7 * (1 + np.exp(-1)) ** 7) / 2)
+    truth = np.log((1 - 0.5**7 * (1 + np.exp(-1)) ** 7) / 2)
     np.testing.assert_allclose(pgm.infer(model, seen, want=("log_prob",)).log_prob, truth, rtol=1e-12)

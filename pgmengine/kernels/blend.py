@@ -27,6 +27,11 @@ class Blend:
         if not 0.0 <= self.alpha <= 1.0:
             raise PgmError(f"Blend: alpha must lie in [0, 1], not {self.alpha!r}")
 
+    @property
+    def flip_share(self) -> float:
+        """What the compiled sweeps need to know."""
+        return self.alpha
+
     def transition(self, prob: Array, current: Array) -> Array:
         """Probabilities (..., K) of the next state, from conditional probabilities (..., K) and current states (...,)."""
         prob = np.asarray(prob, dtype=np.float64)

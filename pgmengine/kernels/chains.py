@@ -10,6 +10,8 @@ from pgmengine.kernels import compiled, plain
 from pgmengine.model import Flat
 from pgmengine.target import Target
 
+Array = np.ndarray
+
 
 class Chains(Protocol):
     """One chain for each row of a target; x is a complete state, (rows, width) of every layer."""
@@ -17,8 +19,14 @@ class Chains(Protocol):
     def sweep(self, count: int) -> None:
         """Make `count` sweeps."""
 
+    def trace(self, count: int) -> Array:
+        """Make `count` sweeps; the log density after each, (count, rows)."""
+
     def values(self) -> Flat:
         """The current states."""
+
+    def log_density(self) -> Array:
+        """Log density of the current states at their beta, (rows,)."""
 
 
 def make_chains(target: Target, kernel: Any, x: Flat, rng: np.random.Generator) -> Chains:

@@ -11,7 +11,7 @@ from pgmengine import _kernels
 from pgmengine.kernels.plain import layers_by_unit
 from pgmengine.layer import Layer
 from pgmengine.model import Flat
-from pgmengine.target import Target
+from pgmengine.target import Target, times
 from pgmengine.threads import pool, threads
 from pgmengine.units.base import Draw
 
@@ -19,14 +19,15 @@ Array = np.ndarray
 WIDE = 16  # floats of a vector
 REFRESH = 512  # sweeps between two recomputations of all inputs: bounds rounding drift
 WORTH_A_THREAD = 100_000  # unit updates
+CACHED = 1_100_000  # bytes of a panel of weights
 
 
 def knows(target: Target, kernel: Any) -> bool:
     """Whether the compiled engine can do this: kernels that blend Gibbs and FlipState, units with a compiled draw."""
-    units = {layer.unit for name, layer in target.structure.layers.items()
-             if target.free[name].any() or target.structure.arrows_into[name]}
-    return hasattr(kernel, "alpha") and all(
-        u.draw is not None and (u.support is None or len(u.support) <= _kernels.MOST_STATES) for u in units)
+    layers = target.structure.layers
+    drawn = {layers[name].unit for name in layers if target.free[name].any() or target.structure.arrows_into[name]}
+    small = all(x.unit.support is None or len(x.unit.support) <= _kernels.MOST_STATES for x in layers.values())
+    return hasattr(kernel, "flip_share") and small and all(unit.draw is not None for unit in drawn)
 
 
 class CompiledChains:
@@ -44,6 +45,7 @@ class CompiledChains:
         self.moving = [name for name in s.layers if target.free[name].any()]
         self.by_unit = layers_by_unit(target)
         self.arrays: dict[str, Array] = {}  # layer -> state numbers or values, (chains, padded size)
+        self.inputs: dict[str, tuple[Array | None, Array | None]] = {}  # layer -> (field, zeta), (chains, padded width)
         self.changed = np.zeros(len(s.layers), dtype=np.int64)
         self.place = {name: i for i, name in enumerate(s.layers)}
         links = [link for c in s.couplings for link in self._links(c)]
@@ -51,29 +53,69 @@ class CompiledChains:
         key = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).generate_state(4)
         stream = np.arange(target.rows) if streams is None else streams
         self.machine = _kernels.Machine(len(s.layers), len(links), np.array(order, dtype=np.int32), self.beta, key,
-                                        stream.astype(np.uint32), float(kernel.alpha))
+                                        stream.astype(np.uint32), float(kernel.flip_share))
         for name in s.layers:
             self._describe(name)
         for i, link in enumerate(links):
             self.machine.link(i, *link)
         self.parts = self._parts()
+        self.constant = np.full((target.rows, 2), np.nan)
 
     def sweep(self, count: int) -> None:
         """Make `count` sweeps."""
-        while count > 0:
-            some = min(count, REFRESH - self.made % REFRESH)
-            self._run(some, self.made % REFRESH == 0)
+        self._pieces(count, None)
+
+    def trace(self, count: int) -> Array:
+        """Make `count` sweeps; the log density after each, (count, chains)."""
+        out = np.empty((count, self.target.rows, 2))
+        self._pieces(count, out)
+        out += self._constant()
+        return out[..., 0] + times(self.beta, out[..., 1])
+
+    def _pieces(self, count: int, trace: Array | None) -> None:
+        done = 0
+        while done < count:
+            some = min(count - done, REFRESH - self.made % REFRESH)
+            self._run(some, self.made % REFRESH == 0, None if trace is None else trace[done: done + some])
             self.made += some
-            count -= some
+            done += some
 
     def values(self) -> Flat:
         """The current states."""
         return {name: self._value(name) if name in self.moving else self.x[name] for name in self.x}
 
-    def _run(self, sweeps: int, refresh: bool) -> None:
+    def log_density(self) -> Array:
+        """Log density at each chain's beta, (chains,), as Target.log_density."""
+        path, power = self.path()
+        return path + times(self.beta, power)
+
+    def path(self) -> tuple[Array, Array]:
+        """(path, power), each (chains,): log p_beta = path + beta * power on the tempering path."""
+        both = self._path() + self._constant()
+        return both[:, 0], both[:, 1]
+
+    def _constant(self) -> Array:
+        """What the evidence adds to (path, power); 0 for chains that have not met a possible state yet."""
+        missing = np.flatnonzero(np.isnan(self.constant[:, 0]))
+        if len(missing):
+            x, found = {name: v[missing] for name, v in self.values().items()}, self._path()[missing]
+            at_0, at_1 = (self.target.take(missing).at(b).log_density(x) for b in (0.0, 1.0))
+            possible = np.isfinite(found[:, 1]) & np.isfinite(at_1)
+            known = np.stack((at_0 - found[:, 0], np.where(possible, at_1, 0.0) - at_0 - found[:, 1]), axis=1)
+            self.constant[missing[possible]] = known[possible]
+        return np.nan_to_num(self.constant)
+
+    def _path(self) -> Array:
+        if not self.made:  # nothing has moved yet: the inputs are still to be computed
+            self._run(0, refresh=True)
+        out = np.empty((self.target.rows, 2))
+        self.machine.log_density(0, self.target.rows, out)
+        return out
+
+    def _run(self, sweeps: int, refresh: bool, trace: Array | None = None) -> None:
         def part(bounds: tuple[int, int]) -> Array:
             changed = np.zeros_like(self.changed)
-            self.machine.sweep(*bounds, self.made, sweeps, refresh, changed)
+            self.machine.sweep(*bounds, self.made, sweeps, refresh, changed, trace)
             return changed
 
         work = sweeps * self.target.rows * sum(self.target.structure.layers[n].size for n in self.moving)
@@ -96,14 +138,15 @@ class CompiledChains:
             state[:, : layer.size] = numbers(layer, self.x[name]) if finite else self.x[name]
         linked = any(name in (c.a, c.b) for c in s.undirected)
         field = zeros((rows, stride)) if moves and (linked or name in target.soft or not directed) else None
-        parents_move = any(arrow.a in self.moving for arrow in s.arrows_into[name])
-        zeta = zeros((rows, stride)) if directed and (moves or parents_move) else None
+        zeta = zeros((rows, stride)) if directed and self._keeps_zeta(name) else None
+        self.inputs[name] = field, zeta
         still = moves and any(name in (c.a, c.b) and not {c.a, c.b} <= set(self.moving) for c in s.undirected)
         unit, table = layer.unit, None if not finite else layer.unit.log_base
+        uneven = unit.draw is Draw.NORMAL or (table is not None and bool(np.any(table != table[0])))
         self.machine.layer(
-            self.place[name], unit.draw or 0 if finite else unit.draw or Draw.NORMAL,
+            self.place[name], Draw.TABLE if finite else unit.draw or Draw.NORMAL,
             0 if table is None else len(table), unit.width, layer.size, moves, name in self.by_unit, directed,
-            not unit.canonical, unit.curvature or 0.0,
+            unit.draw is Draw.COMPLEMENT, uneven, unit.curvature or 0.0,
             None if not finite or unit.width > 1 or unit.support is None else unit.support.astype(np.float32),
             None if table is None else table.astype(np.float32), row(target.model.bias(name), stride),
             row(target.reference[name], stride) if name in target.reference else None,
@@ -112,13 +155,17 @@ class CompiledChains:
             self.arrays[name] if finite else None, None if finite else self.arrays[name],
             mask(target.free[name], units), None if not target.cut[name].any() else mask(~target.cut[name], units, False))
 
+    def _keeps_zeta(self, name: str) -> bool:
+        """Whether the directed input of a layer is read: it moves, or a parent does."""
+        return name in self.moving or any(arrow.a in self.moving for arrow in self.target.structure.arrows_into[name])
+
     def _links(self, c: Any) -> list[tuple[Any, ...]]:
         """The directions of a coupling through which something is to be added."""
         weight, out = self.target.model.weight(c), []
         stride = {name: stride_of(self.target.structure.layers[name]) for name in (c.a, c.b)}
         a, b = self.place[c.a], self.place[c.b]
         if c.directed:
-            if c.a in self.moving or c.b in self.moving:
+            if self._keeps_zeta(c.b):
                 out.append((a, b, True, c.a in self.by_unit, *_rows(weight, stride[c.b])))
             return out
         if c.b in self.moving:
@@ -170,9 +217,10 @@ def _rows(weight: Any, stride: int) -> tuple[Any, ...]:
 
 
 def panels(weight: Array, stride: int) -> Array:
-    """(tiles, rows, TILE) float32: panels of columns, each contiguous, so that the one in use stays in cache."""
+    """(tiles, rows, tile) float32: panels of columns, each contiguous, so that the one in use stays in cache."""
     rows, columns = weight.shape
-    tiles, tile = -(-stride // _kernels.TILE), _kernels.TILE
+    tile = next((wide for wide in (64, 32) if 4 * rows * wide <= CACHED), 16)
+    tiles = -(-stride // tile)
     out = zeros((tiles, rows * tile)).reshape(tiles, rows, tile)
     whole = columns // tile
     out[:whole] = weight[:, : whole * tile].reshape(rows, whole, tile).transpose(1, 0, 2)

@@ -27,7 +27,7 @@ class FlipState:
     array([0.25, 0.75])
     """
 
-    alpha: ClassVar[float] = 1.0
+    flip_share: ClassVar[float] = 1.0
 
     def transition(self, prob: Array, current: Array) -> Array:
         """Probabilities (..., K) of the next state, from conditional probabilities (..., K) and current states (...,)."""

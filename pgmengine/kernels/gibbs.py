@@ -19,7 +19,7 @@ class Gibbs:
     array([0.3, 0.7])
     """
 
-    alpha: ClassVar[float] = 0.0  # what the compiled sweeps need to know: the share of FlipState
+    flip_share: ClassVar[float] = 0.0  # all that the compiled sweeps know of a kernel: it is this blend
 
     def transition(self, prob: Array, current: Array) -> Array:
         """Probabilities (..., K) of the next state, from conditional probabilities (..., K) and current states (...,)."""

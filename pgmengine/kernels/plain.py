@@ -22,7 +22,6 @@ from pgmengine.layer import Layer
 from pgmengine.model import Flat
 from pgmengine.target import Target, times
 from pgmengine.units import Unit
-from pgmengine.units.base import choose
 
 Array = np.ndarray
 
@@ -46,9 +45,21 @@ class PlainChains:
         for _ in range(count):
             self.x = sweep(self.target, self.kernel, self.x, self.rng)
 
+    def trace(self, count: int) -> Array:
+        """Make `count` sweeps; the log density after each, (count, rows)."""
+        out = np.empty((count, self.target.rows))
+        for t in range(count):
+            self.sweep(1)
+            out[t] = self.log_density()
+        return out
+
     def values(self) -> Flat:
         """The current states."""
         return self.x
+
+    def log_density(self) -> Array:
+        """Log density of the current states at their beta, (rows,)."""
+        return self.target.log_density(self.x)
 
 
 def sweep(target: Target, kernel: Any, x: Flat, rng: np.random.Generator) -> Flat:
@@ -137,7 +148,8 @@ def _moved(kernel: Any, unit: Unit, eta: Array, old: Array, rng: np.random.Gener
         return unit.sample(eta, rng)
     support = unit.support.reshape(len(unit.support), unit.width)
     current = nearest(support, old if unit.width > 1 else old[..., None])
-    return unit.support[choose(kernel.transition(unit.prob(eta), current), rng)]
+    prob = kernel.transition(unit.prob(eta), current)
+    return unit.support[next_state(prob, current, rng.random(current.shape))]
 
 
 def _moved_unit(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array, children: list[_Child], columns: Array,
@@ -155,7 +167,15 @@ def _moved_unit(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array,
             log_weights = log_weights + times(target.beta[:, None], share)
     impossible = np.isneginf(log_weights).all(axis=1, keepdims=True)  # such a unit moves anywhere
     prob = softmax(np.where(impossible, 0.0, log_weights), axis=1)
-    return support[choose(kernel.transition(prob, nearest(support, old)), rng)]
+    current = nearest(support, old)
+    return support[next_state(kernel.transition(prob, current), current, rng.random(current.shape))]
+
+
+def next_state(prob: Array, current: Array, u: Array) -> Array:
+    """States (...,) drawn from probabilities (..., K) by one uniform each: moves in the order of values, then no move."""
+    here = np.arange(prob.shape[-1]) == current[..., None]
+    hit = ~here & (u[..., None] < np.cumsum(np.where(here, 0.0, prob), axis=-1))
+    return np.where(hit.any(axis=-1), hit.argmax(axis=-1), current)
 
 
 def nearest(support: Array, value: Array) -> Array:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.convergence import chain_statistics
 from pgmengine.couplings import only_parameters
-from pgmengine.diagnostics import chain_statistics
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import layers_by_unit, make_chains, refusal, start
@@ -82,7 +82,7 @@ class MCMC:
         sums = _Sums(many, wanted, self)
         for t in track(range(self.draws), "sampling"):
             chains.sweep(self.thin)
-            sums.add(t, chains.values())
+            sums.add(t, chains.values(), -chains.log_density())
         stats = chain_statistics(sums.trace, sums.energy, target, self.chains)
         rhat = {"the energy": stats["energy_rhat"], **{f"layer {n!r}": v for n, v in stats["rhat"].items()}}
         note = tuple(f"R-hat of {what} reaches {np.nanmax(v):.3g}, the limit is {self.rhat_limit:g}"
@@ -131,11 +131,11 @@ class _Sums:
     def _batch(self, t: Any) -> Any:
         return t * self.batches // self.method.draws
 
-    def add(self, t: int, x: Flat) -> None:
+    def add(self, t: int, x: Flat, energy: Array) -> None:
         """One draw of all chains."""
         for name, value in x.items():
             self.trace[name][self._batch(t)] += value
-        self.energy[t] = -self.target.log_density(x)
+        self.energy[t] = energy
         for name, total in self.prob.items():
             total += np.abs(x[name][:, :, None] - self.target.structure.layers[name].unit.support) < 1e-9
         for c in self.target.structure.couplings:

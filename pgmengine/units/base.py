@@ -17,6 +17,7 @@ class Draw(IntEnum):
     TABLE = 0
     NORMAL = 1
     INTERVAL = 2
+    COMPLEMENT = 3  # two values, off with probability e^-z: from the table, but for the link
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ class Unit:
     @property
     def draw(self) -> Draw | None:
         """How the compiled sweeps draw it; None leaves it to `sample` and the plain engine."""
-        return Draw.TABLE if self.support is not None else None
+        if self.support is None or not self.canonical:
+            return None
+        return Draw.TABLE if self.width == 1 or np.array_equal(self.support, np.eye(self.width)) else None
 
     @property
     def curvature(self) -> float | None:

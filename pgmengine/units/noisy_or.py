@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.units.base import Array, Unit
+from pgmengine.units.base import Array, Draw, Unit
 from pgmengine.units.binary import Binary
 
 BINARY = Binary()
@@ -35,6 +35,11 @@ class NoisyOr(Unit):
     mode = BINARY.mode
     max_log_weight = BINARY.max_log_weight
     contains = BINARY.contains
+
+    @property
+    def draw(self) -> Draw:
+        """From the table, with this link."""
+        return Draw.COMPLEMENT
 
     def link(self, zeta: Array) -> Array:
         """log(e^z - 1), -inf at 0."""

@@ -1,0 +1,316 @@
+"""The compiled sweeps: the same states as the plain engine on the same uniforms, whatever the batch and the threads."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import twin
+from scipy.stats import chi2
+from tiny import FINITE, INFINITE, as_evidence, draw_row
+
+import pgmengine as pgm
+from pgmengine import _kernels
+from pgmengine.kernels import compiled, plain
+from pgmengine.kernels.chains import refusal, start
+from pgmengine.kernels.compiled import CompiledChains
+
+KERNELS = (pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.3))
+table = pytest.mark.parametrize("machine", FINITE + INFINITE, ids=repr)
+kernels = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+
+
+def key_of(seed):
+    return np.random.SeedSequence(np.random.default_rng(seed).integers(0, 2**32, size=4).tolist()).generate_state(4)
+
+
+def mixed_target(machine, rows=24):
+    """Rows with evidence and beta of their own, a reference, and soft evidence where it is allowed."""
+    rng = np.random.default_rng(3)
+    evidence = [draw_row(machine, rng, share) for share in rng.choice([0.0, 0.3, 0.7], size=rows)]
+    model = machine.build()
+    layers = model.structure.layers
+    soft = {
+        n: rng.normal(size=(rows, *x.bias_shape))
+        for n, x in layers.items()
+        if x.unit.width > 1 or (x.unit.support is not None and len(x.unit.support) == 2)
+    }
+    reference = {n: rng.normal(size=x.width) for n, x in layers.items()}
+    return model.given(as_evidence(machine, evidence), soft=soft).at(rng.choice([0.0, 0.37, 1.0], size=rows), reference)
+
+
+# ---- the generator ----
+
+
+def test_known_answers_of_threefry():
+    """Threefry4x32 of 20 rounds, from the test vectors of Salmon et al.; the sweeps use 12 rounds."""
+    cases = (
+        ("00000000" * 4, "00000000" * 4, "9c6ca96a e17eae66 fc10ecd4 5256a7d8"),
+        ("ffffffff" * 4, "ffffffff" * 4, "2a881696 57012287 f6c7446e a16a6732"),
+        ("243f6a8885a308d313198a2e03707344", "a4093822299f31d0082efa98ec4e6c89", "59cd1dbb b8879579 86b5d00c ac8b6d84"),
+    )
+    for counter, key, answer in cases:
+        c, k, a = (np.frombuffer(bytes.fromhex(v), ">u4").astype(np.uint32) for v in (counter, key, answer))
+        assert twin.threefry(c[None], k, rounds=20)[0].tolist() == a.tolist()
+
+
+def test_compiled_uniforms_are_those_of_the_twin():
+    key = key_of(0)
+    for sweep, chain, layer in ((0, 0, 0), (7, 3, 1), (2**32 - 1, 2**31, 65537)):
+        found = _kernels.uniforms(key, sweep, chain, layer, 0, 40)
+        np.testing.assert_allclose(found, twin.uniforms(key, sweep, chain, layer, 2560), rtol=1e-6)
+        second = _kernels.uniforms(key, sweep, chain, layer, 0x8000000, 40)
+        np.testing.assert_allclose(second, twin.uniforms(key, sweep, chain, layer, 2560, second=True), rtol=1e-6)
+        assert not np.allclose(found, second)
+    assert 0 < found.min() and found.max() <= 1
+
+
+def streams(count=512):
+    key = key_of(1)
+    return np.stack(
+        [_kernels.uniforms(key, s, c, layer, 0, 32) for s in range(8) for c in range(count // 16) for layer in range(2)]
+    )
+
+
+def test_uniforms_are_uniform_and_uncorrelated():
+    u = streams()
+    counts = np.bincount((u.ravel() * 256).astype(int).clip(0, 255), minlength=256)
+    expected = u.size / 256
+    assert 1e-6 < chi2.sf(((counts - expected) ** 2 / expected).sum(), 255) < 1 - 1e-6
+    bins = (u * 16).astype(int).clip(0, 15)
+    pairs = np.bincount((bins[:, :-1] * 16 + bins[:, 1:]).ravel(), minlength=256)
+    assert 1e-6 < chi2.sf(((pairs - pairs.sum() / 256) ** 2 / (pairs.sum() / 256)).sum(), 255)
+    centred = (u - 0.5) * np.sqrt(12)
+    for lag in (1, 2, 15, 16, 17, 63, 64):
+        assert abs((centred[:, :-lag] * centred[:, lag:]).mean()) < 5 / np.sqrt(centred[:, lag:].size)
+    across = centred @ centred.T / centred.shape[1]  # neighbouring sweeps, chains and layers
+    off = across[~np.eye(len(across), dtype=bool)]
+    assert np.abs(off).max() < 6.5 / np.sqrt(centred.shape[1]) and abs(off.mean()) < 5 / np.sqrt(off.size * 2048 / 2)
+
+
+# ---- the same as the plain engine ----
+
+
+@table
+@kernels
+def test_same_states_as_the_plain_engine_on_the_same_uniforms(machine, kernel):
+    target = mixed_target(machine)
+    if refusal(target):
+        target = target.take(np.flatnonzero([not refusal(target.take(np.array([i]))) for i in range(target.rows)]))
+    x = start(target, np.random.default_rng(0))
+    ours = CompiledChains(target, kernel, x, np.random.default_rng(8))
+    replay = twin.Replay(target, key_of(8), ours.by_unit)
+    theirs = plain.PlainChains(target, kernel, x, replay)
+    for _ in range(4):
+        ours.sweep(1)
+        theirs.sweep(1)
+        for name, value in theirs.values().items():
+            np.testing.assert_allclose(ours.values()[name], value, rtol=1e-4, atol=2e-5)
+        finite = np.isfinite(theirs.log_density())
+        np.testing.assert_allclose(ours.log_density()[finite], theirs.log_density()[finite], rtol=1e-4, atol=1e-4)
+
+
+def test_wide_layers_cross_every_tile_and_block():
+    """Sizes around the widths of vectors, blocks and panels.
+
+    A uniform within single precision of its threshold comes about once in a million draws: one chain may part.
+    """
+    for v, h in ((15, 16), (17, 63), (64, 65), (129, 200)):
+        rng = np.random.default_rng(v)
+        for hidden in (pgm.Binary(), pgm.Categorical(3), pgm.MultiValued(3)):
+            model = pgm.rbm(v, h, hidden=hidden, rng=1)
+            target = model.given({"v": np.where(rng.random((70, v)) < 0.2, 1.0, np.nan)})
+            x = start(target, rng)
+            ours = CompiledChains(target, pgm.Blend(0.4), x, np.random.default_rng(2))
+            theirs = plain.PlainChains(target, pgm.Blend(0.4), x, twin.Replay(target, key_of(2), set()))
+            ours.sweep(3)
+            theirs.sweep(3)
+            x, y = ours.values(), theirs.values()
+            parted = np.any([(x[name] != y[name]).any(axis=1) for name in x], axis=0)
+            assert parted.sum() <= 1
+
+
+@table
+def test_a_row_alone_gives_the_bits_it_gives_in_a_batch(machine):
+    target = mixed_target(machine)
+    if refusal(target):
+        return
+    x = start(target, np.random.default_rng(0))
+    together = CompiledChains(target, pgm.Blend(0.5), x, np.random.default_rng(4))
+    together.sweep(7)
+    for i in (0, 5, 23):
+        alone = CompiledChains(
+            target.take(np.array([i])),
+            pgm.Blend(0.5),
+            {n: v[[i]] for n, v in x.items()},
+            np.random.default_rng(4),
+            streams=np.array([i]),
+        )
+        alone.sweep(7)
+        for name, value in alone.values().items():
+            assert np.array_equal(value[0], together.values()[name][i])
+        np.testing.assert_allclose(alone.log_density()[0], together.log_density()[i], rtol=1e-12)
+
+
+def test_trace_is_the_log_density_after_each_sweep():
+    target = pgm.rbm(9, 4, hidden=pgm.Categorical(3), rng=0).given().take(np.zeros(5, dtype=int)).at(0.7)
+    x = start(target, np.random.default_rng(0))
+    for engine in (CompiledChains, plain.PlainChains):
+        one, two = (engine(target, pgm.Gibbs(), x, np.random.default_rng(1)) for _ in range(2))
+        found = one.trace(6)
+        for t in range(6):
+            two.sweep(1)
+            np.testing.assert_allclose(found[t], target.log_density(two.values()), rtol=1e-5, atol=1e-5)
+
+
+def test_threads_and_pieces_do_not_change_a_bit(monkeypatch):
+    model = pgm.dbm([200, 90, 70], rng=0)
+    target = model.given().take(np.zeros(150, dtype=int))
+    x = start(target, np.random.default_rng(0))
+    found = []
+    monkeypatch.setattr(compiled, "WORTH_A_THREAD", 0)
+    for count, pieces in (("1", (20,)), ("2", (20,)), ("3", (1, 2, 17))):
+        monkeypatch.setenv("PGMENGINE_THREADS", count)
+        chains = CompiledChains(target, pgm.Gibbs(), x, np.random.default_rng(1))
+        for some in pieces:
+            chains.sweep(some)
+        found.append(chains)
+    for other in found[1:]:
+        assert all(np.array_equal(found[0].values()[n], v) for n, v in other.values().items())
+        assert np.array_equal(found[0].changed, other.changed) and found[0].changed.all()
+
+
+@pytest.mark.parametrize("refresh", [compiled.REFRESH, 10**9])
+def test_inputs_do_not_drift(refresh, monkeypatch):
+    """10,000 sweeps, with the periodic recompute and even without."""
+    monkeypatch.setattr(compiled, "REFRESH", refresh)
+    rng = np.random.default_rng(0)
+    model = pgm.rbm(100, 60).with_params({"v-h.weight": rng.normal(size=(100, 60))})
+    target = model.given().take(np.zeros(4, dtype=int))
+    chains = CompiledChains(target, pgm.FlipState(), start(target, rng), rng)
+    chains.sweep(10_000)
+    x = chains.values()
+    w = model.params["v-h.weight"]
+    np.testing.assert_allclose(chains.inputs["h"][0][:, :60], x["v"] @ w, rtol=0, atol=1e-3)
+    assert np.abs(chains.inputs["v"][0][:, :100] - x["h"] @ w.T).max() < 1e-3
+
+
+def test_sparse_and_dense_weights_give_the_same_chains():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(40, 30)) * (rng.random((40, 30)) < 0.2)
+    found = []
+    for weight in (w, sp.csr_array(w)):
+        b = pgm.GraphBuilder()
+        b.layer("h", pgm.Binary(), 40)
+        b.layer("v", pgm.Categorical(3), 10)
+        b.cause("h", "v", weight=weight)
+        target = b.build().given({"v": np.where(rng.random((30, 10)) < 2, 1.0, np.nan)})
+        chains = CompiledChains(target, pgm.Gibbs(), start(target, np.random.default_rng(1)), np.random.default_rng(2))
+        chains.sweep(5)
+        found.append(chains.values())
+    assert np.array_equal(found[0]["h"], found[1]["h"])
+
+
+def test_units_and_kernels_of_users_take_the_plain_engine():
+    class Lazy:
+        def transition(self, prob, current):
+            here = np.arange(prob.shape[-1]) == np.asarray(current)[..., None]
+            return 0.5 * prob + 0.5 * here
+
+    target = pgm.rbm(3, 2, rng=0).given()
+    assert compiled.knows(target, pgm.Gibbs()) and not compiled.knows(target, Lazy())
+    model = pgm.rbm(3, 2, rng=0)
+    chains = pgm.infer(model, method=pgm.MCMC(kernel=Lazy(), chains=8, draws=3000), rng=0)
+    exact = pgm.infer(model, method=pgm.Exact())
+    for layer in exact.mean:
+        assert np.all(np.abs(chains.mean[layer] - exact.mean[layer]) < 5 * chains.stats["mcse"][layer])
+
+
+def evidence_of(**layers):
+    return {name: np.array(v, dtype=float) for name, v in layers.items()}
+
+
+def small_child():
+    b = pgm.GraphBuilder()
+    b.layer("p", pgm.Binary(), 1)
+    b.layer("q", pgm.Binary(), 1)
+    b.layer("c", pgm.Binary(), 1)
+    b.cause("p", "c", weight=[[3.0]])
+    b.cause("q", "c", weight=[[-6.0]])
+    return b.build(), evidence_of(q=[1], c=[1])
+
+
+def lateral_child():
+    b = pgm.GraphBuilder()
+    b.layer("p", pgm.Binary(), 1)
+    b.layer("c", pgm.Binary(), 2)
+    b.cause("p", "c", weight=[[0.0, 3.0]])
+    b.cause("c", "c", weight=[[0.0, -6.0], [0.0, 0.0]])
+    return b.build(), evidence_of(c=[1, 1])
+
+
+def many_states():
+    b = pgm.GraphBuilder()
+    b.layer("y", pgm.Categorical(300), 1)
+    b.layer("p", pgm.Binary(), 1)
+    weight = np.zeros((300, 1))
+    weight[299], weight[43] = 3.0, -3.0
+    b.couple("y", "p", weight=weight)
+    return b.build(), evidence_of(y=[299])
+
+
+def tiny_leak():
+    b = pgm.GraphBuilder()
+    b.layer("p", pgm.Binary(), 1, bias=[-14.0])
+    b.layer("c", pgm.NoisyOr(), 1, bias=[5e-7])
+    b.cause("p", "c", weight=[[1.0]])
+    return b.build(), evidence_of(c=[1])
+
+
+class CLogLog(pgm.Binary):
+    """A user's unit with a link of its own: p(0 | z) = exp(-e^z)."""
+
+    canonical = False
+
+    def link(self, zeta):
+        rate = np.exp(zeta)
+        return rate + np.log(-np.expm1(-rate))
+
+    def log_partition(self, zeta):
+        return np.exp(zeta)
+
+    def log_conditional(self, x, zeta):
+        return np.where(np.asarray(x) == 1, np.log(-np.expm1(-np.exp(zeta))), -np.exp(zeta))
+
+
+def own_link():
+    b = pgm.GraphBuilder()
+    b.layer("p", pgm.Binary(), 1)
+    b.layer("c", CLogLog(), 1)
+    b.cause("p", "c", weight=[[1.5]])
+    return b.build(), evidence_of(c=[1])
+
+
+@pytest.mark.parametrize("case", [small_child, lateral_child, many_states, tiny_leak, own_link], ids=lambda c: c.__name__)
+def test_posteriors_of_one_unit(case):
+    """Inputs from observed parents, states beyond a byte, leaks near 0, links the engine does not know."""
+    model, evidence = case()
+    target = model.given(evidence)
+    x = {"p": np.array([[0.0], [1.0]])}
+    both = target.take(np.zeros(2, dtype=int))
+    log_p = both.log_density({n: x.get(n, both.evidence.values[n]) for n in model.structure.layers})
+    truth = 1 / (1 + np.exp(log_p[0] - log_p[1]))
+    result = pgm.infer(model, evidence, method=pgm.MCMC(chains=50, draws=2000), rng=0)
+    assert abs(result.mean["p"][0] - truth) < 5 * np.sqrt(truth * (1 - truth) / 1e5)
+
+
+def test_log_density_of_a_chain_that_starts_at_an_impossible_state():
+    b = pgm.GraphBuilder()
+    b.layer("p", pgm.Binary(), 1)
+    b.layer("c", pgm.NoisyOr(), 1)
+    b.cause("p", "c", weight=[[1.0]])
+    target = b.build().given({"c": [1]})
+    chains = CompiledChains(target, pgm.Gibbs(), {"p": np.zeros((1, 1)), "c": np.ones((1, 1))}, np.random.default_rng(0))
+    assert chains.log_density()[0] == -np.inf
+    chains.sweep(1)
+    np.testing.assert_allclose(chains.log_density(), target.log_density(chains.values()), rtol=1e-6)
+    found = chains.trace(2)[1]
+    np.testing.assert_allclose(found, target.log_density(chains.values()), rtol=1e-6)

@@ -1,0 +1,130 @@
+"""Diagnostics against closed forms and the oracle."""
+
+import numpy as np
+import pytest
+from brute import Brute
+from tiny import FINITE, as_evidence, draw_row
+
+import pgmengine as pgm
+from pgmengine import diagnostics
+from pgmengine.kernels.chains import make_chains, start
+
+KERNELS = (pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.3))
+
+
+def distribution(truth, states):
+    """The oracle's probabilities in the order of `states`."""
+
+    def rows(values):
+        return np.round(np.concatenate([values[n] for n in truth.values], axis=1) * 1000).astype(np.int64)
+
+    place = {state.tobytes(): p for state, p in zip(rows(truth.values), truth.p)}
+    return np.array([place[state.tobytes()] for state in rows(states)])
+
+
+@pytest.mark.parametrize("machine", FINITE, ids=repr)
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_p_is_invariant_under_the_exact_transition_matrix(machine, kernel):
+    for share, beta in ((0.0, 1.0), (0.4, 1.0), (0.0, 0.37), (0.0, 0.0)):
+        row = draw_row(machine, np.random.default_rng(11), share)
+        target = machine.build().given(as_evidence(machine, [row]), beta=beta)
+        matrix = diagnostics.transition_matrix(target, kernel)
+        p = distribution(Brute(machine, row, beta=beta), diagnostics.joint_states(target))
+        np.testing.assert_allclose(matrix.sum(axis=1), 1.0, rtol=1e-12)
+        np.testing.assert_allclose(p @ matrix, p, rtol=1e-12, atol=1e-12)
+        if machine.name != "rbm large weights" and (p > 0).all():
+            far = np.linalg.matrix_power(matrix, 64)
+            assert (far > 0).all()  # irreducible and aperiodic, ties and all
+
+
+def test_flip_state_needs_the_tie_rule():
+    """All fields zero: units that always flip would go round a cycle of two states."""
+    model = pgm.rbm(2, 2).with_params({"v-h.weight": np.zeros((2, 2))})
+    assert diagnostics.slem(diagnostics.transition_matrix(model.given(), pgm.FlipState())) < 1e-12
+
+    class NoTies(pgm.FlipState):
+        def transition(self, prob, current):
+            here = np.arange(2) == np.asarray(current)[..., None]
+            flip = np.minimum(1.0, prob[..., ::-1] / prob)
+            return np.where(here, 1 - flip, flip[..., ::-1])
+
+    assert diagnostics.slem(diagnostics.transition_matrix(model.given(), NoTies())) > 1 - 1e-12
+
+
+def test_metropolised_gibbs_is_the_two_valued_rule_and_moves_more_than_gibbs():
+    rng = np.random.default_rng(0)
+    for k in (2, 3, 5):
+        p = rng.dirichlet(np.ones(k), size=50)
+        for current in range(k):
+            move = pgm.FlipState().transition(p, np.full(50, current))
+            np.testing.assert_allclose(move.sum(axis=1), 1.0, rtol=1e-12)
+            others = np.arange(k) != current
+            assert (move[:, others] >= p[:, others] - 1e-15).all()  # Peskun: more weight off the diagonal
+            balance = p[:, [current]] * move
+            for other in np.flatnonzero(others):
+                back = pgm.FlipState().transition(p, np.full(50, other))[:, current] * p[:, other]
+                np.testing.assert_allclose(balance[:, other], back, rtol=1e-12)
+        if k == 2:
+            move = pgm.FlipState().transition(p, np.ones(50, dtype=int))
+            np.testing.assert_allclose(move[:, 0], np.minimum(1, p[:, 0] / p[:, 1]), rtol=1e-12)
+
+
+def test_slem_of_two_states():
+    np.testing.assert_allclose(diagnostics.slem([[0.9, 0.1], [0.3, 0.7]]), 0.6)
+
+
+def test_autocorrelation_of_an_autoregressive_series():
+    """AR(1): rho(k) = phi^k, tau = (1 + phi) / (1 - phi); AR(2) from its Yule-Walker equations."""
+    rng = np.random.default_rng(0)
+    n = 400_000
+    for phi in ((0.0, 0.0), (0.9, 0.0), (0.6, 0.3), (-0.5, 0.0)):
+        noise, x = rng.normal(size=n), np.zeros(n)
+        for t in range(2, n):
+            x[t] = phi[0] * x[t - 1] + phi[1] * x[t - 2] + noise[t]
+        first = phi[0] / (1 - phi[1])
+        truth = (1 - phi[0] * first - phi[1] * (phi[1] + phi[0] * first)) / (1 - sum(phi)) ** 2
+        np.testing.assert_allclose(diagnostics.autocorrelation_function(x, 2)[1], first, rtol=0, atol=0.01)
+        np.testing.assert_allclose(diagnostics.autocorrelation_time(x), truth, rtol=0.1)
+        np.testing.assert_allclose(diagnostics.autocorrelation_time_ar(x), truth, rtol=0.05)
+        chains = x.reshape(8, -1)
+        np.testing.assert_allclose(diagnostics.autocorrelation_time(chains), truth, rtol=0.1)
+    with pytest.raises(pgm.PgmError, match="constant"):
+        diagnostics.autocorrelation_function(np.ones(10))
+
+
+def test_autocorrelation_time_of_a_chain_is_that_of_its_matrix():
+    """Energy of a 3x3 RBM: tau from the transition matrix, sum over all lags of the exact autocovariance."""
+    model = pgm.rbm(3, 3).with_params({"v-h.weight": np.random.default_rng(1).normal(size=(3, 3)) * 1.5})
+    target = model.given()
+    states = diagnostics.joint_states(target)
+    log_p = target.take(np.zeros(64, dtype=int)).log_density(states)
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    for kernel in (pgm.Gibbs(), pgm.FlipState()):
+        matrix = diagnostics.transition_matrix(target, kernel)
+        f = -log_p - p @ -log_p
+        solved = np.linalg.solve(np.eye(64) - matrix + np.outer(np.ones(64), p), f)
+        tau = 2 * (p * f) @ solved / ((p * f) @ f) - 1
+        rng, many = np.random.default_rng(0), target.take(np.zeros(16, dtype=int))
+        chains = make_chains(many, kernel, start(many, rng), rng)
+        chains.sweep(100)
+        energy = chains.trace(20_000)
+        np.testing.assert_allclose(diagnostics.autocorrelation_time(energy.T), tau, rtol=0.06)
+        np.testing.assert_allclose(diagnostics.autocorrelation_time_ar(energy.T), tau, rtol=0.06)
+
+
+def test_class_changes_drop_ambiguous_states():
+    modes = np.array([[0, 0, 0, 0], [1, 1, 1, 1]])
+    states = np.array([[0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]])
+    assert diagnostics.nearest_modes(states, modes).tolist() == [0, -1, 1, -1, 1, 0]
+    assert diagnostics.class_changes(states, modes) == 2
+    assert diagnostics.class_changes(np.stack([states, states[:1].repeat(6, 0)], axis=1), modes).tolist() == [2, 0]
+
+
+def test_refusals_name_the_reason():
+    with pytest.raises(pgm.PgmError, match="1048576 joint states"):
+        diagnostics.transition_matrix(pgm.rbm(10, 10, rng=0).given(), pgm.Gibbs())
+    with pytest.raises(pgm.PgmError, match="'v'.*cannot be enumerated"):
+        diagnostics.transition_matrix(pgm.rbm(2, 2, visible=pgm.Gaussian(), rng=0).given(), pgm.Gibbs())
+    with pytest.raises(pgm.PgmError, match=r"alpha must lie in \[0, 1\]"):
+        pgm.Blend(1.5)

@@ -1,0 +1,324 @@
+"""Kernels: conditionals equal differences of the log density, p is invariant, broken engines are caught."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from brute import Brute
+from scipy.stats import chi2
+from tiny import FINITE, as_evidence, draw_row, patterns
+
+import pgmengine as pgm
+from pgmengine.convergence import series_statistics
+from pgmengine.kernels import compiled, plain
+from pgmengine.target import Target
+
+KERNELS = (pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.3))
+CHAINS, MORE_CHAINS, FEW_STATES = 40_000, 200_000, 128  # more chains on the smallest machines
+table = pytest.mark.parametrize("machine", [m for m in FINITE if m.name != "rbm large weights"], ids=repr)
+
+
+def exact_start(truth, chains, rng):
+    """States drawn by the oracle, as flat values."""
+    index = rng.choice(len(truth.p), size=chains, p=truth.p)
+    return {n: v[index] for n, v in truth.values.items()}
+
+
+def counts_of(truth, x):
+    """How often each joint state occurs among the rows of x."""
+    states, names = codes(truth.values, truth.values), list(truth.values)
+    order = np.argsort(states)
+    found = codes(x, names)
+    place = np.searchsorted(states[order], found).clip(0, len(states) - 1)
+    if (states[order][place] != found).any():
+        raise KeyError("a state that the evidence forbids")
+    return np.bincount(order[place], minlength=len(truth.p))
+
+
+def codes(values, names):
+    """One integer a joint state."""
+    joint = np.round(np.concatenate([values[n] for n in names], axis=1) * 1000).astype(np.int64)
+    weights = np.random.default_rng(0).integers(0, 2**52, size=joint.shape[1])
+    return joint @ weights
+
+
+def p_value(truth, x):
+    """Chi-square over all joint states, those with few expected counts pooled."""
+    counts, expected = counts_of(truth, x), truth.p * len(next(iter(x.values())))
+    small = expected < 10
+    pooled = np.append(counts[~small], counts[small].sum()), np.append(expected[~small], expected[small].sum())
+    keep = pooled[1] > 0
+    if not keep[-1] and pooled[0][-1]:
+        return 0.0
+    statistic = ((pooled[0] - pooled[1])[keep] ** 2 / pooled[1][keep]).sum()
+    return float(chi2.sf(statistic, max(int(keep.sum()) - 1, 1)))
+
+
+def target_of(machine, row, beta, chains):
+    return machine.build().given(as_evidence(machine, [row]), beta=beta).take(np.zeros(chains, dtype=int))
+
+
+def after_sweeps(machine, row, beta, sweeps, rng, kernel=KERNELS[0], engine=compiled.CompiledChains):
+    """p-value of the joint states after sweeps from an exact start."""
+    truth = Brute(machine, row, beta=beta)
+    chains = MORE_CHAINS if len(truth.p) <= FEW_STATES and engine is compiled.CompiledChains else CHAINS
+    target = target_of(machine, row, beta, chains)
+    running = engine(target, kernel, exact_start(truth, chains, rng), rng)
+    running.sweep(sweeps)
+    return p_value(truth, running.values())
+
+
+@table
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+@pytest.mark.parametrize(("share", "beta", "sweeps"), [(0.0, 1.0, 1), (0.0, 0.37, 3), (0.4, 1.0, 3)])
+def test_p_is_invariant(machine, share, beta, sweeps, kernel):
+    rng = np.random.default_rng(5)
+    row = draw_row(machine, np.random.default_rng(11), share)
+    assert after_sweeps(machine, row, beta, sweeps, rng, kernel) > 1e-6
+
+
+@table
+def test_p_is_invariant_in_the_plain_engine(machine):
+    row = draw_row(machine, np.random.default_rng(11), 0.2)
+    rng = np.random.default_rng(5)
+    assert after_sweeps(machine, row, 1.0, 2, rng, pgm.Blend(0.5), plain.PlainChains) > 1e-6
+
+
+@table
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_one_sweep_from_one_state_follows_the_exact_transition_matrix(machine, kernel):
+    """Not only what stays invariant: the whole row of the matrix."""
+    row, rng = draw_row(machine, np.random.default_rng(11), 0.1), np.random.default_rng(6)
+    target = machine.build().given(as_evidence(machine, [row]))
+    states = pgm.diagnostics.joint_states(target)
+    matrix = pgm.diagnostics.transition_matrix(target, kernel)
+    at = int(rng.integers(len(matrix)))
+    many = target.take(np.zeros(CHAINS, dtype=int))
+    x = {n: np.repeat(v[[at]], CHAINS, axis=0) for n, v in states.items()}
+    chains = compiled.CompiledChains(many, kernel, x, rng)
+    chains.sweep(1)
+    assert p_value(SimpleNamespace(values=states, p=matrix[at]), chains.values()) > 1e-6
+
+
+@table
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_p_is_invariant_under_soft_evidence_and_interventions(machine, kernel):
+    rng = np.random.default_rng(9)
+    model, name = machine.build(), machine.layers[0].name
+    layer, unit = model.structure.layers[name], machine.layers[0].unit
+    if unit.support is None or (unit.width == 1 and len(unit.support) > 2):
+        return
+    states = 2 if unit.width == 1 else unit.width
+    log_weights = rng.normal(size=(layer.size, states))
+    soft = {name: log_weights if states > 2 else log_weights[:, 1] - log_weights[:, 0]}
+    do, cut = {}, {}
+    directed = [n for n in model.structure.directed_layers if n not in model.structure.undirected_layers and n != name]
+    if directed:
+        row = draw_row(machine, rng, 1.0)
+        do, cut = {directed[0]: as_evidence(machine, [row])[directed[0]][0]}, {directed[0]: row[directed[0]]}
+    truth = Brute(machine, soft={name: log_weights}, do=cut)
+    target = model.given(soft=soft, do=do).take(np.zeros(CHAINS, dtype=int))
+    chains = compiled.CompiledChains(target, kernel, exact_start(truth, CHAINS, rng), rng)
+    chains.sweep(2)
+    assert p_value(truth, chains.values()) > 1e-6
+
+
+@table
+def test_conditionals_equal_differences_of_the_log_density(machine):
+    """The log-odds that a unit is drawn from, for every unit and state."""
+    model, rng = machine.build(), np.random.default_rng(0)
+    target = model.given(as_evidence(machine, [draw_row(machine, rng, 0.0)] * 3), beta=0.7)
+    seen = []
+
+    class Spy:
+        def transition(self, prob, current):
+            seen.append(prob)
+            return np.eye(prob.shape[-1])[current]
+
+    full = as_evidence(machine, [draw_row(machine, rng, 1.0) for _ in range(3)])
+    x = dict(model.given(full).evidence.values)
+    plain.sweep(target, Spy(), {n: v.copy() for n, v in x.items()}, rng)
+    by_unit, calls = plain.layers_by_unit(target), iter(seen)
+    for name in (n for color in model.structure.colors for n in color):
+        layer = model.structure.layers[name]
+        support = layer.unit.support.reshape(len(layer.unit.support), layer.unit.width)
+        block = None if name in by_unit else next(calls)
+        for i in range(layer.size):
+            prob = next(calls) if block is None else block[:, i]
+            densities = []
+            for value in support:
+                y = {n: v.copy() for n, v in x.items()}
+                y[name][:, layer.columns(np.array([i]))] = value
+                densities.append(target.log_density(y))
+            densities = np.stack(densities, axis=1)
+            if np.isfinite(densities).all():
+                log_odds = np.log(prob) - np.log(prob[:, :1])
+                np.testing.assert_allclose(log_odds, densities - densities[:, :1], rtol=1e-10, atol=1e-10)
+
+
+def test_chains_agree_with_exact_within_mcse():
+    for name in ("dbm mixed", "sbn deep", "ising", "mixed"):
+        machine = next(m for m in FINITE if m.name == name)
+        rows = patterns(machine)[:3]
+        evidence = as_evidence(machine, rows)
+        chains = pgm.infer(machine.build(), evidence, method=pgm.MCMC(chains=8, draws=2000), rng=3)
+        exact = pgm.infer(machine.build(), evidence, method=pgm.Exact())
+        assert chains.status is pgm.Status.OK and chains.kind == "estimate"
+        for layer in exact.mean:
+            error = chains.stats["mcse"][layer]
+            assert np.all(np.abs(chains.mean[layer] - exact.mean[layer]) <= 5 * error + 1e-9)
+
+
+def test_cross_layer_moments_are_not_products_of_means():
+    machine = next(m for m in FINITE if m.name == "rbm")
+    chains = pgm.infer(machine.build(), method=pgm.MCMC(chains=8, draws=4000), want=("pairs", "gradient"), rng=0)
+    exact = pgm.infer(machine.build(), method=pgm.Exact(), want=("pairs",))
+    np.testing.assert_allclose(chains.pairs["v-h"], exact.pairs["v-h"], atol=5 * 0.5 / np.sqrt(8000))
+    np.testing.assert_allclose(chains.gradient["v-h.weight"], chains.pairs["v-h"], rtol=1e-9)
+
+
+def test_chains_that_do_not_mix_say_so():
+    model = pgm.boltzmann_machine(2, weight=[[0, 5.0], [5.0, 0]])
+    result = pgm.infer(model, method=pgm.MCMC(chains=6, warmup=0, draws=200), rng=0)
+    stuck = pgm.boltzmann_machine(12, weight=np.full((12, 12), 3.0) - 3 * np.eye(12))
+    stuck = stuck.with_params({"x.bias": np.full(12, 0.3)})
+    result = pgm.infer(stuck, method=pgm.MCMC(chains=6, warmup=5, draws=200), rng=0)
+    assert result.status is pgm.Status.NOT_MIXED and result.warnings
+
+
+def test_constant_series_have_guarded_statistics():
+    rng = np.random.default_rng(0)
+    x = np.zeros((4, 100, 1, 3))
+    x[2:, :, 0, 1] = 1.0
+    x[:, :, 0, 2] = rng.normal(size=(4, 100))
+    s = series_statistics(x)
+    assert s["rhat"][0, :2].tolist() == [1.0, np.inf] and abs(s["rhat"][0, 2] - 1) < 0.05
+    assert s["mcse"][0, 0] == 0 and s["ess"][0, 0] == 400 and s["ess"][0, 1] == 1 and s["ess"][0, 2] > 200
+
+
+def test_same_seed_same_bits_and_state_goes_on():
+    model = pgm.rbm(6, 3, rng=0)
+    method = pgm.MCMC(chains=2, warmup=5, draws=20)
+    first, second = (pgm.infer(model, method=method, rng=7, want=("samples",)) for _ in range(2))
+    assert np.array_equal(first.samples["v"], second.samples["v"])
+    assert first.samples["v"].shape == (40, 1, 6)
+    more = pgm.infer(model, method=method, rng=7, state=first.state)
+    assert more.state["v"].shape == first.state["v"].shape
+
+
+def test_a_free_parent_with_infinitely_many_values_is_refused():
+    b = pgm.GraphBuilder()
+    b.layer("z", pgm.Gaussian(), 2)
+    b.layer("v", pgm.Binary(), 3)
+    b.cause("z", "v")
+    model = b.build(rng=0)
+    with pytest.raises(pgm.PgmError, match="'z'.*observe"):
+        pgm.infer(model)
+    assert pgm.infer(model, {"z": [0.1, 2.0]}).kind == "exact"
+
+
+# Broken engines: each must be caught by the invariance test that the real ones pass.
+
+
+class Synchronous(compiled.CompiledChains):
+    """Every layer moves from the old state of all others."""
+
+    def sweep(self, count):
+        for _ in range(count):
+            old, new = self.x, {}
+            for name in self.moving:
+                others = {n: v for n, v in old.items() if n != name}
+                observed = self.target.evidence.observed | {n: np.ones_like(self.target.free[n]) for n in others}
+                evidence = replace(self.target.evidence, values=self.target.evidence.values | others, observed=observed)
+                one = compiled.CompiledChains(replace(self.target, evidence=evidence), pgm.Gibbs(), old, self.rng)
+                one.sweep(1)
+                new[name] = one.values()[name]
+            self.x = old | new
+
+    def __init__(self, target, kernel, x, rng):
+        super().__init__(target, kernel, x, rng)
+        self.rng = rng
+
+    def values(self):
+        return self.x
+
+
+def forgotten_clamp(monkeypatch):
+    real = compiled.mask
+    monkeypatch.setattr(compiled, "mask", lambda which, units, shared=True: real(np.ones_like(which), units, shared))
+    monkeypatch.setattr(
+        Target, "components", lambda self, name, mask: np.ones((len(mask), self.structure.layers[name].width), dtype=bool)
+    )
+
+
+def forgotten_normaliser(monkeypatch):
+    """Parents draw from x_c zeta_c without -A(zeta_c)."""
+    for engine in (compiled, plain):
+        monkeypatch.setattr(engine, "layers_by_unit", lambda target: set())
+    real = Target.outer_field
+
+    def with_children(self, x, name):
+        field = real(self, x, name)
+        for arrow in self.structure.arrows_from[name]:
+            field = field + self.beta[:, None] * (x[arrow.b] @ self.model.weight(arrow).T)
+        return field
+
+    monkeypatch.setattr(Target, "outer_field", with_children)
+
+
+def forgotten_bias(monkeypatch):
+    monkeypatch.setattr(compiled, "row", lambda values, columns: compiled.zeros((1, columns))[0])
+    real = Target.outer_field
+    monkeypatch.setattr(
+        Target, "outer_field", lambda self, x, name: real(self, x, name) - self.beta[:, None] * self.model.bias(name)
+    )
+
+
+def factor_two(monkeypatch):
+    real_panels, real_field = compiled.panels, Target.outer_field
+    monkeypatch.setattr(compiled, "panels", lambda weight, stride: real_panels(2 * weight, stride))
+    monkeypatch.setattr(Target, "outer_field", lambda self, x, name: 2 * real_field(self, x, name))
+
+
+@pytest.mark.parametrize("engine", [compiled.CompiledChains, plain.PlainChains])
+@pytest.mark.parametrize(
+    ("mutant", "name", "share"),
+    [
+        (forgotten_clamp, "rbm", 0.5),
+        (forgotten_normaliser, "sbn", 0.5),
+        (forgotten_bias, "rbm", 0.0),
+        (factor_two, "rbm", 0.0),
+    ],
+    ids=lambda v: getattr(v, "__name__", str(v)),
+)
+def test_broken_engines_are_caught(mutant, name, share, engine, monkeypatch):
+    machine = next(m for m in FINITE if m.name == name)
+    row = draw_row(machine, np.random.default_rng(11), share)
+    assert after_sweeps(machine, row, 1.0, 3, np.random.default_rng(5), engine=engine) > 1e-6
+    mutant(monkeypatch)
+    try:
+        caught = after_sweeps(machine, row, 1.0, 3, np.random.default_rng(5), engine=engine) < 1e-6
+    except KeyError:  # a state that the evidence forbids
+        caught = True
+    assert caught
+
+
+def test_a_synchronous_sweep_is_caught():
+    machine = next(m for m in FINITE if m.name == "dbm")
+    row = draw_row(machine, np.random.default_rng(11), 0.0)
+    assert after_sweeps(machine, row, 1.0, 3, np.random.default_rng(5), engine=Synchronous) < 1e-6
+
+
+class AlwaysFlip:
+    """Flip-the-state without the ratio."""
+
+    def transition(self, prob, current):
+        here = np.arange(prob.shape[-1]) == np.asarray(current)[..., None]
+        return np.where(here, 0.0, 1.0 / (prob.shape[-1] - 1))
+
+
+def test_a_broken_kernel_is_caught():
+    machine = next(m for m in FINITE if m.name == "rbm")
+    row = draw_row(machine, np.random.default_rng(11), 0.0)
+    assert after_sweeps(machine, row, 1.0, 3, np.random.default_rng(5), AlwaysFlip(), plain.PlainChains) < 1e-6
