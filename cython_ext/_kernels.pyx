@@ -153,7 +153,7 @@ cdef extern from "sweep.h" nogil:
         const int32_t *column
 
     ctypedef struct pgm_layer:
-        int kind, states, width, moves, by_unit, directed, complement, uneven
+        int kind, states, width, moves, by_unit, summed, directed, complement, uneven
         int64_t size, stride, units
         float variance
         const float *support
@@ -175,7 +175,7 @@ cdef extern from "sweep.h" nogil:
         pgm_layer *layer
         pgm_link *link
         const int32_t *visit
-        const float *beta
+        float *beta
         uint32_t key[4]
         const uint32_t *stream
         float alpha
@@ -188,8 +188,16 @@ cdef extern from "sweep.h" nogil:
         uint8_t *touched
         int32_t *reached
 
-    void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, uint64_t sweep, int64_t sweeps,
-                   int64_t *changed, int64_t chains, double *trace)
+    ctypedef struct pgm_run:
+        uint64_t first, count
+        int backward
+        int64_t chains
+        const double *betas
+        double *log_weight
+        double *trace
+        int64_t *changed
+
+    void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, const pgm_run *run)
     void pgm_log_densities(const pgm_machine *m, int64_t first, int64_t last, double *log_density)
     void pgm_reset(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last)
     void pgm_fill_uniforms(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer, uint32_t first,
@@ -222,7 +230,7 @@ cdef class Machine:
         free(self.m.layer)
         free(self.m.link)
 
-    def __init__(self, int layers, int links, const int32_t[::1] visit, const float[::1] beta,
+    def __init__(self, int layers, int links, const int32_t[::1] visit, float[::1] beta,
                  const uint32_t[::1] key, const uint32_t[::1] stream, float alpha):
         cdef int i
         self.keep = [visit, beta, stream]
@@ -235,8 +243,8 @@ cdef class Machine:
         for i in range(4):
             self.m.key[i] = key[i]
 
-    def layer(self, int index, int kind, int states, int width, int64_t size, bint moves, bint by_unit, bint directed,
-              bint complement, bint uneven, float variance, const float[::1] support, const float[::1] log_base,
+    def layer(self, int index, int kind, int states, int width, int64_t size, bint moves, bint by_unit, bint summed,
+              bint directed, bint complement, bint uneven, float variance, const float[::1] support, const float[::1] log_base,
               const float[::1] bias, const float[::1] reference, const float[:, ::1] soft, float[:, ::1] base,
               float[:, ::1] field, float[:, ::1] zeta, uint8_t[:, ::1] state, float[:, ::1] value,
               const uint8_t[:, ::1] free_units, const uint8_t[:, ::1] alive):
@@ -244,6 +252,7 @@ cdef class Machine:
         cdef pgm_layer *l = self.m.layer + index
         self.keep.append((support, log_base, bias, reference, soft, base, field, zeta, state, value, free_units, alive))
         l.kind, l.states, l.width, l.size, l.moves, l.by_unit = kind, states, width, size, moves, by_unit
+        l.summed = summed
         l.directed, l.complement, l.uneven, l.variance, l.stride = directed, complement, uneven, variance, bias.shape[0]
         l.units = free_units.shape[1]
         l.free_stride = 0 if free_units.shape[0] == 1 else l.units
@@ -273,23 +282,30 @@ cdef class Machine:
             k.weight = &entries[0] if entries.shape[0] else NULL
             k.start, k.column = &start[0], &column[0] if column.shape[0] else NULL
 
-    def sweep(self, int64_t first, int64_t last, uint64_t sweep, int64_t sweeps, bint refresh, int64_t[::1] changed,
-              double[:, :, ::1] trace=None):
-        """Sweeps number sweep .. sweep + sweeps - 1 of chains first .. last - 1, without the GIL.
+    def sweep(self, int64_t first, int64_t last, uint64_t sweep, uint64_t count, bint refresh, int64_t[::1] changed,
+              double[:, :, ::1] trace=None, bint backward=False, const double[::1] betas=None,
+              double[::1] log_weight=None):
+        """Sweeps number sweep .. sweep + count - 1 of chains first .. last - 1, without the GIL.
 
-        `refresh` recomputes all inputs first. changed (layers,) gains the number of changes of each layer;
-        trace (sweeps, chains, 2), if given, receives the log densities (see log_density) after each sweep.
+        `refresh` recomputes all inputs first. changed (layers,) gains the number of changes of each layer; trace (count,
+        chains, 2), if given, receives the log densities (see log_density) after each sweep. `backward` visits layers and
+        units in the reverse order. With betas (count + 1,), sweep t is made at betas[t + 1], and before it log_weight
+        (chains,) gains log p_(betas[t + 1]) - log p_(betas[t]), the summed layers summed out.
         """
         cdef int64_t a, b, chains = min(PGM_CHAINS, last - first)
         cdef pgm_scratch s
+        cdef pgm_run run
         cdef bint failed
-        cdef double *densities = NULL
         if not (0 <= first <= last <= self.chains) or changed.shape[0] < self.m.layers:
             raise ValueError("chains out of range")
-        if trace is not None and sweeps > 0:
-            if trace.shape[0] < sweeps or trace.shape[1] != self.chains or trace.shape[2] != 2:
-                raise ValueError("the trace does not fit")
-            densities = &trace[0, 0, 0]
+        if trace is not None and (trace.shape[0] < <int64_t> count or trace.shape[1] != self.chains or trace.shape[2] != 2):
+            raise ValueError("the trace does not fit")
+        if betas is not None and (betas.shape[0] != <int64_t> count + 1 or log_weight.shape[0] != self.chains):
+            raise ValueError("the schedule does not fit")
+        run.first, run.count, run.backward, run.chains, run.changed = sweep, count, backward, self.chains, &changed[0]
+        run.trace = &trace[0, 0, 0] if trace is not None and count else NULL
+        run.betas = &betas[0] if betas is not None else NULL
+        run.log_weight = &log_weight[0] if betas is not None else NULL
         with nogil:
             s.capacity = self.capacity
             s.list = <pgm_change *> malloc(sizeof(pgm_change) * self.capacity * max(chains, 1))
@@ -303,8 +319,7 @@ cdef class Machine:
                 b = min(a + PGM_CHAINS, last)
                 if refresh:
                     pgm_reset(&self.m, &s, a, b)
-                if sweeps > 0:
-                    pgm_sweep(&self.m, &s, a, b, sweep, sweeps, &changed[0], self.chains, densities)
+                pgm_sweep(&self.m, &s, a, b, &run)
                 a = b
             free(s.list)
             free(s.count)

@@ -163,8 +163,8 @@ PGM_INLINE void pgm_axpy(double a, const double *x, double *y, int64_t n)
 PGM_INLINE double pgm_start(const pgm_problem *p, pgm_work *w, int64_t index)
 {
     double base = 0.0;
-    memcpy(w->field, p->theta, sizeof(double) * p->indicators);
-    memcpy(w->e, p->offset, sizeof(double) * p->components);
+    if (p->indicators) memcpy(w->field, p->theta, sizeof(double) * p->indicators);
+    if (p->components) memcpy(w->e, p->offset, sizeof(double) * p->components);
     for (int64_t i = 0; i < p->units; i++) {
         int64_t k = p->states[i], digit = index % k;
         index /= k;

@@ -39,7 +39,8 @@ typedef struct {
 
 typedef struct {
     int kind, states, width; /* width: components a unit (k of a one-hot unit) */
-    int moves, by_unit, directed, complement, uneven; /* complement: p(0 | zeta) = e^-zeta; uneven: log h varies */
+    int moves, by_unit, summed, directed, complement, uneven; 
+    /* complement: p(0 | zeta) = e^-zeta; uneven: log h varies; summed: summed out of the weights of annealing */
     int64_t size, stride; /* units; floats a chain has in field, zeta, base (components, padded) */
     int64_t units;        /* bytes or floats a chain has in state, value, free, alive (units, padded) */
     float variance;       /* of a Gaussian */
@@ -60,10 +61,10 @@ typedef struct {
     pgm_layer *layer;
     pgm_link *link;
     const int32_t *visit; /* layers in the order of a sweep */
-    const float *beta;    /* (chains) */
+    float *beta;          /* (chains) */
     uint32_t key[4];
     const uint32_t *stream; /* (chains) */
-    float alpha;            /* share of the flip-the-state operator */
+    float alpha;            /* share of the flip-the-state operator; at beta = 0 the exact draw is at hand, and made */
 } pgm_machine;
 
 /* scratch of one thread */
@@ -294,6 +295,11 @@ PGM_INLINE pgm_vi pgm_load_bytes(const uint8_t *p)
     return __builtin_convertvector(*(const pgm_bytes *)p, pgm_vi) & 255;
 }
 
+PGM_INLINE float pgm_alpha(const pgm_machine *m, int64_t chain)
+{
+    return m->beta[chain] == 0.0f ? 0.0f : m->alpha;
+}
+
 /* A pass over a layer of two-valued units: lists the changes and returns their number. `plain`: the natural parameter is
  * beta times the field; alpha is a constant where this is inlined for Gibbs. */
 PGM_INLINE int64_t pgm_two(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at, int plain,
@@ -322,7 +328,7 @@ PGM_INLINE int64_t pgm_two(const pgm_machine *m, const pgm_layer *l, int64_t cha
         for (int w = 0; w < PGM_BLOCK / 8; w++) left |= (moved[w] * 0x0102040810204080u >> 56) << 8 * w; /* byte -> bit */
         for (; left; left &= left - 1) {
             int32_t j = (int32_t)first + __builtin_ctzll(left);
-            *end++ = (pgm_change){j, state[j] ? gap : -gap};
+            *end++ = (pgm_change){j, gap * (float)(2 * state[j] - 1)}; /* no branch: nobody can predict it */
         }
     }
     return end - list;
@@ -331,8 +337,9 @@ PGM_INLINE int64_t pgm_two(const pgm_machine *m, const pgm_layer *l, int64_t cha
 PGM_CLONES
 int64_t pgm_pass_two(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at, pgm_change *list)
 {
-    if (l->zeta || l->reference || !l->field) return pgm_two(m, l, chain, at, 0, m->alpha, list);
-    return m->alpha == 0.0f ? pgm_two(m, l, chain, at, 1, 0.0f, list) : pgm_two(m, l, chain, at, 1, m->alpha, list);
+    float alpha = pgm_alpha(m, chain);
+    if (l->zeta || l->reference || !l->field) return pgm_two(m, l, chain, at, 0, alpha, list);
+    return alpha == 0.0f ? pgm_two(m, l, chain, at, 1, 0.0f, list) : pgm_two(m, l, chain, at, 1, alpha, list);
 }
 
 /* record the move of unit j to state `next` */
@@ -563,16 +570,18 @@ PGM_INLINE void pgm_unit_weights(const pgm_machine *m, int index, int64_t chain,
     }
 }
 
-static int64_t pgm_pass_by_unit(const pgm_machine *m, int index, int64_t chain, const pgm_stream *at, float alpha,
+static int64_t pgm_pass_by_unit(const pgm_machine *m, int index, int64_t chain, const pgm_stream *at, int backward,
                                 pgm_scratch *s, pgm_change *list)
 {
+    float alpha = pgm_alpha(m, chain);
     const pgm_layer *l = m->layer + index;
     const uint8_t *free = l->free + chain * l->free_stride;
     int64_t n = 0;
     pgm_vf u[4], v[4], lw[PGM_MOST_STATES];
     float weight[PGM_MOST_STATES];
-    for (int64_t j = 0; j < l->size; j++) {
-        if (j % PGM_BLOCK == 0) {
+    for (int64_t i = 0; i < l->size; i++) {
+        int64_t j = backward ? l->size - 1 - i : i;
+        if (i == 0 || j % PGM_BLOCK == (backward ? PGM_BLOCK - 1 : 0)) {
             pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK), u);
             if (l->kind != PGM_TABLE) pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK) | 0x8000000u, v);
         }
@@ -599,9 +608,9 @@ static int64_t pgm_pass_by_unit(const pgm_machine *m, int index, int64_t chain, 
             list[n++] = (pgm_change){(int32_t)j, x - *value};
             *value = x;
         }
-        for (int i = 0; i < m->links && n > before; i++)
-            if (m->link[i].from == index && m->link[i].at_once)
-                pgm_add_now(m, m->link + i, chain, list + before, (int)(n - before));
+        for (int k = 0; k < m->links && n > before; k++)
+            if (m->link[k].from == index && m->link[k].at_once)
+                pgm_add_now(m, m->link + k, chain, list + before, (int)(n - before));
     }
     return n;
 }
@@ -661,6 +670,53 @@ PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, double out[
     out[0] = path, out[1] = power;
 }
 
+#define PGM_SMALL_STEP 1e-3 /* of beta: sums of (A(new) - A(old)) by the midpoint rule, more exact than the difference */
+
+/* What log sum_(x of the layer) p_beta gains from beta = old to new beyond (new - old) d log p_beta / d beta at the present
+ * state: sum over free units of A(eta_new) - A(eta_old) - x (eta_new - eta_old). Its units are independent given the rest. */
+PGM_INLINE double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new)
+{
+    const uint8_t *free = l->free + chain * l->free_stride;
+    double total = 0.0;
+    if (l->kind == PGM_TABLE && l->states == 2 && l->width == 1) {
+        const uint8_t *state = l->state + chain * l->units;
+        const float gap = l->support[1] - l->support[0], bias = l->log_base[1] - l->log_base[0];
+        const int small = fabs(new - old) < PGM_SMALL_STEP;
+        for (int64_t first = 0; first < l->units; first += 4 * PGM_WIDE) {
+            pgm_vf sum = {0};
+            for (int64_t j = first; j < first + 4 * PGM_WIDE && j < l->units; j += PGM_WIDE) {
+                pgm_vf on = __builtin_convertvector(pgm_load_bytes(state + j), pgm_vf), gain;
+                pgm_vf a = pgm_natural(l, chain, j, (float)old) * gap + bias;
+                if (small) {
+                    pgm_vf slope = pgm_natural(l, chain, j, 1.0f) - pgm_natural(l, chain, j, 0.0f);
+                    pgm_vf step = slope * (gap * (float)(new - old)), middle = a + 0.5f * step;
+                    pgm_vf t = pgm_exp(-pgm_at_most(pgm_magnitude(middle), 87.0f));
+                    gain = (pgm_choose_where(middle > 0.0f, pgm_same(1.0f), t) / (t + 1.0f) - on) * step;
+                } else {
+                    pgm_vf b = pgm_natural(l, chain, j, (float)new) * gap + bias;
+                    gain = pgm_softplus(b) - pgm_softplus(a) - on * (b - a);
+                }
+                sum += pgm_choose_where(-(pgm_load_bytes(free + j) & 1), gain, pgm_same(0.0f));
+            }
+            for (int i = 0; i < PGM_WIDE; i++) total += sum[i];
+        }
+        return total;
+    }
+    float eta[2][PGM_MOST_STATES];
+    for (int64_t j = 0; j < l->size; j++) {
+        if (!free[j]) continue;
+        for (int k = 0; k < l->width; k++) {
+            eta[0][k] = pgm_natural(l, chain, j * l->width + k, (float)old)[0];
+            eta[1][k] = pgm_natural(l, chain, j * l->width + k, (float)new)[0];
+        }
+        int own = l->width > 1 ? l->state[chain * l->units + j] : 0;
+        double x = l->width > 1 ? 1.0 : pgm_value(l, chain, j);
+        total += pgm_normaliser(l, eta[1], pgm_nothing) - pgm_normaliser(l, eta[0], pgm_nothing)
+                 - x * ((double)eta[1][own] - eta[0][own]);
+    }
+    return total;
+}
+
 /* log_density (chains, 2) of chains first .. last - 1 */
 PGM_CLONES
 void pgm_log_densities(const pgm_machine *m, int64_t first, int64_t last, double *log_density)
@@ -670,40 +726,59 @@ void pgm_log_densities(const pgm_machine *m, int64_t first, int64_t last, double
 
 /* ---- sweeps ---- */
 
-PGM_INLINE int64_t pgm_pass(const pgm_machine *m, int index, int64_t chain, const pgm_stream *at, pgm_scratch *s,
-                            pgm_change *list)
+PGM_INLINE int64_t pgm_pass(const pgm_machine *m, int index, int64_t chain, const pgm_stream *at, int backward,
+                            pgm_scratch *s, pgm_change *list)
 {
     const pgm_layer *l = m->layer + index;
-    if (l->by_unit) return pgm_pass_by_unit(m, index, chain, at, m->alpha, s, list);
+    if (l->by_unit) return pgm_pass_by_unit(m, index, chain, at, backward, s, list);
     if (l->kind != PGM_TABLE) return pgm_pass_infinite(m, l, chain, at, list);
-    if (l->states > 2 || l->width > 1) return pgm_pass_table(m, l, chain, at, m->alpha, list);
+    if (l->states > 2 || l->width > 1) return pgm_pass_table(m, l, chain, at, pgm_alpha(m, chain), list);
     return pgm_pass_two(m, l, chain, at, list);
 }
 
-/* Sweeps of chains first .. last - 1, at most PGM_CHAINS of them; adds the number of changes to changed[layer]. `trace`
- * (sweeps, chains, 2) or NULL receives the log densities after each sweep. */
+/* what a run of sweeps is to do besides sweeping; chains are those of the machine */
+typedef struct {
+    uint64_t first, count; /* sweeps first .. first + count - 1 */
+    int backward;          /* layers and units in the reverse order: the reversal of the sweep */
+    int64_t chains;
+    const double *betas;   /* (count + 1) or NULL: sweep t is made at betas[t + 1], and before it log_weight gains */
+    double *log_weight;    /* (chains)  log p_(betas[t + 1]) - log p_(betas[t]), the summed layers summed out */
+    double *trace;         /* (count, chains, 2) or NULL: log densities after each sweep */
+    int64_t *changed;      /* (layers) number of changes so far */
+} pgm_run;
+
+/* chains first .. last - 1, at most PGM_CHAINS of them */
 PGM_CLONES
-void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, uint64_t sweep, int64_t sweeps,
-               int64_t *changed, int64_t chains, double *trace)
+void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, const pgm_run *run)
 {
     int complement = 0;
     for (int i = 0; i < m->layers; i++) complement |= m->layer[i].complement && m->layer[i].zeta;
-    for (uint64_t t = sweep; t < sweep + (uint64_t)sweeps; t++) {
+    for (uint64_t t = 0; t < run->count; t++) {
+        uint64_t sweep = run->first + t;
         if (complement) pgm_refresh(m, s, first, last, 1);
+        for (int64_t c = first; run->betas && c < last; c++) {
+            double density[2];
+            pgm_log_density(m, c, density);
+            run->log_weight[c] += (run->betas[t + 1] - run->betas[t]) * density[1];
+            for (int i = 0; i < m->layers; i++)
+                if (m->layer[i].summed)
+                    run->log_weight[c] += pgm_summed_gain(m->layer + i, c, run->betas[t], run->betas[t + 1]);
+            m->beta[c] = (float)run->betas[t + 1];
+        }
         for (int i = 0; i < m->visits; i++) {
-            int index = m->visit[i];
+            int index = m->visit[run->backward ? m->visits - 1 - i : i];
             for (int64_t c = first; c < last; c++) {
-                pgm_stream at = pgm_open_stream(m->key, (uint32_t)t, m->stream[c],
-                                                (uint32_t)index | (uint32_t)(t >> 32) << 16);
-                int64_t n = pgm_pass(m, index, c, &at, s, s->list + (c - first) * s->capacity);
+                pgm_stream at = pgm_open_stream(m->key, (uint32_t)sweep, m->stream[c],
+                                                (uint32_t)index | (uint32_t)(sweep >> 32) << 16);
+                int64_t n = pgm_pass(m, index, c, &at, run->backward, s, s->list + (c - first) * s->capacity);
                 s->count[c - first] = n;
-                changed[index] += n;
+                run->changed[index] += n;
             }
             for (int k = 0; k < m->links; k++)
                 if (m->link[k].from == index && !m->link[k].at_once) pgm_add(m, m->link + k, s, first, last);
         }
-        for (int64_t c = first; trace && c < last; c++)
-            pgm_log_density(m, c, trace + 2 * ((int64_t)(t - sweep) * chains + c));
+        for (int64_t c = first; run->trace && c < last; c++)
+            pgm_log_density(m, c, run->trace + 2 * ((int64_t)t * run->chains + c));
     }
 }
 

@@ -69,7 +69,8 @@ def transition_matrix(target: Target, kernel: Any) -> Array:
         reached = (np.arange(states) - digits[u] * step)[:, None] + step * np.arange(sizes[u])
         weights = log_p[reached]
         impossible = np.isneginf(weights).all(axis=1, keepdims=True)  # such a unit moves anywhere
-        move = kernel.transition(softmax(np.where(impossible, 0.0, weights), axis=1), digits[u])
+        prob = softmax(np.where(impossible, 0.0, weights), axis=1)
+        move = prob if target.beta[0] == 0 else kernel.transition(prob, digits[u])  # at beta = 0 the draw is exact
         entries = (move.ravel(), (np.repeat(np.arange(states), sizes[u]), reached.ravel()))
         matrix = matrix @ sp.csr_array(entries, shape=(states, states))
     return matrix

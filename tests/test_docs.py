@@ -57,6 +57,7 @@ def test_every_public_function_and_value_class_has_a_running_example():
 
 
 WITHOUT = {
+    "diagnostics",
     "datasets",
     "Dataset",
     "NotAsked",

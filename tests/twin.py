@@ -35,7 +35,8 @@ def uniforms(key, sweep, chain, layer, count, second=False):
 class Replay:
     """A random source for the plain engine that hands out the uniforms of the compiled one, visit by visit."""
 
-    def __init__(self, target, key, by_unit, streams=None):
+    def __init__(self, target, key, by_unit, streams=None, backward=False):
+        self.backward = backward
         self.target, self.key, self.by_unit = target, key, by_unit
         self.streams = np.arange(target.rows) if streams is None else streams
         self.calls = self._calls()
@@ -45,7 +46,8 @@ class Replay:
         place = {name: i for i, name in enumerate(s.layers)}
         sweep = 0
         while True:
-            for name in (n for color in s.colors for n in color):
+            names = [n for color in s.colors for n in color]
+            for name in names[::-1] if self.backward else names:
                 layer, free = s.layers[name], self.target.free[name]
                 if not free.any():
                     continue
@@ -54,7 +56,8 @@ class Replay:
                     for second in (False, True)
                 )
                 if name in self.by_unit:
-                    for j in np.flatnonzero(free.any(axis=0)):
+                    order = np.flatnonzero(free.any(axis=0))
+                    for j in order[::-1] if self.backward else order:
                         yield one[:, j], two[:, j]
                 else:
                     yield one, two

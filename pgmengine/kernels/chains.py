@@ -14,19 +14,41 @@ Array = np.ndarray
 
 
 class Chains(Protocol):
-    """One chain for each row of a target; x is a complete state, (rows, width) of every layer."""
+    """One chain for each row of a target; x is a complete state, (rows, width) of every layer.
 
-    def sweep(self, count: int) -> None:
-        """Make `count` sweeps."""
+    `beta` (rows,) may be changed in place between sweeps. At beta = 0 every kernel draws exactly.
+    """
+
+    beta: Array
+
+    def sweep(self, count: int, backward: bool = False) -> None:
+        """Make `count` sweeps; backward: layers and units in the reverse order, the reversal of a sweep."""
 
     def trace(self, count: int) -> Array:
         """Make `count` sweeps; the log density after each, (count, rows)."""
 
-    def values(self) -> Flat:
-        """The current states."""
+    def anneal(self, betas: Array) -> Array:
+        """One sweep at each of betas[1:], all chains together; the log weights added up on the way, (rows,).
+
+        log w = sum_t log f_(betas[t+1])(x_t) - log f_(betas[t])(x_t), x_t the state before the sweep at betas[t+1] and f
+        the density with the layers that a sweep draws first (summed_layers) summed out: they are drawn anew before
+        anything depends on them, so the others are a chain of their own, and its weights vary less.
+        """
+
+    def values(self, rows: Any = slice(None)) -> Flat:
+        """The current states, of some rows if an index is given."""
 
     def log_density(self) -> Array:
         """Log density of the current states at their beta, (rows,)."""
+
+    def path(self) -> tuple[Array, Array]:
+        """(path, power), each (rows,): log p_beta = path + beta * power for the current states."""
+
+    def keep(self) -> Any:
+        """A copy of the states, for restore."""
+
+    def restore(self, kept: Any, rows: Array) -> None:
+        """Put the rows of a mask back to the kept states."""
 
 
 def make_chains(target: Target, kernel: Any, x: Flat, rng: np.random.Generator) -> Chains:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from pgmengine import _kernels
-from pgmengine.kernels.plain import layers_by_unit
+from pgmengine.kernels.plain import layers_by_unit, summed_layers
 from pgmengine.layer import Layer
 from pgmengine.model import Flat
 from pgmengine.target import Target, times
@@ -44,6 +44,7 @@ class CompiledChains:
         self.beta = target.beta.astype(np.float32)
         self.moving = [name for name in s.layers if target.free[name].any()]
         self.by_unit = layers_by_unit(target)
+        self.summed = summed_layers(target)
         self.arrays: dict[str, Array] = {}  # layer -> state numbers or values, (chains, padded size)
         self.inputs: dict[str, tuple[Array | None, Array | None]] = {}  # layer -> (field, zeta), (chains, padded width)
         self.changed = np.zeros(len(s.layers), dtype=np.int64)
@@ -61,36 +62,57 @@ class CompiledChains:
         self.parts = self._parts()
         self.constant = np.full((target.rows, 2), np.nan)
 
-    def sweep(self, count: int) -> None:
-        """Make `count` sweeps."""
-        self._pieces(count, None)
+    def sweep(self, count: int, backward: bool = False) -> None:
+        """See Chains."""
+        self._pieces(count, backward=backward)
 
     def trace(self, count: int) -> Array:
-        """Make `count` sweeps; the log density after each, (count, chains)."""
+        """See Chains."""
         out = np.empty((count, self.target.rows, 2))
-        self._pieces(count, out)
+        self._pieces(count, trace=out)
         out += self._constant()
         return out[..., 0] + times(self.beta, out[..., 1])
 
-    def _pieces(self, count: int, trace: Array | None) -> None:
+    def anneal(self, betas: Array) -> Array:
+        """See Chains."""
+        weight = np.zeros(self.target.rows)
+        self._pieces(len(betas) - 1, betas=np.ascontiguousarray(betas, dtype=np.float64), log_weight=weight)
+        return weight + (betas[-1] - betas[0]) * self._constant()[:, 1]
+
+    def values(self, rows: Any = slice(None)) -> Flat:
+        """See Chains."""
+        return {name: self._value(name, rows) if name in self.moving else value[rows] for name, value in self.x.items()}
+
+    def keep(self) -> list[Array]:
+        """See Chains."""
+        return [array.copy() for array in self._all()]
+
+    def restore(self, kept: list[Array], rows: Array) -> None:
+        """See Chains."""
+        for array, old in zip(self._all(), kept, strict=True):
+            array[rows] = old[rows]
+
+    def _all(self) -> list[Array]:
+        """Everything that changes as the chains move."""
+        inputs = [array for name in self.inputs for array in self.inputs[name] if array is not None]
+        return [self.arrays[name] for name in self.moving] + inputs
+
+    def _pieces(self, count: int, trace: Array | None = None, betas: Array | None = None, **options: Any) -> None:
         done = 0
         while done < count:
             some = min(count - done, REFRESH - self.made % REFRESH)
-            self._run(some, self.made % REFRESH == 0, None if trace is None else trace[done: done + some])
+            self._run(some, self.made % REFRESH == 0, trace=None if trace is None else trace[done: done + some],
+                      betas=None if betas is None else betas[done: done + some + 1], **options)
             self.made += some
             done += some
 
-    def values(self) -> Flat:
-        """The current states."""
-        return {name: self._value(name) if name in self.moving else self.x[name] for name in self.x}
-
     def log_density(self) -> Array:
-        """Log density at each chain's beta, (chains,), as Target.log_density."""
+        """See Chains."""
         path, power = self.path()
         return path + times(self.beta, power)
 
     def path(self) -> tuple[Array, Array]:
-        """(path, power), each (chains,): log p_beta = path + beta * power on the tempering path."""
+        """See Chains."""
         both = self._path() + self._constant()
         return both[:, 0], both[:, 1]
 
@@ -112,10 +134,10 @@ class CompiledChains:
         self.machine.log_density(0, self.target.rows, out)
         return out
 
-    def _run(self, sweeps: int, refresh: bool, trace: Array | None = None) -> None:
+    def _run(self, sweeps: int, refresh: bool, **options: Any) -> None:
         def part(bounds: tuple[int, int]) -> Array:
             changed = np.zeros_like(self.changed)
-            self.machine.sweep(*bounds, self.made, sweeps, refresh, changed, trace)
+            self.machine.sweep(*bounds, self.made, sweeps, refresh, changed, **options)
             return changed
 
         work = sweeps * self.target.rows * sum(self.target.structure.layers[n].size for n in self.moving)
@@ -145,7 +167,8 @@ class CompiledChains:
         uneven = unit.draw is Draw.NORMAL or (table is not None and bool(np.any(table != table[0])))
         self.machine.layer(
             self.place[name], Draw.TABLE if finite else unit.draw or Draw.NORMAL,
-            0 if table is None else len(table), unit.width, layer.size, moves, name in self.by_unit, directed,
+            0 if table is None else len(table), unit.width, layer.size, moves, name in self.by_unit,
+            name in self.summed, directed,
             unit.draw is Draw.COMPLEMENT, uneven, unit.curvature or 0.0,
             None if not finite or unit.width > 1 or unit.support is None else unit.support.astype(np.float32),
             None if table is None else table.astype(np.float32), row(target.model.bias(name), stride),
@@ -174,11 +197,11 @@ class CompiledChains:
             out.append((b, a, False, False, *_rows(weight.T, stride[c.a])))
         return out
 
-    def _value(self, name: str) -> Array:
-        layer, state = self.target.structure.layers[name], self.arrays[name]
+    def _value(self, name: str, rows: Any) -> Array:
+        layer, state = self.target.structure.layers[name], self.arrays[name][rows]
         if layer.unit.support is None:
             found = state[:, : layer.size].astype(np.float64)
-            return np.where(self.target.free[name], found, self.x[name])
+            return np.where(self.target.free[name][rows], found, self.x[name][rows])
         return layer.unit.support[state[:, : layer.size]].reshape(len(state), layer.width)
 
 

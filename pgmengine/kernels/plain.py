@@ -34,47 +34,88 @@ def layers_by_unit(target: Target) -> set[str]:
     return {name for name in inside | parents if target.free[name].any()}
 
 
+def summed_layers(target: Target) -> set[str]:
+    """Layers that a sweep draws first, all at once: what they were before has no effect on what comes."""
+    moving = [[n for n in color if target.free[n].any()] for color in target.structure.colors]
+    first = next((names for names in moving if names), [])
+    return set() if layers_by_unit(target) & set(first) else set(first)
+
+
 class PlainChains:
     """Chains in numpy; see Chains."""
 
     def __init__(self, target: Target, kernel: Any, x: Flat, rng: np.random.Generator) -> None:
         self.target, self.kernel, self.x, self.rng = target, kernel, x, rng
+        self.beta = target.beta.copy()
 
-    def sweep(self, count: int) -> None:
-        """Make `count` sweeps."""
+    def sweep(self, count: int, backward: bool = False) -> None:
+        """See Chains."""
         for _ in range(count):
-            self.x = sweep(self.target, self.kernel, self.x, self.rng)
+            self.x = sweep(self.target.at(self.beta), self.kernel, self.x, self.rng, backward)
 
     def trace(self, count: int) -> Array:
-        """Make `count` sweeps; the log density after each, (count, rows)."""
+        """See Chains."""
         out = np.empty((count, self.target.rows))
         for t in range(count):
             self.sweep(1)
             out[t] = self.log_density()
         return out
 
-    def values(self) -> Flat:
-        """The current states."""
-        return self.x
+    def anneal(self, betas: Array) -> Array:
+        """See Chains."""
+        weight = np.zeros(self.target.rows)
+        for old, new in zip(betas, betas[1:], strict=False):
+            weight += self._summed(new) - self._summed(old)
+            self.beta[:] = new
+            self.sweep(1)
+        return weight
+
+    def _summed(self, beta: float) -> Array:
+        """Log density at beta with the summed layers summed out, (rows,)."""
+        target = self.target.at(beta)
+        total = target.log_density(self.x)
+        for name in summed_layers(target):
+            layer = target.structure.layers[name]
+            eta, x = layer.shaped(target.natural(self.x, name)), layer.shaped(self.x[name])
+            own = (eta * x if layer.unit.width == 1 else (eta * x).sum(axis=-1)) + layer.unit.log_h(x)
+            total += np.where(target.free[name], layer.unit.log_normalizer(eta) - own, 0.0).sum(axis=1)
+        return total
+
+    def values(self, rows: Any = slice(None)) -> Flat:
+        """See Chains."""
+        return {name: value[rows] for name, value in self.x.items()}
 
     def log_density(self) -> Array:
-        """Log density of the current states at their beta, (rows,)."""
-        return self.target.log_density(self.x)
+        """See Chains."""
+        return self.target.at(self.beta).log_density(self.x)
+
+    def path(self) -> tuple[Array, Array]:
+        """See Chains."""
+        at_0, at_1 = (self.target.at(b).log_density(self.x) for b in (0.0, 1.0))
+        return at_0, at_1 - at_0
+
+    def keep(self) -> Flat:
+        """See Chains."""
+        return self.x
+
+    def restore(self, kept: Flat, rows: Array) -> None:
+        """See Chains."""
+        self.x = {name: np.where(rows[:, None], kept[name], value) for name, value in self.x.items()}
 
 
-def sweep(target: Target, kernel: Any, x: Flat, rng: np.random.Generator) -> Flat:
+def sweep(target: Target, kernel: Any, x: Flat, rng: np.random.Generator, backward: bool = False) -> Flat:
     """One sweep: a new complete state (rows, width) of every layer."""
     by_unit = layers_by_unit(target)
     x = dict(x)
-    for color in target.structure.colors:
-        for name in color:
-            if name in by_unit:
-                x[name] = _unit_by_unit(target, kernel, x, name, rng)
-            elif target.free[name].any():
-                layer = target.structure.layers[name]
-                eta = layer.shaped(target.natural(x, name))
-                moved = layer.flat(_moved(kernel, layer.unit, eta, layer.shaped(x[name]), rng))
-                x[name] = np.where(target.components(name, target.free[name]), moved, x[name])
+    order = [name for color in target.structure.colors for name in color]
+    for name in order[::-1] if backward else order:
+        if name in by_unit:
+            x[name] = _unit_by_unit(target, kernel, x, name, rng, backward)
+        elif target.free[name].any():
+            layer = target.structure.layers[name]
+            eta = layer.shaped(target.natural(x, name))
+            moved = layer.flat(_moved(target, kernel, layer.unit, eta, layer.shaped(x[name]), rng))
+            x[name] = np.where(target.components(name, target.free[name]), moved, x[name])
     return x
 
 
@@ -106,7 +147,8 @@ class _Child:
         return np.where(self.alive[:, reached[::k] // k], own, 0.0).sum(axis=1)
 
 
-def _unit_by_unit(target: Target, kernel: Any, x: Flat, name: str, rng: np.random.Generator) -> Array:
+def _unit_by_unit(target: Target, kernel: Any, x: Flat, name: str, rng: np.random.Generator,
+                  backward: bool) -> Array:
     s = target.structure
     layer = s.layers[name]
     x = {**x, name: x[name].copy()}
@@ -116,7 +158,8 @@ def _unit_by_unit(target: Target, kernel: Any, x: Flat, name: str, rng: np.rando
     zeta = np.array(target.model.inputs(x, name)) if directed else None
     children = [_child(target, x, arrow, zeta) for arrow in s.arrows_from[name]]
     inside = [target.model.weight(c) for c in s.undirected if c.a == c.b == name]
-    for index in np.flatnonzero(target.free[name].any(axis=0)):
+    order = np.flatnonzero(target.free[name].any(axis=0))
+    for index in order[::-1] if backward else order:
         columns = layer.columns(np.array([index]))
         old = value[:, columns].copy()
         eta = outer[:, columns]
@@ -142,13 +185,13 @@ def _child(target: Target, x: Flat, arrow: Arrow, own_input: Array | None) -> _C
                   target.model.weight(arrow))
 
 
-def _moved(kernel: Any, unit: Unit, eta: Array, old: Array, rng: np.random.Generator) -> Array:
+def _moved(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array, rng: np.random.Generator) -> Array:
     """New values of units that are independent given all else, from their natural parameters."""
     if unit.support is None:
         return unit.sample(eta, rng)
     support = unit.support.reshape(len(unit.support), unit.width)
     current = nearest(support, old if unit.width > 1 else old[..., None])
-    prob = kernel.transition(unit.prob(eta), current)
+    prob = transition(target, kernel, unit.prob(eta), current)
     return unit.support[next_state(prob, current, rng.random(current.shape))]
 
 
@@ -168,7 +211,13 @@ def _moved_unit(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array,
     impossible = np.isneginf(log_weights).all(axis=1, keepdims=True)  # such a unit moves anywhere
     prob = softmax(np.where(impossible, 0.0, log_weights), axis=1)
     current = nearest(support, old)
-    return support[next_state(kernel.transition(prob, current), current, rng.random(current.shape))]
+    return support[next_state(transition(target, kernel, prob, current), current, rng.random(current.shape))]
+
+
+def transition(target: Target, kernel: Any, prob: Array, current: Array) -> Array:
+    """The kernel's probabilities (rows, ..., K) of the next state; at beta = 0 the exact draw is at hand, and made."""
+    exact = (target.beta == 0).reshape(-1, *[1] * (prob.ndim - 1))
+    return np.where(exact, prob, kernel.transition(prob, current))
 
 
 def next_state(prob: Array, current: Array, u: Array) -> Array:

@@ -1,0 +1,229 @@
+"""System 2 (Bruegge, Fischer and Igel 2013): does the flip-the-state operator T mix faster than Gibbs sampling G?
+
+    python benchmarks/reproduce/flip_state.py OUT [--scale full] [--data DIRECTORY] [--weights mnistvh_CD25.mat]
+
+Writes flip_state.txt (tables) and flip_state.png into OUT. Three parts: second-largest eigenvalues of exact transition
+matrices (figure 3, upper), autocorrelation times of the energy on trained models, changes of class (tables 3 and 4).
+`small` takes minutes; `full` has the paper's numbers of models and steps. MNIST is left out without
+--data, the public CD25(500) RBM without --weights.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import typer
+
+import pgmengine as pgm
+from pgmengine import diagnostics
+from pgmengine.kernels.chains import make_chains, start
+
+KERNELS = {"T": pgm.FlipState(), "G": pgm.Gibbs()}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of each experiment."""
+
+    slem_models: int
+    models: int
+    updates: int
+    steps: int
+    large_models: int
+    large_updates: int
+    first_change_starts: int
+    first_change_limit: int
+
+
+SCALES = {
+    "small": Scale(20, 3, 3_000, 100_000, 2, 500, 200, 5_000),
+    "full": Scale(100, 25, 20_000, 1_000_000, 24, 2_000, 1_000, 50_000),
+}
+
+
+def main(out: Path, scale: str = "small", data: Path | None = None, weights: Path | None = None) -> None:
+    """Run the experiments and write the tables and the figure."""
+    size, begin = SCALES[scale], time.time()
+    out.mkdir(parents=True, exist_ok=True)
+    lines = [f"# scale {scale}"]
+
+    def report(line: str) -> None:
+        lines.append(line)
+        print(f"[{time.time() - begin:7.0f} s] {line}", file=sys.stderr, flush=True)
+        (out / "flip_state.txt").write_text("\n".join(lines) + "\n")
+
+    shares = slem_shares(size, report)
+    tau = autocorrelation_times(size, data, weights, report)
+    changes = class_changes(size, report)
+    figure(shares, tau, changes, out / "flip_state.png")
+
+
+def slem_shares(size: Scale, report) -> dict[int, list[float]]:
+    """Fraction of random RBMs with a smaller SLEM under T, by side and weight range; zero biases."""
+    report("\n## SLEM: fraction of random n x n RBMs, weights U[-c, c], on which T is faster (paper: rises with c and n)")
+    report("n   " + " ".join(f"c={c:<4d}" for c in range(1, 11)))
+    shares = {}
+    for n in (2, 3, 4):
+        rng = np.random.default_rng(n)
+        shares[n] = []
+        for c in range(1, 11):
+            wins = 0
+            for _ in range(size.slem_models):
+                model = pgm.rbm(n, n).with_params({"v-h.weight": rng.uniform(-c, c, (n, n))})
+                t, g = (diagnostics.slem(diagnostics.transition_matrix(model.given(), k)) for k in KERNELS.values())
+                wins += t < g
+            shares[n].append(wins / size.slem_models)
+        report(f"{n}x{n} " + " ".join(f"{s:<6.2f}" for s in shares[n]))
+    return shares
+
+
+def trained(x, hidden, updates, seed, negative, rate=0.05):
+    """An RBM trained as in the paper: N(0, 0.01^2) start, mini-batches of 100, no momentum, no decay."""
+    rng = np.random.default_rng(seed)
+    params = {"v-h.weight": rng.normal(0, 0.01, (x.shape[1], hidden)), "v.bias": rng.normal(0, 0.01, x.shape[1]),
+              "h.bias": rng.normal(0, 0.01, hidden)}
+    model = pgm.rbm(x.shape[1], hidden).with_params(params)
+    fitted = pgm.fit(model, {"v": x}, negative=negative, optimizer=pgm.SGD(rate), batch_size=min(100, len(x)),
+                     updates=updates, rng=seed, progress=False)
+    return fitted.model
+
+
+def energies(model, kernel, steps, seed):
+    """Energy of one chain after each of `steps` sweeps, a tenth as many dropped first."""
+    rng = np.random.default_rng(seed)
+    target = model.given()
+    chains = make_chains(target, kernel, start(target, rng), rng)
+    chains.sweep(steps // 10)
+    return -chains.trace(steps)[:, 0]
+
+
+def public(path: Path):
+    """The public CD25(500) RBM of Salakhutdinov."""
+    from scipy.io import loadmat
+
+    raw = loadmat(path)
+    return pgm.rbm(784, 500).with_params({"v.bias": raw["visbiases"][0], "h.bias": raw["hidbiases"][0],
+                                          "v-h.weight": raw["vishid"]})
+
+
+def autocorrelation_times(size: Scale, data: Path | None, weights: Path | None, report) -> dict[str, np.ndarray]:
+    """tau of the energy under T and G on trained models: (models, 2) by data set."""
+    report("\n## Autocorrelation time of the energy; gain = 1 - tau_T / tau_G; medians over models")
+    report("Models trained by PCD-10. Published gain for MNIST, n = 500: 17.28 %.")
+    report(f"{'data':22s} models     tau_T     tau_G   gain AR        quartiles  gain windowed")
+    problems = {
+        "Bars-and-Stripes 4x4": (pgm.datasets.bars_and_stripes().x_train, 16, size.models, size.updates),
+        "Modes, p_mut 0.1": (pgm.datasets.artificial_modes(0.1).x_train, 16, size.models, size.updates),
+        "Modes, p_mut 0.01": (pgm.datasets.artificial_modes(0.01).x_train, 16, size.models, size.updates),
+    }
+    if data is not None:
+        os.environ["PGMENGINE_DATA"] = str(data)
+        mnist = pgm.datasets.mnist().x_train
+        problems["MNIST, n = 10"] = (mnist, 10, size.models, size.updates)
+        problems["MNIST, n = 500"] = (mnist, 500, size.large_models, size.large_updates)
+    if weights is not None:
+        problems["MNIST, CD25(500)"] = (None, 500, size.models, 0)  # one model, as many chains
+    found = {}
+    for name, (x, hidden, models, updates) in problems.items():
+        times = np.empty((models, 2, 2))
+        for i in range(models):
+            model = trained(x, hidden, updates, i, pgm.PCD(k=10, chains=min(100, len(x)))) if updates else public(weights)
+            for k, kernel in enumerate(KERNELS.values()):
+                energy = energies(model, kernel, size.steps, 1000 + i)
+                times[i, k] = diagnostics.autocorrelation_time_ar(energy), diagnostics.autocorrelation_time(energy)
+        gain = 1 - times[:, 0] / times[:, 1]
+        low, high = np.quantile(gain[:, 0], (0.25, 0.75))
+        report(f"{name:22s} {models:6d} {np.median(times[:, 0, 0]):9.2f} {np.median(times[:, 1, 0]):9.2f} "
+               f"{np.median(gain[:, 0]):9.2%} {low:8.2%}{high:8.2%} {np.median(gain[:, 1]):14.2%}")
+        found[name] = times[:, :, 0]
+    return found
+
+
+def class_changes(size: Scale, report) -> dict[float, dict[str, np.ndarray]]:
+    """Changes of the nearest mode in 10,000 steps from all-ones, and steps to the first change from training points."""
+    found = {}
+    for p_mut in (0.1, 0.01):
+        data = pgm.datasets.artificial_modes(p_mut)
+        modes = np.stack([np.round(data.x_train[data.y_train == k].mean(axis=0)) for k in range(4)])
+        report(f"\n## Artificial Modes, p_mut {p_mut}: {size.models} models trained by CD-5")
+        counts = {k: np.empty(size.models) for k in KERNELS}
+        first = {k: np.empty((size.models, size.first_change_starts)) for k in KERNELS}
+        for i in range(size.models):
+            model = trained(data.x_train, 16, size.updates, i, pgm.CD(k=5))
+            for key, kernel in KERNELS.items():
+                counts[key][i] = diagnostics.class_changes(visibles(model, kernel, np.ones((1, 16)), 10_000, i), modes)
+                begin = data.x_train[np.random.default_rng(i).choice(len(data.x_train), size.first_change_starts)]
+                first[key][i] = first_change(model, kernel, begin, modes, size.first_change_limit, i)
+        for key in KERNELS:
+            late = np.mean(first[key] >= size.first_change_limit)
+            report(f"{key}: class changes in 10,000 steps: mean {counts[key].mean():.1f}, median "
+                   f"{np.median(counts[key]):.1f}; steps to the first: mean {first[key].mean():.1f}, median "
+                   f"{np.median(first[key]):.1f}"
+                   + (f" ({late:.1%} stopped at {size.first_change_limit})" if late else ""))
+        found[p_mut] = counts
+    return found
+
+
+def chains_from(model, kernel, v, seed):
+    """Chains that start at visible states, hidden units drawn given them."""
+    rng = np.random.default_rng(seed)
+    hidden = start(model.given({"v": v}), rng)["h"]
+    return make_chains(model.given().take(np.zeros(len(v), dtype=int)), kernel, {"v": v, "h": hidden}, rng)
+
+
+def visibles(model, kernel, v, steps, seed):
+    """Visible states (steps, d) of one chain."""
+    chains = chains_from(model, kernel, v, seed)
+    states = np.empty((steps, v.shape[1]))
+    for t in range(steps):
+        chains.sweep(1)
+        states[t] = chains.values()["v"][0]
+    return states
+
+
+def first_change(model, kernel, v, modes, limit, seed):
+    """Steps until the nearest mode is another than at the start, `limit` for chains that never change."""
+    chains = chains_from(model, kernel, v, seed)
+    label = diagnostics.nearest_modes(v, modes)
+    steps = np.full(len(v), limit)
+    for t in range(1, limit + 1):
+        chains.sweep(1)
+        now = diagnostics.nearest_modes(chains.values()["v"], modes)
+        label = np.where(label < 0, now, label)  # a start between modes belongs to the first that it comes near
+        steps[(now >= 0) & (now != label) & (steps == limit)] = t
+        if (steps < limit).all():
+            break
+    return steps
+
+
+def figure(shares, tau, changes, path: Path) -> None:
+    """The three experiments side by side, if matplotlib is installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure_, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4), layout="constrained")
+    for n, share in shares.items():
+        left.plot(range(1, 11), share, marker="o", label=f"{n}x{n}")
+    left.set(xlabel="weights uniform in [-c, c]", ylabel="fraction of RBMs where T is faster", ylim=(0, 1.02))
+    left.legend()
+    middle.boxplot([100 * (1 - t[:, 0] / t[:, 1]) for t in tau.values()], tick_labels=list(tau))
+    middle.axhline(0, color="grey", linewidth=0.8)
+    middle.tick_params(axis="x", rotation=20)
+    middle.set(ylabel="gain 1 - tau_T / tau_G, %")
+    columns = {f"{k}, p_mut {p}": c for p, counts in changes.items() for k, c in counts.items()}
+    right.boxplot(list(columns.values()), tick_labels=list(columns))
+    right.set(ylabel="class changes in 10,000 steps")
+    figure_.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    typer.run(main)
