@@ -21,6 +21,8 @@ class Status(Enum):
     OK = "done"
     NOT_MIXED = "the chains did not mix: draw longer, or use a tempering method"
 
+    FEW_WEIGHTS = "few chains carry the weight: use more temperatures, or more chains"
+
     @property
     def good(self) -> bool:
         """Whether the answer can be used as it is."""

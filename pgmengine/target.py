@@ -141,6 +141,25 @@ class Target:
             total += self.beta * c.log_density(self.model.weight(c), x[c.a], x[c.b])
         return total
 
+    def log_z_at_0(self) -> Array:
+        """Log Z at beta = 0, where all free units are independent: sum of A(reference), and log h of observed units."""
+        total = np.zeros(self.rows)
+        for name, layer in self.structure.layers.items():
+            base = np.where(self.cut[name], 0.0, layer.unit.log_h(layer.shaped(self.evidence.values[name])))
+            free = layer.unit.log_normalizer(self._at_0(name))
+            total += np.where(self.free[name], free, base).sum(axis=1)
+        return total
+
+    def draw_at_0(self, rng: np.random.Generator) -> Flat:
+        """States drawn exactly at beta = 0."""
+        drawn = {name: layer.flat(layer.unit.sample(self._at_0(name), rng)) if self.free[name].any() else
+                 self.evidence.values[name] for name, layer in self.structure.layers.items()}
+        return self.clamp(drawn)
+
+    def _at_0(self, name: str) -> Array:
+        layer = self.structure.layers[name]
+        return layer.shaped(np.zeros((self.rows, layer.width)) + self.reference.get(name, 0.0))
+
     def clamp(self, x: Flat) -> Flat:
         """The flat values x with the observed units set to their evidence."""
         e = self.evidence

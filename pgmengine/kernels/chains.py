@@ -88,3 +88,10 @@ def start(target: Target, rng: np.random.Generator) -> Flat:
         drawn = layer.flat(layer.unit.sample(layer.shaped(eta), rng))
         x[name] = np.where(target.components(name, target.free[name]), drawn, x[name])
     return x
+
+
+def sweep_work(target: Target) -> float:
+    """Unit updates that a sweep of one chain comes to, changes of inputs included."""
+    s = target.structure
+    return sum(layer.width for layer in s.layers.values()) + sum(
+        s.layers[c.a].width * s.layers[c.b].width / 8 for c in s.couplings)

@@ -61,6 +61,14 @@ def available_memory() -> float:
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
+def no_room(needed: float) -> str:
+    """Why this many bytes cannot be had, or an empty string."""
+    free = available_memory()
+    if needed <= 0.8 * free:
+        return ""
+    return f"its draws need {needed / 2**30:.3g} GiB, {free / 2**30:.3g} GiB are free; ask for fewer draws or rows"
+
+
 def add_gradients(total: dict[str, Any] | None, part: dict[str, Any]) -> dict[str, Any]:
     """Sum of two gradients, parameter by parameter."""
     return part if total is None else {name: total[name] + value for name, value in part.items()}

@@ -1,0 +1,195 @@
+"""Annealed importance sampling, forward and reverse: log Z from both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from pgmengine.errors import PgmError
+from pgmengine.kernels import Gibbs
+from pgmengine.kernels.chains import make_chains, refusal, sweep_work
+from pgmengine.methods.answers import check_want
+from pgmengine.methods.exact import Exact
+from pgmengine.methods.schedules import Adaptive, count_of, ladder
+from pgmengine.model import Flat
+from pgmengine.result import Plan, Result, Status
+from pgmengine.target import Target
+
+Array = np.ndarray
+ANSWERS = {"log_z", "log_prob"}
+SURE = 2.0  # standard errors on either side of the interval
+FEW = 0.05  # a smaller share of the chains that carries the weight is not to be trusted
+SMALL = 2.0**16  # states that are enumerated to start the reverse run
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """log Z and what speaks for it, each (rows,); weights (rows, chains)."""
+
+    log_z: Array
+    error: Array
+    ess: Array
+    weights: Array
+
+
+@dataclass(frozen=True)
+class AIS:
+    """log Z = log Z_0 + log mean exp(w), chains annealed from independent units to the model (Neal 2001).
+
+    w = sum_t log p_(beta_(t+1))(x_t) - log p_(beta_t)(x_t). The mean of exp(w) is unbiased, so the logarithm is low on
+    average. The reverse run anneals model draws down to beta = 0 and is high on average (Burda et al. 2015); its draws
+    are exact when the model is small, else those of the forward chains, resampled by their weights and swept on.
+
+    Parameters
+    ----------
+    chains : for each row of evidence.
+    betas : a schedule (Linear, ThreePiece, Adaptive) or increasing numbers from 0 to 1.
+    kernel : any kernel.
+    reverse : also anneal down, which makes log_z_interval a bracket.
+    reference : layer -> natural parameters of the units at beta = 0; base_rates(data) are good ones.
+
+    `log_z` is the forward estimate; `log_z_interval` is two standard errors below it to two standard errors above the
+    reverse one (or above it, without a reverse run). `stats` holds log_weights (chains, rows), log_weight_sd, ess, and
+    reverse_log_z, reverse_error, reverse_ess, each (rows,).
+
+    >>> import pgmengine as pgm
+    >>> model = pgm.rbm(4, 3, rng=0)
+    >>> r = pgm.infer(model, want=("log_z",), method=pgm.AIS(chains=50, betas=pgm.Linear(50)), rng=0)
+    >>> bool(abs(r.log_z[0] - pgm.infer(model, want=("log_z",)).log_z[0]) < 0.1)
+    True
+    """
+
+    chains: int = 100
+    betas: Any = Adaptive(1000)
+    kernel: Any = Gibbs()
+    reverse: bool = True
+    reference: Mapping[str, Any] | None = None
+
+    def plan(self, target: Target, want: Iterable[str]) -> Plan:
+        """Work of annealing up and, with reverse, down again."""
+        wanted = check_want(want)
+        if not set(wanted) <= ANSWERS:
+            return Plan("AIS", refusal=f"weights give log_z and log_prob, not {', '.join(sorted(set(wanted) - ANSWERS))}")
+        if why := refusal(target) or ("log_prob" in wanted and refusal(target.nothing_observed)):
+            return Plan("AIS", refusal=str(why))
+        runs, steps = self._targets(target, wanted), count_of(self.betas)
+        rows = sum(t.rows for t in runs)
+        work = rows * self.chains * steps * sweep_work(target) * (2.25 if self.reverse else 1.0)
+        memory = 16.0 * rows * self.chains * sum(layer.width for layer in target.structure.layers.values())
+        how = f"{self.chains} chains through {steps} temperatures" + (", up and down" if self.reverse else "")
+        return Plan("AIS", "estimate", how, work, memory)
+
+    def run(self, target: Target, want: Iterable[str] = ("log_z",), rng: Any = None, state: Any = None) -> Result:
+        """Anneal."""
+        wanted = check_want(want)
+        plan = self.plan(target, wanted)
+        if not plan.accepted:
+            raise PgmError(f"AIS refused: {plan.refusal}")
+        generator = np.random.default_rng(rng)
+        up, down = self._both(target, generator)
+        upper = up.log_z + SURE * up.error if down is None else down.log_z + SURE * down.error
+        answers = {"log_z": up.log_z, "log_z_error": up.error,
+                   "log_z_interval": np.stack((up.log_z - SURE * up.error, upper), axis=1)}
+        stats = {"log_weights": up.weights.T, "ess": up.ess, "log_weight_sd": up.weights.std(axis=1)}
+        if "log_prob" in wanted:
+            answers["log_prob"], stats["log_prob_error"] = up.log_z, up.error
+            if not target.structure.normalized:
+                whole, _ = self._both(target.nothing_observed, generator)
+                answers["log_prob"], stats["log_prob_error"] = up.log_z - whole.log_z, np.hypot(up.error, whole.error)
+        if down is not None:
+            stats |= {"reverse_log_z": down.log_z, "reverse_error": down.error, "reverse_ess": down.ess}
+        note = _notes(up, down, self.chains)
+        return Result(answers, "estimate", self, plan, Status.FEW_WEIGHTS if note else Status.OK, (), stats, None, note)
+
+    def _targets(self, target: Target, wanted: tuple[str, ...]) -> list[Target]:
+        whole = "log_prob" in wanted and not target.structure.normalized
+        return [target, target.nothing_observed] if whole else [target]
+
+    def _both(self, target: Target, rng: np.random.Generator) -> tuple[_Run, _Run | None]:
+        target = target.at(0.0, self.reference)
+        betas = ladder(self.betas, target, self.kernel, rng)
+        if betas[0] != 0.0:
+            betas = np.concatenate(([0.0], betas))
+        many = target.take(np.repeat(np.arange(target.rows), self.chains))
+        chains = make_chains(many, self.kernel, many.draw_at_0(rng), rng)
+        at_0 = target.log_z_at_0()
+        weights = chains.anneal(betas).reshape(target.rows, -1)
+        moves = np.any([mask.any(axis=1) for mask in target.free.values()], axis=0)
+        up = _estimate(weights, at_0, 1.0, moves)
+        if not self.reverse:
+            return up, None
+        x = self._model_draws(target, chains, weights, len(betas), rng)
+        chains = make_chains(many.at(1.0), self.kernel, x, rng)
+        return up, _estimate(chains.anneal(betas[::-1]).reshape(target.rows, -1), at_0, -1.0, moves)
+
+    def _model_draws(self, target: Target, chains: Any, weights: Array, steps: int, rng: np.random.Generator) -> Flat:
+        """States at beta = 1, (rows * chains, width)."""
+        exact = Exact(max_bits=np.log2(SMALL), draws=self.chains)
+        if exact.plan(target.at(1.0), ("samples",)).accepted:
+            drawn = exact.run(target.at(1.0), ("samples",), rng=rng).samples
+            layers = target.structure.layers
+            return {n: np.swapaxes(v, 0, 1).reshape(-1, layers[n].width) for n, v in drawn.items()}
+        p = np.exp(weights - weights.max(axis=1, keepdims=True))
+        grid = (np.arange(self.chains) + rng.random((target.rows, 1))) / self.chains  # systematic resampling
+        edges = np.cumsum(p / p.sum(axis=1, keepdims=True), axis=1)
+        chosen = np.stack([np.searchsorted(e, g) for e, g in zip(edges, grid, strict=True)]).clip(0, self.chains - 1)
+        x = chains.values((chosen + self.chains * np.arange(target.rows)[:, None]).ravel())
+        many = target.at(1.0).take(np.repeat(np.arange(target.rows), self.chains))
+        more = make_chains(many, self.kernel, x, rng)
+        more.sweep(max(steps // 4, 50))
+        return more.values()
+
+
+def _estimate(weights: Array, at_0: Array, sign: float, moves: Array) -> _Run:
+    """From log weights (rows, chains): log Z = log Z_0 + sign * log mean exp(w); rows where nothing moves are exact."""
+    count = weights.shape[1]
+    top = weights.max(axis=1, keepdims=True)
+    w = np.exp(weights - np.where(np.isfinite(top), top, 0.0))
+    mean = w.mean(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = w.std(axis=1, ddof=1) / (mean * np.sqrt(count)) if count > 1 else np.full(len(w), np.inf)
+        error = np.where(mean > 0, np.where(moves, error, 0.0), np.inf)
+        ess = np.where(mean > 0, w.sum(axis=1) ** 2 / np.square(w).sum(axis=1), 0.0)
+    return _Run(at_0 + sign * (logsumexp(weights, axis=1) - np.log(count)), error, ess, weights)
+
+
+def _notes(up: _Run, down: _Run | None, chains: int) -> tuple[str, ...]:
+    out = []
+    for name, run in (("forward", up), ("reverse", down)):
+        if run is not None and chains > 1 and run.ess.min() < max(FEW * chains, 2.0):
+            out.append(f"{name} annealing: an effective {run.ess.min():.3g} of {chains} chains carry the weight of row "
+                       f"{int(run.ess.argmin())}")
+    if down is not None:
+        gap = up.log_z - down.log_z
+        wide = 5.0 * np.hypot(up.error, down.error) + 1e-3 * (1.0 + np.abs(up.log_z))
+        if np.any(gap > wide) or np.any(-gap > np.maximum(wide, 1.0)):
+            row = int(np.abs(gap).argmax())
+            out.append(f"forward and reverse annealing disagree by {abs(gap[row]):.3g} nats in row {row}")
+    return tuple(out)
+
+
+def base_rates(model: Any, data: Mapping[str, Any], shrink: float = 1.0) -> dict[str, Array]:
+    """Natural parameters of independent two-valued units with the means of the data: a reference for annealing.
+
+    `shrink` observations of the middle value are added; NaN is left out. Layers without data, and those of other units,
+    are left at 0.
+
+    >>> import pgmengine as pgm
+    >>> pgm.base_rates(pgm.rbm(2, 1), {"v": [[0, 1], [0, 1]]})["v"].round(3)
+    array([-1.099,  1.099])
+    """
+    out = {}
+    for name, values in data.items():
+        layer = model.structure.layer(name)
+        unit = layer.unit
+        if unit.support is None or unit.width > 1 or len(unit.support) != 2:
+            continue
+        low, high = unit.support
+        x = (np.asarray(values, dtype=np.float64) - low) / (high - low)
+        on, seen = np.nansum(x, axis=0) + shrink / 2, (~np.isnan(x)).sum(axis=0) + shrink
+        out[name] = np.log(on / (seen - on)) / (high - low)
+    return out

@@ -1,0 +1,123 @@
+"""What samplers share: running sums over draws, traces for the diagnostics, and the draws themselves if wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pgmengine.convergence import chain_statistics
+from pgmengine.couplings import only_parameters
+from pgmengine.methods.answers import add_gradients, public, squeeze
+from pgmengine.model import Flat
+from pgmengine.result import Status
+from pgmengine.target import Target
+
+Array = np.ndarray
+TRACE = 200  # a longer run is kept as this many batch means, whose mean and MCSE are those of the draws
+
+
+def kept_bytes(target: Target, wanted: tuple[str, ...], chains: int, draws: int) -> float:
+    """Memory of a collector."""
+    width = sum(layer.width for layer in target.structure.layers.values())
+    kept = draws if "samples" in wanted else 0
+    return 8.0 * target.rows * chains * width * (kept + min(draws, TRACE) + 8)
+
+
+@dataclass(eq=False)
+class Draws:
+    """Draws of `chains` chains for each row of evidence, `draws` of each."""
+
+    target: Target  # rows * chains rows, the chains of one evidence row together
+    wanted: tuple[str, ...]
+    chains: int
+    draws: int
+    kept: list[Flat] = field(default_factory=list)
+    gradient: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        s = self.target.structure
+        self.batches = min(self.draws, TRACE)
+        rows = self.target.rows
+        self.trace = {n: np.zeros((self.batches, rows, layer.width)) for n, layer in s.layers.items()}
+        self.counts = np.bincount(self._batch(np.arange(self.draws)), minlength=self.batches)
+        self.energy = np.zeros((self.draws, rows))
+        self.prob = {n: np.zeros((rows, layer.size, len(layer.unit.support))) for n, layer in s.layers.items()
+                     if layer.unit.support is not None and len(layer.unit.support) > 2 and layer.unit.width == 1}
+        self.pairs = {c.key: np.zeros((rows // self.chains, s.layers[c.a].width, s.layers[c.b].width))
+                      for c in s.couplings if "pairs" in self.wanted}
+
+    def _batch(self, t: Any) -> Any:
+        return t * self.batches // self.draws
+
+    def add(self, t: int, x: Flat, energy: Array) -> None:
+        """Draw number t of all chains."""
+        for name, value in x.items():
+            self.trace[name][self._batch(t)] += value
+        self.energy[t] = energy
+        for name, total in self.prob.items():
+            total += np.abs(x[name][:, :, None] - self.target.structure.layers[name].unit.support) < 1e-9
+        for c in self.target.structure.couplings:
+            if c.key in self.pairs:
+                xa, xb = (x[n].reshape(-1, self.chains, x[n].shape[1]) for n in (c.a, c.b))
+                self.pairs[c.key] += np.einsum("rci,rcj->rij", xa, xb)
+        if "gradient" in self.wanted:
+            self.gradient = add_gradients(self.gradient, self.target.model.gradient(x))
+        if "samples" in self.wanted:
+            self.kept.append(x)
+
+    def answers(self, target: Target) -> dict[str, Any]:
+        """Means over draws and chains, as users see them."""
+        s, draws = target.structure, self.draws * self.chains
+        out: dict[str, Any] = {}
+        if "marginals" in self.wanted:
+            mean = {n: v.sum(axis=0).reshape(target.rows, self.chains, -1).sum(axis=1) / draws
+                    for n, v in self.trace.items()}
+            out["mean"] = public(target, mean)
+            out["prob"] = squeeze(target, {n: self._prob(n, mean[n], target) for n, layer in s.layers.items()
+                                           if layer.unit.support is not None})
+        if "pairs" in self.wanted:
+            out["pairs"] = squeeze(target, {c.key: only_parameters(c, target.model.weight(c), self.pairs[c.key] / draws)
+                                            for c in s.couplings})
+        if "gradient" in self.wanted and self.gradient is not None:
+            out["gradient"] = {k: v / draws for k, v in self.gradient.items()}
+        if "samples" in self.wanted:
+            out["samples"] = {n: self._samples(n, target) for n in s.layers}
+        return out
+
+    def judged(self, target: Target, limit: float) -> tuple[dict[str, Any], Status, tuple[str, ...]]:
+        """(stats, status, warnings): whether the chains agree."""
+        means = {n: v / self.counts[:, None, None] for n, v in self.trace.items()}
+        stats = chain_statistics(means, self.energy, target, self.chains)
+        rhat = {"the energy": stats["energy_rhat"], **{f"layer {n!r}": v for n, v in stats["rhat"].items()}}
+        note = tuple(f"R-hat of {what} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
+                     for what, v in rhat.items() if unmixed(v, limit))
+        return stats, Status.NOT_MIXED if note else Status.OK, note
+
+    def _prob(self, name: str, mean: Array, target: Target) -> Array:
+        layer = target.structure.layers[name]
+        assert layer.unit.support is not None
+        if layer.unit.width > 1:
+            return layer.shaped(mean)
+        if name in self.prob:
+            total = self.prob[name].reshape(target.rows, self.chains, *self.prob[name].shape[1:])
+            return total.sum(axis=1) / (self.draws * self.chains)
+        low, high = layer.unit.support
+        upper = (mean - low) / (high - low)
+        return np.stack((1 - upper, upper), axis=-1)
+
+    def _samples(self, name: str, target: Target) -> Array:
+        """(draws * chains, rows, size[, k]), the draws of one chain together."""
+        layer = target.structure.layers[name]
+        stacked = np.stack([x[name] for x in self.kept])  # (draws, rows * chains, width)
+        split = stacked.reshape(self.draws, target.rows, self.chains, -1)
+        return layer.shaped(split.transpose(2, 0, 1, 3).reshape(-1, target.rows, layer.width))
+
+
+def unmixed(rhat: Array, limit: float) -> bool:
+    """Whether R-hats say so: one is infinite (chains stuck apart), or over 1 in 100 are above the limit.
+
+    The largest of thousands of R-hats exceeds any limit by chance alone.
+    """
+    return bool(np.isinf(rhat).any() or np.mean(rhat > limit) > 0.01)

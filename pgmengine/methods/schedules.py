@@ -1,0 +1,93 @@
+"""Ladders of inverse temperatures from 0 to 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pgmengine.errors import PgmError
+from pgmengine.kernels.chains import make_chains
+from pgmengine.target import Target
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Evenly spaced.
+
+    >>> import pgmengine as pgm
+    >>> pgm.Linear(3).betas()
+    array([0. , 0.5, 1. ])
+    """
+
+    count: int
+
+    def betas(self, target: Target | None = None, kernel: Any = None, rng: Any = None) -> Array:
+        """The ladder (count,)."""
+        return np.linspace(0.0, 1.0, max(self.count, 2))
+
+
+@dataclass(frozen=True)
+class ThreePiece:
+    """In proportion 500 temperatures up to 0.5, 4,000 up to 0.9 and 10,000 to 1 (Salakhutdinov and Murray 2008).
+
+    >>> import pgmengine as pgm
+    >>> len(pgm.ThreePiece(14_500).betas())
+    14500
+    """
+
+    count: int
+
+    def betas(self, target: Target | None = None, kernel: Any = None, rng: Any = None) -> Array:
+        """The ladder (count,)."""
+        low, middle = round(self.count * 5 / 145), round(self.count * 40 / 145)
+        return np.concatenate((np.linspace(0.0, 0.5, low, endpoint=False), np.linspace(0.5, 0.9, middle, endpoint=False),
+                               np.linspace(0.9, 1.0, max(self.count - low - middle, 2))))
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Steps of equal standard deviation of the log weights, from a pilot run of `chains` chains.
+
+    The variance of annealing is least when the density of temperatures is in proportion to the standard deviation of
+    d log p_beta / d beta (Gelman and Meng 1998).
+
+    >>> import pgmengine as pgm
+    >>> pgm.Adaptive(100).count
+    100
+    """
+
+    count: int
+    chains: int = 32
+    pilot: int = 64  # points at which the standard deviation is taken, four sweeps between two of them
+
+    def betas(self, target: Target, kernel: Any, rng: np.random.Generator) -> Array:
+        """The ladder (count,), one for all rows of the target."""
+        rows = target.take(np.repeat(np.arange(target.rows), max(2, -(-self.chains // target.rows)))).at(0.0)
+        chains = make_chains(rows, kernel, rows.draw_at_0(rng), rng)
+        grid = np.linspace(0.0, 1.0, self.pilot) ** 2  # most change is near 0
+        spread = np.empty(self.pilot)
+        for i, beta in enumerate(grid):
+            chains.anneal(np.linspace(grid[max(i - 1, 0)], beta, 5))
+            power = chains.path()[1].reshape(target.rows, -1)
+            power = np.where(np.isfinite(power), power, np.nan)
+            spread[i] = np.sqrt(np.nanmean(np.nanvar(power, axis=1)))
+        spread = np.nan_to_num(spread) + 1e-3 * np.nanmax(spread) + 1e-12
+        length = np.concatenate(([0.0], np.cumsum(np.diff(grid) * (spread[1:] + spread[:-1]) / 2)))
+        return np.interp(np.linspace(0.0, length[-1], max(self.count, 2)), length, grid)
+
+
+def ladder(betas: Any, target: Target, kernel: Any, rng: np.random.Generator) -> Array:
+    """A ladder from a schedule, or from the user's own increasing numbers that end at 1."""
+    found = betas.betas(target, kernel, rng) if hasattr(betas, "betas") else np.asarray(betas, dtype=np.float64)
+    if found.ndim != 1 or len(found) < 1 or np.any(np.diff(found) < 0) or found[-1] != 1.0 or found[0] < 0:
+        raise PgmError(f"betas must be increasing numbers in [0, 1] that end at 1, or a schedule, not {betas!r}")
+    return found
+
+
+def count_of(betas: Any) -> int:
+    """The number of temperatures of a schedule or a ladder."""
+    return int(betas.count) if hasattr(betas, "betas") else len(betas)
