@@ -190,6 +190,7 @@ cdef extern from "sweep.h" nogil:
 
     ctypedef struct pgm_run:
         uint64_t first, count
+        int joint
         int backward
         int64_t chains
         const double *betas
@@ -284,13 +285,13 @@ cdef class Machine:
 
     def sweep(self, int64_t first, int64_t last, uint64_t sweep, uint64_t count, bint refresh, int64_t[::1] changed,
               double[:, :, ::1] trace=None, bint backward=False, const double[::1] betas=None,
-              double[::1] log_weight=None):
+              double[::1] log_weight=None, bint joint=False):
         """Sweeps number sweep .. sweep + count - 1 of chains first .. last - 1, without the GIL.
 
         `refresh` recomputes all inputs first. changed (layers,) gains the number of changes of each layer; trace (count,
         chains, 2), if given, receives the log densities (see log_density) after each sweep. `backward` visits layers and
         units in the reverse order. With betas (count + 1,), sweep t is made at betas[t + 1], and before it log_weight
-        (chains,) gains log p_(betas[t + 1]) - log p_(betas[t]), the summed layers summed out.
+        (chains,) gains log p_(betas[t + 1]) - log p_(betas[t]), the summed layers summed out unless `joint`.
         """
         cdef int64_t a, b, chains = min(PGM_CHAINS, last - first)
         cdef pgm_scratch s
@@ -302,6 +303,7 @@ cdef class Machine:
             raise ValueError("the trace does not fit")
         if betas is not None and (betas.shape[0] != <int64_t> count + 1 or log_weight.shape[0] != self.chains):
             raise ValueError("the schedule does not fit")
+        run.joint = joint
         run.first, run.count, run.backward, run.chains, run.changed = sweep, count, backward, self.chains, &changed[0]
         run.trace = &trace[0, 0, 0] if trace is not None and count else NULL
         run.betas = &betas[0] if betas is not None else NULL

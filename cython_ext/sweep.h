@@ -739,6 +739,7 @@ PGM_INLINE int64_t pgm_pass(const pgm_machine *m, int index, int64_t chain, cons
 /* what a run of sweeps is to do besides sweeping; chains are those of the machine */
 typedef struct {
     uint64_t first, count; /* sweeps first .. first + count - 1 */
+    int joint;             /* weights of annealing sum no layer out */
     int backward;          /* layers and units in the reverse order: the reversal of the sweep */
     int64_t chains;
     const double *betas;   /* (count + 1) or NULL: sweep t is made at betas[t + 1], and before it log_weight gains */
@@ -761,7 +762,7 @@ void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last
             pgm_log_density(m, c, density);
             run->log_weight[c] += (run->betas[t + 1] - run->betas[t]) * density[1];
             for (int i = 0; i < m->layers; i++)
-                if (m->layer[i].summed)
+                if (m->layer[i].summed && !run->joint)
                     run->log_weight[c] += pgm_summed_gain(m->layer + i, c, run->betas[t], run->betas[t + 1]);
             m->beta[c] = (float)run->betas[t + 1];
         }

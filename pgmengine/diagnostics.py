@@ -23,12 +23,17 @@ MOST_STATES = 8192  # a matrix of 0.5 GiB
 def joint_states(target: Target) -> Flat:
     """All joint states of the free units of a target of one row, flat (states, width); the last unit changes fastest."""
     grid = _grid(target)
-    index = np.indices([len(support) for _, _, support in grid]).reshape(len(grid), -1)
+    index = _digits([len(support) for _, _, support in grid])
     out = {name: np.repeat(value, index.shape[1], axis=0) for name, value in target.evidence.values.items()}
     for (name, unit, support), digit in zip(grid, index, strict=True):
         columns = target.structure.layers[name].columns(np.array([unit]))
         out[name][:, columns] = support[digit]
     return out
+
+
+def _digits(sizes: list[int]) -> Array:
+    """Digits (places, numbers) of all numbers of these bases, the last place changing fastest."""
+    return np.indices(sizes).reshape(len(sizes), -1) if sizes else np.zeros((0, 1), dtype=int)
 
 
 def _grid(target: Target) -> list[tuple[str, int, Array]]:
@@ -61,7 +66,7 @@ def transition_matrix(target: Target, kernel: Any) -> Array:
     sizes = [len(support) for _, _, support in grid]
     states = int(np.prod(sizes))
     log_p = target.take(np.zeros(states, dtype=int)).log_density(joint_states(target))
-    digits = np.indices(sizes).reshape(len(grid), -1)
+    digits = _digits(sizes)
     matrix = np.eye(states)
     order = [name for color in target.structure.colors for name in color]
     for u in sorted(range(len(grid)), key=lambda u: order.index(grid[u][0])):

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from pgmengine.errors import PgmError
+from pgmengine.methods.ais import AIS
 from pgmengine.methods.answers import check_want
 from pgmengine.methods.exact import Exact
 from pgmengine.methods.mcmc import MCMC
+from pgmengine.methods.parallel_tempering import ParallelTempering
 from pgmengine.model import Model
 from pgmengine.progress import showing
 from pgmengine.result import Plan, Result
@@ -30,7 +32,7 @@ class Auto:
     """
 
     max_work: float = 2e11
-    candidates: tuple[Any, ...] = (Exact(), MCMC())
+    candidates: tuple[Any, ...] = (Exact(), MCMC(), AIS(), ParallelTempering())
 
     def plans(self, target: Target, want: Iterable[str]) -> list[Plan]:
         """The plan of every candidate, refused when it takes more work than allowed."""

@@ -27,12 +27,13 @@ class Chains(Protocol):
     def trace(self, count: int) -> Array:
         """Make `count` sweeps; the log density after each, (count, rows)."""
 
-    def anneal(self, betas: Array) -> Array:
+    def anneal(self, betas: Array, joint: bool = False, backward: bool = False) -> Array:
         """One sweep at each of betas[1:], all chains together; the log weights added up on the way, (rows,).
 
         log w = sum_t log f_(betas[t+1])(x_t) - log f_(betas[t])(x_t), x_t the state before the sweep at betas[t+1] and f
         the density with the layers that a sweep draws first (summed_layers) summed out: they are drawn anew before
-        anything depends on them, so the others are a chain of their own, and its weights vary less.
+        anything depends on them, so the others are a chain of their own, and its weights vary less. `joint`: f is the
+        density itself.
         """
 
     def values(self, rows: Any = slice(None)) -> Flat:
@@ -44,17 +45,23 @@ class Chains(Protocol):
     def path(self) -> tuple[Array, Array]:
         """(path, power), each (rows,): log p_beta = path + beta * power for the current states."""
 
+    def restrict(self, units: dict[str, Array]) -> None:
+        """Until the next call, move only the units of these masks (rows, size)."""
+
     def keep(self) -> Any:
         """A copy of the states, for restore."""
 
-    def restore(self, kept: Any, rows: Array) -> None:
-        """Put the rows of a mask back to the kept states."""
+    def restore(self, kept: Any, rows: Array, source: Array | None = None) -> None:
+        """Put rows (a mask or an index) back to their kept states, or to those that other rows had."""
 
 
-def make_chains(target: Target, kernel: Any, x: Flat, rng: np.random.Generator) -> Chains:
-    """Compiled chains, or the plain engine for kernels and units that it alone knows (those users add in Python)."""
+def make_chains(target: Target, kernel: Any, x: Flat, rng: np.random.Generator, partial: bool = False) -> Chains:
+    """Compiled chains, or the plain engine for kernels and units that it alone knows (those users add in Python).
+
+    `partial` chains can restrict their sweeps to some units.
+    """
     if compiled.knows(target, kernel):
-        return compiled.CompiledChains(target, kernel, x, rng)
+        return compiled.CompiledChains(target, kernel, x, rng, partial=partial)
     return plain.PlainChains(target, kernel, x, rng)
 
 

@@ -38,10 +38,11 @@ class CompiledChains:
     """
 
     def __init__(self, target: Target, kernel: Any, x: Flat, rng: np.random.Generator,
-                 streams: Array | None = None) -> None:
+                 streams: Array | None = None, partial: bool = False) -> None:
         s = target.structure
         self.target, self.x, self.made = target, x, 0
         self.beta = target.beta.astype(np.float32)
+        self.partial, self.masks = partial, dict[str, Array]()
         self.moving = [name for name in s.layers if target.free[name].any()]
         self.by_unit = layers_by_unit(target)
         self.summed = summed_layers(target)
@@ -73,10 +74,11 @@ class CompiledChains:
         out += self._constant()
         return out[..., 0] + times(self.beta, out[..., 1])
 
-    def anneal(self, betas: Array) -> Array:
+    def anneal(self, betas: Array, joint: bool = False, backward: bool = False) -> Array:
         """See Chains."""
         weight = np.zeros(self.target.rows)
-        self._pieces(len(betas) - 1, betas=np.ascontiguousarray(betas, dtype=np.float64), log_weight=weight)
+        self._pieces(len(betas) - 1, betas=np.ascontiguousarray(betas, dtype=np.float64), log_weight=weight, joint=joint,
+                     backward=backward)
         return weight + (betas[-1] - betas[0]) * self._constant()[:, 1]
 
     def values(self, rows: Any = slice(None)) -> Flat:
@@ -87,10 +89,15 @@ class CompiledChains:
         """See Chains."""
         return [array.copy() for array in self._all()]
 
-    def restore(self, kept: list[Array], rows: Array) -> None:
+    def restore(self, kept: list[Array], rows: Array, source: Array | None = None) -> None:
         """See Chains."""
         for array, old in zip(self._all(), kept, strict=True):
-            array[rows] = old[rows]
+            array[rows] = old[rows if source is None else source]
+
+    def restrict(self, units: dict[str, Array]) -> None:
+        """See Chains."""
+        for name, which in units.items():
+            self.masks[name][:, : which.shape[1]] = self.target.free[name] & which
 
     def _all(self) -> list[Array]:
         """Everything that changes as the chains move."""
@@ -162,6 +169,7 @@ class CompiledChains:
         field = zeros((rows, stride)) if moves and (linked or name in target.soft or not directed) else None
         zeta = zeros((rows, stride)) if directed and self._keeps_zeta(name) else None
         self.inputs[name] = field, zeta
+        self.masks[name] = mask(target.free[name], units, not self.partial)
         still = moves and any(name in (c.a, c.b) and not {c.a, c.b} <= set(self.moving) for c in s.undirected)
         unit, table = layer.unit, None if not finite else layer.unit.log_base
         uneven = unit.draw is Draw.NORMAL or (table is not None and bool(np.any(table != table[0])))
@@ -176,7 +184,7 @@ class CompiledChains:
             matrix(target.soft[name], stride) if name in target.soft and moves else None,
             zeros((rows, stride)) if still or (moves and name in target.soft) else None, field, zeta,
             self.arrays[name] if finite else None, None if finite else self.arrays[name],
-            mask(target.free[name], units), None if not target.cut[name].any() else mask(~target.cut[name], units, False))
+            self.masks[name], None if not target.cut[name].any() else mask(~target.cut[name], units, False))
 
     def _keeps_zeta(self, name: str) -> bool:
         """Whether the directed input of a layer is read: it moves, or a parent does."""

@@ -10,7 +10,7 @@ It serves the kernels and units that the compiled engine does not know.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ class PlainChains:
 
     def __init__(self, target: Target, kernel: Any, x: Flat, rng: np.random.Generator) -> None:
         self.target, self.kernel, self.x, self.rng = target, kernel, x, rng
-        self.beta = target.beta.copy()
+        self.beta, self.whole = target.beta.copy(), target
 
     def sweep(self, count: int, backward: bool = False) -> None:
         """See Chains."""
@@ -61,13 +61,13 @@ class PlainChains:
             out[t] = self.log_density()
         return out
 
-    def anneal(self, betas: Array) -> Array:
+    def anneal(self, betas: Array, joint: bool = False, backward: bool = False) -> Array:
         """See Chains."""
         weight = np.zeros(self.target.rows)
         for old, new in zip(betas, betas[1:], strict=False):
-            weight += self._summed(new) - self._summed(old)
+            weight += times(new - old, self.path()[1]) if joint else self._summed(new) - self._summed(old)
             self.beta[:] = new
-            self.sweep(1)
+            self.sweep(1, backward)
         return weight
 
     def _summed(self, beta: float) -> Array:
@@ -94,13 +94,20 @@ class PlainChains:
         at_0, at_1 = (self.target.at(b).log_density(self.x) for b in (0.0, 1.0))
         return at_0, at_1 - at_0
 
+    def restrict(self, units: dict[str, Array]) -> None:
+        """See Chains."""
+        observed = {name: seen | ~units.get(name, ~seen) for name, seen in self.whole.evidence.observed.items()}
+        self.target = replace(self.whole, evidence=replace(self.whole.evidence, observed=observed))
+
     def keep(self) -> Flat:
         """See Chains."""
         return self.x
 
-    def restore(self, kept: Flat, rows: Array) -> None:
+    def restore(self, kept: Flat, rows: Array, source: Array | None = None) -> None:
         """See Chains."""
-        self.x = {name: np.where(rows[:, None], kept[name], value) for name, value in self.x.items()}
+        self.x = {name: value.copy() for name, value in self.x.items()}
+        for name, value in self.x.items():
+            value[rows] = kept[name][rows if source is None else source]
 
 
 def sweep(target: Target, kernel: Any, x: Flat, rng: np.random.Generator, backward: bool = False) -> Flat:

@@ -21,7 +21,7 @@ from pgmengine.target import Target
 
 Array = np.ndarray
 ANSWERS = {"log_z", "log_prob"}
-SURE = 2.0  # standard errors on either side of the interval
+SURE = 3.0  # standard errors on either side of the interval
 FEW = 0.05  # a smaller share of the chains that carries the weight is not to be trusted
 SMALL = 2.0**16  # states that are enumerated to start the reverse run
 
@@ -52,7 +52,7 @@ class AIS:
     reverse : also anneal down, which makes log_z_interval a bracket.
     reference : layer -> natural parameters of the units at beta = 0; base_rates(data) are good ones.
 
-    `log_z` is the forward estimate; `log_z_interval` is two standard errors below it to two standard errors above the
+    `log_z` is the forward estimate; `log_z_interval` is three standard errors below it to three standard errors above the
     reverse one (or above it, without a reverse run). `stats` holds log_weights (chains, rows), log_weight_sd, ess, and
     reverse_log_z, reverse_error, reverse_ess, each (rows,).
 

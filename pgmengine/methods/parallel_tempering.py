@@ -16,12 +16,13 @@ from pgmengine.methods.answers import check_want, no_room
 from pgmengine.methods.collect import Draws, kept_bytes
 from pgmengine.methods.schedules import count_of, ladder
 from pgmengine.progress import track
-from pgmengine.result import Plan, Result
+from pgmengine.result import Plan, Result, Status
 from pgmengine.target import Target
 
 Array = np.ndarray
-SURE = 2.0  # standard errors on either side of the interval
+SURE = 3.0  # standard errors on either side of the interval
 BATCHES = 10  # of each ladder, for the standard error of log Z
+WIDE = 1.0  # nats between the stepping stones of the two directions that are too many
 STONES = (1.0, -1.0, 0.5, -0.5)  # shares of a step: from below if > 0, else from above
 
 
@@ -35,7 +36,7 @@ class ParallelTempering:
 
     log Z = log Z_0 + sum over rungs of log mean exp(step S) (stepping stones, Xie et al. 2011), low on average when the
     mean is over the lower rung and high when it is -log mean exp(-step S) over the upper one: log_z_interval goes from
-    one to the other, two standard errors wider at each end. log_z meets half way, log mean exp(step S / 2) below less
+    one to the other, three standard errors wider at each end. log_z meets half way, log mean exp(step S / 2) below less
     log mean exp(-step S / 2) above (the geometric bridge, Meng and Wong 1996), which varies least.
 
     Parameters
@@ -100,6 +101,8 @@ class ParallelTempering:
         answers, stats = draws.answers(target), stats | ladders.stats()
         if {"log_z", "log_prob"} & set(wanted):
             answers |= ladders.log_z(target)
+            if apart := _apart(answers["log_z_interval"], answers["log_z_error"]):
+                note, status = (*note, apart), Status.FEW_WEIGHTS
         if "log_prob" in wanted:
             answers["log_prob"] = answers["log_z"] - self._log_z_of_nothing(target, generator)
         return Result(answers, "estimate", self, plan, status, (), stats, None, note)
@@ -227,6 +230,15 @@ class Ladders:
         sweeps = max(self.sweeps, 1)
         return {"betas": self.betas, "swap_rejection": self.rejected / np.maximum(self.proposed, 1.0),
                 "round_trips": self.trips, "round_trip_rate": self.trips / (sweeps * self.at.shape[1])}
+
+
+def _apart(interval: Array, error: Array) -> str:
+    """What is wrong when the two directions disagree, or an empty string."""
+    gap = interval[:, 1] - interval[:, 0]
+    row = int(np.argmax(gap - 2 * SURE * error))
+    if gap[row] <= WIDE + 2 * SURE * error[row]:
+        return ""
+    return f"stepping stones up and down are {gap[row]:.3g} nats apart in row {row}: use more rungs"
 
 
 def _stones(log_means: Array) -> tuple[Array, Array]:

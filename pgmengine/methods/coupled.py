@@ -1,0 +1,64 @@
+"""Coupled adaptive simulated tempering (system 3, section 5): what CAST training runs on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pgmengine.kernels.chains import Chains, make_chains
+from pgmengine.methods.levels import Weights, hop
+from pgmengine.model import Flat
+from pgmengine.target import Target
+
+Array = np.ndarray
+
+
+class CoupledTempering:
+    """Slow chains at beta = 1 and as many fast ones that wander over temperatures with adaptive weights.
+
+    Every `swap_every` steps each slow chain is due to change places with its fast chain, which it does as soon as that
+    one is at beta = 1: an exchange of two chains of the same distribution. (The paper takes the fast chain's last state
+    there instead of its next.) Fast chains adapt at each step, so only the slow ones are draws.
+
+    `target` has one row for each pair of chains; the pairs share the weights.
+    """
+
+    def __init__(self, target: Target, betas: Array, kernel: Any, schedule: Any, swap_every: int,
+                 rng: np.random.Generator) -> None:
+        self.pairs, self.betas, self.kernel, self.swap_every = target.rows, np.asarray(betas), kernel, swap_every
+        self.rng, self.steps, self.swaps = rng, 0, 0
+        self.weights = Weights(1, len(self.betas), schedule)
+        self.level = rng.integers(len(self.betas), size=(1, self.pairs))
+        self.slow, self.fast = np.arange(self.pairs), np.arange(self.pairs) + self.pairs  # chain numbers
+        self.due = np.zeros(self.pairs, dtype=bool)
+        both = target.take(np.tile(np.arange(self.pairs), 2))
+        self.chains = self._made(target, both.at(0.0).draw_at_0(rng))
+
+    def _made(self, target: Target, x: Flat) -> Chains:
+        beta = np.ones(2 * self.pairs)
+        beta[self.fast] = self.betas[self.level[0]]
+        return make_chains(target.take(np.tile(np.arange(self.pairs), 2)).at(beta), self.kernel, x, self.rng)
+
+    def with_target(self, target: Target) -> None:
+        """Go on from the present states with other parameters."""
+        self.chains = self._made(target, self.chains.values())
+
+    def step(self) -> None:
+        """One sweep of all chains, one hop of the fast ones, one update of the weights, and the swaps that are due."""
+        self.chains.sweep(1)
+        power = self.chains.path()[1][None, self.fast]
+        self.level = hop(self.level, power, self.betas, self.weights.log_g, self.rng)
+        self.weights.adapt(self.level)
+        self.steps += 1
+        self.due |= self.steps % self.swap_every == 0
+        now = self.due & (self.level[0] == len(self.betas) - 1)
+        self.slow[now], self.fast[now] = self.fast[now], self.slow[now]
+        self.due &= ~now
+        self.swaps += int(now.sum())
+        self.chains.beta[self.slow] = 1.0
+        self.chains.beta[self.fast] = self.betas[self.level[0]]
+
+    def states(self) -> Flat:
+        """The states of the slow chains, (pairs, width)."""
+        return self.chains.values(self.slow)

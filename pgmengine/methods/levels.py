@@ -1,0 +1,121 @@
+"""Chains that wander over a ladder of temperatures with Wang-Landau weights (system 3, algorithm 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pgmengine.kernels.chains import Chains, make_chains
+from pgmengine.target import Target
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class OneOverT:
+    """log(1 + gamma) = min(initial, bins / t) at sweep t (Belardinelli and Pereyra 2007): errors fall as averages' do.
+
+    >>> import pgmengine as pgm
+    >>> pgm.OneOverT(2.0).rate(2.0, 100, 10, None)
+    (0.1, False)
+    """
+
+    initial: float = 2.4  # log(1 + 10), the paper's first gamma
+
+    def rate(self, rate: float, t: int, bins: int, visits: Any) -> tuple[float, bool]:
+        """The next increment of a log weight, and whether counting visits starts again."""
+        return min(self.initial, bins / max(t, 1)), False
+
+
+@dataclass(frozen=True)
+class FlatHistogram:
+    """The increment shrinks by `factor` whenever all bins met have `flatness` of their share (Wang and Landau 2001).
+
+    Below bins / t it follows bins / t, for a factor at a time would stop too early.
+
+    >>> import pgmengine as pgm
+    >>> pgm.FlatHistogram().factor
+    0.5
+    """
+
+    initial: float = 2.4
+    factor: float = 0.5
+    flatness: float = 0.8
+
+    def rate(self, rate: float, t: int, bins: int, visits: Array) -> tuple[float, bool]:
+        """The next increment of a log weight, and whether counting visits starts again."""
+        if rate <= bins / max(t, 1):
+            return bins / max(t, 1), False
+        met = visits > 0  # a bin that nobody has found yet must not hold the others up
+        mean = visits.sum(axis=1, keepdims=True) / np.maximum(met.sum(axis=1, keepdims=True), 1)
+        flat = bool(np.all((visits >= self.flatness * mean) | ~met)) and t >= 10 * bins
+        return (rate * self.factor, True) if flat else (rate, False)
+
+
+class Weights:
+    """Log weights (rows, bins) of bins, which grow where the chains of a row are while they adapt."""
+
+    def __init__(self, rows: int, bins: int, schedule: Any) -> None:
+        self.log_g, self.schedule, self.t = np.zeros((rows, bins)), schedule, 0
+        self.rate = float(schedule.initial)
+        self.visits = np.zeros((rows, bins))
+
+    def adapt(self, bins: Array) -> None:
+        """Raise the weights of the bins (rows, chains) that are occupied."""
+        self.t += 1
+        rows = np.arange(len(bins))[:, None]
+        np.add.at(self.visits, (rows, bins), 1.0)
+        np.add.at(self.log_g, (rows, bins), self.rate / bins.shape[1])
+        self.log_g -= self.log_g[:, :1]
+        self.rate, again = self.schedule.rate(self.rate, self.t, self.log_g.shape[1], self.visits)
+        if again:
+            self.visits[:] = 0.0
+
+
+class Levels:
+    """Chains (rows, chains) of a target with a level each: level l is at betas[l], betas ascend to 1."""
+
+    def __init__(self, target: Target, betas: Array, chains: int, kernel: Any, schedule: Any,
+                 rng: np.random.Generator) -> None:
+        many = target.take(np.repeat(np.arange(target.rows), chains))
+        self.betas, self.rng = np.asarray(betas, dtype=np.float64), rng
+        self.level = rng.integers(len(betas), size=(target.rows, chains))
+        self.chains: Chains = make_chains(many.at(self.betas[self.level.ravel()]), kernel, many.draw_at_0(rng), rng)
+        self.weights = Weights(target.rows, len(betas), schedule)
+
+    def step(self, adapt: bool) -> None:
+        """One sweep, one proposal of a neighbouring level, and while adapting one update of the weights."""
+        self.chains.sweep(1)
+        power = self.chains.path()[1].reshape(self.level.shape)
+        self.level = hop(self.level, power, self.betas, self.weights.log_g, self.rng)
+        self.chains.beta[:] = self.betas[self.level.ravel()]
+        if adapt:
+            self.weights.adapt(self.level)
+
+    def at_1(self) -> Array:
+        """Mask (rows, chains) of the chains at beta = 1."""
+        return self.level == len(self.betas) - 1
+
+
+def hop(level: Array, power: Array, betas: Array, log_g: Array, rng: np.random.Generator) -> Array:
+    """New levels (rows, chains): a neighbour l' is proposed, and taken with the probability of algorithm 1.
+
+    min(1, p_l'(x) q(l | l') g_l / (p_l(x) q(l' | l) g_l')); log p_beta(x) = path + beta * power.
+    """
+    top = len(betas) - 1
+    if top == 0:
+        return level
+    step = np.where(rng.random(level.shape) < 0.5, 1, -1)
+    proposed = np.where(level == 0, 1, np.where(level == top, top - 1, level + step))
+    rows = np.arange(len(level))[:, None]
+    with np.errstate(invalid="ignore"):
+        gain = np.nan_to_num((betas[proposed] - betas[level]) * power, nan=0.0)
+    log_ratio = gain + log_q(proposed, top) - log_q(level, top) + log_g[rows, level] - log_g[rows, proposed]
+    return np.where(np.log(rng.random(level.shape)) < log_ratio, proposed, level)
+
+
+def log_q(level: Array, top: int) -> Array:
+    """Log probability of proposing one given neighbour of a level: 1/2, and 1 at the ends."""
+    return np.where((level == 0) | (level == top), 0.0, -np.log(2.0))

@@ -1,0 +1,169 @@
+"""Simulated tempering: chains that wander over temperatures, with weights learned on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pgmengine.errors import PgmError
+from pgmengine.kernels import Gibbs
+from pgmengine.kernels.chains import refusal, sweep_work
+from pgmengine.methods.answers import check_want, no_room
+from pgmengine.methods.collect import Draws
+from pgmengine.methods.levels import FlatHistogram, Levels
+from pgmengine.methods.schedules import Linear, count_of, ladder
+from pgmengine.model import Flat
+from pgmengine.progress import track
+from pgmengine.result import Plan, Result, Status
+from pgmengine.target import Target
+
+Array = np.ndarray
+SURE = 3.0
+BATCHES = 10
+
+
+@dataclass(frozen=True)
+class SimulatedTempering:
+    """Wang-Landau adaptive simulated tempering (Salakhutdinov 2010, algorithm 1).
+
+    A chain has a state and a level. After each sweep at its level's beta a neighbouring level is proposed; while the
+    chains adapt, the log weight of the level that a chain is at grows by log(1 + gamma), shared among the chains of a
+    row. Then the weights are frozen, and the states at beta = 1 are the draws: adaptive ones are never among them.
+
+    Parameters
+    ----------
+    betas : a schedule or increasing numbers that end at 1; from 0 on, the weights give log_z.
+    kernel : any kernel.
+    chains : for each row of evidence; they share the weights.
+    adapt, sweeps : adaptive sweeps, and sweeps with frozen weights.
+    gamma : FlatHistogram() or OneOverT().
+
+    `stats` holds those of MCMC, and log_weights, occupancy and occupancy_adaptive (rows, levels), levels (sweeps, rows,
+    chains) of all sweeps, and adaptive (sweeps,), which of them were adaptive.
+
+    >>> import pgmengine as pgm
+    >>> method = pgm.SimulatedTempering(betas=pgm.Linear(5), sweeps=2000)
+    >>> r = pgm.infer(pgm.rbm(4, 3, rng=0), method=method, rng=0)
+    >>> bool(abs(r.stats["occupancy"].sum() - 1) < 1e-9)
+    True
+    """
+
+    betas: Any = Linear(12)
+    kernel: Any = Gibbs()
+    chains: int = 8
+    adapt: int = 2000
+    sweeps: int = 4000
+    gamma: Any = FlatHistogram()
+    rhat_limit: float = 1.05
+
+    def plan(self, target: Target, want: Iterable[str]) -> Plan:
+        """Work and memory of the chains."""
+        wanted = check_want(want)
+        if cannot := {"mode", "log_prob"} & set(wanted):
+            return Plan("SimulatedTempering", refusal=f"it gives no {' or '.join(sorted(cannot))}")
+        if why := refusal(target):
+            return Plan("SimulatedTempering", refusal=why)
+        levels, chains = count_of(self.betas), target.rows * self.chains
+        width = sum(layer.width for layer in target.structure.layers.values())
+        memory = 8.0 * chains * (self.adapt + self.sweeps) + 16.0 * chains * width * (8 + self.sweeps / levels)
+        if too_much := no_room(memory):
+            return Plan("SimulatedTempering", refusal=too_much)
+        how = f"{self.chains} chains over {levels} levels, {self.adapt} adaptive sweeps, {self.sweeps} with fixed weights"
+        work = (self.adapt + self.sweeps) * chains * sweep_work(target)
+        return Plan("SimulatedTempering", "estimate", how, work, memory)
+
+    def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
+        """Adapt the weights, freeze them, and collect at beta = 1."""
+        wanted = check_want(want)
+        plan = self.plan(target, wanted)
+        if not plan.accepted:
+            raise PgmError(f"SimulatedTempering refused: {plan.refusal}")
+        generator = np.random.default_rng(rng)
+        betas = ladder(self.betas, target, self.kernel, generator)
+        if "log_z" in wanted and betas[0] != 0.0:
+            raise PgmError(f"log_z needs a ladder that starts at 0, not at {betas[0]:g}")
+        levels = Levels(target, betas, self.chains, self.kernel, self.gamma, generator)
+        seen = np.empty((self.adapt + self.sweeps, *levels.level.shape), dtype=np.int32)
+        for t in track(range(self.adapt), "adapting"):
+            levels.step(adapt=True)
+            seen[t] = levels.level
+        kept = _Kept(target.rows * self.chains)
+        for t in track(range(self.sweeps), "sampling"):
+            levels.step(adapt=False)
+            seen[self.adapt + t] = levels.level
+            kept.add(levels)
+        draws, note = kept.draws(target, wanted, self.chains)
+        stats, status, notes = draws.judged(target, self.rhat_limit)
+        occupancy = [_occupancy(part, len(betas)) for part in (seen[: self.adapt], seen[self.adapt:])]
+        stats |= {"log_weights": levels.weights.log_g, "occupancy_adaptive": occupancy[0], "occupancy": occupancy[1],
+                  "levels": seen, "adaptive": np.arange(len(seen)) < self.adapt, "betas": betas}
+        answers = draws.answers(target)
+        if "log_z" in wanted:
+            answers |= _log_z(target, levels.weights.log_g, seen[self.adapt:], len(betas))
+        status = Status.NOT_MIXED if note else status
+        return Result(answers, "estimate", self, plan, status, (), stats, None, note + notes)
+
+
+class _Kept:
+    """The states of each chain at beta = 1, in order."""
+
+    def __init__(self, chains: int) -> None:
+        self.chain: list[Array] = []
+        self.x: list[Flat] = []
+        self.energy: list[Array] = []
+        self.count = np.zeros(chains, dtype=int)
+        self.last: tuple[Flat, Array] | None = None
+
+    def add(self, levels: Levels) -> None:
+        """Those of this sweep."""
+        index = np.flatnonzero(levels.at_1().ravel())
+        self.last = levels.chains.values(), np.sum(levels.chains.path(), axis=0)
+        if len(index):
+            self.chain.append(index)
+            self.x.append({name: value[index] for name, value in self.last[0].items()})
+            self.energy.append(-self.last[1][index])
+            self.count[index] += 1
+
+    def draws(self, target: Target, wanted: tuple[str, ...], chains: int) -> tuple[Draws, tuple[str, ...]]:
+        """As many draws of every chain as the least that one has; a chain without any lends its last state."""
+        note = tuple(f"chain {c % chains} of row {c // chains} never came back to beta = 1"
+                     for c in np.flatnonzero(self.count == 0)[:3])
+        assert self.last is not None
+        many = target.take(np.repeat(np.arange(target.rows), chains))
+        count = max(int(self.count.min()), 1)
+        out = Draws(many, wanted, chains, count)
+        chain = np.concatenate([*self.chain, np.flatnonzero(self.count == 0)])
+        missing = np.flatnonzero(self.count == 0)
+        x = {name: np.concatenate([*(part[name] for part in self.x), value[missing]])
+             for name, value in self.last[0].items()}
+        energy = np.concatenate([*self.energy, -self.last[1][missing]])
+        order = np.argsort(chain, kind="stable")
+        first = np.searchsorted(chain[order], np.arange(len(self.count)))
+        for t in range(count):
+            index = order[first + t]
+            out.add(t, {name: value[index] for name, value in x.items()}, energy[index])
+        return out, note
+
+
+def _occupancy(levels: Array, count: int) -> Array:
+    """Share of the sweeps that each row's chains spent at each level, (rows, levels)."""
+    return np.stack([(levels == level).mean(axis=(0, 2)) for level in range(count)], axis=1) if len(levels) else np.full(
+        (levels.shape[1], count), np.nan)
+
+
+def _log_z(target: Target, log_g: Array, levels: Array, count: int) -> dict[str, Array]:
+    """Log Z_1 - log Z_0 = difference of log(g * occupancy); the error from batches of each chain."""
+    parts = np.array_split(levels, BATCHES)  # ends: (batches, 2, rows, chains)
+    ends = np.stack([[(part == level).mean(axis=0) for level in (0, count - 1)] for part in parts])
+    mean = ends.mean(axis=(0, 3))
+    ends = np.moveaxis(ends, 3, 1).reshape(-1, 2, levels.shape[1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = (ends[:, 1] / mean[1] - ends[:, 0] / mean[0]).std(axis=0, ddof=1) / np.sqrt(len(ends))
+        log_z = target.log_z_at_0() + log_g[:, -1] - log_g[:, 0] + np.log(mean[1]) - np.log(mean[0])
+    error = np.where(np.isfinite(log_z), spread, np.inf)
+    log_z = np.nan_to_num(log_z)
+    return {"log_z": log_z, "log_z_error": error,
+            "log_z_interval": np.stack((log_z - SURE * error, log_z + SURE * error), axis=1)}

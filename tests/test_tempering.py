@@ -1,0 +1,384 @@
+"""Annealing and tempering against the oracle: brackets, invariance with levels, weights, broken rules that are caught."""
+
+import numpy as np
+import pytest
+from brute import Brute
+from scipy.stats import chi2
+from test_compiled import key_of, mixed_target
+from test_kernels import KERNELS, exact_start, p_value, table
+from tiny import FINITE, INFINITE, as_evidence, draw_row, patterns
+from twin import Replay
+
+import pgmengine as pgm
+from pgmengine.kernels import compiled, plain
+from pgmengine.kernels.chains import make_chains, refusal, start
+from pgmengine.methods import levels as levels_module
+from pgmengine.methods.ais import base_rates
+from pgmengine.methods.coupled import CoupledTempering
+from pgmengine.methods.levels import Levels, OneOverT
+from pgmengine.methods.parallel_tempering import Ladders, rounds
+from pgmengine.methods.tempered_transitions import excursion
+
+BETAS = np.array([0.0, 0.3, 0.7, 1.0])
+
+
+def random_rbm(seed, v=30, h=12, sd=2.0):
+    rng = np.random.default_rng(seed)
+    return pgm.rbm(v, h).with_params(
+        {"v-h.weight": rng.normal(size=(v, h)) * sd, "v.bias": rng.normal(size=v), "h.bias": rng.normal(size=h)}
+    )
+
+
+# ---- the path ----
+
+
+@pytest.mark.parametrize("machine", FINITE + INFINITE, ids=repr)
+def test_log_z_at_0_is_exact_and_so_are_its_draws(machine):
+    target = mixed_target(machine, rows=6).at(0.0)
+    layers = target.structure.layers
+    for i in range(target.rows):
+        one = target.take(np.array([i]))
+        x = one.take(np.zeros(400, dtype=int)).draw_at_0(np.random.default_rng(0))
+        for name, mask in one.evidence.observed.items():
+            seen = np.repeat(mask[0], layers[name].unit.width)
+            assert np.array_equal(x[name][:, seen], np.repeat(one.evidence.values[name][:, seen], 400, axis=0))
+        if machine in FINITE:
+            states = pgm.diagnostics.joint_states(one)
+            count = len(next(iter(states.values())))
+            log_p = one.take(np.zeros(count, dtype=int)).log_density(states)
+            np.testing.assert_allclose(np.logaddexp.reduce(log_p), one.log_z_at_0()[0], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("machine", FINITE + INFINITE, ids=repr)
+@pytest.mark.parametrize("joint", [False, True])
+def test_annealing_weights_are_those_of_the_plain_engine(machine, joint):
+    target = mixed_target(machine).at(0.0)
+    if refusal(target):
+        return
+    x = start(target, np.random.default_rng(0))
+    betas = np.array([0.0, 1e-4, 0.2, 0.7, 0.7005, 1.0])
+    for backward in (False, True):
+        ours = compiled.CompiledChains(target, pgm.Blend(0.3), x, np.random.default_rng(8))
+        replay = Replay(target, key_of(8), ours.by_unit, backward=backward)
+        theirs = plain.PlainChains(target, pgm.Blend(0.3), x, replay)
+        found, truth = (c.anneal(betas, joint=joint, backward=backward) for c in (ours, theirs))
+        finite = np.isfinite(truth)
+        np.testing.assert_allclose(found[finite], truth[finite], rtol=2e-4, atol=2e-4)
+        assert (found[~finite] == truth[~finite]).all() and np.array_equal(ours.beta, np.ones(24))
+
+
+def test_mean_of_the_weights_is_unbiased_summed_out_or_not():
+    """E exp(w) = Z_1 / Z_0 at any number of temperatures."""
+    model = random_rbm(0, 4, 3, 0.8)
+    target = model.given().at(0.0)
+    truth = pgm.infer(model, want=("log_z",)).log_z[0] - target.log_z_at_0()[0]
+    many, rng = target.take(np.zeros(100_000, dtype=int)), np.random.default_rng(1)
+    for joint in (False, True):
+        for betas in ([0.0, 1.0], [0.0, 0.3, 0.8, 1.0]):
+            chains = make_chains(many, pgm.FlipState(), many.draw_at_0(rng), rng)
+            w = np.exp(chains.anneal(np.array(betas), joint=joint) - truth)
+            assert abs(w.mean() - 1) < 5 * w.std() / np.sqrt(len(w))
+
+
+# ---- AIS ----
+
+
+def covers(result, truth):
+    low, high = result.log_z_interval.T
+    return (low <= truth) & (truth <= high)
+
+
+def test_ais_brackets_random_rbms_dbms_and_belief_nets():
+    inside = []
+    for seed in range(20):
+        model = random_rbm(seed)
+        r = pgm.infer(model, want=("log_z",), method=pgm.AIS(), rng=seed)
+        inside.append(covers(r, pgm.infer(model, want=("log_z",)).log_z)[0])
+        assert abs(r.log_z[0] - r.stats["reverse_log_z"][0]) < 0.5 and r.status.good
+    assert sum(inside) >= 19
+    inside = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        model = pgm.dbm([10, 8, 6]).with_params(
+            {"v-h1.weight": rng.normal(size=(10, 8)) * 1.5, "h1-h2.weight": rng.normal(size=(8, 6)) * 1.5}
+        )
+        r = pgm.infer(model, want=("log_z",), method=pgm.AIS(), rng=seed)
+        inside.append(covers(r, pgm.infer(model, want=("log_z",)).log_z)[0])
+    assert sum(inside) >= 19
+    inside = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        model = pgm.sbn([12, 6, 3], rng=seed)
+        leaves = np.where(np.arange(12) % 2, np.nan, rng.integers(0, 2, 12))
+        r = pgm.infer(model, {"v": leaves}, want=("log_prob",), method=pgm.AIS(), rng=seed)
+        inside.append(covers(r, pgm.infer(model, {"v": leaves}, want=("log_prob",)).log_prob)[0])
+    assert sum(inside) >= 19
+
+
+@pytest.mark.parametrize("machine", [m for m in FINITE + INFINITE if "large" not in m.name], ids=repr)
+def test_ais_on_the_table_with_evidence_row_by_row(machine):
+    rows = patterns(machine)
+    model = machine.build()
+    target = model.given(as_evidence(machine, rows))
+    if refusal(target):
+        target = target.take(np.array([i for i in range(len(rows)) if not refusal(target.take(np.array([i])))]))
+    r = pgm.AIS(chains=400, betas=pgm.Linear(60)).run(target, ("log_z",), rng=3)
+    exact = pgm.Exact().run(target, ("log_z",)).log_z
+    assert np.all(np.abs(r.log_z - exact) <= 5 * r.log_z_error + 1e-4)
+    assert np.all(np.abs(r.stats["reverse_log_z"] - exact) <= 5 * r.stats["reverse_error"] + 1e-4)
+
+
+def test_ais_log_prob_of_partial_rows():
+    model = random_rbm(1, 8, 5, 1.0)
+    x = np.array([[1, 0, np.nan, np.nan, 1, np.nan, 0, 1], [0, 0, 1, 1, np.nan, np.nan, np.nan, np.nan]])
+    r = pgm.infer(model, {"v": x}, want=("log_prob",), method=pgm.AIS(chains=300), rng=0)
+    exact = pgm.infer(model, {"v": x}, want=("log_prob",)).log_prob
+    assert np.all(np.abs(r.log_prob - exact) < 5 * r.stats["log_prob_error"])
+
+
+def test_variance_of_ais_falls_as_one_over_the_temperatures():
+    model = random_rbm(3, 12, 8, 1.0)
+    spread = [
+        pgm.infer(model, want=("log_z",), method=pgm.AIS(chains=2000, betas=pgm.Linear(n), reverse=False), rng=0).stats[
+            "log_weight_sd"
+        ][0]
+        ** 2
+        for n in (250, 1000, 4000)
+    ]
+    assert 3 < spread[0] / spread[1] < 5.5 and 3 < spread[1] / spread[2] < 5.5
+
+
+def test_base_rates_and_adaptive_temperatures_lower_the_variance():
+    rng = np.random.default_rng(0)
+    x = (rng.random((500, 20)) < np.linspace(0.01, 0.3, 20)) * 1.0
+    model = pgm.rbm(20, 6, rng=0).with_params(
+        {"v.bias": base_rates(pgm.rbm(20, 6), {"v": x})["v"], "v-h.weight": rng.normal(size=(20, 6)) * 0.7}
+    )
+
+    def spread(**settings):
+        return pgm.infer(model, want=("log_z",), method=pgm.AIS(chains=500, reverse=False, **settings), rng=0).stats[
+            "log_weight_sd"
+        ][0]
+
+    plain_, based = spread(betas=pgm.Linear(50)), spread(betas=pgm.Linear(50), reference=base_rates(model, {"v": x}))
+    assert based < 0.7 * plain_
+    assert spread(betas=pgm.Adaptive(50)) < plain_
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pgm.AIS(chains=1, betas=[1.0]),
+        pgm.AIS(chains=1),
+        pgm.AIS(betas=[0.0, 1.0]),
+        pgm.ParallelTempering(rungs=2, chains=1, warmup=0, draws=50),
+    ],
+)
+def test_extremes_give_an_answer_with_an_honest_error(method):
+    """One temperature, one chain; all observed; zero weights; weights of 1e3."""
+    model = random_rbm(0, 5, 3, 1.0)
+    exact = pgm.infer(model, want=("log_z",)).log_z[0]
+    r = pgm.infer(model, want=("log_z",), method=method, rng=0)
+    assert np.isfinite(r.log_z[0]) and (
+        not np.isfinite(r.log_z_error[0]) or abs(r.log_z[0] - exact) < 6 * r.log_z_error[0]
+    )
+    seen = {"v": np.ones(5), "h": np.ones(3)}
+    r = pgm.infer(model, seen, want=("log_z",), method=method, rng=0)
+    np.testing.assert_allclose(r.log_z, pgm.infer(model, seen, want=("log_z",)).log_z, rtol=1e-6)
+    assert r.log_z_error[0] < 1e-6
+    empty = pgm.rbm(5, 3).with_params({"v-h.weight": np.zeros((5, 3))})
+    r = pgm.infer(empty, want=("log_z",), method=method, rng=0)
+    np.testing.assert_allclose(r.log_z, 8 * np.log(2), rtol=1e-6)
+    huge = pgm.rbm(5, 3).with_params({"v-h.weight": np.full((5, 3), 1e3)})
+    r = pgm.infer(huge, want=("log_z",), method=method, rng=0)
+    assert np.isfinite(r.log_z[0]) and (r.warnings or not np.isfinite(r.log_z_error[0]) or abs(r.log_z[0] - 15_000) < 20)
+
+
+# ---- parallel tempering ----
+
+
+def test_rounds_double():
+    assert sum(rounds(500)) == 500 and rounds(0) == [] and rounds(500)[-1] == 250
+
+
+def test_pt_log_z_and_even_rejections():
+    inside, errors = [], []
+    for seed in range(20):
+        model = random_rbm(seed)
+        r = pgm.infer(model, want=("log_z",), method=pgm.ParallelTempering(warmup=1000, draws=8000), rng=seed)
+        exact = pgm.infer(model, want=("log_z",)).log_z
+        inside.append(covers(r, exact)[0])
+        errors.append(abs(r.log_z - exact)[0])
+        assert np.ptp(r.stats["swap_rejection"]) < 0.1 and r.stats["round_trips"][0] > 100
+    assert sum(inside) >= 19 and max(errors) < 0.05
+
+
+@table
+def test_joint_distribution_of_the_ladder_is_invariant(machine):
+    """States at all rungs start exactly from their distributions; after swaps and sweeps each rung still has its own."""
+    rng, count = np.random.default_rng(4), 4000
+    row = draw_row(machine, np.random.default_rng(11), 0.2)
+    target = machine.build().given(as_evidence(machine, [row]))
+    ladders = Ladders(target, BETAS, count, pgm.FlipState(), rng)
+    truths = [Brute(machine, row, beta=beta) for beta in BETAS]
+    parts = [exact_start(truth, count, rng) for truth in truths]
+    x = {n: np.stack([part[n] for part in parts], axis=1).reshape(count * len(BETAS), -1) for n in parts[0]}
+    many = target.take(np.zeros(count * len(BETAS), dtype=int)).at(np.tile(BETAS, count))
+    ladders.chains = compiled.CompiledChains(many, pgm.FlipState(), x, rng)
+    for _ in range(3):
+        ladders.step()
+    for k, truth in enumerate(truths):
+        assert p_value(truth, ladders.chains.values(ladders.at[0, :, k])) > 1e-6
+
+
+# ---- simulated tempering ----
+
+
+def level_start(machine, row, count, rng, log_g):
+    """Exact draws of (state, level) with p proportional to Z_l / g_l times p_l(x)."""
+    truths = [Brute(machine, row, beta=beta) for beta in BETAS]
+    weight = np.array([truth.log_z for truth in truths]) - log_g
+    p = np.exp(weight - np.logaddexp.reduce(weight))
+    level = rng.choice(len(BETAS), size=count, p=p)
+    states = [exact_start(truth, count, rng) for truth in truths]
+    x = {n: np.stack([s[n] for s in states])[level, np.arange(count)] for n in states[0]}
+    return truths, p, level, x
+
+
+def joint_p_values(machine, rng, count=20_000):
+    row = draw_row(machine, np.random.default_rng(11), 0.2)
+    log_g = np.array([0.0, 0.4, -0.3, 0.5]) + Brute(machine, row, beta=0.5).log_z * BETAS
+    truths, p, level, x = level_start(machine, row, count, rng, log_g)
+    target = machine.build().given(as_evidence(machine, [row]))
+    chains = Levels(target, BETAS, count, pgm.Gibbs(), OneOverT(), rng)
+    chains.level, chains.weights.log_g = level[None], log_g[None]
+    many = target.take(np.zeros(count, dtype=int)).at(BETAS[level])
+    chains.chains = compiled.CompiledChains(many, pgm.Gibbs(), x, rng)
+    for _ in range(3):
+        chains.step(adapt=False)
+    counts = np.bincount(chains.level[0], minlength=4)
+    keep = p * count > 5
+    out = [chi2.sf(((counts - p * count)[keep] ** 2 / (p * count)[keep]).sum(), max(keep.sum() - 1, 1))]
+    values = chains.chains.values()
+    for k, truth in enumerate(truths):
+        if counts[k] > 200:
+            out.append(p_value(truth, {n: v[chains.level[0] == k] for n, v in values.items()}))
+    return out
+
+
+@table
+def test_state_and_level_are_jointly_invariant(machine):
+    assert min(joint_p_values(machine, np.random.default_rng(2))) > 1e-6
+
+
+def test_a_forgotten_proposal_ratio_at_the_ends_is_caught(monkeypatch):
+    machine = next(m for m in FINITE if m.name == "rbm")
+    assert min(joint_p_values(machine, np.random.default_rng(2))) > 1e-6
+    monkeypatch.setattr(levels_module, "log_q", lambda level, top: np.zeros(level.shape))
+    assert min(joint_p_values(machine, np.random.default_rng(2))) < 1e-6
+
+
+@pytest.mark.parametrize("gamma", [pgm.FlatHistogram(), pgm.OneOverT()])
+def test_weights_converge_to_differences_of_log_z(gamma):
+    model = random_rbm(2, 8, 6, 1.0)
+    method = pgm.SimulatedTempering(betas=pgm.Linear(6), adapt=20_000, sweeps=20_000, gamma=gamma)
+    r = pgm.infer(model, {"v": [[np.nan] * 8, [1] * 4 + [np.nan] * 4]}, want=("log_z", "marginals"), method=method, rng=0)
+    target = model.given({"v": [[np.nan] * 8, [1] * 4 + [np.nan] * 4]})
+    truth = np.stack([pgm.Exact().run(target.at(b), ("log_z",)).log_z for b in np.linspace(0, 1, 6)], axis=1)
+    found = r.stats["log_weights"] + np.log(r.stats["occupancy"])
+    np.testing.assert_allclose(found - found[:, :1], truth - truth[:, :1], rtol=0, atol=0.15)
+    assert np.all(np.abs(r.log_z - truth[:, -1]) < 5 * r.log_z_error)
+    exact = pgm.Exact().run(target, ("marginals",))
+    for name in r.mean:
+        assert np.all(np.abs(r.mean[name] - exact.mean[name]) <= 5 * r.stats["mcse"][name] + 1e-9)
+    assert r.stats["adaptive"].sum() == 20_000 and r.stats["levels"].shape == (40_000, 2, 8)
+    np.testing.assert_allclose(r.stats["occupancy"].sum(axis=1), 1.0)
+
+
+# ---- tempered transitions, Wang-Landau, coupled chains ----
+
+
+@table
+def test_tempered_transitions_leave_p_invariant(machine):
+    rng, count = np.random.default_rng(4), 20_000
+    row = draw_row(machine, np.random.default_rng(11), 0.2)
+    truth = Brute(machine, row)
+    target = machine.build().given(as_evidence(machine, [row])).take(np.zeros(count, dtype=int))
+    for kernel in KERNELS[:2]:
+        chains = make_chains(target, kernel, exact_start(truth, count, rng), rng)
+        taken = excursion(chains, np.array([0.2, 0.6, 1.0]), rng)
+        assert taken.any() and p_value(truth, chains.values()) > 1e-6
+
+
+def test_a_transition_that_is_always_taken_is_caught():
+    machine = next(m for m in FINITE if m.name == "ising")
+    rng, count = np.random.default_rng(4), 20_000
+    truth = Brute(machine, draw_row(machine, rng, 0.0))
+    target = machine.build().given().take(np.zeros(count, dtype=int))
+    chains = make_chains(target, pgm.Gibbs(), exact_start(truth, count, rng), rng)
+    chains.anneal(np.array([1.0, 0.6, 0.2, 0.2, 0.6]), joint=True)
+    assert p_value(truth, chains.values()) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["rbm", "dbm mixed", "sbn", "ising", "mixed", "rbm continuous"])
+def test_wang_landau_answers_agree_with_exact(name):
+    machine = next(m for m in FINITE + INFINITE if m.name == name)
+    model, first = machine.build(), machine.layers[0]
+    edges = np.linspace(-3, 3, 5)
+
+    def partition(x):
+        return np.digitize(x[first.name].reshape(len(x[first.name]), -1).sum(axis=1), edges)
+
+    row = as_evidence(machine, [draw_row(machine, np.random.default_rng(1), 0.2)])
+    r = pgm.infer(model, row, method=pgm.WangLandau(partition, bins=6, draws=6000), rng=0)
+    exact = pgm.infer(model, row, method=pgm.Exact())
+    for layer in r.mean:
+        np.testing.assert_allclose(r.mean[layer], exact.mean[layer], rtol=0, atol=0.05)
+    met = r.stats["occupancy"][0] > 0
+    assert r.stats["occupancy"][0][met].min() > 0.3 / met.sum()
+    with pytest.raises(pgm.PgmError, match="bin number 0..5"):
+        pgm.infer(model, row, method=pgm.WangLandau(lambda x: np.full(8, 6), bins=6), rng=0)
+
+
+def test_slow_chains_of_the_coupled_sampler_stay_at_p_and_change_places():
+    machine = next(m for m in FINITE if m.name == "rbm")
+    truth, rng, pairs = Brute(machine), np.random.default_rng(0), 4000
+    target = machine.build().given().take(np.zeros(pairs, dtype=int))
+    coupled = CoupledTempering(target, np.linspace(0.3, 1, 5), pgm.Gibbs(), OneOverT(), 10, rng)
+    for _ in range(100):
+        coupled.step()
+    assert coupled.swaps > 0.5 * pairs * 9 and p_value(truth, coupled.states()) > 1e-6
+    coupled.with_target(target)
+    coupled.step()
+    assert set(coupled.slow) | set(coupled.fast) == set(range(2 * pairs))
+
+
+def test_a_bimodal_model_is_crossed_by_tempering_only():
+    """Two spins that prefer to be equal, weight 5: plain Gibbs stays where it starts."""
+    model = pgm.boltzmann_machine(2).with_params({"x-x.weight": np.array([[0, 5.0], [5.0, 0]]), "x.bias": [0.1, 0.1]})
+    exact = pgm.infer(model).mean["x"][0]
+    for method in (
+        pgm.ParallelTempering(draws=20_000),
+        pgm.SimulatedTempering(sweeps=40_000, adapt=10_000),
+        pgm.WangLandau(lambda x: (x["x"].sum(axis=1) / 2 + 1).astype(int), 3, adapt=5_000, draws=20_000),
+    ):
+        found = pgm.infer(model, method=method, rng=1)
+        assert abs(found.mean["x"][0] - exact) < 0.1  # occupancy within 5 %
+    stuck = pgm.infer(model, method=pgm.MCMC(chains=1, warmup=0, draws=2000), rng=0)
+    assert abs(stuck.mean["x"][0]) > 0.9
+
+
+def test_auto_falls_through_to_tempering_and_to_ais():
+    model = pgm.boltzmann_machine(40, unit=pgm.Spin()).with_params(
+        {"x-x.weight": (np.ones((40, 40)) - np.eye(40)) * 0.08, "x.bias": np.full(40, 0.02)}
+    )
+    chooser = pgm.Auto(
+        candidates=(pgm.Exact(max_bits=10), pgm.MCMC(warmup=50, draws=200), pgm.AIS(), pgm.ParallelTempering())
+    )
+    r = pgm.infer(model, method=chooser, rng=0)
+    assert isinstance(r.method, pgm.ParallelTempering) and "did not mix" in str(r.refused[1])
+    model = random_rbm(0, 40, 30, 0.3)
+    r = pgm.infer(model, want=("log_z",), rng=0)
+    assert isinstance(r.method, pgm.AIS) and r.kind == "estimate" and "2^30" in str(r.refused[0])
+    with pytest.raises(pgm.PgmError, match="unit updates, the limit is"):
+        pgm.infer(model, want=("log_z",), method=pgm.Auto(max_work=1e4))
