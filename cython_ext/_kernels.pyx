@@ -244,7 +244,7 @@ cdef class Machine:
         for i in range(4):
             self.m.key[i] = key[i]
 
-    def layer(self, int index, int kind, int states, int width, int64_t size, bint moves, bint by_unit, bint summed,
+    def layer(self, int index, int kind, int states, int width, int64_t size, bint moves, bint by_unit, int summed,
               bint directed, bint complement, bint uneven, float variance, const float[::1] support, const float[::1] log_base,
               const float[::1] bias, const float[::1] reference, const float[:, ::1] soft, float[:, ::1] base,
               float[:, ::1] field, float[:, ::1] zeta, uint8_t[:, ::1] state, float[:, ::1] value,

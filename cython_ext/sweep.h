@@ -40,7 +40,8 @@ typedef struct {
 typedef struct {
     int kind, states, width; /* width: components a unit (k of a one-hot unit) */
     int moves, by_unit, summed, directed, complement, uneven; 
-    /* complement: p(0 | zeta) = e^-zeta; uneven: log h varies; summed: summed out of the weights of annealing */
+    /* complement: p(0 | zeta) = e^-zeta; uneven: log h varies; summed: 1, 2 or 3 when
+     * summed out of the weights of annealing forward, backward or both */
     int64_t size, stride; /* units; floats a chain has in field, zeta, base (components, padded) */
     int64_t units;        /* bytes or floats a chain has in state, value, free, alive (units, padded) */
     float variance;       /* of a Gaussian */
@@ -617,33 +618,40 @@ static int64_t pgm_pass_by_unit(const pgm_machine *m, int index, int64_t chain, 
 
 /* ---- log density ---- */
 
+/* sum over a layer of x (a + b), b may be NULL */
+PGM_CLONES
+double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const float *b)
+{
+    double total = 0.0;
+    if (l->kind == PGM_TABLE && l->width == 1 && l->states == 2) {
+        const uint8_t *state = l->state + chain * l->units;
+        const float low = l->support[0], gap = l->support[1] - low;
+        pgm_v8 sums = {0};
+        for (int64_t first = 0; first < l->units; first += 4 * PGM_WIDE) {
+            pgm_vf sum = {0};
+            for (int64_t j = first; j < first + 4 * PGM_WIDE && j < l->units; j += PGM_WIDE) {
+                pgm_vf factor = *(const pgm_vf *)(a + j);
+                if (b) factor += *(const pgm_vf *)(b + j);
+                sum += (__builtin_convertvector(pgm_load_bytes(state + j), pgm_vf) * gap + low) * factor;
+            }
+            pgm_gather(&sums, sum);
+        }
+        return pgm_total(sums);
+    }
+    for (int64_t j = 0; j < l->size; j++) {
+        int64_t c = l->width > 1 ? j * l->width + l->state[chain * l->units + j] : j;
+        double factor = b ? (double)a[c] + b[c] : a[c];
+        total += factor * (l->width > 1 ? 1.0 : pgm_value(l, chain, j));
+    }
+    return total;
+}
+
 /* sum of x (base + field) / 2 over a layer: every coupling of two moving layers is seen from both of its ends, what
  * layers that never move add is in base */
 PGM_INLINE double pgm_field_part(const pgm_layer *l, int64_t chain)
 {
-    const float *field = l->field + chain * l->stride, *base = l->base ? l->base + chain * l->stride : l->bias;
-    double total = 0.0;
-    if (l->kind == PGM_TABLE && l->width == 1 && l->states == 2) {
-        const uint8_t *state = l->state + chain * l->units;
-        float low = l->support[0], gap = l->support[1] - low;
-        for (int64_t first = 0; first < l->units; first += 4 * PGM_WIDE) {
-            pgm_vf sum = {0};
-            for (int64_t j = first; j < first + 4 * PGM_WIDE && j < l->units; j += PGM_WIDE) {
-                pgm_vf inputs = *(const pgm_vf *)(field + j);
-                if (l->base || !l->directed) inputs += *(const pgm_vf *)(base + j);
-                sum += (__builtin_convertvector(pgm_load_bytes(state + j), pgm_vf) * gap + low) * inputs;
-            }
-            for (int i = 0; i < PGM_WIDE; i++) total += sum[i];
-        }
-        return 0.5 * total;
-    }
-    for (int64_t j = 0; j < l->size; j++) {
-        int64_t c = l->width > 1 ? j * l->width + l->state[chain * l->units + j] : j;
-        double inputs = field[c];
-        if (l->base || !l->directed) inputs += base[c];
-        total += inputs * (l->width > 1 ? 1.0 : pgm_value(l, chain, j));
-    }
-    return 0.5 * total;
+    const float *base = l->base ? l->base + chain * l->stride : l->directed ? NULL : l->bias;
+    return 0.5 * pgm_dot(l, chain, l->field + chain * l->stride, base);
 }
 
 /* log p_beta = out[0] + beta out[1] of a chain, each up to a constant that depends on the evidence alone */
@@ -660,12 +668,9 @@ PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, double out[
             double x = l->kind == PGM_NORMAL ? l->value[chain * l->units + j] : 0.0;
             path += l->kind == PGM_NORMAL ? -0.5 * x * x / l->variance : l->log_base[l->state[chain * l->units + j]];
         }
-        for (int64_t j = 0; l->reference && j < l->size; j++) {
-            double share = l->width > 1 ? l->reference[j * l->width + l->state[chain * l->units + j]]
-                                        : l->reference[j] * pgm_value(l, chain, j);
-            path += share;
-            power -= share;
-        }
+        double share = l->reference ? pgm_dot(l, chain, l->reference, NULL) : 0.0;
+        path += share;
+        power -= share;
     }
     out[0] = path, out[1] = power;
 }
@@ -674,33 +679,38 @@ PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, double out[
 
 /* What log sum_(x of the layer) p_beta gains from beta = old to new beyond (new - old) d log p_beta / d beta at the present
  * state: sum over free units of A(eta_new) - A(eta_old) - x (eta_new - eta_old). Its units are independent given the rest. */
-PGM_INLINE double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new)
+PGM_CLONES
+double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new)
 {
     const uint8_t *free = l->free + chain * l->free_stride;
     double total = 0.0;
     if (l->kind == PGM_TABLE && l->states == 2 && l->width == 1) {
         const uint8_t *state = l->state + chain * l->units;
         const float gap = l->support[1] - l->support[0], bias = l->log_base[1] - l->log_base[0];
+        const float middle_beta = (float)(0.5 * (old + new)), change = gap * (float)(new - old);
+        const float *field = l->field && !l->zeta ? l->field + chain * l->stride : NULL, *reference = l->reference;
         const int small = fabs(new - old) < PGM_SMALL_STEP;
+        pgm_v8 sums = {0};
         for (int64_t first = 0; first < l->units; first += 4 * PGM_WIDE) {
             pgm_vf sum = {0};
             for (int64_t j = first; j < first + 4 * PGM_WIDE && j < l->units; j += PGM_WIDE) {
                 pgm_vf on = __builtin_convertvector(pgm_load_bytes(state + j), pgm_vf), gain;
-                pgm_vf a = pgm_natural(l, chain, j, (float)old) * gap + bias;
                 if (small) {
-                    pgm_vf slope = pgm_natural(l, chain, j, 1.0f) - pgm_natural(l, chain, j, 0.0f);
-                    pgm_vf step = slope * (gap * (float)(new - old)), middle = a + 0.5f * step;
+                    pgm_vf zero = reference ? *(const pgm_vf *)(reference + j) : (pgm_vf){0};
+                    pgm_vf slope = (field ? *(const pgm_vf *)(field + j) : pgm_natural(l, chain, j, 1.0f)) - zero;
+                    pgm_vf middle = (zero + slope * middle_beta) * gap + bias;
                     pgm_vf t = pgm_exp(-pgm_at_most(pgm_magnitude(middle), 87.0f));
-                    gain = (pgm_choose_where(middle > 0.0f, pgm_same(1.0f), t) / (t + 1.0f) - on) * step;
+                    gain = (pgm_choose_where(middle > 0.0f, pgm_same(1.0f), t) / (t + 1.0f) - on) * (slope * change);
                 } else {
+                    pgm_vf a = pgm_natural(l, chain, j, (float)old) * gap + bias;
                     pgm_vf b = pgm_natural(l, chain, j, (float)new) * gap + bias;
                     gain = pgm_softplus(b) - pgm_softplus(a) - on * (b - a);
                 }
                 sum += pgm_choose_where(-(pgm_load_bytes(free + j) & 1), gain, pgm_same(0.0f));
             }
-            for (int i = 0; i < PGM_WIDE; i++) total += sum[i];
+            pgm_gather(&sums, sum);
         }
-        return total;
+        return pgm_total(sums);
     }
     float eta[2][PGM_MOST_STATES];
     for (int64_t j = 0; j < l->size; j++) {
@@ -762,7 +772,7 @@ void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last
             pgm_log_density(m, c, density);
             run->log_weight[c] += (run->betas[t + 1] - run->betas[t]) * density[1];
             for (int i = 0; i < m->layers; i++)
-                if (m->layer[i].summed && !run->joint)
+                if (m->layer[i].summed & (run->backward ? 2 : 1) && !run->joint)
                     run->log_weight[c] += pgm_summed_gain(m->layer + i, c, run->betas[t], run->betas[t + 1]);
             m->beta[c] = (float)run->betas[t + 1];
         }

@@ -37,6 +37,20 @@ PGM_INLINE pgm_vf pgm_at_least(pgm_vf x, float low)
     return pgm_choose_where(x > low, x, pgm_same(low));
 }
 
+typedef float pgm_f8 __attribute__((vector_size(32), aligned(4), may_alias));
+
+/* sums of many floats: eight running sums in double precision */
+PGM_INLINE void pgm_gather(pgm_v8 *sums, pgm_vf x)
+{
+    const pgm_f8 *half = (const pgm_f8 *)&x;
+    *sums += __builtin_convertvector(half[0], pgm_v8) + __builtin_convertvector(half[1], pgm_v8);
+}
+
+PGM_INLINE double pgm_total(pgm_v8 s)
+{
+    return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+}
+
 /* e^x for x in [-87, 88]: 2^n e^r with |r| <= ln(2)/2 and a polynomial of degree 6; relative error below 2e-7 */
 PGM_INLINE pgm_vf pgm_exp(pgm_vf x)
 {

@@ -19,7 +19,7 @@ class Machine:
     def __init__(self, layers: int, links: int, visit: np.ndarray, beta: np.ndarray, key: np.ndarray, stream: np.ndarray,
                  alpha: float) -> None: ...
     def layer(self, index: int, kind: int, states: int, width: int, size: int, moves: bool, by_unit: bool,
-              summed: bool, directed: bool, complement: bool, uneven: bool, variance: float, support: np.ndarray | None,
+              summed: int, directed: bool, complement: bool, uneven: bool, variance: float, support: np.ndarray | None,
               log_base: np.ndarray | None, bias: np.ndarray, reference: np.ndarray | None, soft: np.ndarray | None,
               base: np.ndarray | None, field: np.ndarray | None, zeta: np.ndarray | None, state: np.ndarray | None,
               value: np.ndarray | None, free_units: np.ndarray,

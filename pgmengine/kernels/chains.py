@@ -70,6 +70,11 @@ def layers_by_unit(target: Target) -> set[str]:
     return plain.layers_by_unit(target)
 
 
+def summed_layers(target: Target, backward: bool) -> set[str]:
+    """Layers that annealing sums out of its weights: those that a sweep, in this order, draws first and all at once."""
+    return plain.summed_layers(target, backward)
+
+
 def refusal(target: Target) -> str:
     """Why this target cannot be swept, or an empty string."""
     s = target.structure

@@ -45,7 +45,7 @@ class CompiledChains:
         self.partial, self.masks = partial, dict[str, Array]()
         self.moving = [name for name in s.layers if target.free[name].any()]
         self.by_unit = layers_by_unit(target)
-        self.summed = summed_layers(target)
+        self.summed = summed_layers(target, False), summed_layers(target, True)
         self.arrays: dict[str, Array] = {}  # layer -> state numbers or values, (chains, padded size)
         self.inputs: dict[str, tuple[Array | None, Array | None]] = {}  # layer -> (field, zeta), (chains, padded width)
         self.changed = np.zeros(len(s.layers), dtype=np.int64)
@@ -176,7 +176,7 @@ class CompiledChains:
         self.machine.layer(
             self.place[name], Draw.TABLE if finite else unit.draw or Draw.NORMAL,
             0 if table is None else len(table), unit.width, layer.size, moves, name in self.by_unit,
-            name in self.summed, directed,
+            (name in self.summed[0]) + 2 * (name in self.summed[1]), directed,
             unit.draw is Draw.COMPLEMENT, uneven, unit.curvature or 0.0,
             None if not finite or unit.width > 1 or unit.support is None else unit.support.astype(np.float32),
             None if table is None else table.astype(np.float32), row(target.model.bias(name), stride),

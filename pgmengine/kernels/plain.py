@@ -34,10 +34,10 @@ def layers_by_unit(target: Target) -> set[str]:
     return {name for name in inside | parents if target.free[name].any()}
 
 
-def summed_layers(target: Target) -> set[str]:
+def summed_layers(target: Target, backward: bool) -> set[str]:
     """Layers that a sweep draws first, all at once: what they were before has no effect on what comes."""
     moving = [[n for n in color if target.free[n].any()] for color in target.structure.colors]
-    first = next((names for names in moving if names), [])
+    first = next((names for names in (moving[::-1] if backward else moving) if names), [])
     return set() if layers_by_unit(target) & set(first) else set(first)
 
 
@@ -65,16 +65,17 @@ class PlainChains:
         """See Chains."""
         weight = np.zeros(self.target.rows)
         for old, new in zip(betas, betas[1:], strict=False):
-            weight += times(new - old, self.path()[1]) if joint else self._summed(new) - self._summed(old)
+            step = self._summed(new, backward) - self._summed(old, backward)
+            weight += times(new - old, self.path()[1]) if joint else step
             self.beta[:] = new
             self.sweep(1, backward)
         return weight
 
-    def _summed(self, beta: float) -> Array:
+    def _summed(self, beta: float, backward: bool) -> Array:
         """Log density at beta with the summed layers summed out, (rows,)."""
         target = self.target.at(beta)
         total = target.log_density(self.x)
-        for name in summed_layers(target):
+        for name in summed_layers(target, backward):
             layer = target.structure.layers[name]
             eta, x = layer.shaped(target.natural(self.x, name)), layer.shaped(self.x[name])
             own = (eta * x if layer.unit.width == 1 else (eta * x).sum(axis=-1)) + layer.unit.log_h(x)

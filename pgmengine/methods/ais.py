@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
-from pgmengine.kernels.chains import make_chains, refusal, sweep_work
+from pgmengine.kernels.chains import make_chains, refusal, summed_layers, sweep_work
 from pgmengine.methods.answers import check_want
 from pgmengine.methods.exact import Exact
 from pgmengine.methods.schedules import Adaptive, count_of, ladder
@@ -117,14 +117,15 @@ class AIS:
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         chains = make_chains(many, self.kernel, many.draw_at_0(rng), rng)
         at_0 = target.log_z_at_0()
-        weights = chains.anneal(betas).reshape(target.rows, -1)
+        backward = _backward(target)
+        weights = chains.anneal(betas, backward=backward).reshape(target.rows, -1)
         moves = np.any([mask.any(axis=1) for mask in target.free.values()], axis=0)
         up = _estimate(weights, at_0, 1.0, moves)
         if not self.reverse:
             return up, None
         x = self._model_draws(target, chains, weights, len(betas), rng)
         chains = make_chains(many.at(1.0), self.kernel, x, rng)
-        return up, _estimate(chains.anneal(betas[::-1]).reshape(target.rows, -1), at_0, -1.0, moves)
+        return up, _estimate(chains.anneal(betas[::-1], backward=backward).reshape(target.rows, -1), at_0, -1.0, moves)
 
     def _model_draws(self, target: Target, chains: Any, weights: Array, steps: int, rng: np.random.Generator) -> Flat:
         """States at beta = 1, (rows * chains, width)."""
@@ -142,6 +143,12 @@ class AIS:
         more = make_chains(many, self.kernel, x, rng)
         more.sweep(max(steps // 4, 50))
         return more.values()
+
+
+def _backward(target: Target) -> bool:
+    """Whether sweeps in the reverse order are cheaper: they sum fewer units out."""
+    sizes = [sum(target.structure.layers[n].size for n in summed_layers(target, back)) for back in (False, True)]
+    return 0 < sizes[1] < sizes[0] or not sizes[0]
 
 
 def _estimate(weights: Array, at_0: Array, sign: float, moves: Array) -> _Run:
