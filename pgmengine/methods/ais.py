@@ -186,8 +186,8 @@ def base_rates(model: Any, data: Mapping[str, Any], shrink: float = 1.0) -> dict
     are left at 0.
 
     >>> import pgmengine as pgm
-    >>> pgm.base_rates(pgm.rbm(2, 1), {"v": [[0, 1], [0, 1]]})["v"].round(3)
-    array([-1.099,  1.099])
+    >>> pgm.base_rates(pgm.rbm(2, 1, rng=0), {"v": [[0, 1], [0, 1]]})["v"].round(3)
+    array([-1.609,  1.609])
     """
     out = {}
     for name, values in data.items():

@@ -22,6 +22,14 @@ class CoupledTempering:
     there instead of its next.) Fast chains adapt at each step, so only the slow ones are draws.
 
     `target` has one row for each pair of chains; the pairs share the weights.
+
+    >>> import numpy as np
+    >>> import pgmengine as pgm
+    >>> target = pgm.rbm(4, 2, rng=0).given().take(np.zeros(10, dtype=int))
+    >>> coupled = pgm.CoupledTempering(target, [0.8, 0.9, 1.0], pgm.Gibbs(), pgm.OneOverT(), 50, np.random.default_rng(0))
+    >>> coupled.step()
+    >>> coupled.states()["v"].shape
+    (10, 4)
     """
 
     def __init__(self, target: Target, betas: Array, kernel: Any, schedule: Any, swap_every: int,

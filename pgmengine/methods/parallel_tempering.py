@@ -219,10 +219,10 @@ class Ladders:
         """log_z, log_z_error and log_z_interval by stepping stones in both directions."""
         counts = np.bincount(np.arange(self.sweeps) * self.stones.shape[1] // self.coming)
         found = [_stones(sums - np.log(counts)[:, None, None, None]) for sums in self.stones]
-        (up, up_error), (down, down_error), (half_up, one), (half_down, two) = found
-        ends = np.stack((up - SURE * up_error, -down + SURE * down_error), axis=1)
+        (up, up_share), (down, down_share), (half_up, one), (half_down, two) = found
+        ends = np.stack((up - SURE * _error(up_share), -down + SURE * _error(down_share)), axis=1)
         at_0 = target.log_z_at_0()
-        return {"log_z": at_0 + half_up - half_down, "log_z_error": np.hypot(one, two),
+        return {"log_z": at_0 + half_up - half_down, "log_z_error": _error(one - two),
                 "log_z_interval": at_0[:, None] + np.sort(ends, axis=1)}
 
     def stats(self) -> dict[str, Any]:
@@ -242,12 +242,20 @@ def _apart(interval: Array, error: Array) -> str:
 
 
 def _stones(log_means: Array) -> tuple[Array, Array]:
-    """Sum over rungs of the log of the mean of exp(log_means) (batches, rows, ladders, rungs), and its standard error."""
+    """Sum over rungs of the log of the mean of exp(log_means) (batches, rows, ladders, rungs), (rows,).
+
+    And what each batch of each ladder adds to it, to first order, (rows, batches * ladders).
+    """
     parts = np.moveaxis(log_means, 1, 0)
-    parts = parts.reshape(len(parts), -1, parts.shape[3])  # (rows, batches * ladders, rungs)
+    parts = parts.reshape(len(parts), -1, parts.shape[3])
     total = logsumexp(parts, axis=1) - np.log(parts.shape[1])
     with np.errstate(invalid="ignore"):
-        share = np.exp(parts - total[:, None]).sum(axis=2)  # rungs of a batch vary together
-    many = parts.shape[1]
-    error = share.std(axis=1, ddof=1) / np.sqrt(many) if many > 1 else np.full(len(total), np.inf)
-    return total.sum(axis=1), np.nan_to_num(error, nan=np.inf)
+        share = np.exp(parts - total[:, None]).sum(axis=2)
+    return total.sum(axis=1), share
+
+
+def _error(share: Array) -> Array:
+    """Standard error of a mean over the batches (rows, batches)."""
+    many = share.shape[1]
+    error = share.std(axis=1, ddof=1) / np.sqrt(many) if many > 1 else np.full(len(share), np.inf)
+    return np.nan_to_num(error, nan=np.inf)
