@@ -46,7 +46,7 @@ def main(weights: Path, data: Path, threads: int = 1) -> None:
             sweeps,
             1e6 / chains,
         )
-    memory(rbm, images[:100])
+    memory()
     big = large_rbm(4000, 0.08)
     compare(
         "4000x4000, 50 chains, 8 % flips, us per chain-sweep",
@@ -57,28 +57,39 @@ def main(weights: Path, data: Path, threads: int = 1) -> None:
     compare("512x512 Ising, beta 0.44, ns per spin update", ising_cases(512, 0.44), 20, 1e9 / 512**2)
 
 
-def memory(model, v):
-    """Peak memory of building and running the chains beyond the model, over the bytes of the weights."""
-    import numpy as np
+MEMORY = """
+import numpy as np
+import pgmengine as pgm
+from pathlib import Path
+from pgmengine.kernels.chains import make_chains
 
-    import pgmengine as pgm
-    from pgmengine.kernels.chains import make_chains
-
-    target = model.given().take(np.zeros(len(v), dtype=int))
-    x = {"v": v, "h": np.zeros((len(v), 500))}
-    weights = sum(np.asarray(p).nbytes for p in model.params.values())
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
-    before = _status("VmRSS")
-    chains = make_chains(target, pgm.Gibbs(), x, np.random.default_rng(0))
-    chains.sweep(100)
-    grown = _status("VmHWM") - before
-    print(f"\npeak memory beyond the model, 784x500, 100 chains: {grown / 2**20:.1f} MiB, {grown / weights:.2f} times "
-          f"its {weights / 2**20:.1f} MiB of float64 parameters")
-
-
-def _status(field):
+def kib(field):
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+    return next(int(line.split()[1]) for line in lines if line.startswith(field))
+
+def run(model):
+    target = model.given().take(np.zeros(100, dtype=int))
+    x = {name: np.zeros((100, layer.width)) for name, layer in model.structure.layers.items()}
+    make_chains(target, pgm.Gibbs(), x, np.random.default_rng(0)).sweep(100)
+
+run(pgm.rbm(3, 2, rng=0))
+before = kib("VmHWM")
+model = pgm.rbm(784, 500, rng=0)
+held = kib("VmRSS")
+run(model)
+print(before, held, kib("VmHWM"))
+"""
+
+
+def memory():
+    """Peak memory of chains in a process of its own, over the bytes of the float64 weights."""
+    import subprocess
+
+    found = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True).stdout
+    before, held, peak = (int(n) / 1024 for n in found.split())
+    weights = 784 * 500 * 8 / 2**20
+    print(f"\npeak memory, 784x500, 100 chains: {peak - held:.1f} MiB beyond the model, {(peak - held) / weights:.2f} "
+          f"times its weights ({weights:.1f} MiB of float64); {(peak - before) / weights:.2f} times with the model itself")
 
 
 def torch_version() -> str:

@@ -45,8 +45,8 @@ class Chains(Protocol):
     def path(self) -> tuple[Array, Array]:
         """(path, power), each (rows,): log p_beta = path + beta * power for the current states."""
 
-    def restrict(self, units: dict[str, Array]) -> None:
-        """Until the next call, move only the units of these masks (rows, size)."""
+    def sweep_path(self) -> tuple[Array, Array]:
+        """One sweep, and the path after it."""
 
     def keep(self) -> Any:
         """A copy of the states, for restore."""
@@ -55,13 +55,10 @@ class Chains(Protocol):
         """Put rows (a mask or an index) back to their kept states, or to those that other rows had."""
 
 
-def make_chains(target: Target, kernel: Any, x: Flat, rng: np.random.Generator, partial: bool = False) -> Chains:
-    """Compiled chains, or the plain engine for kernels and units that it alone knows (those users add in Python).
-
-    `partial` chains can restrict their sweeps to some units.
-    """
+def make_chains(target: Target, kernel: Any, x: Flat, rng: np.random.Generator) -> Chains:
+    """Compiled chains, or the plain engine for kernels and units that it alone knows (those users add in Python)."""
     if compiled.knows(target, kernel):
-        return compiled.CompiledChains(target, kernel, x, rng, partial=partial)
+        return compiled.CompiledChains(target, kernel, x, rng)
     return plain.PlainChains(target, kernel, x, rng)
 
 

@@ -38,11 +38,10 @@ class CompiledChains:
     """
 
     def __init__(self, target: Target, kernel: Any, x: Flat, rng: np.random.Generator,
-                 streams: Array | None = None, partial: bool = False) -> None:
+                 streams: Array | None = None) -> None:
         s = target.structure
         self.target, self.x, self.made = target, x, 0
         self.beta = target.beta.astype(np.float32)
-        self.partial, self.masks = partial, dict[str, Array]()
         self.moving = [name for name in s.layers if target.free[name].any()]
         self.by_unit = layers_by_unit(target)
         self.summed = summed_layers(target, False), summed_layers(target, True)
@@ -94,11 +93,6 @@ class CompiledChains:
         for array, old in zip(self._all(), kept, strict=True):
             array[rows] = old[rows if source is None else source]
 
-    def restrict(self, units: dict[str, Array]) -> None:
-        """See Chains."""
-        for name, which in units.items():
-            self.masks[name][:, : which.shape[1]] = self.target.free[name] & which
-
     def _all(self) -> list[Array]:
         """Everything that changes as the chains move."""
         inputs = [array for name in self.inputs for array in self.inputs[name] if array is not None]
@@ -112,6 +106,13 @@ class CompiledChains:
                       betas=None if betas is None else betas[done: done + some + 1], **options)
             self.made += some
             done += some
+
+    def sweep_path(self) -> tuple[Array, Array]:
+        """See Chains."""
+        out = np.empty((1, self.target.rows, 2))
+        self._pieces(1, trace=out)
+        both = out[0] + self._constant()
+        return both[:, 0], both[:, 1]
 
     def log_density(self) -> Array:
         """See Chains."""
@@ -169,7 +170,6 @@ class CompiledChains:
         field = zeros((rows, stride)) if moves and (linked or name in target.soft or not directed) else None
         zeta = zeros((rows, stride)) if directed and self._keeps_zeta(name) else None
         self.inputs[name] = field, zeta
-        self.masks[name] = mask(target.free[name], units, not self.partial)
         still = moves and any(name in (c.a, c.b) and not {c.a, c.b} <= set(self.moving) for c in s.undirected)
         unit, table = layer.unit, None if not finite else layer.unit.log_base
         uneven = unit.draw is Draw.NORMAL or (table is not None and bool(np.any(table != table[0])))
@@ -184,7 +184,7 @@ class CompiledChains:
             matrix(target.soft[name], stride) if name in target.soft and moves else None,
             zeros((rows, stride)) if still or (moves and name in target.soft) else None, field, zeta,
             self.arrays[name] if finite else None, None if finite else self.arrays[name],
-            self.masks[name], None if not target.cut[name].any() else mask(~target.cut[name], units, False))
+            mask(target.free[name], units), None if not target.cut[name].any() else mask(~target.cut[name], units, False))
 
     def _keeps_zeta(self, name: str) -> bool:
         """Whether the directed input of a layer is read: it moves, or a parent does."""

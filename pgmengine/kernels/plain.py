@@ -10,7 +10,8 @@ It serves the kernels and units that the compiled engine does not know.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class PlainChains:
 
     def __init__(self, target: Target, kernel: Any, x: Flat, rng: np.random.Generator) -> None:
         self.target, self.kernel, self.x, self.rng = target, kernel, x, rng
-        self.beta, self.whole = target.beta.copy(), target
+        self.beta = target.beta.copy()
 
     def sweep(self, count: int, backward: bool = False) -> None:
         """See Chains."""
@@ -95,10 +96,10 @@ class PlainChains:
         at_0, at_1 = (self.target.at(b).log_density(self.x) for b in (0.0, 1.0))
         return at_0, at_1 - at_0
 
-    def restrict(self, units: dict[str, Array]) -> None:
+    def sweep_path(self) -> tuple[Array, Array]:
         """See Chains."""
-        observed = {name: seen | ~units.get(name, ~seen) for name, seen in self.whole.evidence.observed.items()}
-        self.target = replace(self.whole, evidence=replace(self.whole.evidence, observed=observed))
+        self.sweep(1)
+        return self.path()
 
     def keep(self) -> Flat:
         """See Chains."""
@@ -111,14 +112,19 @@ class PlainChains:
             value[rows] = kept[name][rows if source is None else source]
 
 
-def sweep(target: Target, kernel: Any, x: Flat, rng: np.random.Generator, backward: bool = False) -> Flat:
-    """One sweep: a new complete state (rows, width) of every layer."""
-    by_unit = layers_by_unit(target)
+Tilt = Callable[[Flat, str, Array], Array]  # (state, layer, unit) -> log weights (rows, K) to add to the unit's values
+
+
+def sweep(target: Target, kernel: Any, x: Flat, rng: np.random.Generator, backward: bool = False,
+          tilts: Mapping[str, Tilt] | None = None) -> Flat:
+    """One sweep: a new complete state (rows, width) of every layer; tilted layers move unit by unit."""
+    tilts = tilts or {}
+    by_unit = layers_by_unit(target) | set(tilts)
     x = dict(x)
     order = [name for color in target.structure.colors for name in color]
     for name in order[::-1] if backward else order:
         if name in by_unit:
-            x[name] = _unit_by_unit(target, kernel, x, name, rng, backward)
+            x[name] = _unit_by_unit(target, kernel, x, name, rng, backward, tilts.get(name))
         elif target.free[name].any():
             layer = target.structure.layers[name]
             eta = layer.shaped(target.natural(x, name))
@@ -156,7 +162,7 @@ class _Child:
 
 
 def _unit_by_unit(target: Target, kernel: Any, x: Flat, name: str, rng: np.random.Generator,
-                  backward: bool) -> Array:
+                  backward: bool, tilt: Tilt | None = None) -> Array:
     s = target.structure
     layer = s.layers[name]
     x = {**x, name: x[name].copy()}
@@ -174,7 +180,8 @@ def _unit_by_unit(target: Target, kernel: Any, x: Flat, name: str, rng: np.rando
         if directed and zeta is not None:
             link = layer.unit.link(zeta[:, columns] if layer.unit.width > 1 else zeta[:, index])
             eta = eta + times(target.beta[:, None], link.reshape(len(link), -1))
-        new = _moved_unit(target, kernel, layer.unit, eta, old, children, columns, rng)
+        extra = 0.0 if tilt is None else tilt(x, name, columns)
+        new = _moved_unit(target, kernel, layer.unit, eta, old, children, columns, rng, extra)
         new = np.where(target.free[name][:, [index]], new, old)
         value[:, columns] = new
         step = new - old
@@ -204,7 +211,7 @@ def _moved(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array, rng:
 
 
 def _moved_unit(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array, children: list[_Child], columns: Array,
-                rng: np.random.Generator) -> Array:
+                rng: np.random.Generator, extra: Any) -> Array:
     """New values (rows, w) of one unit of every row."""
     shaped = eta if unit.width > 1 else eta[:, 0]
     if unit.support is None:
@@ -216,6 +223,7 @@ def _moved_unit(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array,
         if len(reached):
             share = np.stack([child.log_prob(reached, (v - old) @ block) for v in support], axis=1)
             log_weights = log_weights + times(target.beta[:, None], share)
+    log_weights = log_weights + extra
     impossible = np.isneginf(log_weights).all(axis=1, keepdims=True)  # such a unit moves anywhere
     prob = softmax(np.where(impossible, 0.0, log_weights), axis=1)
     current = nearest(support, old)

@@ -54,8 +54,7 @@ class CoupledTempering:
 
     def step(self) -> None:
         """One sweep of all chains, one hop of the fast ones, one update of the weights, and the swaps that are due."""
-        self.chains.sweep(1)
-        power = self.chains.path()[1][None, self.fast]
+        power = self.chains.sweep_path()[1][None, self.fast]
         self.level = hop(self.level, power, self.betas, self.weights.log_g, self.rng)
         self.weights.adapt(self.level)
         self.steps += 1

@@ -65,9 +65,11 @@ class Weights:
     def adapt(self, bins: Array) -> None:
         """Raise the weights of the bins (rows, chains) that are occupied."""
         self.t += 1
-        rows = np.arange(len(bins))[:, None]
-        np.add.at(self.visits, (rows, bins), 1.0)
-        np.add.at(self.log_g, (rows, bins), self.rate / bins.shape[1])
+        rows, count = self.log_g.shape
+        place = (bins + count * np.arange(rows)[:, None]).ravel()
+        visits = np.bincount(place, minlength=rows * count).reshape(rows, count)
+        self.visits += visits
+        self.log_g += visits * (self.rate / bins.shape[1])
         self.log_g -= self.log_g[:, :1]
         self.rate, again = self.schedule.rate(self.rate, self.t, self.log_g.shape[1], self.visits)
         if again:
@@ -87,8 +89,7 @@ class Levels:
 
     def step(self, adapt: bool) -> None:
         """One sweep, one proposal of a neighbouring level, and while adapting one update of the weights."""
-        self.chains.sweep(1)
-        power = self.chains.path()[1].reshape(self.level.shape)
+        power = self.chains.sweep_path()[1].reshape(self.level.shape)
         self.level = hop(self.level, power, self.betas, self.weights.log_g, self.rng)
         self.chains.beta[:] = self.betas[self.level.ravel()]
         if adapt:

@@ -167,8 +167,7 @@ class Ladders:
 
     def step(self) -> None:
         """One sweep of all chains, and one round of swaps."""
-        self.chains.sweep(1)
-        power = self.chains.path()[1][self.at]
+        power = self.chains.sweep_path()[1][self.at]
         if self.sweeps < self.coming:
             batch, gap = self.sweeps * self.stones.shape[1] // self.coming, np.diff(self.betas)
             for sums, share in zip(self.stones[:, batch], STONES, strict=True):

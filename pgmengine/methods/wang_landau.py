@@ -10,7 +10,8 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
-from pgmengine.kernels.chains import Chains, make_chains, refusal, sweep_work
+from pgmengine.kernels.chains import refusal, sweep_work
+from pgmengine.kernels.plain import sweep
 from pgmengine.methods.answers import check_want, no_room
 from pgmengine.methods.collect import Draws
 from pgmengine.methods.levels import OneOverT, Weights
@@ -26,19 +27,20 @@ Array = np.ndarray
 class WangLandau:
     """Chains of p(x) / g(bin(x)), whose weights g are learned until all bins are visited equally often.
 
-    A sweep of a random share of the units (1, 1/2, 1/4, ...) and its reversal are a move that leaves p in balance; it is
-    taken with probability min(1, g(bin(x)) / g(bin(x'))). While adapting, log g of the bin that a chain is in grows.
-    Draws with frozen weights have the importance weights g(bin(x)); answers are those of draws resampled by them.
+    A unit of a layer that the partition reads moves with the conditional of p / g, the log weights of its values less
+    log g of the bins that they lead to; other layers move as they always do. While adapting, log g of the bin that a
+    chain is in grows. Draws with frozen weights have the importance weights g(bin(x)); answers are those of draws
+    resampled by them. Unit by unit and in numpy: for partitions, not for speed.
 
     Parameters
     ----------
     partition : called with {layer: values (rows, size[, k])}, returns the bin number of each row, 0 .. bins - 1.
     bins : their number.
     kernel, chains : as in MCMC; the chains of a row share the weights.
-    adapt, draws : adaptive moves, and moves with frozen weights.
+    adapt, draws : adaptive sweeps, and sweeps with frozen weights.
     gamma : FlatHistogram() or OneOverT().
 
-    `stats` holds those of MCMC (of the resampled draws), log_weights, occupancy and bin_prob (rows, bins), acceptance.
+    `stats` holds those of MCMC (of the resampled draws), log_weights, occupancy and bin_prob (rows, bins).
 
     >>> import pgmengine as pgm
     >>> count = pgm.WangLandau(partition=lambda x: x["v"].sum(axis=1).astype(int), bins=5, adapt=200, draws=200)
@@ -66,8 +68,8 @@ class WangLandau:
         memory = 8.0 * target.rows * self.chains * width * (self.draws + 16)
         if too_much := no_room(memory):
             return Plan("WangLandau", refusal=too_much)
-        work = 2.0 * (self.adapt + self.draws) * target.rows * self.chains * sweep_work(target)
-        how = f"{self.chains} chains over {self.bins} bins, {self.adapt} adaptive moves, {self.draws} with fixed weights"
+        work = 20.0 * (self.adapt + self.draws) * target.rows * self.chains * sweep_work(target)
+        how = f"{self.chains} chains over {self.bins} bins, {self.adapt} adaptive sweeps, {self.draws} with fixed weights"
         return Plan("WangLandau", "estimate", how, work, memory)
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
@@ -78,45 +80,20 @@ class WangLandau:
             raise PgmError(f"WangLandau refused: {plan.refusal}")
         generator = np.random.default_rng(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
-        chains = make_chains(many, self.kernel, many.draw_at_0(generator), generator, partial=True)
         weights = Weights(target.rows, self.bins, self.gamma)
-        bins = self._bins(many, chains)
+        walk = _Walk(self, many, weights, generator)
         for _ in track(range(self.adapt), "adapting"):
-            bins, _ = self._move(many, chains, bins, weights, generator)
-            weights.adapt(bins)
+            weights.adapt(walk.step().reshape(target.rows, -1))
         states: list[tuple[Flat, Array, Array]] = []
-        accepted = np.zeros(target.rows)
         for _ in track(range(self.draws), "sampling"):
-            bins, taken = self._move(many, chains, bins, weights, generator)
-            accepted += taken.mean(axis=1)
-            states.append((chains.values(), -chains.log_density(), bins))
+            bins = walk.step().reshape(target.rows, -1)
+            states.append((walk.x, -many.log_density(walk.x), bins))
         draws, seen = self._resampled(target, many, wanted, states, weights, generator)
         stats, status, note = draws.judged(target, self.rhat_limit)
         prob = np.where(seen > 0, seen * np.exp(weights.log_g - weights.log_g.max(axis=1, keepdims=True)), 0.0)
         stats |= {"log_weights": weights.log_g, "occupancy": seen / seen.sum(axis=1, keepdims=True),
-                  "bin_prob": prob / prob.sum(axis=1, keepdims=True), "acceptance": accepted / self.draws}
+                  "bin_prob": prob / prob.sum(axis=1, keepdims=True)}
         return Result(draws.answers(target), "estimate", self, plan, status, (), stats, None, note)
-
-    def _bins(self, many: Target, chains: Chains) -> Array:
-        """Bins (rows, chains) of the chains."""
-        x = {name: many.structure.layers[name].shaped(value) for name, value in chains.values().items()}
-        found = np.asarray(self.partition(x))
-        whole = found.shape == (many.rows,) and found.dtype.kind in "iub"
-        if not whole or found.min() < 0 or found.max() >= self.bins:
-            raise PgmError(f"the partition must return a bin number 0..{self.bins - 1} for each of {many.rows} rows, not "
-                           f"{found.dtype} of shape {found.shape} from {found.min()} to {found.max()}")
-        return found.reshape(-1, self.chains).astype(np.int64)
-
-    def _move(self, many: Target, chains: Chains, bins: Array, weights: Weights,
-              rng: np.random.Generator) -> tuple[Array, Array]:
-        kept = chains.keep()
-        chains.restrict(some_units(many, rng))
-        chains.sweep(1)
-        chains.sweep(1, backward=True)
-        new, rows = self._bins(many, chains), np.arange(len(bins))[:, None]
-        taken = np.log(rng.random(bins.shape)) < weights.log_g[rows, bins] - weights.log_g[rows, new]
-        chains.restore(kept, ~taken.ravel())
-        return np.where(taken, new, bins), taken
 
     def _resampled(self, target: Target, many: Target, wanted: tuple[str, ...], states: list[tuple[Flat, Array, Array]],
                    weights: Weights, rng: np.random.Generator) -> tuple[Draws, Array]:
@@ -138,8 +115,58 @@ class WangLandau:
         return out, seen
 
 
-def some_units(target: Target, rng: np.random.Generator) -> dict[str, Array]:
-    """Random masks (rows, size): each row takes a share of 1, 1/2, 1/4, ... of the units of all layers."""
-    most = max(1, int(np.ceil(np.log2(sum(layer.size for layer in target.structure.layers.values())))))
-    share = 0.5 ** rng.integers(0, most + 1, size=(target.rows, 1))
-    return {name: rng.random((target.rows, layer.size)) < share for name, layer in target.structure.layers.items()}
+class _Seen(dict[str, Array]):
+    """A state that remembers which of its layers were read."""
+
+    def __init__(self, x: Flat) -> None:
+        super().__init__(x)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Array:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+
+class _Walk:
+    """Chains of p / g, all rows and chains of a target together."""
+
+    def __init__(self, method: WangLandau, many: Target, weights: Weights, rng: np.random.Generator) -> None:
+        self.method, self.many, self.weights, self.rng = method, many, weights, rng
+        self.row = np.arange(many.rows) // method.chains
+        self.x = many.draw_at_0(rng)
+        seen = _Seen(self._shaped(self.x))
+        self._checked(method.partition(seen))
+        layers = many.structure.layers
+        for name in seen.read:
+            if many.free[name].any() and layers[name].unit.support is None:
+                raise PgmError(f"layer {name!r} has {layers[name].unit!r} units: a partition can read finite units only")
+        self.tilts = {name: self._tilt for name in seen.read if many.free[name].any()}
+
+    def step(self) -> Array:
+        """One sweep; the bins (rows * chains,) after it."""
+        self.x = sweep(self.many, self.method.kernel, self.x, self.rng, tilts=self.tilts)
+        return self._bins(self.x)
+
+    def _tilt(self, x: Flat, name: str, columns: Array) -> Array:
+        """-log g of the bins that the values of a unit lead to, (rows * chains, K)."""
+        unit = self.many.structure.layers[name].unit
+        assert unit.support is not None
+        out, tried = [], {**x, name: x[name].copy()}
+        for value in unit.support.reshape(len(unit.support), unit.width):
+            tried[name][:, columns] = value
+            out.append(-self.weights.log_g[self.row, self._bins(tried)])
+        return np.stack(out, axis=1)
+
+    def _shaped(self, x: Flat) -> dict[str, Array]:
+        return {name: self.many.structure.layers[name].shaped(value) for name, value in x.items()}
+
+    def _bins(self, x: Flat) -> Array:
+        return self._checked(self.method.partition(self._shaped(x)))
+
+    def _checked(self, found: Any) -> Array:
+        found, bins, rows = np.asarray(found), self.method.bins, self.many.rows
+        whole = found.shape == (rows,) and found.dtype.kind in "iub"
+        if not whole or found.min() < 0 or found.max() >= bins:
+            raise PgmError(f"the partition must return a bin number 0..{bins - 1} for each of {rows} rows, not "
+                           f"{found.dtype} of shape {found.shape} from {found.min()} to {found.max()}")
+        return found.astype(np.int64)
