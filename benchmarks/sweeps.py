@@ -89,7 +89,7 @@ def memory():
     before, held, peak = (int(n) / 1024 for n in found.split())
     weights = 784 * 500 * 8 / 2**20
     print(f"\npeak memory, 784x500, 100 chains: {peak - held:.1f} MiB beyond the model, {(peak - held) / weights:.2f} "
-          f"times its weights ({weights:.1f} MiB of float64); {(peak - before) / weights:.2f} times with the model itself")
+          f"times its weights ({weights:.1f} MiB of float64); {(peak - before) / weights:.2f} times with the model")
 
 
 def torch_version() -> str:
