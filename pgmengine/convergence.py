@@ -14,7 +14,7 @@ MANY_SERIES = 20_000  # above this, units are examined at even spacing and the o
 
 
 def chain_statistics(trace: Flat, energy: Array, target: Target, chains: int) -> dict[str, Any]:
-    """ess, rhat and mcse per layer (rows, size[, k]), and energy_ess, energy_rhat (rows,).
+    """ess, rhat and mcse per layer (rows, size[, k]), and energy_ess, energy_rhat, energy_mcse (rows,).
 
     trace[layer] (draws, rows * chains, width) sums or means of equal batches, energy (draws, rows * chains). A series
     that never changes has R-hat 1 and MCSE 0 when all chains agree, R-hat inf when they do not.
@@ -28,7 +28,8 @@ def chain_statistics(trace: Flat, energy: Array, target: Target, chains: int) ->
         for key, value in series_statistics(split, step).items():
             out[key][name] = layer.shaped(value)
     total = series_statistics(_by_chain(energy[:, :, None], target.rows, chains), 1)
-    out["energy_ess"], out["energy_rhat"] = total["ess"][:, 0], total["rhat"][:, 0]
+    for key, value in total.items():
+        out[f"energy_{key}"] = value[:, 0]
     return out
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from brute import Brute
 from scipy.stats import chi2
-from tiny import FINITE, as_evidence, draw_row, patterns
+from tiny import FINITE, INFINITE, as_evidence, draw_row, patterns
 
 import pgmengine as pgm
 from pgmengine.convergence import series_statistics
@@ -158,8 +158,9 @@ def test_conditionals_equal_differences_of_the_log_density(machine):
 
 
 def test_chains_agree_with_exact_within_mcse():
-    for name in ("dbm mixed", "sbn deep", "ising", "mixed"):
-        machine = next(m for m in FINITE if m.name == name)
+    names = ("dbm mixed", "sbn deep", "ising", "mixed", "rbm continuous", "rbm gaussian", "gaussian child")
+    for name in names:
+        machine = next(m for m in FINITE + INFINITE if m.name == name)
         rows = patterns(machine)[:3]
         evidence = as_evidence(machine, rows)
         chains = pgm.infer(machine.build(), evidence, method=pgm.MCMC(chains=8, draws=2000), rng=3)

@@ -281,7 +281,7 @@ def test_a_forgotten_proposal_ratio_at_the_ends_is_caught(monkeypatch):
 @pytest.mark.parametrize("gamma", [pgm.FlatHistogram(), pgm.OneOverT()])
 def test_weights_converge_to_differences_of_log_z(gamma):
     model = random_rbm(2, 8, 6, 1.0)
-    method = pgm.SimulatedTempering(betas=pgm.Linear(6), adapt=20_000, sweeps=20_000, gamma=gamma)
+    method = pgm.SimulatedTempering(betas=pgm.Linear(6), warmup=20_000, draws=20_000, gamma=gamma)
     r = pgm.infer(model, {"v": [[np.nan] * 8, [1] * 4 + [np.nan] * 4]}, want=("log_z", "marginals"), method=method, rng=0)
     target = model.given({"v": [[np.nan] * 8, [1] * 4 + [np.nan] * 4]})
     truth = np.stack([pgm.Exact().run(target.at(b), ("log_z",)).log_z for b in np.linspace(0, 1, 6)], axis=1)
@@ -359,8 +359,8 @@ def test_a_bimodal_model_is_crossed_by_tempering_only():
     exact = pgm.infer(model).mean["x"][0]
     for method in (
         pgm.ParallelTempering(draws=20_000),
-        pgm.SimulatedTempering(sweeps=40_000, adapt=10_000),
-        pgm.WangLandau(lambda x: (x["x"].sum(axis=1) / 2 + 1).astype(int), 3, adapt=5_000, draws=20_000),
+        pgm.SimulatedTempering(draws=40_000, warmup=10_000),
+        pgm.WangLandau(lambda x: (x["x"].sum(axis=1) / 2 + 1).astype(int), 3, warmup=5_000, draws=20_000),
     ):
         found = pgm.infer(model, method=method, rng=1)
         assert abs(found.mean["x"][0] - exact) < 0.1  # occupancy within 5 %
@@ -382,3 +382,15 @@ def test_auto_falls_through_to_tempering_and_to_ais():
     assert isinstance(r.method, pgm.AIS) and r.kind == "estimate" and "2^30" in str(r.refused[0])
     with pytest.raises(pgm.PgmError, match="unit updates, the limit is"):
         pgm.infer(model, want=("log_z",), method=pgm.Auto(max_work=1e4))
+
+
+def test_ladders_are_read_in_any_order_and_refused_with_a_reason():
+    model = random_rbm(0, 5, 3, 1.0)
+    a, b, c = (
+        pgm.infer(model, method=pgm.TemperedTransitions(betas=betas, draws=20), rng=0).mean["v"]
+        for betas in ([0.0, 0.5, 1.0], [1.0, 0.5, 0.0], 3)
+    )
+    assert np.array_equal(a, b) and np.array_equal(a, c)
+    for bad in ([0.5], [0.0, 0.5], [-0.1, 1.0], [np.nan, 1.0], ["x"], []):
+        with pytest.raises(pgm.PgmError, match="betas"):
+            pgm.infer(model, method=pgm.SimulatedTempering(betas=bad), rng=0)

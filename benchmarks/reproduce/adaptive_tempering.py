@@ -27,7 +27,7 @@ def main(out: Path, scale: str = "small") -> None:
     lines = [f"# scale {scale}: {sweeps} sweeps of 8 chains (a quarter for parallel tempering and Wang-Landau); share of "
              "time in each mode"]
     shown = {}
-    for name, model, modes, layer, partition in (two_spins(), artificial_modes(scale)):
+    for name, model, modes, layer, partition in (two_spins(), artificial_modes()):
         exact = exact_shares(model, modes, layer)
         begin = time.time()
         found = {"exact": exact, **runs(model, modes, layer, partition, sweeps)}
@@ -51,12 +51,12 @@ def two_spins():
     return "two spins, weight 5", model, modes, "x", (lambda x: (x["x"].sum(axis=1) / 2 + 1).astype(int), 3)
 
 
-def artificial_modes(scale):
+def artificial_modes():
     """An RBM with 16 hidden units trained on Artificial Modes by exact gradients."""
     data = pgm.datasets.artificial_modes(0.01)
     model = pgm.rbm(16, 16, rng=0)
     fitted = pgm.fit(model, {"v": data.x_train[:2000]}, negative=pgm.ExactGradient(), optimizer=pgm.Adam(0.02),
-                     batch_size=500, updates=150 if scale == "small" else 400, rng=0, progress=False)
+                     batch_size=500, updates=600, rng=0, progress=False)
     half = np.repeat([0.0, 1.0], 8)
     modes = np.stack((np.zeros(16), np.ones(16), half, 1 - half))
 
@@ -86,7 +86,7 @@ def runs(model, modes, layer, partition, sweeps):
 
     want, chains = ("samples",), 8
     tempered = pgm.infer(model, want=want, rng=1, method=pgm.SimulatedTempering(
-        betas=pgm.Linear(12), chains=chains, adapt=sweeps, sweeps=sweeps))
+        betas=pgm.Linear(12), chains=chains, warmup=sweeps, draws=sweeps))
     return {
         "Gibbs, one start": shares(gibbs(model, modes, layer, sweeps), modes),
         "fast weights": shares(fast_weights(model, modes, layer, sweeps // 4), modes),
@@ -94,7 +94,7 @@ def runs(model, modes, layer, partition, sweeps):
         "parallel tempering": of(pgm.infer(model, want=want, rng=1, method=pgm.ParallelTempering(
             rungs=12, chains=chains, draws=sweeps // 4))),
         "Wang-Landau": of(pgm.infer(model, want=want, rng=1, method=pgm.WangLandau(
-            *partition, chains=chains, adapt=sweeps // 4, draws=sweeps // 4))),
+            *partition, chains=chains, warmup=sweeps // 4, draws=sweeps // 4))),
         "levels": tempered.stats["betas"][tempered.stats["levels"][:, 0, 0]],
     }
 

@@ -5,7 +5,7 @@
 Writes flip_state.txt (tables) and flip_state.png into OUT. Three parts: second-largest eigenvalues of exact transition
 matrices (figure 3, upper), autocorrelation times of the energy on trained models, changes of class (tables 3 and 4).
 `small` takes minutes; `full` has the paper's numbers of models and steps. MNIST is left out without
---data, the public CD25(500) RBM without --weights.
+--data, the public CD25(500) RBM without --weights. --only NAME: autocorrelation times of the data sets so named.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ SCALES = {
 }
 
 
-def main(out: Path, scale: str = "small", data: Path | None = None, weights: Path | None = None) -> None:
+def main(out: Path, scale: str = "small", data: Path | None = None, weights: Path | None = None,
+         only: str = "") -> None:
     """Run the experiments and write the tables and the figure."""
     size, begin = SCALES[scale], time.time()
     out.mkdir(parents=True, exist_ok=True)
@@ -57,6 +58,9 @@ def main(out: Path, scale: str = "small", data: Path | None = None, weights: Pat
         print(f"[{time.time() - begin:7.0f} s] {line}", file=sys.stderr, flush=True)
         (out / "flip_state.txt").write_text("\n".join(lines) + "\n")
 
+    if only:
+        autocorrelation_times(size, data, weights, report, only)
+        return
     shares = slem_shares(size, report)
     tau = autocorrelation_times(size, data, weights, report)
     changes = class_changes(size, report)
@@ -111,7 +115,8 @@ def public(path: Path):
                                           "v-h.weight": raw["vishid"]})
 
 
-def autocorrelation_times(size: Scale, data: Path | None, weights: Path | None, report) -> dict[str, np.ndarray]:
+def autocorrelation_times(size: Scale, data: Path | None, weights: Path | None, report,
+                          only: str = "") -> dict[str, np.ndarray]:
     """tau of the energy under T and G on trained models: (models, 2) by data set."""
     report("\n## Autocorrelation time of the energy; gain = 1 - tau_T / tau_G; medians over models")
     report("Models trained by PCD-10. Published gain for MNIST, n = 500: 17.28 %.")
@@ -130,6 +135,8 @@ def autocorrelation_times(size: Scale, data: Path | None, weights: Path | None, 
         problems["MNIST, CD25(500)"] = (None, 500, size.models, 0)  # one model, as many chains
     found = {}
     for name, (x, hidden, models, updates) in problems.items():
+        if only not in name:
+            continue
         times = np.empty((models, 2, 2))
         for i in range(models):
             model = trained(x, hidden, updates, i, pgm.PCD(k=10, chains=min(100, len(x)))) if updates else public(weights)

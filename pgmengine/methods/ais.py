@@ -47,7 +47,7 @@ class AIS:
     Parameters
     ----------
     chains : for each row of evidence.
-    betas : a schedule (Linear, ThreePiece, Adaptive) or increasing numbers from 0 to 1.
+    betas : a schedule (Linear, ThreePiece, Adaptive), a number of even steps, or numbers from 0 to 1.
     kernel : any kernel.
     reverse : also anneal down, which makes log_z_interval a bracket.
     reference : layer -> natural parameters of the units at beta = 0; base_rates(data) are good ones.

@@ -28,7 +28,7 @@ class MCMC:
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(4, 2, rng=0), method=pgm.MCMC(draws=200), rng=0)
     >>> sorted(r.stats), r.kind
-    (['energy_ess', 'energy_rhat', 'ess', 'mcse', 'rhat'], 'estimate')
+    (['energy_ess', 'energy_mcse', 'energy_rhat', 'ess', 'mcse', 'rhat'], 'estimate')
     """
 
     kernel: Any = Gibbs()

@@ -41,7 +41,7 @@ class ParallelTempering:
 
     Parameters
     ----------
-    rungs : number of temperatures, or a schedule, or increasing numbers from 0 to 1 to start from.
+    rungs : number of temperatures, or a schedule, or numbers from 0 to 1, to start from.
     kernel : any kernel.
     chains : ladders for each row of evidence.
     warmup, draws, thin : sweeps dropped, draws kept, sweeps from one draw to the next; a swap after each sweep.

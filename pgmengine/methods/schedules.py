@@ -10,6 +10,7 @@ import numpy as np
 from pgmengine.errors import PgmError
 from pgmengine.kernels.chains import make_chains
 from pgmengine.target import Target
+from pgmengine.validate import as_floats
 
 Array = np.ndarray
 
@@ -81,13 +82,17 @@ class Adaptive:
 
 
 def ladder(betas: Any, target: Target, kernel: Any, rng: np.random.Generator) -> Array:
-    """A ladder from a schedule, or from the user's own increasing numbers that end at 1."""
-    found = betas.betas(target, kernel, rng) if hasattr(betas, "betas") else np.asarray(betas, dtype=np.float64)
-    if found.ndim != 1 or len(found) < 1 or np.any(np.diff(found) < 0) or found[-1] != 1.0 or found[0] < 0:
-        raise PgmError(f"betas must be increasing numbers in [0, 1] that end at 1, or a schedule, not {betas!r}")
+    """A ladder, ascending, from a schedule, a number of even steps, or the user's own numbers, which must reach 1."""
+    schedule = Linear(int(betas)) if isinstance(betas, (int, np.integer)) else betas
+    own = not hasattr(schedule, "betas")
+    found = np.sort(as_floats(schedule, "betas").ravel()) if own else schedule.betas(target, kernel, rng)
+    if not len(found) or found[-1] != 1.0 or not found[0] >= 0:
+        raise PgmError(f"betas must be numbers in [0, 1] that reach 1, or a schedule, not {betas!r}")
     return found
 
 
 def count_of(betas: Any) -> int:
-    """The number of temperatures of a schedule or a ladder."""
+    """The number of temperatures of what `ladder` takes."""
+    if isinstance(betas, (int, np.integer)):
+        return int(betas)
     return int(betas.count) if hasattr(betas, "betas") else len(betas)

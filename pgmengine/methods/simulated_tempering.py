@@ -35,17 +35,17 @@ class SimulatedTempering:
 
     Parameters
     ----------
-    betas : a schedule or increasing numbers that end at 1; from 0 on, the weights give log_z.
+    betas : a schedule, a number of even steps, or numbers that reach 1; from 0 on, the weights give log_z.
     kernel : any kernel.
     chains : for each row of evidence; they share the weights.
-    adapt, sweeps : adaptive sweeps, and sweeps with frozen weights.
+    warmup, draws : adaptive sweeps, and sweeps with frozen weights; the draws are those of them at beta = 1.
     gamma : FlatHistogram() or OneOverT().
 
-    `stats` holds those of MCMC, and log_weights, occupancy and occupancy_adaptive (rows, levels), levels (sweeps, rows,
-    chains) of all sweeps, and adaptive (sweeps,), which of them were adaptive.
+    `stats` holds those of MCMC, and log_weights, occupancy and occupancy_adaptive (rows, levels), levels (warmup +
+    draws, rows, chains), and adaptive (warmup + draws,), which sweeps were adaptive.
 
     >>> import pgmengine as pgm
-    >>> method = pgm.SimulatedTempering(betas=pgm.Linear(5), sweeps=2000)
+    >>> method = pgm.SimulatedTempering(betas=pgm.Linear(5), draws=2000)
     >>> r = pgm.infer(pgm.rbm(4, 3, rng=0), method=method, rng=0)
     >>> bool(abs(r.stats["occupancy"].sum() - 1) < 1e-9)
     True
@@ -54,8 +54,8 @@ class SimulatedTempering:
     betas: Any = Linear(12)
     kernel: Any = Gibbs()
     chains: int = 8
-    adapt: int = 2000
-    sweeps: int = 4000
+    warmup: int = 2000
+    draws: int = 4000
     gamma: Any = FlatHistogram()
     rhat_limit: float = 1.05
 
@@ -68,11 +68,11 @@ class SimulatedTempering:
             return Plan("SimulatedTempering", refusal=why)
         levels, chains = count_of(self.betas), target.rows * self.chains
         width = sum(layer.width for layer in target.structure.layers.values())
-        memory = 8.0 * chains * (self.adapt + self.sweeps) + 16.0 * chains * width * (8 + self.sweeps / levels)
+        memory = 8.0 * chains * (self.warmup + self.draws) + 16.0 * chains * width * (8 + self.draws / max(levels, 1))
         if too_much := no_room(memory):
             return Plan("SimulatedTempering", refusal=too_much)
-        how = f"{self.chains} chains over {levels} levels, {self.adapt} adaptive sweeps, {self.sweeps} with fixed weights"
-        work = (self.adapt + self.sweeps) * chains * sweep_work(target)
+        how = f"{self.chains} chains over {levels} levels, {self.warmup} adaptive sweeps, {self.draws} with fixed weights"
+        work = (self.warmup + self.draws) * chains * sweep_work(target)
         return Plan("SimulatedTempering", "estimate", how, work, memory)
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
@@ -86,23 +86,23 @@ class SimulatedTempering:
         if "log_z" in wanted and betas[0] != 0.0:
             raise PgmError(f"log_z needs a ladder that starts at 0, not at {betas[0]:g}")
         levels = Levels(target, betas, self.chains, self.kernel, self.gamma, generator)
-        seen = np.empty((self.adapt + self.sweeps, *levels.level.shape), dtype=np.int32)
-        for t in track(range(self.adapt), "adapting"):
+        seen = np.empty((self.warmup + self.draws, *levels.level.shape), dtype=np.int32)
+        for t in track(range(self.warmup), "adapting"):
             levels.step(adapt=True)
             seen[t] = levels.level
         kept = _Kept(target.rows * self.chains)
-        for t in track(range(self.sweeps), "sampling"):
+        for t in track(range(self.draws), "sampling"):
             levels.step(adapt=False)
-            seen[self.adapt + t] = levels.level
+            seen[self.warmup + t] = levels.level
             kept.add(levels)
         draws, note = kept.draws(target, wanted, self.chains)
         stats, status, notes = draws.judged(target, self.rhat_limit)
-        occupancy = [_occupancy(part, len(betas)) for part in (seen[: self.adapt], seen[self.adapt:])]
+        occupancy = [_occupancy(part, len(betas)) for part in (seen[: self.warmup], seen[self.warmup:])]
         stats |= {"log_weights": levels.weights.log_g, "occupancy_adaptive": occupancy[0], "occupancy": occupancy[1],
-                  "levels": seen, "adaptive": np.arange(len(seen)) < self.adapt, "betas": betas}
+                  "levels": seen, "adaptive": np.arange(len(seen)) < self.warmup, "betas": betas}
         answers = draws.answers(target)
         if "log_z" in wanted:
-            answers |= _log_z(target, levels.weights.log_g, seen[self.adapt:], len(betas))
+            answers |= _log_z(target, levels.weights.log_g, seen[self.warmup:], len(betas))
         status = Status.NOT_MIXED if note else status
         return Result(answers, "estimate", self, plan, status, (), stats, None, note + notes)
 

@@ -31,7 +31,7 @@ class TemperedTransitions:
 
     Parameters
     ----------
-    betas : a schedule or increasing numbers that end at 1.
+    betas : a schedule, a number of even steps, or numbers that reach 1.
     kernel, chains, warmup, draws : as in MCMC.
 
     `stats` holds those of MCMC and acceptance (rows,).

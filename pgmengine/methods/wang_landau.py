@@ -37,13 +37,13 @@ class WangLandau:
     partition : called with {layer: values (rows, size[, k])}, returns the bin number of each row, 0 .. bins - 1.
     bins : their number.
     kernel, chains : as in MCMC; the chains of a row share the weights.
-    adapt, draws : adaptive sweeps, and sweeps with frozen weights.
+    warmup, draws : adaptive sweeps, and sweeps with frozen weights.
     gamma : FlatHistogram() or OneOverT().
 
     `stats` holds those of MCMC (of the resampled draws), log_weights, occupancy and bin_prob (rows, bins).
 
     >>> import pgmengine as pgm
-    >>> count = pgm.WangLandau(partition=lambda x: x["v"].sum(axis=1).astype(int), bins=5, adapt=200, draws=200)
+    >>> count = pgm.WangLandau(partition=lambda x: x["v"].sum(axis=1).astype(int), bins=5, warmup=200, draws=200)
     >>> pgm.infer(pgm.rbm(4, 3, rng=0), method=count, rng=0).stats["bin_prob"].shape
     (1, 5)
     """
@@ -52,7 +52,7 @@ class WangLandau:
     bins: int
     kernel: Any = Gibbs()
     chains: int = 8
-    adapt: int = 2000
+    warmup: int = 2000
     draws: int = 2000
     gamma: Any = OneOverT()
     rhat_limit: float = 1.05
@@ -68,8 +68,8 @@ class WangLandau:
         memory = 8.0 * target.rows * self.chains * width * (self.draws + 16)
         if too_much := no_room(memory):
             return Plan("WangLandau", refusal=too_much)
-        work = 20.0 * (self.adapt + self.draws) * target.rows * self.chains * sweep_work(target)
-        how = f"{self.chains} chains over {self.bins} bins, {self.adapt} adaptive sweeps, {self.draws} with fixed weights"
+        work = 20.0 * (self.warmup + self.draws) * target.rows * self.chains * sweep_work(target)
+        how = f"{self.chains} chains over {self.bins} bins, {self.warmup} adaptive sweeps, {self.draws} with fixed ones"
         return Plan("WangLandau", "estimate", how, work, memory)
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
@@ -82,7 +82,7 @@ class WangLandau:
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         weights = Weights(target.rows, self.bins, self.gamma)
         walk = _Walk(self, many, weights, generator)
-        for _ in track(range(self.adapt), "adapting"):
+        for _ in track(range(self.warmup), "adapting"):
             weights.adapt(walk.step().reshape(target.rows, -1))
         states: list[tuple[Flat, Array, Array]] = []
         for _ in track(range(self.draws), "sampling"):
