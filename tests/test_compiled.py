@@ -161,6 +161,25 @@ def test_trace_is_the_log_density_after_each_sweep():
             np.testing.assert_allclose(found[t], target.log_density(two.values()), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("swept", [0, 3])
+def test_kept_chains_come_back_with_their_inputs(swept):
+    """Also before the first sweep, when the inputs have not been computed yet."""
+    model = pgm.rbm(30, 20, rng=1)
+    target = model.given().take(np.zeros(6, dtype=int))
+    rng = np.random.default_rng(0)
+    chains = CompiledChains(target, pgm.Gibbs(), start(target, rng), rng)
+    chains.sweep(swept)
+    kept, before = chains.keep(), chains.values()
+    chains.sweep(5)
+    back = np.array([True, False, True, True, False, True])
+    chains.restore(kept, back)
+    x, w = chains.values(), model.params["v-h.weight"]
+    assert np.array_equal(x["v"][back], before["v"][back]) and not np.array_equal(x["v"][~back], before["v"][~back])
+    np.testing.assert_allclose(chains.inputs["h"][0][:, :20], x["v"] @ w, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(chains.inputs["v"][0][:, :30], x["h"] @ w.T, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(chains.log_density(), target.log_density(x), rtol=1e-5)
+
+
 def test_threads_and_pieces_do_not_change_a_bit(monkeypatch):
     model = pgm.dbm([200, 90, 70], rng=0)
     target = model.given().take(np.zeros(150, dtype=int))

@@ -51,8 +51,8 @@ class Chains(Protocol):
     def keep(self) -> Any:
         """A copy of the states, for restore."""
 
-    def restore(self, kept: Any, rows: Array, source: Array | None = None) -> None:
-        """Put rows (a mask or an index) back to their kept states, or to those that other rows had."""
+    def restore(self, kept: Any, rows: Array) -> None:
+        """Put the rows of a mask back to their kept states."""
 
 
 def make_chains(target: Target, kernel: Any, x: Flat, rng: np.random.Generator) -> Chains:
@@ -62,20 +62,10 @@ def make_chains(target: Target, kernel: Any, x: Flat, rng: np.random.Generator) 
     return plain.PlainChains(target, kernel, x, rng)
 
 
-def layers_by_unit(target: Target) -> set[str]:
-    """Free layers that must be swept unit by unit: coupled inside, or parents that meet in a child's normaliser."""
-    return plain.layers_by_unit(target)
-
-
-def summed_layers(target: Target, backward: bool) -> set[str]:
-    """Layers that annealing sums out of its weights: those that a sweep, in this order, draws first and all at once."""
-    return plain.summed_layers(target, backward)
-
-
 def refusal(target: Target) -> str:
     """Why this target cannot be swept, or an empty string."""
     s = target.structure
-    for name in layers_by_unit(target):
+    for name in plain.layers_by_unit(target):
         if s.layers[name].unit.support is None and any(not target.cut[c.b].all() for c in s.arrows_from[name]):
             return (f"layer {name!r} has {s.layers[name].unit!r} units, which are free and have directed children: their "
                     "conditional is not in the family; observe them")

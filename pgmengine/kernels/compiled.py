@@ -86,12 +86,13 @@ class CompiledChains:
 
     def keep(self) -> list[Array]:
         """See Chains."""
+        self._compute_inputs()
         return [array.copy() for array in self._all()]
 
-    def restore(self, kept: list[Array], rows: Array, source: Array | None = None) -> None:
+    def restore(self, kept: list[Array], rows: Array) -> None:
         """See Chains."""
         for array, old in zip(self._all(), kept, strict=True):
-            array[rows] = old[rows if source is None else source]
+            array[rows] = old[rows]
 
     def _all(self) -> list[Array]:
         """Everything that changes as the chains move."""
@@ -135,9 +136,13 @@ class CompiledChains:
             self.constant[missing[possible]] = known[possible]
         return np.nan_to_num(self.constant)
 
-    def _path(self) -> Array:
-        if not self.made:  # nothing has moved yet: the inputs are still to be computed
+    def _compute_inputs(self) -> None:
+        """Before the first sweep: it would compute them itself."""
+        if not self.made:
             self._run(0, refresh=True)
+
+    def _path(self) -> Array:
+        self._compute_inputs()
         out = np.empty((self.target.rows, 2))
         self.machine.log_density(0, self.target.rows, out)
         return out

@@ -105,11 +105,9 @@ class PlainChains:
         """See Chains."""
         return self.x
 
-    def restore(self, kept: Flat, rows: Array, source: Array | None = None) -> None:
+    def restore(self, kept: Flat, rows: Array) -> None:
         """See Chains."""
-        self.x = {name: value.copy() for name, value in self.x.items()}
-        for name, value in self.x.items():
-            value[rows] = kept[name][rows if source is None else source]
+        self.x = {name: np.where(rows[:, None], kept[name], value) for name, value in self.x.items()}
 
 
 Tilt = Callable[[Flat, str, Array], Array]  # (state, layer, unit) -> log weights (rows, K) to add to the unit's values

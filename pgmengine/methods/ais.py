@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
-from pgmengine.kernels.chains import make_chains, refusal, summed_layers, sweep_work
-from pgmengine.methods.answers import check_want
+from pgmengine.kernels.chains import make_chains, refusal, sweep_work
+from pgmengine.kernels.plain import summed_layers
+from pgmengine.methods.answers import accepted, check_want
 from pgmengine.methods.exact import Exact
 from pgmengine.methods.schedules import Adaptive, count_of, ladder
 from pgmengine.model import Flat
@@ -85,24 +85,23 @@ class AIS:
 
     def run(self, target: Target, want: Iterable[str] = ("log_z",), rng: Any = None, state: Any = None) -> Result:
         """Anneal."""
-        wanted = check_want(want)
-        plan = self.plan(target, wanted)
-        if not plan.accepted:
-            raise PgmError(f"AIS refused: {plan.refusal}")
+        wanted, plan = accepted(self, target, want)
         generator = np.random.default_rng(rng)
         up, down = self._both(target, generator)
         upper = up.log_z + SURE * up.error if down is None else down.log_z + SURE * down.error
         answers = {"log_z": up.log_z, "log_z_error": up.error,
                    "log_z_interval": np.stack((up.log_z - SURE * up.error, upper), axis=1)}
+        note = _notes(up, down, self.chains)
         stats = {"log_weights": up.weights.T, "ess": up.ess, "log_weight_sd": up.weights.std(axis=1)}
         if "log_prob" in wanted:
             answers["log_prob"], stats["log_prob_error"] = up.log_z, up.error
             if not target.structure.normalized:
-                whole, _ = self._both(target.nothing_observed, generator)
-                answers["log_prob"], stats["log_prob_error"] = up.log_z - whole.log_z, np.hypot(up.error, whole.error)
+                whole = self._both(target.nothing_observed, generator)
+                answers["log_prob"] = up.log_z - whole[0].log_z
+                stats["log_prob_error"] = np.hypot(up.error, whole[0].error)
+                note += tuple(f"without evidence, {line}" for line in _notes(*whole, self.chains))
         if down is not None:
             stats |= {"reverse_log_z": down.log_z, "reverse_error": down.error, "reverse_ess": down.ess}
-        note = _notes(up, down, self.chains)
         return Result(answers, "estimate", self, plan, Status.FEW_WEIGHTS if note else Status.OK, (), stats, None, note)
 
     def _targets(self, target: Target, wanted: tuple[str, ...]) -> list[Target]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.model import Flat
-from pgmengine.result import WANTS
+from pgmengine.result import WANTS, Plan
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -25,6 +25,15 @@ def check_want(want: Iterable[str]) -> tuple[str, ...]:
     if not wanted:
         raise PgmError(f"want is empty; ask for any of {', '.join(WANTS)}")
     return wanted
+
+
+def accepted(method: Any, target: Target, want: Iterable[str]) -> tuple[tuple[str, ...], Plan]:
+    """What is wanted, checked, and the method's plan for it; PgmError with its refusal."""
+    wanted = check_want(want)
+    plan: Plan = method.plan(target, wanted)
+    if not plan.accepted:
+        raise PgmError(f"{plan.method} refused: {plan.refusal}")
+    return wanted, plan
 
 
 def public(target: Target, flat: Flat) -> dict[str, Array]:

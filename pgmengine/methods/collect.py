@@ -9,6 +9,7 @@ import numpy as np
 
 from pgmengine.convergence import chain_statistics
 from pgmengine.couplings import only_parameters
+from pgmengine.kernels.chains import refusal
 from pgmengine.methods.answers import add_gradients, public, squeeze
 from pgmengine.model import Flat
 from pgmengine.result import Status
@@ -16,6 +17,13 @@ from pgmengine.target import Target
 
 Array = np.ndarray
 TRACE = 200  # a longer run is kept as this many batch means, whose mean and MCSE are those of the draws
+
+
+def refused(target: Target, wanted: tuple[str, ...], cannot: set[str]) -> str:
+    """Why draws cannot give what is wanted, or cannot be made, or an empty string."""
+    if missing := sorted(cannot & set(wanted)):
+        return f"draws give no {' or '.join(missing)}"
+    return refusal(target)
 
 
 def kept_bytes(target: Target, wanted: tuple[str, ...], chains: int, draws: int) -> float:

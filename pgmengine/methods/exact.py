@@ -15,6 +15,7 @@ from pgmengine.enumeration.problem import Problem, build_problem
 from pgmengine.enumeration.walk import PIECE, indicators, make_walker
 from pgmengine.errors import PgmError
 from pgmengine.methods.answers import (
+    accepted,
     add_gradients,
     available_memory,
     check_want,
@@ -81,10 +82,7 @@ class Exact:
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Answer by enumeration; PgmError with the plan's refusal when it does not fit."""
-        wanted = check_want(want)
-        plan = self.plan(target, wanted)
-        if not plan.accepted:
-            raise PgmError(f"Exact refused: {plan.refusal}")
+        wanted, plan = accepted(self, target, want)
         answers = _Answers(target, wanted, self.draws, np.random.default_rng(rng))
         for part in _targets(target, wanted):
             answers.take(part)

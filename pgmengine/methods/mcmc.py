@@ -10,15 +10,14 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
-from pgmengine.kernels.chains import layers_by_unit, make_chains, refusal, start, sweep_work
-from pgmengine.methods.answers import check_want, no_room
-from pgmengine.methods.collect import Draws, kept_bytes
+from pgmengine.kernels.chains import make_chains, start, sweep_work
+from pgmengine.kernels.plain import layers_by_unit
+from pgmengine.methods.answers import accepted, check_want, no_room
+from pgmengine.methods.collect import Draws, kept_bytes, refused
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
 from pgmengine.target import Target
-
-CANNOT = {"log_z", "log_prob"}
 
 
 @dataclass(frozen=True)
@@ -41,12 +40,7 @@ class MCMC:
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains; refuses log_z and log_prob, and free parents with infinitely many values."""
         wanted = check_want(want)
-        if CANNOT & set(wanted):
-            return Plan("MCMC", refusal=f"chains give no {' or '.join(sorted(CANNOT & set(wanted)))}")
-        if "mode" in wanted:
-            return Plan("MCMC", refusal="the best state that chains visit is not the mode")
-        why = refusal(target)
-        if why:
+        if why := refused(target, wanted, {"mode", "log_z", "log_prob"}):
             return Plan("MCMC", refusal=why)
         sweeps = self.warmup + self.draws * self.thin
         memory = kept_bytes(target, wanted, self.chains, self.draws)
@@ -59,10 +53,7 @@ class MCMC:
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Run the chains; `state` (a Result.state of the same rows and chains) goes on from where it ended."""
-        wanted = check_want(want)
-        plan = self.plan(target, wanted)
-        if not plan.accepted:
-            raise PgmError(f"MCMC refused: {plan.refusal}")
+        wanted, plan = accepted(self, target, want)
         generator = np.random.default_rng(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         x = start(many, generator) if state is None else many.clamp(_checked_state(many, state))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,9 @@ from scipy.special import logsumexp
 
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
-from pgmengine.kernels.chains import Chains, make_chains, refusal, sweep_work
-from pgmengine.methods.answers import check_want, no_room
-from pgmengine.methods.collect import Draws, kept_bytes
+from pgmengine.kernels.chains import Chains, make_chains, sweep_work
+from pgmengine.methods.answers import accepted, check_want, no_room
+from pgmengine.methods.collect import Draws, kept_bytes, refused
 from pgmengine.methods.schedules import count_of, ladder
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
@@ -66,9 +66,7 @@ class ParallelTempering:
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of all ladders."""
         wanted = check_want(want)
-        if "mode" in wanted:
-            return Plan("ParallelTempering", refusal="the best state that chains visit is not the mode")
-        if why := refusal(target):
+        if why := refused(target, wanted, {"mode"}):
             return Plan("ParallelTempering", refusal=why)
         rungs = self._count()
         if rungs < 2 and {"log_z", "log_prob"} & set(wanted):
@@ -84,10 +82,7 @@ class ParallelTempering:
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Adapt the ladder, then collect."""
-        wanted = check_want(want)
-        plan = self.plan(target, wanted)
-        if not plan.accepted:
-            raise PgmError(f"ParallelTempering refused: {plan.refusal}")
+        wanted, plan = accepted(self, target, want)
         generator = np.random.default_rng(rng)
         ladders = self._warmed(target, generator)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
@@ -101,10 +96,13 @@ class ParallelTempering:
         answers, stats = draws.answers(target), stats | ladders.stats()
         if {"log_z", "log_prob"} & set(wanted):
             answers |= ladders.log_z(target)
-            if apart := _apart(answers["log_z_interval"], answers["log_z_error"]):
-                note, status = (*note, apart), Status.FEW_WEIGHTS
-        if "log_prob" in wanted:
-            answers["log_prob"] = answers["log_z"] - self._log_z_of_nothing(target, generator)
+            apart = _apart(answers)
+            if "log_prob" in wanted:
+                whole = self._without_evidence(target, generator)
+                answers["log_prob"] = answers["log_z"] - whole["log_z"]
+                stats["log_prob_error"] = np.hypot(answers["log_z_error"], whole["log_z_error"])
+                apart += tuple(f"without evidence, {line}" for line in _apart(whole))
+            note, status = note + apart, Status.FEW_WEIGHTS if apart else status
         return Result(answers, "estimate", self, plan, status, (), stats, None, note)
 
     def _warmed(self, target: Target, rng: np.random.Generator) -> Ladders:
@@ -120,15 +118,15 @@ class ParallelTempering:
         ladders.forget(self.draws * self.thin)
         return ladders
 
-    def _log_z_of_nothing(self, target: Target, rng: np.random.Generator) -> Array:
+    def _without_evidence(self, target: Target, rng: np.random.Generator) -> dict[str, Array]:
+        """What Ladders.log_z says of the target with nothing observed."""
         if target.structure.normalized:
-            return np.zeros(1)
+            return {"log_z": np.zeros(1), "log_z_error": np.zeros(1), "log_z_interval": np.zeros((1, 2))}
         whole = target.nothing_observed
         ladders = self._warmed(whole, rng)
         for _ in track(range(self.draws * self.thin), "sampling without evidence"):
             ladders.step()
-        found: Array = ladders.log_z(whole)["log_z"]
-        return found
+        return ladders.log_z(whole)
 
     def _count(self) -> int:
         return self.rungs if isinstance(self.rungs, int) else count_of(self.rungs)
@@ -231,13 +229,13 @@ class Ladders:
                 "round_trips": self.trips, "round_trip_rate": self.trips / (sweeps * self.at.shape[1])}
 
 
-def _apart(interval: Array, error: Array) -> str:
-    """What is wrong when the two directions disagree, or an empty string."""
-    gap = interval[:, 1] - interval[:, 0]
+def _apart(found: Mapping[str, Array]) -> tuple[str, ...]:
+    """A warning when the two directions disagree."""
+    gap, error = np.diff(found["log_z_interval"], axis=1)[:, 0], found["log_z_error"]
     row = int(np.argmax(gap - 2 * SURE * error))
     if gap[row] <= WIDE + 2 * SURE * error[row]:
-        return ""
-    return f"stepping stones up and down are {gap[row]:.3g} nats apart in row {row}: use more rungs"
+        return ()
+    return (f"stepping stones up and down are {gap[row]:.3g} nats apart in row {row}: use more rungs",)
 
 
 def _stones(log_means: Array) -> tuple[Array, Array]:

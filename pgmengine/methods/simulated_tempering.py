@@ -10,9 +10,9 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
-from pgmengine.kernels.chains import refusal, sweep_work
-from pgmengine.methods.answers import check_want, no_room
-from pgmengine.methods.collect import Draws
+from pgmengine.kernels.chains import sweep_work
+from pgmengine.methods.answers import accepted, check_want, no_room
+from pgmengine.methods.collect import Draws, refused
 from pgmengine.methods.levels import FlatHistogram, Levels
 from pgmengine.methods.schedules import Linear, count_of, ladder
 from pgmengine.model import Flat
@@ -62,9 +62,7 @@ class SimulatedTempering:
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains."""
         wanted = check_want(want)
-        if cannot := {"mode", "log_prob"} & set(wanted):
-            return Plan("SimulatedTempering", refusal=f"it gives no {' or '.join(sorted(cannot))}")
-        if why := refusal(target):
+        if why := refused(target, wanted, {"mode", "log_prob"}):
             return Plan("SimulatedTempering", refusal=why)
         levels, chains = count_of(self.betas), target.rows * self.chains
         width = sum(layer.width for layer in target.structure.layers.values())
@@ -77,10 +75,7 @@ class SimulatedTempering:
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Adapt the weights, freeze them, and collect at beta = 1."""
-        wanted = check_want(want)
-        plan = self.plan(target, wanted)
-        if not plan.accepted:
-            raise PgmError(f"SimulatedTempering refused: {plan.refusal}")
+        wanted, plan = accepted(self, target, want)
         generator = np.random.default_rng(rng)
         betas = ladder(self.betas, target, self.kernel, generator)
         if "log_z" in wanted and betas[0] != 0.0:

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
-from pgmengine.kernels.chains import Chains, make_chains, refusal, sweep_work
-from pgmengine.methods.answers import check_want, no_room
-from pgmengine.methods.collect import Draws, kept_bytes
+from pgmengine.kernels.chains import Chains, make_chains, sweep_work
+from pgmengine.methods.answers import accepted, check_want, no_room
+from pgmengine.methods.collect import Draws, kept_bytes, refused
 from pgmengine.methods.schedules import Linear, count_of, ladder
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
@@ -52,9 +51,7 @@ class TemperedTransitions:
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains."""
         wanted = check_want(want)
-        if cannot := {"mode", "log_z", "log_prob"} & set(wanted):
-            return Plan("TemperedTransitions", refusal=f"it gives no {' or '.join(sorted(cannot))}")
-        if why := refusal(target):
+        if why := refused(target, wanted, {"mode", "log_z", "log_prob"}):
             return Plan("TemperedTransitions", refusal=why)
         steps = count_of(self.betas)
         memory = kept_bytes(target, wanted, self.chains, self.draws)
@@ -66,10 +63,7 @@ class TemperedTransitions:
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Run the chains."""
-        wanted = check_want(want)
-        plan = self.plan(target, wanted)
-        if not plan.accepted:
-            raise PgmError(f"TemperedTransitions refused: {plan.refusal}")
+        wanted, plan = accepted(self, target, want)
         generator = np.random.default_rng(rng)
         betas = ladder(self.betas, target, self.kernel, generator)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
@@ -77,13 +71,13 @@ class TemperedTransitions:
         for _ in track(range(self.warmup), "warming up"):
             excursion(chains, betas, generator)
             chains.sweep(1)
-        draws, accepted = Draws(many, wanted, self.chains, self.draws), np.zeros(many.rows)
+        draws, taken = Draws(many, wanted, self.chains, self.draws), np.zeros(many.rows)
         for t in track(range(self.draws), "sampling"):
-            accepted += excursion(chains, betas, generator)
+            taken += excursion(chains, betas, generator)
             chains.sweep(1)
             draws.add(t, chains.values(), -chains.log_density())
         stats, status, note = draws.judged(target, self.rhat_limit)
-        stats["acceptance"] = accepted.reshape(target.rows, -1).mean(axis=1) / self.draws
+        stats["acceptance"] = taken.reshape(target.rows, -1).mean(axis=1) / self.draws
         return Result(draws.answers(target), "estimate", self, plan, status, (), stats, None, note)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
-from pgmengine.kernels.chains import refusal, sweep_work
+from pgmengine.kernels.chains import sweep_work
 from pgmengine.kernels.plain import sweep
-from pgmengine.methods.answers import check_want, no_room
-from pgmengine.methods.collect import Draws
+from pgmengine.methods.answers import accepted, check_want, no_room
+from pgmengine.methods.collect import Draws, refused
 from pgmengine.methods.levels import OneOverT, Weights
 from pgmengine.model import Flat
 from pgmengine.progress import track
@@ -60,9 +60,7 @@ class WangLandau:
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains."""
         wanted = check_want(want)
-        if cannot := {"mode", "log_z", "log_prob"} & set(wanted):
-            return Plan("WangLandau", refusal=f"it gives no {' or '.join(sorted(cannot))}")
-        if why := refusal(target):
+        if why := refused(target, wanted, {"mode", "log_z", "log_prob"}):
             return Plan("WangLandau", refusal=why)
         width = sum(layer.width for layer in target.structure.layers.values())
         memory = 8.0 * target.rows * self.chains * width * (self.draws + 16)
@@ -74,10 +72,7 @@ class WangLandau:
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Adapt the weights, freeze them, draw and resample."""
-        wanted = check_want(want)
-        plan = self.plan(target, wanted)
-        if not plan.accepted:
-            raise PgmError(f"WangLandau refused: {plan.refusal}")
+        wanted, plan = accepted(self, target, want)
         generator = np.random.default_rng(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         weights = Weights(target.rows, self.bins, self.gamma)
