@@ -192,6 +192,7 @@ cdef extern from "sweep.h" nogil:
         uint64_t first, count
         int joint
         int backward
+        int only
         int64_t chains
         const double *betas
         double *log_weight
@@ -216,11 +217,126 @@ def uniforms(const uint32_t[::1] key, uint32_t sweep, uint32_t chain, uint32_t l
     return out
 
 
+cdef extern from "learn.h" nogil:
+    enum:
+        PGM_ROWS
+        PGM_WIDE
+        PGM_GROUP
+        PGM_BAND
+        PGM_SGD
+        PGM_ADAM
+        PGM_ADAMAX
+
+    ctypedef struct pgm_rates:
+        double rate, keep1, keep2, unbias1, unbias2, epsilon, l1, l2
+
+    void pgm_multiply(const pgm_link *k, const float *x, int64_t rows, pgm_change *list, float *y, int64_t stride)
+    void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t m, int64_t first, int64_t last,
+                   pgm_change *list, float *out)
+    void pgm_pack(const double *w, int64_t rows, int64_t columns, int64_t down, int64_t right, int64_t tile,
+                  int64_t first, int64_t last, float *out)
+    int pgm_ascend(int kind, const pgm_rates *o, const double *p, const double *g, const float *single, double *p2,
+                   double *m, double *v, int64_t first, int64_t last)
+
+SGD, ADAM, ADAMAX = PGM_SGD, PGM_ADAM, PGM_ADAMAX
+
+
+def product(const float[:, ::1] x, const float[:, :, ::1] panels, float[:, ::1] y, int64_t first, int64_t last):
+    """y += x times a weight in panels (tiles, rows, tile), rows first .. last - 1; zeros in x cost nothing."""
+    cdef pgm_link k
+    cdef pgm_change *list
+    if not 0 <= first <= last <= x.shape[0] or y.shape[0] != x.shape[0] or panels.shape[1] != x.shape[1]:
+        raise ValueError("arrays do not fit")
+    if y.shape[1] % PGM_WIDE or panels.shape[0] * panels.shape[2] < y.shape[1]:
+        raise ValueError("the columns do not fit")
+    if first == last or not x.shape[1]:
+        return
+    k.rows, k.tile, k.weight = panels.shape[1], panels.shape[2], &panels[0, 0, 0]
+    with nogil:
+        list = <pgm_change *> malloc(sizeof(pgm_change) * (PGM_ROWS * k.rows + 1))
+        if list != NULL:
+            pgm_multiply(&k, &x[first, 0], last - first, list, &y[first, 0], y.shape[1])
+            free(list)
+    if list == NULL:
+        raise MemoryError
+
+
+def outer(const float[:, ::1] a, const float[:, ::1] b, float[:, ::1] out, int64_t first, int64_t last):
+    """Rows first .. last - 1 of out = a' b; zeros in a cost nothing."""
+    cdef pgm_change *list
+    if not 0 <= first <= last <= a.shape[1] or out.shape[0] != a.shape[1] or out.shape[1] != b.shape[1] \
+            or a.shape[0] != b.shape[0]:
+        raise ValueError("arrays do not fit")
+    if first == last or not out.shape[1]:
+        return
+    if not a.shape[0]:
+        out[first:last] = 0.0
+        return
+    with nogil:
+        list = <pgm_change *> malloc(sizeof(pgm_change) * (PGM_GROUP * PGM_BAND + 1))
+        if list != NULL:
+            pgm_outer(&a[0, 0], &b[0, 0], a.shape[0], a.shape[1], b.shape[1], first, last, list, &out[0, 0])
+            free(list)
+    if list == NULL:
+        raise MemoryError
+
+
+def pack(const double[:, :] weight, float[:, :, ::1] out, int64_t first, int64_t last):
+    """Panels first .. last - 1 (tiles, rows, tile) of a weight, float32, filled up with zeros."""
+    cdef int64_t columns = weight.shape[1]
+    if not 0 <= first <= last <= out.shape[0] or out.shape[1] != weight.shape[0]:
+        raise ValueError("arrays do not fit")
+    if first == last or not out.shape[1] or not columns:
+        return
+    with nogil:
+        pgm_pack(&weight[0, 0], out.shape[1], columns, weight.strides[0] // 8, weight.strides[1] // 8, out.shape[2],
+                 first, last, &out[0, 0, 0])
+
+
+def ascend(int kind, double rate, tuple keep, tuple unbias, double epsilon, tuple decay, const double[::1] p, g,
+           double[::1] p2, double[::1] m, double[::1] v, int64_t first, int64_t last):
+    """One step of an optimizer for parameters first .. last - 1; whether they stay finite.
+
+    p2 receives the new parameters; the moments m and v (None where there are none) change in place. g is float64 or
+    float32; keep (2,), unbias (2,) and decay = (l1, l2) are those of learn.h.
+    """
+    cdef pgm_rates o
+    cdef const double[::1] g64 = None
+    cdef const float[::1] g32 = None
+    cdef bint finite
+    cdef bint single = g.dtype == np.float32
+    if single:
+        g32 = g
+    else:
+        g64 = g
+    if not 0 <= first <= last <= p.shape[0] or p2.shape[0] != p.shape[0] or g.shape[0] != p.shape[0]:
+        raise ValueError("arrays do not fit")
+    if (m is not None and m.shape[0] != p.shape[0]) or (kind != PGM_SGD and (m is None or v is None or v.shape[0] != p.shape[0])):
+        raise ValueError("the moments do not fit")
+    if first == last:
+        return True
+    o.rate, o.epsilon = rate, epsilon
+    o.keep1, o.keep2 = keep
+    o.unbias1, o.unbias2 = unbias
+    o.l1, o.l2 = decay
+    cdef const double *from64 = NULL
+    cdef const float *from32 = NULL
+    if single:
+        from32 = &g32[0]
+    else:
+        from64 = &g64[0]
+    cdef double *first_moment = &m[0] if m is not None else NULL
+    cdef double *second_moment = &v[0] if v is not None else NULL
+    with nogil:
+        finite = pgm_ascend(kind, &o, &p[0], from64, from32, &p2[0], first_moment, second_moment, first, last)
+    return finite
+
+
 cdef class Machine:
     """The chains of one target, see sweep.h; every array given is kept and changed in place."""
 
     cdef pgm_machine m
-    cdef list keep
+    cdef dict keep
     cdef int64_t capacity, widest, chains
 
     def __cinit__(self):
@@ -234,7 +350,7 @@ cdef class Machine:
     def __init__(self, int layers, int links, const int32_t[::1] visit, float[::1] beta,
                  const uint32_t[::1] key, const uint32_t[::1] stream, float alpha):
         cdef int i
-        self.keep = [visit, beta, stream]
+        self.keep = {None: (visit, beta, stream)}
         self.m.layers, self.m.links, self.m.visits, self.m.alpha = layers, links, visit.shape[0], alpha
         self.m.layer = <pgm_layer *> calloc(max(layers, 1), sizeof(pgm_layer))
         self.m.link = <pgm_link *> calloc(max(links, 1), sizeof(pgm_link))
@@ -251,7 +367,7 @@ cdef class Machine:
               const uint8_t[:, ::1] free_units, const uint8_t[:, ::1] alive):
         """Describe layer `index`; None where an array is not needed."""
         cdef pgm_layer *l = self.m.layer + index
-        self.keep.append((support, log_base, bias, reference, soft, base, field, zeta, state, value, free_units, alive))
+        self.keep[index, 0] = (support, log_base, bias, reference, soft, base, field, zeta, state, value, free_units, alive)
         l.kind, l.states, l.width, l.size, l.moves, l.by_unit = kind, states, width, size, moves, by_unit
         l.summed = summed
         l.directed, l.complement, l.uneven, l.variance, l.stride = directed, complement, uneven, variance, bias.shape[0]
@@ -271,11 +387,24 @@ cdef class Machine:
         self.capacity = max(self.capacity, size * (2 if width > 1 else 1))
         self.widest = max(self.widest, l.stride)
 
+    def bias(self, int index, const float[::1] bias):
+        """Another bias of layer `index`, of the same length."""
+        if bias.shape[0] != self.m.layer[index].stride:
+            raise ValueError("the bias does not fit")
+        self.keep[index, 2] = bias
+        self.m.layer[index].bias = &bias[0]
+
+    def rekey(self, const uint32_t[::1] key, float alpha):
+        """Another stream of uniforms, and another share of the flip-the-state operator."""
+        for i in range(4):
+            self.m.key[i] = key[i]
+        self.m.alpha = alpha
+
     def link(self, int index, int source, int to, bint arrow, bint at_once, const float[:, :, ::1] dense,
              const float[::1] entries, const int64_t[::1] start, const int32_t[::1] column):
         """Describe link `index`: panels (tiles, rows, tile) of a dense weight, or the entries, row starts and columns of a csr matrix."""
         cdef pgm_link *k = self.m.link + index
-        self.keep.append((dense, entries, start, column))
+        self.keep[index, 1] = (dense, entries, start, column)
         k.from_, k.to, k.arrow, k.at_once = source, to, arrow, at_once
         if dense is not None:
             k.rows, k.tile, k.weight = dense.shape[1], dense.shape[2], &dense[0, 0, 0]
@@ -285,12 +414,13 @@ cdef class Machine:
 
     def sweep(self, int64_t first, int64_t last, uint64_t sweep, uint64_t count, bint refresh, int64_t[::1] changed,
               double[:, :, ::1] trace=None, bint backward=False, const double[::1] betas=None,
-              double[::1] log_weight=None, bint joint=False):
+              double[::1] log_weight=None, bint joint=False, int only=-1):
         """Sweeps number sweep .. sweep + count - 1 of chains first .. last - 1, without the GIL.
 
         `refresh` recomputes all inputs first. changed (layers,) gains the number of changes of each layer; trace (count,
         chains, 2), if given, receives the log densities (see log_density) after each sweep. `backward` visits layers and
-        units in the reverse order. With betas (count + 1,), sweep t is made at betas[t + 1], and before it log_weight
+        units in the reverse order. With `only` a layer,
+        no other is drawn, from inputs that are given, and no change is passed on. With betas (count + 1,), sweep t is made at betas[t + 1], and before it log_weight
         (chains,) gains log p_(betas[t + 1]) - log p_(betas[t]), the summed layers summed out unless `joint`.
         """
         cdef int64_t a, b, chains = min(PGM_CHAINS, last - first)
@@ -303,7 +433,7 @@ cdef class Machine:
             raise ValueError("the trace does not fit")
         if betas is not None and (betas.shape[0] != <int64_t> count + 1 or log_weight.shape[0] != self.chains):
             raise ValueError("the schedule does not fit")
-        run.joint = joint
+        run.joint, run.only = joint, only
         run.first, run.count, run.backward, run.chains, run.changed = sweep, count, backward, self.chains, &changed[0]
         run.trace = &trace[0, 0, 0] if trace is not None and count else NULL
         run.betas = &betas[0] if betas is not None else NULL

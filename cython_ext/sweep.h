@@ -180,35 +180,34 @@ PGM_INLINE void pgm_list_all(const pgm_layer *l, pgm_scratch *s, int64_t first, 
     }
 }
 
-/* all inputs of chains first .. last - 1 from their states: first what layers that never move add, then the rest;
- * or only those of layers with complement links, which feel rounding near 0 */
-PGM_INLINE void pgm_refresh(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, int complement)
+/* the inputs of a layer from the states of chains first .. last - 1: what layers that never move add, then the rest */
+PGM_INLINE void pgm_refresh_layer(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, int index)
 {
-    for (int i = 0; i < m->layers; i++) {
-        pgm_layer *l = m->layer + i;
-        if (complement && !l->complement) continue;
-        for (int64_t c = first; c < last; c++) {
-            const float *soft = l->soft ? l->soft + c * l->stride : NULL;
-            for (int64_t j = 0; l->field && j < l->stride; j++)
-                l->field[c * l->stride + j] = (soft ? soft[j] : 0.0f) + (l->directed ? 0.0f : l->bias[j]);
-            for (int64_t j = 0; l->zeta && j < l->stride; j++)
-                l->zeta[c * l->stride + j] = l->complement ? 0.0f : l->bias[j];
-        }
+    pgm_layer *l = m->layer + index;
+    for (int64_t c = first; c < last; c++) {
+        const float *soft = l->soft ? l->soft + c * l->stride : NULL;
+        for (int64_t j = 0; l->field && j < l->stride; j++)
+            l->field[c * l->stride + j] = (soft ? soft[j] : 0.0f) + (l->directed ? 0.0f : l->bias[j]);
+        for (int64_t j = 0; l->zeta && j < l->stride; j++)
+            l->zeta[c * l->stride + j] = l->complement ? 0.0f : l->bias[j];
     }
     for (int moving = 0; moving < 2; moving++) {
         for (int i = 0; i < m->links; i++) {
-            if (m->layer[m->link[i].from].moves != moving) continue;
-            if (complement && !m->layer[m->link[i].to].complement) continue;
-            pgm_list_all(m->layer + m->link[i].from, s, first, last);
-            pgm_add(m, m->link + i, s, first, last);
+            const pgm_link *k = m->link + i;
+            if (k->to != index || m->layer[k->from].moves != moving) continue;
+            pgm_list_all(m->layer + k->from, s, first, last);
+            pgm_add(m, k, s, first, last);
         }
-        for (int i = 0; i < m->layers && !moving; i++) {
-            pgm_layer *l = m->layer + i;
-            if (l->base && (!complement || l->complement))
-                memcpy(l->base + first * l->stride, l->field + first * l->stride,
-                       sizeof(float) * l->stride * (last - first));
-        }
+        if (l->base && !moving)
+            memcpy(l->base + first * l->stride, l->field + first * l->stride, sizeof(float) * l->stride * (last - first));
     }
+}
+
+/* all inputs, or only those of layers with complement links, which feel rounding near 0 */
+PGM_INLINE void pgm_refresh(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, int complement)
+{
+    for (int i = 0; i < m->layers; i++)
+        if (!complement || m->layer[i].complement) pgm_refresh_layer(m, s, first, last, i);
 }
 
 /* ---- draws ---- */
@@ -751,6 +750,7 @@ typedef struct {
     uint64_t first, count; /* sweeps first .. first + count - 1 */
     int joint;             /* weights of annealing sum no layer out */
     int backward;          /* layers and units in the reverse order: the reversal of the sweep */
+    int only;              /* the layer to draw, no other, its inputs being given and no change passed on; or -1 */
     int64_t chains;
     const double *betas;   /* (count + 1) or NULL: sweep t is made at betas[t + 1], and before it log_weight gains */
     double *log_weight;    /* (chains)  log p_(betas[t + 1]) - log p_(betas[t]), the summed layers summed out */
@@ -778,6 +778,7 @@ void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last
         }
         for (int i = 0; i < m->visits; i++) {
             int index = m->visit[run->backward ? m->visits - 1 - i : i];
+            if (run->only >= 0 && run->only != index) continue;
             for (int64_t c = first; c < last; c++) {
                 pgm_stream at = pgm_open_stream(m->key, (uint32_t)sweep, m->stream[c],
                                                 (uint32_t)index | (uint32_t)(sweep >> 32) << 16);
@@ -785,7 +786,7 @@ void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last
                 s->count[c - first] = n;
                 run->changed[index] += n;
             }
-            for (int k = 0; k < m->links; k++)
+            for (int k = 0; k < m->links && run->only < 0; k++)
                 if (m->link[k].from == index && !m->link[k].at_once) pgm_add(m, m->link + k, s, first, last);
         }
         for (int64_t c = first; run->trace && c < last; c++)

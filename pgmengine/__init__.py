@@ -6,7 +6,36 @@ from pgmengine.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
 from pgmengine.graph import GraphBuilder
 from pgmengine.infer import Auto, explain, infer
 from pgmengine.kernels import Blend, FlipState, Gibbs
-from pgmengine.learn import CD, PCD, SGD, Adam, AdaMax, ExactGradient, ExactLogLikelihood, Fit, fit, harmonic
+from pgmengine.learn import (
+    CAST,
+    CD,
+    PCD,
+    PT,
+    SGD,
+    Adam,
+    AdaMax,
+    AdaptiveSAP,
+    AISLogLikelihood,
+    Centered,
+    EarlyStopping,
+    ExactGradient,
+    ExactLogLikelihood,
+    FastPCD,
+    Fit,
+    FlipRates,
+    FreeEnergyGap,
+    GrowingBlend,
+    PseudoLikelihood,
+    ReconstructionError,
+    Tied,
+    TransSAP,
+    VariationalBound,
+    WeightNorms,
+    base_rate_start,
+    fit,
+    harmonic,
+    pretrain,
+)
 from pgmengine.methods import (
     AIS,
     MCMC,
@@ -15,6 +44,7 @@ from pgmengine.methods import (
     Exact,
     FlatHistogram,
     Linear,
+    MeanField,
     OneOverT,
     ParallelTempering,
     SimulatedTempering,
@@ -32,11 +62,13 @@ from pgmengine.units import Binary, Categorical, Gaussian, Input, MultiValued, N
 __version__ = "0.1.0"
 
 __all__ = [
-    "AIS", "CD", "MCMC", "PCD", "SGD", "AdaMax", "Adam", "Adaptive", "Auto", "Binary", "Blend", "Categorical",
-    "CoupledTempering", "Exact", "ExactGradient", "ExactLogLikelihood", "Fit", "FlatHistogram", "FlipState",
-    "Gaussian", "Gibbs", "GraphBuilder", "Input", "Linear", "Model", "MultiValued", "NoisyOr", "NotAsked",
-    "OneOverT", "ParallelTempering", "PgmError", "Plan", "Result", "SimulatedTempering", "Spin", "Status",
-    "Target", "TemperedTransitions", "ThreePiece", "Unit", "WangLandau", "base_rates", "boltzmann_machine",
-    "datasets", "dbm", "dbn", "diagnostics", "drbm", "explain", "fit", "harmonic", "infer", "load",
-    "load_declaration", "rbm", "save", "sbn",
+    "AIS", "AISLogLikelihood", "AdaMax", "Adam", "Adaptive", "AdaptiveSAP", "Auto", "Binary", "Blend", "CAST", "CD",
+    "Categorical", "Centered", "CoupledTempering", "EarlyStopping", "Exact", "ExactGradient", "ExactLogLikelihood",
+    "FastPCD", "Fit", "FlatHistogram", "FlipRates", "FlipState", "FreeEnergyGap", "Gaussian", "Gibbs", "GraphBuilder",
+    "GrowingBlend", "Input", "Linear", "MCMC", "MeanField", "Model", "MultiValued", "NoisyOr", "NotAsked", "OneOverT",
+    "PCD", "PT", "ParallelTempering", "PgmError", "Plan", "PseudoLikelihood", "ReconstructionError", "Result", "SGD",
+    "SimulatedTempering", "Spin", "Status", "Target", "TemperedTransitions", "ThreePiece", "Tied", "TransSAP", "Unit",
+    "VariationalBound", "WangLandau", "WeightNorms", "base_rate_start", "base_rates", "boltzmann_machine", "datasets",
+    "dbm", "dbn", "diagnostics", "drbm", "explain", "fit", "harmonic", "infer", "load", "load_declaration",
+    "pretrain", "rbm", "save", "sbn",
 ]

@@ -13,8 +13,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from pgmengine import _kernels
+from pgmengine.threads import in_chunks, share_out
+
 Array = np.ndarray
 Weight = Any  # a 2-D numpy array or a scipy sparse array: they share @, .T and slicing
+FEW = 0.4  # share of non-zero numbers up to which adding rows is faster than a matrix product
+WORTH_A_THREAD = 200_000  # multiplications
+CHUNK = 64  # columns of one matrix product, whatever the number of threads
 
 
 def bilinear(xa: Array, weight: Weight, xb: Array) -> Array:
@@ -23,12 +29,37 @@ def bilinear(xa: Array, weight: Weight, xb: Array) -> Array:
 
 
 def outer(weight: Weight, xa: Array, xb: Array) -> Weight:
-    """Sum over rows of x_a x_b', kept at the stored entries of a sparse weight."""
+    """Sum over rows of x_a x_b', kept at the stored entries of a sparse weight.
+
+    In single precision zeros cost nothing: with few of them a matrix product is faster, else sums of the rows of x_b.
+    """
     if not sp.issparse(weight):
-        return xa.T @ xb
+        few = xa.dtype == xb.dtype == np.float32 and np.count_nonzero(xa) < FEW * xa.size
+        return sum_of_rows(xa, xb) if few else columns_times(xa, xb)
     entries = weight.tocoo()
     values = np.einsum("re,re->e", xa[:, entries.row], xb[:, entries.col])
     return sp.csr_array((values, (entries.row, entries.col)), shape=weight.shape)
+
+
+def sum_of_rows(xa: Array, xb: Array) -> Array:
+    """x_a' x_b in single precision, by adding rows of x_b where x_a is not 0."""
+    xa, xb = np.ascontiguousarray(xa), np.ascontiguousarray(xb)
+    out = np.empty((xa.shape[1], xb.shape[1]), dtype=np.float32)
+    share_out(lambda first, last: _kernels.outer(xa, xb, out, first, last), len(out), xa.size * xb.shape[1] / 4,
+              WORTH_A_THREAD)
+    return out
+
+
+def weighted_sum(weights: Array, x: Array) -> Array:
+    """Sum over rows of weight * x, (width,)."""
+    return sum_of_rows(weights[:, None], x)[0] if weights.dtype == x.dtype == np.float32 else weights @ x
+
+
+def columns_times(xa: Array, xb: Array) -> Array:
+    """x_a' x_b as a matrix product, shared out among the threads."""
+    out = np.empty((xa.shape[1], xb.shape[1]), dtype=np.result_type(xa, xb))
+    in_chunks(lambda some: np.matmul(xa[:, some].T, xb, out=out[some]), len(out), CHUNK, xa.size * xb.shape[1])
+    return out
 
 
 def stored(weight: Weight) -> sp.csr_array:
@@ -134,6 +165,11 @@ class Arrow:
         if sp.issparse(weight):
             return stored(weight)
         return np.ones(weight.shape) if self.a != self.b else (weight != 0) * 1.0
+
+    def statistics(self, weight: Weight, xa: Array, score: Array) -> Weight:
+        """D log_density / d J summed over rows, score = d log p(x_b | zeta) / d zeta."""
+        found = outer(weight, xa, score)
+        return found if self.a != self.b and not sp.issparse(weight) else found * self.parameters(weight)
 
 
 Coupling = Pair | Lateral | Arrow

@@ -16,7 +16,7 @@ import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 
-from pgmengine.couplings import Coupling, outer
+from pgmengine.couplings import Coupling, weighted_sum
 from pgmengine.errors import PgmError
 from pgmengine.structure import Structure
 
@@ -116,24 +116,24 @@ class Model:
             total += c.log_density(self.weight(c), x[c.a], x[c.b])
         return total
 
-    def gradient(self, x: Flat) -> dict[str, Any]:
-        """D log_density / d params summed over the rows of flat values, parameter by parameter.
+    def gradient(self, x: Flat, weights: Array | None = None) -> dict[str, Any]:
+        """D log_density / d params summed over the rows of flat values, times the rows' weights, for each parameter.
 
         The undirected part is multilinear, so there x may also hold independent means.
         """
         s = self.structure
+        rows = len(next(iter(x.values())))
+        weights = np.ones(rows, dtype=next(iter(x.values())).dtype) if weights is None else weights
         reach: Flat = {}  # what a layer's bias, and its incoming arrows, are multiplied by
         for name, layer in s.layers.items():
             reach[name] = x[name]
             if name in s.directed_layers:
                 score = layer.unit.score(layer.shaped(x[name]), layer.shaped(self.inputs(x, name)))
                 reach[name] = layer.flat(score)
-        gradient = {f"{n}.bias": reach[n].sum(axis=0).reshape(s.layers[n].bias_shape) for n in s.layers}
-        for c in s.undirected:
-            gradient[f"{c.key}.weight"] = c.statistics(self.weight(c), x[c.a], x[c.b])
-        for arrow in s.arrows:
-            weight = self.weight(arrow)
-            gradient[f"{arrow.key}.weight"] = outer(weight, x[arrow.a], reach[arrow.b]) * arrow.parameters(weight)
+        gradient = {f"{n}.bias": weighted_sum(weights, reach[n]).reshape(s.layers[n].bias_shape) for n in s.layers}
+        heavy = {name: weights[:, None] * reach[name] for name in {c.b for c in s.couplings}}
+        for c in s.couplings:
+            gradient[f"{c.key}.weight"] = c.statistics(self.weight(c), x[c.a], heavy[c.b])
         return gradient
 
     def to_networkx(self, level: str = "layers") -> nx.Graph:

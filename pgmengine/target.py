@@ -52,10 +52,9 @@ class Target:
     def take(self, index: Array) -> Target:
         """The same target with the rows `index` (repeats allowed)."""
         e = self.evidence
-        picked = Evidence(len(index), e.has_rows, {k: v[index] for k, v in e.values.items()},
-                          {k: v[index] for k, v in e.observed.items()})
-        return replace(self, evidence=picked, cut={k: v[index] for k, v in self.cut.items()},
-                       soft={k: v[index] for k, v in self.soft.items()}, beta=self.beta[index])
+        picked = Evidence(len(index), e.has_rows, _rows_of(e.values, index), _rows_of(e.observed, index))
+        return replace(self, evidence=picked, cut=_rows_of(self.cut, index), soft=_rows_of(self.soft, index),
+                       beta=self.beta[index])
 
     def at(self, beta: Any, reference: Mapping[str, Any] | None = None) -> Target:
         """The same target at another beta, one number or one per row, and optionally with another reference."""
@@ -204,6 +203,12 @@ def make_target(model: Model, evidence: Any = None, soft: Any = None, do: Any = 
     joint = Evidence(rows, has_rows, values, {n: np.broadcast_to(v, (rows, v.shape[1])) for n, v in observed.items()})
     field = {name: np.broadcast_to(v, (rows, v.shape[1])) for name, v in field.items()}
     return Target(model, joint, cut, field, np.ones(rows), {}).at(beta)
+
+
+def _rows_of(arrays: dict[str, Array], index: Array) -> dict[str, Array]:
+    """The rows `index` of arrays; what is the same for all rows is not copied."""
+    return {name: np.broadcast_to(v[:1], (len(index), *v.shape[1:])) if v.strides[0] == 0 and len(v) else v[index]
+            for name, v in arrays.items()}
 
 
 def _common_rows(counts: dict[str, int]) -> int:

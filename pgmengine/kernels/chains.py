@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pgmengine.kernels import compiled, plain
-from pgmengine.model import Flat
+from pgmengine.model import Flat, Model
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -24,6 +24,9 @@ class Chains(Protocol):
     def sweep(self, count: int, backward: bool = False) -> None:
         """Make `count` sweeps; backward: layers and units in the reverse order, the reversal of a sweep."""
 
+    def sweep_once(self) -> None:
+        """Make one sweep and keep nothing for the next: faster when the parameters change between any two sweeps."""
+
     def trace(self, count: int) -> Array:
         """Make `count` sweeps; the log density after each, (count, rows)."""
 
@@ -36,8 +39,14 @@ class Chains(Protocol):
         density itself.
         """
 
-    def values(self, rows: Any = slice(None)) -> Flat:
+    def values(self, rows: Any = slice(None), dtype: type = np.float64) -> Flat:
         """The current states, of some rows if an index is given."""
+
+    def adopt(self, model: Model, kernel: Any, rng: np.random.Generator) -> None:
+        """Go on from the present states with other parameters, kernel and random numbers."""
+
+    def place_at(self, x: Flat) -> None:
+        """Go on from other states; observed units keep theirs."""
 
     def log_density(self) -> Array:
         """Log density of the current states at their beta, (rows,)."""

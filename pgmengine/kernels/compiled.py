@@ -5,21 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from pgmengine import _kernels
+from pgmengine.kernels.packed import Packed, matrix, packed, padded, row, stride_of, zeros
 from pgmengine.kernels.plain import layers_by_unit, summed_layers
 from pgmengine.layer import Layer
-from pgmengine.model import Flat
+from pgmengine.model import Flat, Model
 from pgmengine.target import Target, times
-from pgmengine.threads import pool, threads
+from pgmengine.threads import share_out
 from pgmengine.units.base import Draw
 
 Array = np.ndarray
-WIDE = 16  # floats of a vector
 REFRESH = 512  # sweeps between two recomputations of all inputs: bounds rounding drift
 WORTH_A_THREAD = 100_000  # unit updates
-CACHED = 1_100_000  # bytes of a panel of weights
 
 
 def knows(target: Target, kernel: Any) -> bool:
@@ -49,22 +47,68 @@ class CompiledChains:
         self.inputs: dict[str, tuple[Array | None, Array | None]] = {}  # layer -> (field, zeta), (chains, padded width)
         self.changed = np.zeros(len(s.layers), dtype=np.int64)
         self.place = {name: i for i, name in enumerate(s.layers)}
-        links = [link for c in s.couplings for link in self._links(c)]
+        parameters = packed(target.model)
+        links = [link for c in s.couplings for link in self._links(parameters, c)]
         order = [self.place[name] for color in s.colors for name in color if name in self.moving]
-        key = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).generate_state(4)
         stream = np.arange(target.rows) if streams is None else streams
-        self.machine = _kernels.Machine(len(s.layers), len(links), np.array(order, dtype=np.int32), self.beta, key,
-                                        stream.astype(np.uint32), float(kernel.flip_share))
+        self.machine = _kernels.Machine(len(s.layers), len(links), np.array(order, dtype=np.int32), self.beta,
+                                        key_from(rng), stream.astype(np.uint32), float(kernel.flip_share))
         for name in s.layers:
             self._describe(name)
         for i, link in enumerate(links):
             self.machine.link(i, *link)
-        self.parts = self._parts()
         self.constant = np.full((target.rows, 2), np.nan)
+        self.stale = True  # whether the inputs are yet to be computed
+
+    def adopt(self, model: Model, kernel: Any, rng: np.random.Generator) -> None:
+        """See Chains."""
+        parameters = packed(model)
+        self.target, self.made, self.stale = self.target.with_model(model), 0, True
+        self.constant[:] = np.nan
+        for name, index in self.place.items():
+            self.machine.bias(index, parameters.bias(name))
+        links = [link for c in model.structure.couplings for link in self._links(parameters, c)]
+        for i, link in enumerate(links):
+            self.machine.link(i, *link)
+        self.machine.rekey(key_from(rng), float(kernel.flip_share))
+
+    def place_at(self, x: Flat) -> None:
+        """See Chains."""
+        self.stale = True
+        x = self.target.clamp(x)
+        for name in self.moving:
+            layer = self.target.structure.layers[name]
+            found = numbers(layer, x[name]) if layer.unit.support is not None else x[name]
+            self.arrays[name][:, : layer.size] = found
 
     def sweep(self, count: int, backward: bool = False) -> None:
         """See Chains."""
         self._pieces(count, backward=backward)
+
+    def sweep_once(self) -> None:
+        """See Chains."""
+        s = self.target.structure
+        if self.by_unit or s.directed_layers:
+            self.sweep(1)
+            return
+        x = self.values(dtype=np.float32)
+        for name in (n for color in s.colors for n in color if n in self.moving):
+            self._fill_field(name, x)
+            self._run(1, refresh=False, only=self.place[name])
+            x[name] = self._value(name, slice(None), np.float32)
+        self.made, self.stale = self.made + 1, True
+
+    def _fill_field(self, name: str, x: Flat) -> None:
+        """The field of a layer from the values of its neighbours."""
+        parameters, layer, field = packed(self.target.model), self.target.structure.layers[name], self.inputs[name][0]
+        assert field is not None
+        field[:] = parameters.bias(name)
+        inside = field[:, : layer.width]
+        if name in self.target.soft:
+            inside += self.target.soft[name]
+        for c in self.target.structure.undirected:
+            if name in (c.a, c.b):
+                inside += parameters.product(c, name, x[c.a if name == c.b else c.b])
 
     def trace(self, count: int) -> Array:
         """See Chains."""
@@ -80,9 +124,10 @@ class CompiledChains:
                      backward=backward)
         return weight + (betas[-1] - betas[0]) * self._constant()[:, 1]
 
-    def values(self, rows: Any = slice(None)) -> Flat:
+    def values(self, rows: Any = slice(None), dtype: type = np.float64) -> Flat:
         """See Chains."""
-        return {name: self._value(name, rows) if name in self.moving else value[rows] for name, value in self.x.items()}
+        return {name: self._value(name, rows, dtype) if name in self.moving else value[rows].astype(dtype, copy=False)
+                for name, value in self.x.items()}
 
     def keep(self) -> list[Array]:
         """See Chains."""
@@ -103,7 +148,8 @@ class CompiledChains:
         done = 0
         while done < count:
             some = min(count - done, REFRESH - self.made % REFRESH)
-            self._run(some, self.made % REFRESH == 0, trace=None if trace is None else trace[done: done + some],
+            self._run(some, self.made % REFRESH == 0 or self.stale,
+                      trace=None if trace is None else trace[done: done + some],
                       betas=None if betas is None else betas[done: done + some + 1], **options)
             self.made += some
             done += some
@@ -137,8 +183,8 @@ class CompiledChains:
         return np.nan_to_num(self.constant)
 
     def _compute_inputs(self) -> None:
-        """Before the first sweep: it would compute them itself."""
-        if not self.made:
+        """Before a first sweep: it would compute them itself."""
+        if self.stale:
             self._run(0, refresh=True)
 
     def _path(self) -> Array:
@@ -148,20 +194,14 @@ class CompiledChains:
         return out
 
     def _run(self, sweeps: int, refresh: bool, **options: Any) -> None:
-        def part(bounds: tuple[int, int]) -> Array:
+        def part(first: int, last: int) -> Array:
             changed = np.zeros_like(self.changed)
-            self.machine.sweep(*bounds, self.made, sweeps, refresh, changed, **options)
+            self.machine.sweep(first, last, self.made, sweeps, refresh, changed, **options)
             return changed
 
         work = sweeps * self.target.rows * sum(self.target.structure.layers[n].size for n in self.moving)
-        if len(self.parts) == 1 or work < WORTH_A_THREAD:
-            self.changed += part((0, self.target.rows))
-        else:
-            self.changed += sum(pool().map(part, self.parts))
-
-    def _parts(self) -> list[tuple[int, int]]:
-        cuts = np.linspace(0, self.target.rows, min(threads(), self.target.rows) + 1).astype(int).tolist()
-        return list(zip(cuts, cuts[1:], strict=False))
+        self.changed += sum(share_out(part, self.target.rows, work, WORTH_A_THREAD / 2))
+        self.stale = False
 
     def _describe(self, name: str) -> None:
         target, s = self.target, self.target.structure
@@ -184,7 +224,7 @@ class CompiledChains:
             (name in self.summed[0]) + 2 * (name in self.summed[1]), directed,
             unit.draw is Draw.COMPLEMENT, uneven, unit.curvature or 0.0,
             None if not finite or unit.width > 1 or unit.support is None else unit.support.astype(np.float32),
-            None if table is None else table.astype(np.float32), row(target.model.bias(name), stride),
+            None if table is None else table.astype(np.float32), packed(target.model).bias(name),
             row(target.reference[name], stride) if name in target.reference else None,
             matrix(target.soft[name], stride) if name in target.soft and moves else None,
             zeros((rows, stride)) if still or (moves and name in target.soft) else None, field, zeta,
@@ -195,79 +235,34 @@ class CompiledChains:
         """Whether the directed input of a layer is read: it moves, or a parent does."""
         return name in self.moving or any(arrow.a in self.moving for arrow in self.target.structure.arrows_into[name])
 
-    def _links(self, c: Any) -> list[tuple[Any, ...]]:
+    def _links(self, parameters: Packed, c: Any) -> list[tuple[Any, ...]]:
         """The directions of a coupling through which something is to be added."""
-        weight, out = self.target.model.weight(c), []
-        stride = {name: stride_of(self.target.structure.layers[name]) for name in (c.a, c.b)}
+        out: list[tuple[Any, ...]] = []
         a, b = self.place[c.a], self.place[c.b]
         if c.directed:
             if self._keeps_zeta(c.b):
-                out.append((a, b, True, c.a in self.by_unit, *_rows(weight, stride[c.b])))
+                out.append((a, b, True, c.a in self.by_unit, *parameters.into(c, c.b)))
             return out
         if c.b in self.moving:
-            out.append((a, b, False, c.a == c.b, *_rows(weight, stride[c.b])))
+            out.append((a, b, False, c.a == c.b, *parameters.into(c, c.b)))
         if c.a in self.moving and c.a != c.b:
-            out.append((b, a, False, False, *_rows(weight.T, stride[c.a])))
+            out.append((b, a, False, False, *parameters.into(c, c.a)))
         return out
 
-    def _value(self, name: str, rows: Any) -> Array:
+    def _value(self, name: str, rows: Any, dtype: type) -> Array:
         layer, state = self.target.structure.layers[name], self.arrays[name][rows]
         if layer.unit.support is None:
-            found = state[:, : layer.size].astype(np.float64)
-            return np.where(self.target.free[name][rows], found, self.x[name][rows])
-        return layer.unit.support[state[:, : layer.size]].reshape(len(state), layer.width)
+            found = state[:, : layer.size].astype(dtype)
+            return np.where(self.target.free[name][rows], found, self.x[name][rows]).astype(dtype, copy=False)
+        support, state = layer.unit.support, state[:, : layer.size]
+        if support.ndim == 1 and np.array_equal(support, np.arange(len(support))):
+            return state.astype(dtype)
+        return support.astype(dtype)[state].reshape(len(state), layer.width)
 
 
-def padded(n: int) -> int:
-    """The next multiple of the vector width."""
-    return -(-n // WIDE) * WIDE
-
-
-def zeros(shape: tuple[int, int], dtype: Any = np.float32) -> Array:
-    """Zeros that start on a cache line and end a vector before the end of their memory."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory = np.zeros(size + 128, dtype=np.uint8)
-    start = -memory.ctypes.data % 64
-    return memory[start: start + size].view(dtype).reshape(shape)
-
-
-def matrix(values: Array, columns: int) -> Array:
-    """A float32 copy with padded rows."""
-    out = zeros((values.shape[0], columns))
-    out[:, : values.shape[1]] = values
-    return out
-
-
-def stride_of(layer: Layer) -> int:
-    """Floats that a chain has in the inputs of a layer."""
-    return padded(padded(layer.size) * layer.unit.width)
-
-
-def _rows(weight: Any, stride: int) -> tuple[Any, ...]:
-    """A weight as the engine reads it: panels of a dense one, entries, row starts and columns of a sparse one."""
-    if not sp.issparse(weight):
-        return panels(weight, stride), None, None, None
-    rows = sp.csr_array(weight)
-    rows.sort_indices()
-    return None, rows.data.astype(np.float32), rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
-
-
-def panels(weight: Array, stride: int) -> Array:
-    """(tiles, rows, tile) float32: panels of columns, each contiguous, so that the one in use stays in cache."""
-    rows, columns = weight.shape
-    tile = next((wide for wide in (64, 32) if 4 * rows * wide <= CACHED), 16)
-    tiles = -(-stride // tile)
-    out = zeros((tiles, rows * tile)).reshape(tiles, rows, tile)
-    whole = columns // tile
-    out[:whole] = weight[:, : whole * tile].reshape(rows, whole, tile).transpose(1, 0, 2)
-    if whole * tile < columns:
-        out[whole, :, : columns - whole * tile] = weight[:, whole * tile:]
-    return out
-
-
-def row(values: Array, columns: int) -> Array:
-    """One padded row."""
-    return matrix(np.reshape(values, (1, -1)), columns)[0]
+def key_from(rng: np.random.Generator) -> Array:
+    """A key of the generator of uniforms."""
+    return rng.integers(0, 2**32, size=4, dtype=np.uint32)
 
 
 def mask(which: Array, units: int, shared: bool = True) -> Array:

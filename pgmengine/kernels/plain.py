@@ -20,7 +20,7 @@ from scipy.special import softmax
 
 from pgmengine.couplings import Arrow
 from pgmengine.layer import Layer
-from pgmengine.model import Flat
+from pgmengine.model import Flat, Model
 from pgmengine.target import Target, times
 from pgmengine.units import Unit
 
@@ -54,6 +54,10 @@ class PlainChains:
         for _ in range(count):
             self.x = sweep(self.target.at(self.beta), self.kernel, self.x, self.rng, backward)
 
+    def sweep_once(self) -> None:
+        """See Chains."""
+        self.sweep(1)
+
     def trace(self, count: int) -> Array:
         """See Chains."""
         out = np.empty((count, self.target.rows))
@@ -83,9 +87,17 @@ class PlainChains:
             total += np.where(target.free[name], layer.unit.log_normalizer(eta) - own, 0.0).sum(axis=1)
         return total
 
-    def values(self, rows: Any = slice(None)) -> Flat:
+    def values(self, rows: Any = slice(None), dtype: type = np.float64) -> Flat:
         """See Chains."""
-        return {name: value[rows] for name, value in self.x.items()}
+        return {name: value[rows].astype(dtype, copy=False) for name, value in self.x.items()}
+
+    def adopt(self, model: Model, kernel: Any, rng: np.random.Generator) -> None:
+        """See Chains."""
+        self.target, self.kernel, self.rng = self.target.with_model(model), kernel, rng
+
+    def place_at(self, x: Flat) -> None:
+        """See Chains."""
+        self.x = self.target.clamp(x)
 
     def log_density(self) -> Array:
         """See Chains."""

@@ -1,8 +1,25 @@
 """Learning: the likelihood gradient is two inferences, E[statistics | data] - E[statistics | given]."""
 
-from pgmengine.learn.callbacks import ExactLogLikelihood
 from pgmengine.learn.fit import Fit, fit
-from pgmengine.learn.optimizers import SGD, Adam, AdaMax, harmonic
-from pgmengine.learn.phases import CD, PCD, ExactGradient
+from pgmengine.learn.initial import base_rate_start, pretrain
+from pgmengine.learn.monitors import (
+    AISLogLikelihood,
+    EarlyStopping,
+    ExactLogLikelihood,
+    FlipRates,
+    FreeEnergyGap,
+    PseudoLikelihood,
+    ReconstructionError,
+    VariationalBound,
+    WeightNorms,
+)
+from pgmengine.learn.negative import CAST, CD, PCD, PT, AdaptiveSAP, ExactGradient, FastPCD, TransSAP
+from pgmengine.learn.optimizers import SGD, Adam, AdaMax, Centered, Tied
+from pgmengine.learn.schedules import GrowingBlend, harmonic
 
-__all__ = ["CD", "PCD", "SGD", "AdaMax", "Adam", "ExactGradient", "ExactLogLikelihood", "Fit", "fit", "harmonic"]
+__all__ = [
+    "CAST", "CD", "PCD", "PT", "SGD", "AISLogLikelihood", "AdaMax", "Adam", "AdaptiveSAP", "Centered",
+    "EarlyStopping", "ExactGradient", "ExactLogLikelihood", "FastPCD", "Fit", "FlipRates", "FreeEnergyGap",
+    "GrowingBlend", "PseudoLikelihood", "ReconstructionError", "Tied", "TransSAP", "VariationalBound", "WeightNorms",
+    "base_rate_start", "fit", "harmonic", "pretrain",
+]

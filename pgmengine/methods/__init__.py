@@ -5,6 +5,7 @@ from pgmengine.methods.coupled import CoupledTempering
 from pgmengine.methods.exact import Exact
 from pgmengine.methods.levels import FlatHistogram, OneOverT
 from pgmengine.methods.mcmc import MCMC
+from pgmengine.methods.mean_field import MeanField
 from pgmengine.methods.parallel_tempering import ParallelTempering
 from pgmengine.methods.schedules import Adaptive, Linear, ThreePiece
 from pgmengine.methods.simulated_tempering import SimulatedTempering
@@ -12,6 +13,6 @@ from pgmengine.methods.tempered_transitions import TemperedTransitions
 from pgmengine.methods.wang_landau import WangLandau
 
 __all__ = [
-    "AIS", "MCMC", "Adaptive", "CoupledTempering", "Exact", "FlatHistogram", "Linear", "OneOverT", "ParallelTempering",
-    "SimulatedTempering", "TemperedTransitions", "ThreePiece", "WangLandau", "base_rates",
+    "AIS", "MCMC", "Adaptive", "CoupledTempering", "Exact", "FlatHistogram", "Linear", "MeanField", "OneOverT",
+    "ParallelTempering", "SimulatedTempering", "TemperedTransitions", "ThreePiece", "WangLandau", "base_rates",
 ]

@@ -34,23 +34,16 @@ class CoupledTempering:
 
     def __init__(self, target: Target, betas: Array, kernel: Any, schedule: Any, swap_every: int,
                  rng: np.random.Generator) -> None:
-        self.pairs, self.betas, self.kernel, self.swap_every = target.rows, np.asarray(betas), kernel, swap_every
+        self.pairs, self.betas, self.swap_every = target.rows, np.asarray(betas), swap_every
         self.rng, self.steps, self.swaps = rng, 0, 0
         self.weights = Weights(1, len(self.betas), schedule)
         self.level = rng.integers(len(self.betas), size=(1, self.pairs))
         self.slow, self.fast = np.arange(self.pairs), np.arange(self.pairs) + self.pairs  # chain numbers
         self.due = np.zeros(self.pairs, dtype=bool)
         both = target.take(np.tile(np.arange(self.pairs), 2))
-        self.chains = self._made(target, both.at(0.0).draw_at_0(rng))
-
-    def _made(self, target: Target, x: Flat) -> Chains:
         beta = np.ones(2 * self.pairs)
         beta[self.fast] = self.betas[self.level[0]]
-        return make_chains(target.take(np.tile(np.arange(self.pairs), 2)).at(beta), self.kernel, x, self.rng)
-
-    def with_target(self, target: Target) -> None:
-        """Go on from the present states with other parameters."""
-        self.chains = self._made(target, self.chains.values())
+        self.chains: Chains = make_chains(both.at(beta), kernel, both.at(0.0).draw_at_0(rng), rng)
 
     def step(self) -> None:
         """One sweep of all chains, one hop of the fast ones, one update of the weights, and the swaps that are due."""

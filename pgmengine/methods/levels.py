@@ -75,6 +75,15 @@ class Weights:
         if again:
             self.visits[:] = 0.0
 
+    def state(self) -> dict[str, Any]:
+        """Everything that changes, under names that no layer has."""
+        return {"/log_g": self.log_g, "/t": self.t, "/rate": self.rate, "/visits": self.visits}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.log_g[...], self.visits[...] = state["/log_g"], state["/visits"]
+        self.t, self.rate = int(state["/t"]), float(state["/rate"])
+
 
 class Levels:
     """Chains (rows, chains) of a target with a level each: level l is at betas[l], betas ascend to 1."""

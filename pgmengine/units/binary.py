@@ -30,6 +30,9 @@ class Binary(Unit):
 
     def mean(self, eta: Array) -> Array:
         """1 / (1 + e^-eta)."""
+        eta = np.asarray(eta)
+        if eta.dtype == np.float32:
+            return 0.5 + 0.5 * np.tanh(0.5 * eta)
         return expit(np.asarray(eta, dtype=np.float64))
 
     def variance(self, eta: Array) -> Array:

@@ -1,0 +1,138 @@
+"""Parameters as the compiled loops read them: float32, padded to whole vectors, weights in panels of columns."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import scipy.sparse as sp
+
+from pgmengine import _kernels
+from pgmengine.couplings import FEW, WORTH_A_THREAD, Coupling
+from pgmengine.layer import Layer
+from pgmengine.model import Model
+from pgmengine.threads import in_chunks, share_out
+
+Array = np.ndarray
+WIDE = 16  # floats of a vector
+CHUNK = 50  # rows of one matrix product, whatever the number of threads
+CACHED = 1_100_000  # bytes of a panel of weights
+
+
+class Packed:
+    """The parameters of one model, each converted when it is first asked for."""
+
+    def __init__(self, model: Model) -> None:
+        self.structure, self.params = model.structure, dict(model.params)  # the model itself would never be freed
+        self.kept: dict[Any, Any] = {}
+
+    def bias(self, name: str) -> Array:
+        """The bias of a layer, (stride,)."""
+        if name not in self.kept:
+            layer = self.structure.layers[name]
+            self.kept[name] = row(self.params[f"{name}.bias"], stride_of(layer))
+        return self.kept[name]
+
+    def into(self, c: Coupling, name: str) -> tuple[Any, ...]:
+        """The weight through which a coupling reaches a layer: panels, or entries, row starts and columns if sparse."""
+        key = c.key, name
+        if key not in self.kept:
+            weight = self.params[f"{c.key}.weight"]
+            self.kept[key] = _rows(weight if name == c.b else weight.T, stride_of(self.structure.layers[name]))
+        return self.kept[key]
+
+    def product(self, c: Coupling, name: str, x: Array) -> Array:
+        """What x (rows, width) float32 of the other end adds to a layer's field: (rows, width) float32."""
+        weight = self.params[f"{c.key}.weight"]
+        if sp.issparse(weight) or np.count_nonzero(x) > FEW * x.size:
+            return rows_times(x, self._single(c, name))
+        layer = self.structure.layers[name]
+        out, dense = np.zeros((len(x), stride_of(layer)), dtype=np.float32), self.into(c, name)[0]
+        share_out(lambda first, last: _kernels.product(x, dense, out, first, last), len(x), x.size * layer.width / 4,
+                  WORTH_A_THREAD)
+        return out[:, : layer.width]
+
+    def _single(self, c: Coupling, name: str) -> Any:
+        """The weight in single precision."""
+        key = c.key, None
+        if key not in self.kept:
+            self.kept[key] = self.params[f"{c.key}.weight"].astype(np.float32)
+        return self.kept[key] if name == c.b else self.kept[key].T
+
+
+def rows_times(x: Array, weight: Any) -> Array:
+    """X @ weight, rows shared out among the threads."""
+    if sp.issparse(weight):
+        return x @ weight
+    out = np.empty((len(x), weight.shape[1]), dtype=np.result_type(x, weight))
+    in_chunks(lambda some: np.matmul(x[some], weight, out=out[some]), len(x), CHUNK, x.size * weight.shape[1])
+    return out
+
+
+_packed: WeakKeyDictionary[Model, Packed] = WeakKeyDictionary()
+
+
+def packed(model: Model) -> Packed:
+    """The packed parameters of a model, shared by everything that runs on it."""
+    if model not in _packed:
+        _packed[model] = Packed(model)
+    return _packed[model]
+
+
+def padded(n: int) -> int:
+    """The next multiple of the vector width."""
+    return -(-n // WIDE) * WIDE
+
+
+def aligned(shape: tuple[int, ...], dtype: Any = np.float32, fill: Any = np.empty) -> Array:
+    """An array that starts on a cache line and ends a vector before the end of its memory."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = fill(size + 128, dtype=np.uint8)
+    start = -memory.__array_interface__["data"][0] % 64
+    return memory[start: start + size].view(dtype).reshape(shape)
+
+
+def zeros(shape: tuple[int, ...], dtype: Any = np.float32) -> Array:
+    """Zeros, aligned."""
+    return aligned(shape, dtype, np.zeros)
+
+
+def matrix(values: Array, columns: int) -> Array:
+    """A float32 copy with padded rows."""
+    out = zeros((values.shape[0], columns))
+    out[:, : values.shape[1]] = values
+    return out
+
+
+def row(values: Array, columns: int) -> Array:
+    """One padded row."""
+    out = zeros((columns,))
+    out[: values.size] = values.ravel()
+    return out
+
+
+def stride_of(layer: Layer) -> int:
+    """Floats that a chain has in the inputs of a layer."""
+    return padded(padded(layer.size) * layer.unit.width)
+
+
+def panels(weight: Array, stride: int) -> Array:
+    """(tiles, rows, tile) float32: panels of columns, each contiguous, so that the one in use stays in cache."""
+    rows = len(weight)
+    tile = next((wide for wide in (64, 32) if 4 * rows * wide <= CACHED), 16)
+    tiles = -(-stride // tile)
+    out = aligned((tiles, rows, tile))
+    filled = -(-weight.shape[1] // tile)
+    out[filled:] = 0.0
+    share_out(lambda first, last: _kernels.pack(weight, out, first, last), filled, weight.size / 8, WORTH_A_THREAD)
+    return out
+
+
+def _rows(weight: Any, stride: int) -> tuple[Any, ...]:
+    if not sp.issparse(weight):
+        return panels(weight, stride), None, None, None
+    rows = sp.csr_array(weight)
+    rows.sort_indices()
+    return None, rows.data.astype(np.float32), rows.indptr.astype(np.int64), rows.indices.astype(np.int32)

@@ -1,0 +1,95 @@
+"""What one update works on: a mini-batch of rows, and the gradient that its phases add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pgmengine.evidence import Evidence
+from pgmengine.model import Flat, Model
+from pgmengine.target import Target
+
+Array = np.ndarray
+
+
+class Gradient(dict[str, Any]):
+    """Parameter -> array; `means` are E[x | data] (width,) of the layers, as far as the data phase tells."""
+
+    means: Flat
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A mini-batch: the target of the data phase, that of the model phase, and the rows' weights, 1 on average."""
+
+    data: Target
+    given: Target  # the same rows with only the `given` layers observed; one row when there are none
+    weights: Array  # (rows,)
+    complete: Callable[[], Flat]  # posterior draws of the unobserved units, (rows, width)
+
+    @property
+    def rows(self) -> int:
+        """Rows of data."""
+        return self.data.rows
+
+
+class GradientSum:
+    """Adds up a gradient: points at which to take that of the log density, and gradients that are known as arrays."""
+
+    def __init__(self, model: Model, precision: type) -> None:
+        self.model, self.precision = model, precision
+        self.x: list[Flat] = []
+        self.weights: list[Array] = []
+        self.known: list[tuple[Gradient, float]] = []
+
+    def points(self, x: Flat, weights: Array) -> None:
+        """Add sum over rows of weight * d log_density at x."""
+        self.x.append({name: value.astype(self.precision, copy=False) for name, value in x.items()})
+        self.weights.append(weights.astype(self.precision))
+
+    def arrays(self, gradient: Any, factor: float) -> None:
+        """Add factor * gradient."""
+        self.known.append((gradient, factor))
+
+    def total(self) -> Gradient:
+        """The sum."""
+        out = Gradient()
+        if self.x:
+            x = {name: np.concatenate([part[name] for part in self.x]) for name in self.x[0]}
+            out.update(self.model.gradient(x, np.concatenate(self.weights)))
+        for gradient, factor in self.known:
+            for name, value in gradient.items():
+                out[name] = out[name] + factor * value if name in out else factor * value
+        return out
+
+    def means(self) -> Flat:
+        """What the biases of undirected layers have been multiplied by so far: after the data phase E[x | data]."""
+        s = self.model.structure
+        out = {}
+        for name in s.layers:
+            if name not in s.directed_layers:
+                mean = sum((w @ x[name] for x, w in zip(self.x, self.weights, strict=True)), np.zeros(1))
+                out[name] = mean + sum((f * np.ravel(g[f"{name}.bias"]) for g, f in self.known), np.zeros(1))
+        return out
+
+
+def only(target: Target, names: Sequence[str]) -> Target:
+    """The target with evidence on the named layers only; a single row when that leaves all rows alike."""
+    s, e = target.structure, target.evidence
+    keep = set(names)
+    nothing = {n: np.broadcast_to(np.zeros(layer.width), (e.rows, layer.width)) for n, layer in s.layers.items()}
+    unseen = {n: np.broadcast_to(np.zeros(layer.size, dtype=bool), (e.rows, layer.size)) for n, layer in s.layers.items()}
+    values = {n: e.values[n] if n in keep else nothing[n] for n in s.layers}
+    seen = {n: e.observed[n] if n in keep else unseen[n] for n in s.layers}
+    out = replace(target, evidence=Evidence(e.rows, e.has_rows, values, seen))
+    return out if keep else out.take(np.zeros(1, dtype=int))
+
+
+def by_weight(rows: int, weights: Array) -> list[tuple[Array, float]]:
+    """Rows of equal weight together: (indices, weight)."""
+    values, group = np.unique(weights, return_inverse=True)
+    return [(np.flatnonzero(group == i), float(v)) for i, v in enumerate(values)] if len(values) > 1 else [
+        (np.arange(rows), float(weights[0]))]

@@ -1,0 +1,95 @@
+"""Checkpoints: everything that a fit needs to go on, in one .safetensors file that is replaced as a whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pgmengine.errors import PgmError
+from pgmengine.learn.optimizers import numbers
+from pgmengine.model import Model
+from pgmengine.store import declaration_of
+
+FORMAT = "pgmengine-checkpoint-1"
+Array = np.ndarray
+
+
+def described(value: Any) -> Any:
+    """Settings as JSON has them, the same in every process."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"class": type(value).__qualname__, **{f.name: described(getattr(value, f.name)) for f in fields(value)}}
+    if isinstance(value, np.random.Generator):
+        return _digest(json.dumps(value.bit_generator.state, default=_plain))
+    if isinstance(value, (np.ndarray, list, tuple)):
+        return [described(v) for v in np.asarray(value).tolist()] if isinstance(value, np.ndarray) else [
+            described(v) for v in value]
+    if isinstance(value, Callable):  # type: ignore[arg-type]
+        return f"{value.__module__}.{value.__qualname__}"
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+
+
+def fingerprint(model: Model, data: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What a checkpoint must share with the fit that resumes from it."""
+    params = hashlib.sha256()
+    for name, value in model.params.items():
+        params.update(name.encode() + numbers(value).tobytes())
+    shapes = {name: list(np.shape(value)) for name, value in data.items()}
+    return {"model": _digest(json.dumps(declaration_of(model))), "parameters": params.hexdigest()[:16], "data": shapes,
+            **{name: described(value) for name, value in settings.items()}}
+
+
+def write(path: str | Path, mark: Mapping[str, Any], arrays: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
+    """Write beside the file, then replace it: whatever happens, one whole checkpoint is there."""
+    from safetensors.numpy import save
+
+    tensors = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
+    for name, value in arrays.items():  # ascontiguousarray makes numbers into (1,)
+        tensors[name] = tensors[name].reshape(np.shape(value))
+    text = json.dumps({"mark": mark, "notes": notes}, default=_plain)
+    beside = Path(f"{path}.{os.getpid()}.part")
+    try:
+        with open(beside, "wb") as file:
+            file.write(save(tensors, metadata={"format": FORMAT, "text": text}))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def read(path: str | Path, mark: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
+    """(arrays, notes) of a checkpoint, None if there is none; PgmError if it belongs to another fit."""
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).exists():
+        return None
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    except (OSError, SafetensorError) as error:
+        raise PgmError(f"{path}: not a readable checkpoint: {error}") from None
+    if metadata.get("format") != FORMAT:
+        raise PgmError(f"{path}: not a checkpoint of pgmengine (format {metadata.get('format')!r}, expected {FORMAT!r})")
+    text = json.loads(metadata["text"])
+    wanted = json.loads(json.dumps(dict(mark), default=_plain))
+    other = [name for name in wanted if text["mark"].get(name) != wanted[name]]
+    if other:
+        raise PgmError(f"{path}: belongs to another fit, which differs in {', '.join(other)}; give another path, or "
+                       "remove it to start again")
+    return arrays, text["notes"]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else repr(value)

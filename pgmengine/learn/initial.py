@@ -1,0 +1,108 @@
+"""Where learning starts: biases at the data's base rates, weights pretrained pair by pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from pgmengine.errors import PgmError
+from pgmengine.graph import GraphBuilder
+from pgmengine.layer import Layer
+from pgmengine.learn.fit import fit
+from pgmengine.learn.optimizers import Adam, Tied
+from pgmengine.learn.positive import posterior_draw
+from pgmengine.methods.ais import base_rates
+from pgmengine.model import Model
+
+
+def base_rate_start(model: Model, data: Mapping[str, Any], strength: float = 0.05) -> Model:
+    """The model with the biases of the observed layers such that, with zero weights, they have the data's means.
+
+    Each unit counts `strength` * rows states drawn evenly besides the data, so that units that never change get a finite
+    bias (see base_rates). Early chains then look like data, and learning need not begin by finding the biases.
+
+    >>> import pgmengine as pgm
+    >>> model = pgm.base_rate_start(pgm.rbm(2, 2, rng=0), {"v": [[0, 1], [1, 1]]})
+    >>> bool(model.params["v.bias"][1] > model.params["v.bias"][0])
+    True
+    """
+    found = base_rates(model, data, strength * len(np.atleast_2d(next(iter(data.values())))))
+    return model.with_params({f"{n}.bias": np.reshape(v, model.structure.layers[n].bias_shape) for n, v in found.items()})
+
+
+def pretrain(model: Model, data: Mapping[str, Any], **settings: Any) -> Model:
+    """Greedy layerwise start of a stack of layers (Hinton, Osindero and Teh 2006; Salakhutdinov and Hinton 2009).
+
+    The layers must form a path from the one layer of data on. Each coupling is learned as an RBM between the layer below,
+    with the states that the RBMs before it give the data, and the layer above. Where a layer will get input from both
+    sides in the whole model, an undirected one, its RBM has as many copies of the layer at the other end with tied
+    parameters, so that in the whole model the inputs from below and above together are of the right size.
+
+    settings : those of fit, for every RBM; an optimizer is wrapped in Tied where there are copies.
+
+    >>> import pgmengine as pgm
+    >>> x = pgm.datasets.bars_and_stripes().x_train
+    >>> model = pgm.pretrain(pgm.dbm([16, 8, 4], rng=0), {"v": x}, updates=50, progress=False)
+    >>> f = pgm.fit(model, {"v": x}, updates=50, progress=False)
+    """
+    path = _path(model, data)
+    rng = settings.pop("rng", 0)
+    x: Any = next(iter(data.values()))
+    out: dict[str, Any] = {}
+    for step, (below, above, key, flipped) in enumerate(path):
+        undirected = "->" not in key
+        inner = [step > 0, step + 1 < len(path) and "->" not in path[step + 1][2]]  # whether the end has another side
+        twice_below = undirected and inner[1] and not inner[0]
+        twice_above = undirected and inner[0] and not inner[1]
+        pair, names = _pair(model, below, above, key, flipped, twice_below, twice_above)
+        optimizer = settings.get("optimizer") or Adam()
+        ties = tuple(group for group in names if len(group) > 1)
+        rows = {"b": x} | ({"b2": x} if twice_below else {})
+        own = settings | {"optimizer": Tied(optimizer, ties) if ties else optimizer, "rng": rng}
+        found = fit(pair, rows, **own).model
+        share = 0.5 if undirected and inner[0] and inner[1] else 1.0
+        weight = found.params["b-a.weight"] * share
+        out[f"{key}.weight"] = weight.T if flipped else weight
+        out.setdefault(f"{below.name}.bias", found.params["b.bias"])
+        out[f"{above.name}.bias"] = found.params["a.bias"]
+        drawn = posterior_draw(found.given(rows), np.random.default_rng(rng))["a"]
+        x = above.shaped(drawn)
+    return model.with_params(out)
+
+
+def _path(model: Model, data: Mapping[str, Any]) -> list[tuple[Layer, Layer, str, bool]]:
+    """(below, above, key, whether the weight runs from above to below) from the data on; PgmError if there is no path."""
+    s, name = model.structure, next(iter(data), "")
+    left, out = list(s.couplings), list[tuple[Layer, Layer, str, bool]]()
+    while len(data) == 1:
+        here = [c for c in left if name in (c.a, c.b)]
+        if len(here) != 1 or here[0].a == here[0].b:
+            break
+        c = here[0]
+        other = c.b if c.a == name else c.a
+        out.append((s.layer(name), s.layer(other), c.key, c.a == other))
+        left.remove(c)
+        name = other
+    if left or not out or any(sp.issparse(model.weight(c)) for c in s.couplings):
+        raise PgmError("pretrain needs layers in a path that starts at the one layer of data, with dense weights")
+    return out
+
+
+def _pair(model: Model, below: Layer, above: Layer, key: str, flipped: bool, twice_below: bool,
+          twice_above: bool) -> tuple[Model, list[list[str]]]:
+    """The RBM of one coupling, with copies of an end, and the groups of its parameters that are one."""
+    weight = model.params[f"{key}.weight"]
+    weight = weight.T if flipped else weight
+    ends = ["b", *(["b2"] if twice_below else [])], ["a", *(["a2"] if twice_above else [])]
+    builder = GraphBuilder()
+    for layer, names in ((below, ends[0]), (above, ends[1])):
+        for name in names:
+            builder.layer(name, layer.unit, layer.size, bias=model.params[f"{layer.name}.bias"])
+    pairs = [(b, a) for b in ends[0] for a in ends[1]]
+    for b, a in pairs:
+        builder.couple(b, a, weight=np.ascontiguousarray(weight))
+    groups = [[f"{name}.bias" for name in names] for names in ends] + [[f"{b}-{a}.weight" for b, a in pairs]]
+    return builder.build(), groups

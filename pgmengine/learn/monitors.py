@@ -1,0 +1,300 @@
+"""Monitors: callbacks (model, update) -> mapping of names to values, or None between.
+
+All take `every`, the number of updates from one value to the next; the ones that look at data take layer -> (rows, size)
+of complete or incomplete rows, as fit does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from pgmengine.errors import PgmError
+from pgmengine.kernels import Gibbs
+from pgmengine.kernels.chains import make_chains, start
+from pgmengine.learn.optimizers import numbers
+from pgmengine.methods.ais import AIS
+from pgmengine.methods.exact import Exact
+from pgmengine.methods.mean_field import Factors, MeanField, independent
+from pgmengine.model import Flat, Model
+from pgmengine.target import Target
+
+Found = Mapping[str, float] | None
+
+
+@dataclass(frozen=True, eq=False)
+class ExactLogLikelihood:
+    """The exact mean log-likelihood of a data set, in nats a row.
+
+    >>> import pgmengine as pgm
+    >>> monitor = pgm.ExactLogLikelihood({"v": [[0, 1]]}, name="train")
+    >>> sorted(monitor(pgm.rbm(2, 1, rng=0), 0))
+    ['train']
+    """
+
+    data: Mapping[str, Any]
+    name: str = "log_likelihood"
+    every: int = 100
+
+    def __call__(self, model: Model, update: int) -> Found:
+        """The mean of log p(row)."""
+        if update % self.every:
+            return None
+        result = Exact().run(model.given(self.data), ("log_prob",))
+        return {self.name: float(result.log_prob.mean())}
+
+
+@dataclass(frozen=True, eq=False)
+class VariationalBound:
+    """Mean of E_Q[log_density] + H(Q) - log Z, the mean-field bound (system 3, eq. 12); exact where Q is.
+
+    log Z is `log_z`'s answer with nothing observed, its standard error monitored as name + "_error".
+
+    >>> import pgmengine as pgm
+    >>> monitor = pgm.VariationalBound({"v": [[0, 1, 1]]}, log_z=pgm.Exact())
+    >>> sorted(monitor(pgm.dbm([3, 2, 2], rng=0), 0))
+    ['bound', 'bound_error']
+    """
+
+    data: Mapping[str, Any]
+    name: str = "bound"
+    every: int = 1000
+    log_z: Any = AIS(chains=100)
+    positive: Any = MeanField(precision=np.float32, tolerance=1e-5)
+    rng: int = 0
+
+    def __call__(self, model: Model, update: int) -> Found:
+        """The bound and its error."""
+        if update % self.every:
+            return None
+        target = model.given(self.data)
+        whole = self.log_z.run(target.nothing_observed, ("log_z",), rng=self.rng)
+        bound = self.positive.run(target, ("log_z",)).log_z
+        return {self.name: float((bound - whole.log_z).mean()), f"{self.name}_error": float(whole.log_z_error[0])}
+
+
+@dataclass(frozen=True, eq=False)
+class AISLogLikelihood:
+    """The mean log-likelihood of complete or factorising rows, with log Z by annealed importance sampling.
+
+    >>> import pgmengine as pgm
+    >>> sorted(pgm.AISLogLikelihood({"v": [[0, 1, 1]]})(pgm.rbm(3, 2, rng=0), 0))
+    ['log_likelihood', 'log_likelihood_error']
+    """
+
+    data: Mapping[str, Any]
+    name: str = "log_likelihood"
+    every: int = 1000
+    log_z: Any = AIS(chains=100)
+    rng: int = 0
+
+    def __call__(self, model: Model, update: int) -> Found:
+        """The likelihood and the standard error of log Z."""
+        if update % self.every:
+            return None
+        target = model.given(self.data)
+        if not independent(target):
+            raise PgmError("AISLogLikelihood needs rows whose posterior factorises; use VariationalBound")
+        return VariationalBound(self.data, self.name, self.every, self.log_z, rng=self.rng)(model, update)
+
+
+@dataclass(frozen=True, eq=False)
+class PseudoLikelihood:
+    """Mean over rows of the sum over all units of log p(unit | the other units of the row), hidden units summed out.
+
+    All units, no random one: the same data give the same number. For complete rows of undirected layers given which the
+    hidden units are independent.
+
+    >>> import pgmengine as pgm
+    >>> sorted(pgm.PseudoLikelihood({"v": [[0, 1, 1]]})(pgm.rbm(3, 2, rng=0), 0))
+    ['pseudo_likelihood']
+    """
+
+    data: Mapping[str, Any]
+    name: str = "pseudo_likelihood"
+    every: int = 100
+
+    def __call__(self, model: Model, update: int) -> Found:
+        """In nats a row."""
+        if update % self.every:
+            return None
+        target = model.given(self.data)
+        _check_pseudo(target, self.data)
+        q, total = Factors(target), np.zeros(target.rows)
+        q.settle(1, 0.0)
+        for name in self.data:
+            layer, field = model.structure.layers[name], q.still(name)
+            for index in range(layer.size):
+                total += _log_conditional(q, name, layer.columns(np.array([index])), field)
+        return {self.name: float(total.mean())}
+
+
+def _check_pseudo(target: Target, data: Mapping[str, Any]) -> None:
+    for name in data:
+        layer = target.structure.layers[name]
+        if target.free[name].any() or layer.unit.support is None or name in target.structure.directed_layers:
+            raise PgmError(f"PseudoLikelihood needs complete rows of undirected units with finitely many values; layer "
+                           f"{name!r} is not so")
+    if not independent(target):
+        raise PgmError("PseudoLikelihood needs rows given which the hidden units are independent")
+
+
+def _log_conditional(q: Factors, name: str, columns: Any, field: Any) -> Any:
+    """Log p(unit | the rest of the row), (rows,), of the unit of `columns` in an observed layer."""
+    layers, value = q.target.structure.layers, q.mean[name][:, columns]
+    unit = layers[name].unit
+    assert unit.support is not None and unit.log_base is not None
+    weights = []
+    for state, base in zip(unit.support.reshape(-1, unit.width), unit.log_base, strict=True):
+        step = state - value
+        weight = base + (step * field[:, columns]).sum(axis=1)
+        for c, other in q.sources(name):
+            if other in q.eta:
+                block = q.target.model.weight(c)
+                rows = block[columns] if name == c.a else block.T[columns]
+                eta = layers[other].shaped(q.eta[other] + step @ rows)
+                weight = weight + np.where(q.target.free[other], layers[other].unit.log_normalizer(eta), 0.0).sum(axis=1)
+        weights.append(weight)
+    each = np.stack(weights)
+    support = unit.support.reshape(-1, 1, unit.width)
+    here = np.take_along_axis(each, np.abs(value - support).sum(axis=2).argmin(axis=0)[None], axis=0)[0]
+    return here - logsumexp(each, axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class ReconstructionError:
+    """Mean square of x - E[x | means of the hidden units given x], a unit.
+
+    >>> import pgmengine as pgm
+    >>> sorted(pgm.ReconstructionError({"v": [[0, 1, 1]]})(pgm.rbm(3, 2, rng=0), 0))
+    ['reconstruction_error']
+    """
+
+    data: Mapping[str, Any]
+    name: str = "reconstruction_error"
+    every: int = 100
+    positive: MeanField = MeanField(tolerance=1e-5)
+
+    def __call__(self, model: Model, update: int) -> Found:
+        """In squares of the units' values."""
+        if update % self.every:
+            return None
+        target = model.given(self.data)
+        q = Factors(target)
+        q.settle(self.positive.updates, self.positive.tolerance)
+        back = Factors(target.nothing_observed.take(np.zeros(target.rows, dtype=int)), mean=q.mean)
+        errors, count = 0.0, 0
+        for name in self.data:
+            seen = target.components(name, ~target.free[name])
+            errors += float(np.square((back.predicted(name) - q.mean[name])[seen]).sum())
+            count += int(seen.sum())
+        return {self.name: errors / max(count, 1)}
+
+
+@dataclass(frozen=True, eq=False)
+class FreeEnergyGap:
+    """Mean log sum over hidden units of exp(log_density) on training rows less that on validation rows: over-fitting.
+
+    The same normaliser belongs to both, so it is not needed. By mean field; exact where that is.
+
+    >>> import pgmengine as pgm
+    >>> sorted(pgm.FreeEnergyGap({"v": [[0, 1, 1]]}, {"v": [[1, 1, 1]]})(pgm.rbm(3, 2, rng=0), 0))
+    ['free_energy_gap']
+    """
+
+    train: Mapping[str, Any]
+    validation: Mapping[str, Any]
+    name: str = "free_energy_gap"
+    every: int = 100
+    positive: MeanField = MeanField(precision=np.float32, tolerance=1e-5)
+
+    def __call__(self, model: Model, update: int) -> Found:
+        """In nats."""
+        if update % self.every:
+            return None
+        ends = [float(self.positive.run(model.given(x), ("log_z",)).log_z.mean()) for x in (self.train, self.validation)]
+        return {self.name: ends[0] - ends[1]}
+
+
+@dataclass(frozen=True)
+class WeightNorms:
+    """The Euclidean norm of each parameter, as norm of its name.
+
+    >>> import pgmengine as pgm
+    >>> sorted(pgm.WeightNorms()(pgm.rbm(3, 2, rng=0), 0))
+    ['norm h.bias', 'norm v-h.weight', 'norm v.bias']
+    """
+
+    every: int = 100
+
+    def __call__(self, model: Model, update: int) -> Found:
+        """All norms."""
+        if update % self.every:
+            return None
+        return {f"norm {k}": float(np.linalg.norm(numbers(v))) for k, v in model.params.items()}
+
+
+@dataclass(frozen=True)
+class FlipRates:
+    """The share of each layer's units that a sweep changes, in chains that have run for a while: how well they can mix.
+
+    >>> import pgmengine as pgm
+    >>> sorted(pgm.FlipRates()(pgm.rbm(3, 2, rng=0), 0))
+    ['flips h', 'flips v']
+    """
+
+    every: int = 1000
+    chains: int = 20
+    sweeps: int = 50
+    kernel: Any = Gibbs()
+    rng: int = 0
+
+    def __call__(self, model: Model, update: int) -> Found:
+        """Between 0 and 1."""
+        if update % self.every:
+            return None
+        rng, target = np.random.default_rng(self.rng), model.given().take(np.zeros(self.chains, dtype=int))
+        chains = make_chains(target, self.kernel, start(target, rng), rng)
+        chains.sweep(self.sweeps)
+        before: Flat = chains.values()
+        chains.sweep(1)
+        after = chains.values()
+        layers = model.structure.layers
+        return {f"flips {n}": float((layers[n].flat(before[n]) != layers[n].flat(after[n])).reshape(
+            self.chains, layers[n].size, -1).any(axis=2).mean()) for n in layers}
+
+
+@dataclass(frozen=True, eq=False)
+class EarlyStopping:
+    """A monitor that ends the fit once its value has not risen by more than `least` for `patience` values.
+
+    `rising=False` for errors, which should fall.
+
+    >>> import pgmengine as pgm
+    >>> x = pgm.datasets.bars_and_stripes().x_train
+    >>> stop = pgm.EarlyStopping(pgm.ExactLogLikelihood({"v": x}, every=1), patience=3, least=1.0)
+    >>> f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=100, callbacks=[stop], progress=False)
+    >>> f.stopped
+    'log_likelihood has not risen by 1 for 3 values'
+    """
+
+    monitor: Any
+    patience: int = 10
+    least: float = 0.0
+    rising: bool = True
+
+    def __call__(self, model: Model, update: int) -> Found:
+        """What the monitor says."""
+        return self.monitor(model, update)
+
+    def stops(self, history: Mapping[str, list[tuple[int, float]]]) -> str:
+        """The reason to stop, or an empty string."""
+        values = np.array([v for _, v in history.get(self.monitor.name, [])]) * (1 if self.rising else -1)
+        if len(values) <= self.patience or values[-self.patience:].max() > values[: -self.patience].max() + self.least:
+            return ""
+        way = "risen" if self.rising else "fallen"
+        return f"{self.monitor.name} has not {way} by {self.least:g} for {self.patience} values"

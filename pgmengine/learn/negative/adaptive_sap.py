@@ -1,0 +1,76 @@
+"""AdaptiveSAP: persistent chains that now and then wander over temperatures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pgmengine.kernels import Gibbs
+from pgmengine.kernels.chains import Chains
+from pgmengine.learn.negative.base import NegativeRun, Persistent, State
+from pgmengine.methods.levels import OneOverT, Weights, hop
+from pgmengine.methods.schedules import ladder
+from pgmengine.target import Target
+
+
+@dataclass(frozen=True)
+class AdaptiveSAP:
+    """Stochastic approximation with adaptive simulated tempering (system 3, section 4.1).
+
+    After every `every` plain updates the chains make `steps` steps of Wang-Landau simulated tempering over `betas`, all
+    from beta = 1 and with common weights, and go on from their last states at beta = 1.
+
+    >>> import pgmengine as pgm
+    >>> pgm.AdaptiveSAP(every=50).steps
+    100
+    """
+
+    betas: Any = tuple(np.linspace(0.9, 1.0, 20).tolist())
+    every: int = 50
+    steps: int = 100
+    k: int = 1
+    chains: int = 100
+    kernel: Any = Gibbs()
+    gamma: Any = OneOverT()
+    precision: ClassVar[type] = np.float32
+
+    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
+        """See Negative."""
+        return _Run(self, given, rng)
+
+
+class _Run(Persistent):
+    def __init__(self, settings: AdaptiveSAP, given: Target, rng: np.random.Generator) -> None:
+        super().__init__("AdaptiveSAP", given, settings.chains, settings.kernel, rng, self._moved)
+        self.settings, self.betas = settings, ladder(settings.betas, given, settings.kernel, rng)
+        self.weights = Weights(1, len(self.betas), settings.gamma)
+
+    def _moved(self, chains: Chains, update: int, rng: np.random.Generator) -> None:
+        chains.sweep(self.settings.k)
+        if (update + 1) % self.settings.every == 0:
+            self._wander(chains, rng)
+
+    def _wander(self, chains: Chains, rng: np.random.Generator) -> None:
+        top = len(self.betas) - 1
+        level = np.full((1, len(chains.beta)), top)
+        last = chains.values()
+        for _ in range(self.settings.steps):
+            level = hop(level, chains.sweep_path()[1][None], self.betas, self.weights.log_g, rng)
+            self.weights.adapt(level)
+            chains.beta[:] = self.betas[level[0]]
+            home = np.flatnonzero(level[0] == top)
+            for name, value in chains.values(home).items():
+                last[name][home] = value
+        chains.beta[:] = 1.0
+        chains.place_at(last)
+
+    def state(self) -> State:
+        """The chains' states and the weights of the levels."""
+        return super().state() | self.weights.state()
+
+    def load(self, state: State) -> None:
+        """See NegativeRun."""
+        super().load(state)
+        self.weights.load(state)

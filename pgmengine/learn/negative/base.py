@@ -1,0 +1,96 @@
+"""What every negative phase offers: start(given, rng) makes a run, which adds its share of each update's gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from pgmengine.errors import PgmError
+from pgmengine.kernels.chains import Chains, make_chains, start
+from pgmengine.kernels.compiled import CompiledChains
+from pgmengine.learn.batch import Batch, Gradient, GradientSum
+from pgmengine.learn.schedules import at
+from pgmengine.model import Model
+from pgmengine.target import Target
+
+Array = np.ndarray
+State = dict[str, Any]  # name -> array or number: what a checkpoint keeps
+
+
+class Negative(Protocol):
+    """Settings of a negative phase; `precision` is how exactly its gradient is worth computing."""
+
+    precision: ClassVar[type]
+
+    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
+        """The moving parts; `given` has one row when nothing is observed in the model phase."""
+
+
+class NegativeRun:
+    """A negative phase under way."""
+
+    def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
+        """Add -E[d log_density | given], the mean over rows."""
+        raise NotImplementedError
+
+    def learned(self, gradient: Gradient) -> None:
+        """Told the gradient of the update."""
+
+    def state(self) -> State:
+        """Everything needed to go on, besides the parameters and the random numbers."""
+        return {}
+
+    def load(self, state: State) -> None:
+        """Go on from a state."""
+
+
+class Persistent(NegativeRun):
+    """Chains that go on from update to update; `move(chains, update, rng)` moves them."""
+
+    def __init__(self, name: str, given: Target, count: int, kernel: Any, rng: np.random.Generator,
+                 move: Callable[[Chains, int, np.random.Generator], None]) -> None:
+        many = unconditioned(name, given, count)
+        self.kernel, self.move = kernel, move
+        self.chains = make_chains(many, at(kernel, 0), start(many, rng), rng)
+
+    def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
+        """The mean gradient at the chains' states, after they have moved."""
+        self.chains = adopted(self.chains, batch.given.model, at(self.kernel, update), rng)
+        self.move(self.chains, update, rng)
+        count = len(self.chains.beta)
+        total.points(self.chains.values(dtype=total.precision), np.full(count, -1.0 / count))
+
+    def state(self) -> State:
+        """The chains' states."""
+        return dict(self.chains.values())
+
+    def load(self, state: State) -> None:
+        """See NegativeRun."""
+        self.chains.place_at(state)
+
+
+def moved(chains: Chains, sweeps: int) -> None:
+    """Make the sweeps of one update."""
+    if sweeps == 1:
+        chains.sweep_once()
+    else:
+        chains.sweep(sweeps)
+
+
+def unconditioned(name: str, given: Target, count: int) -> Target:
+    """`count` rows of the model phase; PgmError when each row of data has a phase of its own."""
+    observed = [layer for layer, free in given.free.items() if not free.all()]
+    if observed:
+        raise PgmError(f"{name} keeps its chains from update to update, but layer {observed[0]!r} is given and differs "
+                       "from row to row: use CD or ExactGradient")
+    return given.take(np.zeros(count, dtype=int))
+
+
+def adopted(chains: Chains, model: Model, kernel: Any, rng: np.random.Generator) -> Chains:
+    """The chains with other parameters and perhaps another kernel, in place where their engine allows it."""
+    if isinstance(chains, CompiledChains) and not hasattr(kernel, "flip_share"):
+        return make_chains(chains.target.with_model(model).at(chains.beta), kernel, chains.values(), rng)
+    chains.adopt(model, kernel, rng)
+    return chains

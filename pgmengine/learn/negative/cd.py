@@ -1,0 +1,59 @@
+"""CD: contrastive divergence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pgmengine.kernels import Gibbs
+from pgmengine.kernels.chains import Chains, make_chains
+from pgmengine.learn.batch import Batch, GradientSum
+from pgmengine.learn.negative.base import NegativeRun, adopted, moved
+from pgmengine.learn.schedules import at
+from pgmengine.target import Target
+
+
+@dataclass(frozen=True)
+class CD:
+    """Contrastive divergence (Hinton 2002): k sweeps from the data, hidden units drawn given them.
+
+    `kernel` may be a schedule, update -> kernel.
+
+    >>> import pgmengine as pgm
+    >>> pgm.CD(k=1).k
+    1
+    """
+
+    k: int = 1
+    kernel: Any = Gibbs()
+    precision: ClassVar[type] = np.float32
+
+    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
+        """See Negative."""
+        return _Run(self.k, self.kernel)
+
+
+class _Run(NegativeRun):
+    def __init__(self, k: int, kernel: Any) -> None:
+        self.k, self.kernel = k, kernel
+        self.chains: Chains | None = None
+
+    def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
+        """The mean gradient at the states k sweeps after the completed data."""
+        kernel, x = at(self.kernel, update), batch.complete()
+        chains = self._chains(batch, kernel, rng)
+        chains.place_at(x)
+        moved(chains, self.k)
+        total.points(chains.values(dtype=total.precision), -batch.weights / batch.rows)
+
+    def _chains(self, batch: Batch, kernel: Any, rng: np.random.Generator) -> Chains:
+        alike = batch.given.rows != batch.rows  # nothing is given: the chains serve every batch of this size
+        if alike and self.chains is not None and len(self.chains.beta) == batch.rows:
+            self.chains = adopted(self.chains, batch.given.model, kernel, rng)
+            return self.chains
+        target = batch.given.take(np.zeros(batch.rows, dtype=int)) if alike else batch.given
+        chains = make_chains(target, kernel, dict(target.evidence.values), rng)
+        self.chains = chains if alike else None
+        return chains

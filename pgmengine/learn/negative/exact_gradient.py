@@ -1,0 +1,43 @@
+"""ExactGradient: the model expectation by enumeration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from pgmengine.learn.batch import Batch, GradientSum, by_weight
+from pgmengine.learn.negative.base import NegativeRun
+from pgmengine.methods.exact import Exact
+from pgmengine.target import Target
+
+
+@dataclass(frozen=True)
+class ExactGradient:
+    """The model expectation by enumeration; for `given` layers that of each row (system 1, eqs. 25-28).
+
+    >>> import pgmengine as pgm
+    >>> pgm.ExactGradient()
+    ExactGradient(max_bits=25)
+    """
+
+    max_bits: float = 25
+    precision: ClassVar[type] = np.float64
+
+    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
+        """See Negative."""
+        return _Run(Exact(self.max_bits))
+
+
+class _Run(NegativeRun):
+    def __init__(self, method: Exact) -> None:
+        self.method = method
+
+    def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
+        """See NegativeRun."""
+        rows = batch.given.rows
+        weights = batch.weights if rows == batch.rows else np.ones(rows)
+        for index, weight in by_weight(rows, weights):
+            result = self.method.run(batch.given.take(index), ("gradient",))
+            total.arrays(result.gradient, -weight / rows)

@@ -1,0 +1,72 @@
+"""FastPCD: persistent chains that fast weights drive on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pgmengine.kernels import Gibbs
+from pgmengine.learn.batch import Batch, Gradient, GradientSum
+from pgmengine.learn.negative.base import NegativeRun, Persistent, State, adopted, moved
+from pgmengine.learn.optimizers import elementwise, zeros
+from pgmengine.learn.schedules import Rate, at
+from pgmengine.model import Model
+from pgmengine.target import Target
+
+
+@dataclass(frozen=True)
+class FastPCD:
+    """Fast persistent contrastive divergence (Tieleman and Hinton 2009).
+
+    The chains move at theta + theta_fast; after each update theta_fast = decay theta_fast + rate gradient. So the
+    probability falls where the chains are, and they move on.
+
+    >>> import pgmengine as pgm
+    >>> pgm.FastPCD(rate=0.01).decay
+    0.95
+    """
+
+    k: int = 1
+    chains: int = 100
+    rate: Rate = 0.01
+    decay: float = 0.95
+    kernel: Any = Gibbs()
+    precision: ClassVar[type] = np.float32
+
+    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
+        """See Negative."""
+        return _Run(self, given, rng)
+
+
+class _Run(Persistent):
+    def __init__(self, settings: FastPCD, given: Target, rng: np.random.Generator) -> None:
+        super().__init__("FastPCD", given, settings.chains, settings.kernel, rng, lambda *_: None)
+        self.settings, self.update = settings, 0
+        self.fast = zeros(given.model.params)
+
+    def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
+        """See NegativeRun."""
+        self.update, model = update, batch.given.model
+        params = {k: elementwise(np.add, v, self.fast[k]) for k, v in model.params.items()}
+        self.chains = adopted(self.chains, Model(model.structure, params), at(self.kernel, update), rng)
+        moved(self.chains, self.settings.k)
+        count = len(self.chains.beta)
+        total.points(self.chains.values(dtype=total.precision), np.full(count, -1.0 / count))
+
+    def learned(self, gradient: Gradient) -> None:
+        """Let the fast weights decay and follow the gradient."""
+        rate, decay = at(self.settings.rate, self.update), self.settings.decay
+        self.fast = {k: elementwise(lambda f, g: decay * f + rate * g, f, gradient[k]) for k, f in self.fast.items()}
+
+    def state(self) -> State:
+        """The chains' states and the fast weights."""
+        fast = {f"fast/{k}": v.data if hasattr(v, "indptr") else v for k, v in self.fast.items()}
+        return super().state() | fast
+
+    def load(self, state: State) -> None:
+        """See NegativeRun."""
+        super().load(state)
+        for name, value in self.fast.items():
+            (value.data if hasattr(value, "indptr") else value)[...] = state[f"fast/{name}"]

@@ -1,0 +1,33 @@
+"""PCD: persistent chains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pgmengine.kernels import Gibbs
+from pgmengine.learn.negative.base import NegativeRun, Persistent, moved
+from pgmengine.target import Target
+
+
+@dataclass(frozen=True)
+class PCD:
+    """Persistent contrastive divergence (Tieleman 2008; SAP): chains that go on, k sweeps an update.
+
+    `kernel` may be a schedule, update -> kernel.
+
+    >>> import pgmengine as pgm
+    >>> pgm.PCD(k=1, chains=100).chains
+    100
+    """
+
+    k: int = 1
+    chains: int = 100
+    kernel: Any = Gibbs()
+    precision: ClassVar[type] = np.float32
+
+    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
+        """See Negative."""
+        return Persistent("PCD", given, self.chains, self.kernel, rng, lambda chains, t, rng: moved(chains, self.k))

@@ -1,0 +1,65 @@
+"""PT: persistent ladders of tempered chains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pgmengine.kernels import Gibbs
+from pgmengine.learn.batch import Batch, GradientSum
+from pgmengine.learn.negative.base import NegativeRun, State, adopted, unconditioned
+from pgmengine.learn.schedules import at
+from pgmengine.methods.parallel_tempering import Ladders
+from pgmengine.target import Target
+
+
+@dataclass(frozen=True)
+class PT:
+    """Parallel tempering, t-PT_k of system 2: `temperatures` chains at betas even in [0, 1], k sweeps, then swaps.
+
+    `chains` ladders give as many states at beta = 1 for each update.
+
+    >>> import pgmengine as pgm
+    >>> pgm.PT(temperatures=20, k=10).chains
+    100
+    """
+
+    temperatures: int = 10
+    k: int = 1
+    chains: int = 100
+    kernel: Any = Gibbs()
+    precision: ClassVar[type] = np.float32
+
+    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
+        """See Negative."""
+        return _Run(self, given, rng)
+
+
+class _Run(NegativeRun):
+    def __init__(self, settings: PT, given: Target, rng: np.random.Generator) -> None:
+        self.settings = settings
+        betas = np.linspace(1.0, 0.0, max(settings.temperatures, 1))[::-1].copy()
+        self.ladders = Ladders(unconditioned("PT", given, 1), betas, settings.chains, at(settings.kernel, 0), rng)
+
+    def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
+        """See NegativeRun."""
+        ladders, count = self.ladders, self.settings.chains
+        ladders.chains = adopted(ladders.chains, batch.given.model, at(self.settings.kernel, update), rng)
+        ladders.rng = rng
+        ladders.chains.sweep(self.settings.k - 1)
+        ladders.step()
+        total.points(ladders.chains.values(ladders.top(), dtype=total.precision), np.full(count, -1.0 / count))
+
+    def state(self) -> State:
+        """All chains, and their places in the ladders."""
+        ladders = self.ladders
+        return {**ladders.chains.values(), "/at": ladders.at, "/sweeps": ladders.sweeps}
+
+    def load(self, state: State) -> None:
+        """See NegativeRun."""
+        ladders = self.ladders
+        ladders.chains.place_at(state)
+        ladders.at, ladders.sweeps = np.array(state["/at"]), int(state["/sweeps"])
+        ladders.chains.beta[ladders.at] = ladders.betas

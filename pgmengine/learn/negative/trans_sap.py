@@ -1,0 +1,45 @@
+"""TransSAP: persistent chains with tempered transitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pgmengine.kernels import Gibbs
+from pgmengine.kernels.chains import Chains
+from pgmengine.learn.negative.base import NegativeRun, Persistent
+from pgmengine.methods.schedules import Linear, ladder
+from pgmengine.methods.tempered_transitions import excursion
+from pgmengine.target import Target
+
+
+@dataclass(frozen=True)
+class TransSAP:
+    """Stochastic approximation with tempered transitions (system 3, section 3.3): k sweeps, and an excursion.
+
+    Every `every` updates each chain makes one excursion over `betas`, accepted or not as a whole.
+
+    >>> import pgmengine as pgm
+    >>> pgm.TransSAP(every=50).k
+    1
+    """
+
+    betas: Any = Linear(20)
+    every: int = 1
+    k: int = 1
+    chains: int = 100
+    kernel: Any = Gibbs()
+    precision: ClassVar[type] = np.float32
+
+    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
+        """See Negative."""
+        betas = ladder(self.betas, given, self.kernel, rng)
+
+        def move(chains: Chains, update: int, rng: np.random.Generator) -> None:
+            chains.sweep(self.k)
+            if (update + 1) % self.every == 0:
+                excursion(chains, betas, rng)
+
+        return Persistent("TransSAP", given, self.chains, self.kernel, rng, move)

@@ -1,0 +1,50 @@
+"""The data phase: E[d log_density | row], exact where the posterior factorises, else mean field, or any method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pgmengine.learn.batch import Batch, GradientSum, by_weight
+from pgmengine.methods.exact import Exact
+from pgmengine.methods.mcmc import MCMC
+from pgmengine.methods.mean_field import MeanField, independent
+from pgmengine.model import Flat
+from pgmengine.target import Target
+
+BITS = 10  # posteriors of up to so many are enumerated unless `positive` says otherwise
+
+
+def default_positive(target: Target, precision: type) -> Any:
+    """Mean field (exact) when all that is free is independent, Exact when that is cheap, else five mean-field updates.
+
+    Where free units have directed children, a short MCMC run for each row.
+    """
+    one = MeanField(updates=5, tolerance=1e-4 if precision is np.float32 else 0.0, precision=precision)
+    if independent(target):
+        return one
+    exact = Exact(BITS)
+    if exact.plan(target, ("gradient",)).accepted:
+        return exact
+    return one if one.plan(target, ("gradient",)).accepted else MCMC(chains=1, warmup=10, draws=5)
+
+
+def add_positive(method: Any, total: GradientSum, batch: Batch, rng: np.random.Generator) -> None:
+    """Add E[d log_density | data], the mean over rows; a method with `points` gives them, others the gradient."""
+    if hasattr(method, "points"):
+        total.points(method.points(batch.data, rng), batch.weights / batch.rows)
+        return
+    for index, weight in by_weight(batch.rows, batch.weights):
+        result = method.run(batch.data.take(index), ("gradient",), rng=rng)
+        total.arrays(result.gradient, weight / batch.rows)
+
+
+def posterior_draw(target: Target, rng: np.random.Generator) -> Flat:
+    """One draw of what is free given each row, exact if that is cheap, flat."""
+    if independent(target):
+        return MeanField(precision=np.float32).draw(target, rng)
+    fits = Exact(BITS, draws=1)
+    method = fits if fits.plan(target, ("samples",)).accepted else MCMC(chains=1, warmup=10, draws=1)
+    samples = method.run(target, ("samples",), rng=rng).samples
+    return {n: target.structure.layers[n].flat(v[0]) for n, v in samples.items()}

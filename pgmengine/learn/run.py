@@ -1,0 +1,105 @@
+"""The moving parts of one fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from pgmengine.learn.batch import Batch, GradientSum, only
+from pgmengine.learn.negative.base import Negative
+from pgmengine.learn.optimizers import Optimizer, like, numbers
+from pgmengine.learn.positive import add_positive, default_positive, posterior_draw
+from pgmengine.model import Model
+from pgmengine.target import Target
+
+Array = np.ndarray
+State = dict[str, Any]
+
+
+class Run:
+    """One fit under way; `model` is always that of the last complete update."""
+
+    def __init__(self, model: Model, target: Target, weights: Array, negative: Negative, positive: Any,
+                 given: tuple[str, ...], optimizer: Optimizer, rng: np.random.Generator) -> None:
+        self.model, self.target, self.weights, self.given = model, compact(target, negative.precision), weights, given
+        self.optimizer, self.rng, self.count = optimizer, rng, 0
+        self.precision = negative.precision
+        self.positive = positive or default_positive(target, self.precision)
+        self.moments = optimizer.start(model.params)
+        self.normalized = model.structure.normalized and not given
+        self.nothing = self._given(target.take(np.zeros(1, dtype=int)))
+        self.negative = None if self.normalized else negative.start(self.nothing, rng)
+        self.order: Array = np.zeros(0, dtype=int)
+
+    def _given(self, target: Target) -> Target:
+        return only(target, self.given)
+
+    def next_rows(self, size: int) -> Array:
+        """The next mini-batch: shuffled passes over the rows, the last batch of a pass may be smaller."""
+        if not len(self.order):
+            self.order = self.rng.permutation(self.target.rows)
+        rows, self.order = self.order[:size], self.order[size:]
+        return np.sort(rows)
+
+    def update(self, rows: Array) -> None:
+        """One update; `model` changes only when all of it is done."""
+        data = self.target.take(rows).with_model(self.model)
+        given = self._given(data) if self.given else self.nothing.with_model(self.model)
+        batch = Batch(data, given, self.weights[rows], lambda: posterior_draw(data, self.rng))
+        total = GradientSum(self.model, self.precision)
+        add_positive(self.positive, total, batch, self.rng)
+        means = total.means()
+        if self.negative is not None:
+            self.negative.add(total, batch, self.count, self.rng)
+        gradient = total.total()
+        gradient.means = means
+        params = self.optimizer.step(self.model.structure, self.model.params, gradient, self.moments, self.count)
+        if self.negative is not None:
+            self.negative.learned(gradient)
+        self.model, self.count = Model(self.model.structure, _nonnegative(self.model, params)), self.count + 1
+
+    def state(self) -> State:
+        """Everything needed to go on but the parameters: name -> array, and the random generator's state."""
+        parts = {"optimizer": self.moments, "negative": {} if self.negative is None else self.negative.state()}
+        out: State = {f"{part}/{name}": np.array(v) for part, values in parts.items() for name, v in values.items()}
+        return out | {"update": self.count, "order": self.order, "rng": self.rng.bit_generator.state}
+
+    def load(self, state: State) -> None:
+        """Go on from a state."""
+        self.count, self.order = int(state["update"]), np.array(state["order"])
+        for name, value in self.moments.items():
+            value[...] = state[f"optimizer/{name}"]
+        if self.negative is not None:
+            own = {name.removeprefix("negative/"): v for name, v in state.items() if name.startswith("negative/")}
+            self.negative.load(own)
+        self.rng.bit_generator.state = state["rng"]
+
+    def params(self) -> dict[str, Array]:
+        """All parameters as flat arrays, for a checkpoint."""
+        return {f"params/{name}": numbers(value) for name, value in self.model.params.items()}
+
+    def set_params(self, arrays: dict[str, Array]) -> None:
+        """The parameters of a checkpoint."""
+        params = {name: like(value, arrays[f"params/{name}"]) for name, value in self.model.params.items()}
+        self.model = Model(self.model.structure, params)
+
+
+def compact(target: Target, precision: type) -> Target:
+    """The same rows in fewer bytes: values in the precision of learning, masks that are the same for all rows once."""
+    e = target.evidence
+    values = {name: v if v.strides[0] == 0 else v.astype(precision, copy=False) for name, v in e.values.items()}
+    seen = {name: np.broadcast_to(v[:1], v.shape) if (v == v[:1]).all() else v for name, v in e.observed.items()}
+    return replace(target, evidence=replace(e, values=values, observed=seen))
+
+
+def _nonnegative(model: Model, params: dict[str, Any]) -> dict[str, Any]:
+    """Parameters into units that need them >= 0 are brought back to 0 (projected gradient ascent)."""
+    s = model.structure
+    for name, layer in s.layers.items():
+        if layer.unit.nonnegative:
+            for key in (f"{name}.bias", *(f"{c.key}.weight" for c in s.arrows_into[name])):
+                params[key] = params[key].maximum(0) if sp.issparse(params[key]) else np.maximum(params[key], 0)
+    return params

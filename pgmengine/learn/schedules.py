@@ -1,0 +1,52 @@
+"""Schedules: what changes from update to update, numbers and kernels alike, is a function of the update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pgmengine.kernels import Blend
+
+Rate = float | Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class harmonic:  # noqa: N801 - called like a function
+    """The schedule a / (b + t), as in system 3.
+
+    >>> import pgmengine as pgm
+    >>> pgm.harmonic(10, 2000)(0)
+    0.005
+    """
+
+    a: float
+    b: float
+
+    def __call__(self, t: int) -> float:
+        """The rate of update t."""
+        return self.a / (self.b + t)
+
+
+@dataclass(frozen=True)
+class GrowingBlend:
+    """Gibbs until `begin`, then an ever larger share of flip-the-state, all of it from `end` on.
+
+    Flip-the-state pays when weights are large (system 2, section 5), so training may start with Gibbs.
+
+    >>> import pgmengine as pgm
+    >>> pgm.GrowingBlend(100, 300)(200)
+    Blend(alpha=0.5)
+    """
+
+    begin: int
+    end: int
+
+    def __call__(self, t: int) -> Blend:
+        """The kernel of update t."""
+        return Blend(min(max((t - self.begin) / max(self.end - self.begin, 1), 0.0), 1.0))
+
+
+def at(setting: Any, t: int) -> Any:
+    """The setting of update t: of a schedule what it says, anything else is itself."""
+    return setting(t) if callable(setting) else setting
