@@ -233,10 +233,10 @@ cdef extern from "learn.h" nogil:
     void pgm_multiply(const pgm_link *k, const float *x, int64_t rows, pgm_change *list, float *y, int64_t stride)
     void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t m, int64_t first, int64_t last,
                    pgm_change *list, float *out)
-    void pgm_pack(const double *w, int64_t rows, int64_t columns, int64_t down, int64_t right, int64_t tile,
+    void pgm_pack(const float *w, int64_t rows, int64_t columns, int64_t down, int64_t right, int64_t tile,
                   int64_t first, int64_t last, float *out)
     int pgm_ascend(int kind, const pgm_rates *o, const double *p, const double *g, const float *single, double *p2,
-                   double *m, double *v, int64_t first, int64_t last)
+                   float *copy, double *m, double *v, int64_t first, int64_t last)
 
 SGD, ADAM, ADAMAX = PGM_SGD, PGM_ADAM, PGM_ADAMAX
 
@@ -281,7 +281,7 @@ def outer(const float[:, ::1] a, const float[:, ::1] b, float[:, ::1] out, int64
         raise MemoryError
 
 
-def pack(const double[:, :] weight, float[:, :, ::1] out, int64_t first, int64_t last):
+def pack(const float[:, :] weight, float[:, :, ::1] out, int64_t first, int64_t last):
     """Panels first .. last - 1 (tiles, rows, tile) of a weight, float32, filled up with zeros."""
     cdef int64_t columns = weight.shape[1]
     if not 0 <= first <= last <= out.shape[0] or out.shape[1] != weight.shape[0]:
@@ -289,15 +289,15 @@ def pack(const double[:, :] weight, float[:, :, ::1] out, int64_t first, int64_t
     if first == last or not out.shape[1] or not columns:
         return
     with nogil:
-        pgm_pack(&weight[0, 0], out.shape[1], columns, weight.strides[0] // 8, weight.strides[1] // 8, out.shape[2],
+        pgm_pack(&weight[0, 0], out.shape[1], columns, weight.strides[0] // 4, weight.strides[1] // 4, out.shape[2],
                  first, last, &out[0, 0, 0])
 
 
 def ascend(int kind, double rate, tuple keep, tuple unbias, double epsilon, tuple decay, const double[::1] p, g,
-           double[::1] p2, double[::1] m, double[::1] v, int64_t first, int64_t last):
+           double[::1] p2, float[::1] copy, double[::1] m, double[::1] v, int64_t first, int64_t last):
     """One step of an optimizer for parameters first .. last - 1; whether they stay finite.
 
-    p2 receives the new parameters; the moments m and v (None where there are none) change in place. g is float64 or
+    p2 receives the new parameters, copy the same in single precision; the moments m and v (None where there are none) change in place. g is float64 or
     float32; keep (2,), unbias (2,) and decay = (l1, l2) are those of learn.h.
     """
     cdef pgm_rates o
@@ -309,7 +309,7 @@ def ascend(int kind, double rate, tuple keep, tuple unbias, double epsilon, tupl
         g32 = g
     else:
         g64 = g
-    if not 0 <= first <= last <= p.shape[0] or p2.shape[0] != p.shape[0] or g.shape[0] != p.shape[0]:
+    if not 0 <= first <= last <= p.shape[0] or p2.shape[0] != p.shape[0] or copy.shape[0] != p.shape[0] or g.shape[0] != p.shape[0]:
         raise ValueError("arrays do not fit")
     if (m is not None and m.shape[0] != p.shape[0]) or (kind != PGM_SGD and (m is None or v is None or v.shape[0] != p.shape[0])):
         raise ValueError("the moments do not fit")
@@ -328,7 +328,7 @@ def ascend(int kind, double rate, tuple keep, tuple unbias, double epsilon, tupl
     cdef double *first_moment = &m[0] if m is not None else NULL
     cdef double *second_moment = &v[0] if v is not None else NULL
     with nogil:
-        finite = pgm_ascend(kind, &o, &p[0], from64, from32, &p2[0], first_moment, second_moment, first, last)
+        finite = pgm_ascend(kind, &o, &p[0], from64, from32, &p2[0], &copy[0], first_moment, second_moment, first, last)
     return finite
 
 

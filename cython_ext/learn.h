@@ -92,21 +92,21 @@ void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t 
 
 /* panels `first` .. last - 1 (rows, tile) of a weight with element (i, j) at w[i * down + j * right] */
 PGM_CLONES
-void pgm_pack(const double *w, int64_t rows, int64_t columns, int64_t down, int64_t right, int64_t tile, int64_t first,
+void pgm_pack(const float *w, int64_t rows, int64_t columns, int64_t down, int64_t right, int64_t tile, int64_t first,
               int64_t last, float *out)
 {
     for (int64_t t = first; t < last; t++) {
         int64_t wide = columns - t * tile < tile ? columns - t * tile : tile;
         float *panel = out + t * rows * tile;
-        const double *from = w + t * tile * right;
+        const float *from = w + t * tile * right;
         if (right == 1) {
             for (int64_t i = 0; i < rows; i++)
-                for (int64_t j = 0; j < wide; j++) panel[i * tile + j] = (float)from[i * down + j];
+                for (int64_t j = 0; j < wide; j++) panel[i * tile + j] = from[i * down + j];
         } else {
             for (int64_t i = 0; i < rows; i += 8) { /* eight numbers of a cache line at a time */
                 int64_t high = rows - i < 8 ? rows - i : 8;
                 for (int64_t j = 0; j < wide; j++)
-                    for (int64_t k = 0; k < high; k++) panel[(i + k) * tile + j] = (float)from[(i + k) * down + j * right];
+                    for (int64_t k = 0; k < high; k++) panel[(i + k) * tile + j] = from[(i + k) * down + j * right];
             }
         }
         for (int64_t i = 0; i < rows && wide < tile; i++)
@@ -135,8 +135,8 @@ PGM_INLINE pgm_v8 pgm_pick(pgm_i8 mask, pgm_v8 yes, pgm_v8 no)
     return (pgm_v8)(((pgm_i8)yes & mask) | ((pgm_i8)no & ~mask));
 }
 
-/* one step of eight parameters; m and v may be NULL for plain SGD */
-PGM_INLINE void pgm_ascend8(int kind, const pgm_rates *o, pgm_v8 p, pgm_v8 g, double *p2, double *m, double *v)
+/* eight parameters after one step; m and v may be NULL for plain SGD */
+PGM_INLINE pgm_v8 pgm_ascend8(int kind, const pgm_rates *o, pgm_v8 p, pgm_v8 g, double *m, double *v)
 {
     const pgm_v8 zero = {0};
     g -= o->l2 * p + pgm_pick(p > zero, zero + o->l1, pgm_pick(p < zero, zero - o->l1, zero));
@@ -160,20 +160,23 @@ PGM_INLINE void pgm_ascend8(int kind, const pgm_rates *o, pgm_v8 p, pgm_v8 g, do
         *(pgm_v8 *)v = large;
         step = step / o->unbias1 / (large + o->epsilon);
     }
-    *(pgm_v8 *)p2 = p + o->rate * step;
+    return p + o->rate * step;
 }
 
-/* parameters first .. last - 1; the gradient is g, or single when g is NULL; whether all new parameters are finite */
+/* parameters first .. last - 1; the gradient is g, or single when g is NULL; whether all new parameters are finite;
+ * p2 receives them, and copy in single precision */
 PGM_INLINE int pgm_ascend_kind(int kind, const pgm_rates *o, const double *p, const double *g, const float *single,
-                               double *p2, double *m, double *v, int64_t first, int64_t last)
+                               double *p2, float *copy, double *m, double *v, int64_t first, int64_t last)
 {
     int finite = 1;
     int64_t i = first;
     pgm_v8 bad = {0};
     for (; i + PGM_LANES <= last; i += PGM_LANES) {
         pgm_v8 slope = g ? *(const pgm_v8 *)(g + i) : __builtin_convertvector(*(const pgm_f8u *)(single + i), pgm_v8);
-        pgm_ascend8(kind, o, *(const pgm_v8 *)(p + i), slope, p2 + i, m ? m + i : NULL, v ? v + i : NULL);
-        bad += *(pgm_v8 *)(p2 + i) - *(pgm_v8 *)(p2 + i);
+        pgm_v8 new = pgm_ascend8(kind, o, *(const pgm_v8 *)(p + i), slope, m ? m + i : NULL, v ? v + i : NULL);
+        *(pgm_v8 *)(p2 + i) = new;
+        *(pgm_f8u *)(copy + i) = __builtin_convertvector(new, pgm_f8u);
+        bad += new - new;
     }
     for (int k = 0; k < PGM_LANES; k++) finite &= bad[k] == 0.0;
     if (i < last) {
@@ -183,10 +186,9 @@ PGM_INLINE int pgm_ascend_kind(int kind, const pgm_rates *o, const double *p, co
             if (m) part[2][k] = m[i + k];
             if (v) part[3][k] = v[i + k];
         }
-        double out[PGM_LANES];
-        pgm_ascend8(kind, o, *(pgm_v8 *)part[0], *(pgm_v8 *)part[1], out, m ? part[2] : NULL, v ? part[3] : NULL);
+        pgm_v8 out = pgm_ascend8(kind, o, *(pgm_v8 *)part[0], *(pgm_v8 *)part[1], m ? part[2] : NULL, v ? part[3] : NULL);
         for (int64_t k = 0; k < last - i; k++) {
-            p2[i + k] = out[k], finite &= out[k] - out[k] == 0.0;
+            p2[i + k] = out[k], copy[i + k] = (float)out[k], finite &= out[k] - out[k] == 0.0;
             if (m) m[i + k] = part[2][k];
             if (v) v[i + k] = part[3][k];
         }
@@ -196,11 +198,11 @@ PGM_INLINE int pgm_ascend_kind(int kind, const pgm_rates *o, const double *p, co
 
 PGM_CLONES
 int pgm_ascend(int kind, const pgm_rates *o, const double *p, const double *g, const float *single, double *p2,
-               double *m, double *v, int64_t first, int64_t last)
+               float *copy, double *m, double *v, int64_t first, int64_t last)
 {
-    if (kind == PGM_SGD) return pgm_ascend_kind(PGM_SGD, o, p, g, single, p2, m, NULL, first, last);
-    if (kind == PGM_ADAM) return pgm_ascend_kind(PGM_ADAM, o, p, g, single, p2, m, v, first, last);
-    return pgm_ascend_kind(PGM_ADAMAX, o, p, g, single, p2, m, v, first, last);
+    if (kind == PGM_SGD) return pgm_ascend_kind(PGM_SGD, o, p, g, single, p2, copy, m, NULL, first, last);
+    if (kind == PGM_ADAM) return pgm_ascend_kind(PGM_ADAM, o, p, g, single, p2, copy, m, v, first, last);
+    return pgm_ascend_kind(PGM_ADAMAX, o, p, g, single, p2, copy, m, v, first, last);
 }
 
 #endif

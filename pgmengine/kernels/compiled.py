@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine import _kernels
-from pgmengine.kernels.packed import Packed, matrix, packed, padded, row, stride_of, zeros
+from pgmengine.kernels.packed import matrix, packed, padded, row, stride_of, zeros
 from pgmengine.kernels.plain import layers_by_unit, summed_layers
 from pgmengine.layer import Layer
 from pgmengine.model import Flat, Model
@@ -47,16 +47,14 @@ class CompiledChains:
         self.inputs: dict[str, tuple[Array | None, Array | None]] = {}  # layer -> (field, zeta), (chains, padded width)
         self.changed = np.zeros(len(s.layers), dtype=np.int64)
         self.place = {name: i for i, name in enumerate(s.layers)}
-        parameters = packed(target.model)
-        links = [link for c in s.couplings for link in self._links(parameters, c)]
+        self.links = [link for c in s.couplings for link in self._links(c)]
         order = [self.place[name] for color in s.colors for name in color if name in self.moving]
         stream = np.arange(target.rows) if streams is None else streams
-        self.machine = _kernels.Machine(len(s.layers), len(links), np.array(order, dtype=np.int32), self.beta,
+        self.machine = _kernels.Machine(len(s.layers), len(self.links), np.array(order, dtype=np.int32), self.beta,
                                         key_from(rng), stream.astype(np.uint32), float(kernel.flip_share))
         for name in s.layers:
             self._describe(name)
-        for i, link in enumerate(links):
-            self.machine.link(i, *link)
+        self.linked = False  # whether the machine has the weights
         self.constant = np.full((target.rows, 2), np.nan)
         self.stale = True  # whether the inputs are yet to be computed
 
@@ -67,9 +65,7 @@ class CompiledChains:
         self.constant[:] = np.nan
         for name, index in self.place.items():
             self.machine.bias(index, parameters.bias(name))
-        links = [link for c in model.structure.couplings for link in self._links(parameters, c)]
-        for i, link in enumerate(links):
-            self.machine.link(i, *link)
+        self.linked = False
         self.machine.rekey(key_from(rng), float(kernel.flip_share))
 
     def place_at(self, x: Flat) -> None:
@@ -193,7 +189,18 @@ class CompiledChains:
         self.machine.log_density(0, self.target.rows, out)
         return out
 
+    def _link(self) -> None:
+        """Give the machine the weights of the present model."""
+        parameters = packed(self.target.model)
+        for i, (source, name, c, arrow, at_once) in enumerate(self.links):
+            weight = parameters.into(c, name)
+            self.machine.link(i, self.place[source], self.place[name], arrow, at_once, *weight)
+        self.linked = True
+
     def _run(self, sweeps: int, refresh: bool, **options: Any) -> None:
+        if not self.linked and "only" not in options:
+            self._link()
+
         def part(first: int, last: int) -> Array:
             changed = np.zeros_like(self.changed)
             self.machine.sweep(first, last, self.made, sweeps, refresh, changed, **options)
@@ -235,18 +242,15 @@ class CompiledChains:
         """Whether the directed input of a layer is read: it moves, or a parent does."""
         return name in self.moving or any(arrow.a in self.moving for arrow in self.target.structure.arrows_into[name])
 
-    def _links(self, parameters: Packed, c: Any) -> list[tuple[Any, ...]]:
-        """The directions of a coupling through which something is to be added."""
-        out: list[tuple[Any, ...]] = []
-        a, b = self.place[c.a], self.place[c.b]
+    def _links(self, c: Any) -> list[tuple[str, str, Any, bool, bool]]:
+        """The directions of a coupling through which something is to be added: (from, to, coupling, arrow, at once)."""
+        out = []
         if c.directed:
-            if self._keeps_zeta(c.b):
-                out.append((a, b, True, c.a in self.by_unit, *parameters.into(c, c.b)))
-            return out
+            return [(c.a, c.b, c, True, c.a in self.by_unit)] if self._keeps_zeta(c.b) else []
         if c.b in self.moving:
-            out.append((a, b, False, c.a == c.b, *parameters.into(c, c.b)))
+            out.append((c.a, c.b, c, False, c.a == c.b))
         if c.a in self.moving and c.a != c.b:
-            out.append((b, a, False, False, *parameters.into(c, c.a)))
+            out.append((c.b, c.a, c, False, False))
         return out
 
     def _value(self, name: str, rows: Any, dtype: type) -> Array:

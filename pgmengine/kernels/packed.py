@@ -27,6 +27,7 @@ class Packed:
     def __init__(self, model: Model) -> None:
         self.structure, self.params = model.structure, dict(model.params)  # the model itself would never be freed
         self.kept: dict[Any, Any] = {}
+        self.singles: dict[str, Any] = {}
 
     def bias(self, name: str) -> Array:
         """The bias of a layer, (stride,)."""
@@ -39,8 +40,7 @@ class Packed:
         """The weight through which a coupling reaches a layer: panels, or entries, row starts and columns if sparse."""
         key = c.key, name
         if key not in self.kept:
-            weight = self.params[f"{c.key}.weight"]
-            self.kept[key] = _rows(weight if name == c.b else weight.T, stride_of(self.structure.layers[name]))
+            self.kept[key] = _rows(self._single(c, name), stride_of(self.structure.layers[name]))
         return self.kept[key]
 
     def product(self, c: Coupling, name: str, x: Array) -> Array:
@@ -56,10 +56,10 @@ class Packed:
 
     def _single(self, c: Coupling, name: str) -> Any:
         """The weight in single precision."""
-        key = c.key, None
-        if key not in self.kept:
-            self.kept[key] = self.params[f"{c.key}.weight"].astype(np.float32)
-        return self.kept[key] if name == c.b else self.kept[key].T
+        key = f"{c.key}.weight"
+        if key not in self.singles:
+            self.singles[key] = self.params[key].astype(np.float32)
+        return self.singles[key] if name == c.b else self.singles[key].T
 
 
 def rows_times(x: Array, weight: Any) -> Array:

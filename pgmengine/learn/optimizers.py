@@ -22,6 +22,16 @@ from pgmengine.structure import Structure
 from pgmengine.threads import share_out
 
 Params = dict[str, Any]
+
+
+class Stepped(dict[str, Any]):
+    """New parameters; `singles` are the same in single precision."""
+
+    def __init__(self, params: Params, singles: Params) -> None:
+        super().__init__(params)
+        self.singles = singles
+
+
 Array = np.ndarray
 WORTH_A_THREAD = 50_000  # parameters
 
@@ -69,23 +79,23 @@ def _ascend(kind: int, rate: float, params: Mapping[str, Any], gradient: Mapping
             moments: tuple[str, ...], keep: tuple[float, float] = (0.0, 0.0),
             unbias: tuple[float, float] = (1.0, 1.0), epsilon: float = 0.0, l1: float = 0.0, l2: float = 0.0) -> Params:
     """One compiled step for every parameter; PgmError names the first that is not finite."""
-    out = {}
+    out, singles = {}, {}
     for k, value in params.items():
         p, g = numbers(value), numbers(gradient[k])
         g = g if g.dtype == np.float32 else g.astype(np.float64, copy=False)
         decay = (l1, l2) if k.endswith(".weight") else (0.0, 0.0)
         first_moment, second_moment = (state.get(f"{name}/{k}") for name in (*moments, None, None)[:2])
-        new = np.empty_like(p)
+        new, copy = np.empty_like(p), np.empty(len(p), dtype=np.float32)
 
         def task(first: int, last: int, decay: Any = decay, p: Array = p, g: Array = g, new: Array = new,
-                 m: Any = first_moment, v: Any = second_moment) -> bool:
-            return _kernels.ascend(kind, rate, keep, unbias, epsilon, decay, p, g, new, m, v, first, last)
+                 copy: Array = copy, m: Any = first_moment, v: Any = second_moment) -> bool:
+            return _kernels.ascend(kind, rate, keep, unbias, epsilon, decay, p, g, new, copy, m, v, first, last)
 
         if not all(share_out(task, len(p), len(p), WORTH_A_THREAD)):
             what = f"the gradient of {k!r}" if not np.isfinite(g).all() else f"{k!r}"
             raise PgmError(f"update {t + 1}: {what} is not finite; learning has diverged, try a smaller rate")
-        out[k] = like(value, new)
-    return out
+        out[k], singles[k] = like(value, new), like(value, copy)
+    return Stepped(out, singles)
 
 
 @dataclass(frozen=True)
@@ -170,8 +180,9 @@ class AdaMax:
 class Centered:
     """The gradient of the centred model (Montavon and Mueller 2012; Melchior, Fischer and Wiskott 2016).
 
-    For undirected couplings. With offsets o, running means of E[x | data]: dW' = dW - o_a db_b' - db_a o_b', and db' = db - sum of dW' o over the
-    couplings. The same model in other coordinates: the fixed points are the same, the way to them is not.
+    For undirected couplings. With offsets o, running means of E[x | data]: dW' = dW - o_a db_b' - db_a o_b', and
+    db' = db - sum of dW' o over the couplings. The same model in other coordinates: the fixed points are the same, the
+    way to them is not.
 
     >>> import pgmengine as pgm
     >>> pgm.Centered(pgm.SGD(0.1)).follow

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from pgmengine.kernels.packed import packed
 from pgmengine.learn.batch import Batch, GradientSum, only
 from pgmengine.learn.negative.base import Negative
-from pgmengine.learn.optimizers import Optimizer, like, numbers
+from pgmengine.learn.optimizers import Optimizer, Stepped, like, numbers
 from pgmengine.learn.positive import add_positive, default_positive, posterior_draw
 from pgmengine.model import Model
 from pgmengine.target import Target
@@ -59,7 +60,7 @@ class Run:
         params = self.optimizer.step(self.model.structure, self.model.params, gradient, self.moments, self.count)
         if self.negative is not None:
             self.negative.learned(gradient)
-        self.model, self.count = Model(self.model.structure, _nonnegative(self.model, params)), self.count + 1
+        self.model, self.count = _model(self.model, params), self.count + 1
 
     def state(self) -> State:
         """Everything needed to go on but the parameters: name -> array, and the random generator's state."""
@@ -93,6 +94,15 @@ def compact(target: Target, precision: type) -> Target:
     values = {name: v if v.strides[0] == 0 else v.astype(precision, copy=False) for name, v in e.values.items()}
     seen = {name: np.broadcast_to(v[:1], v.shape) if (v == v[:1]).all() else v for name, v in e.observed.items()}
     return replace(target, evidence=replace(e, values=values, observed=seen))
+
+
+def _model(before: Model, params: dict[str, Any]) -> Model:
+    """The next model; what the optimizer knows in single precision need not be converted again."""
+    bounded = any(layer.unit.nonnegative for layer in before.structure.layers.values())
+    model = Model(before.structure, _nonnegative(before, params) if bounded else params)
+    if not bounded and isinstance(params, Stepped):
+        packed(model).singles.update(params.singles)
+    return model
 
 
 def _nonnegative(model: Model, params: dict[str, Any]) -> dict[str, Any]:

@@ -111,11 +111,12 @@ def independent(target: Target) -> bool:
 class Factors:
     """Independent units with their natural parameters and means, for each row of a target.
 
-    Event-driven: each layer keeps the field that its neighbours' means make, and is told only of means that have changed by
-    more than `quiet`; as they settle a round comes to little.
+    Event-driven: each layer keeps the field that its neighbours' means make, and is told only of means that have
+    changed by more than `quiet`; as they settle a round comes to little.
     """
 
-    def __init__(self, target: Target, precision: type = np.float64, mean: Flat | None = None, quiet: float = 0.0) -> None:
+    def __init__(self, target: Target, precision: type = np.float64, mean: Flat | None = None,
+                 quiet: float = 0.0) -> None:
         self.target, self.precision, self.quiet = target, precision, quiet
         s = target.structure
         self.moving = [name for name in _order(target) if target.free[name].any()]
@@ -158,7 +159,7 @@ class Factors:
             if any(source in self.moving for _, source in self.sources(name)):
                 change = self.mean[name] - self.told[name]
                 if self.quiet > 0:
-                    change *= np.abs(change) > self.quiet
+                    change[np.abs(change) <= self.quiet] = 0.0
                 self.told[name] = self.told[name] + change
                 self._tell(name, change)
 
@@ -217,7 +218,7 @@ class Factors:
     def still(self, name: str) -> Array:
         """The part of a layer's natural parameter, at beta = 1, that no update changes: (rows, width)."""
         target, s = self.target, self.target.structure
-        u = np.zeros((target.rows, s.layers[name].width), dtype=self.precision)
+        u: Array = np.zeros((target.rows, s.layers[name].width), dtype=self.precision)
         u += target.soft.get(name, 0.0)
         if name in s.directed_layers:
             layer = s.layers[name]
@@ -270,7 +271,8 @@ class Factors:
     def _unit_by_unit(self, name: str) -> None:
         """Layers with couplings inside: one unit after the other, so that the bound never decreases."""
         layer = self.target.structure.layers[name]
-        inside = [self.target.model.weight(c).astype(self.precision) for c, source in self.sources(name) if source == name]
+        model = self.target.model
+        inside = [model.weight(c).astype(self.precision) for c, source in self.sources(name) if source == name]
         mean = self.mean[name].copy()
         u = self.field[name] + sum(mean @ weight for weight in inside)
         eta = np.zeros_like(u)
