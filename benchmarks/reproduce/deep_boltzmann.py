@@ -1,0 +1,171 @@
+"""System 3 (Salakhutdinov 2010), table 1 and figure 4: a deep Boltzmann machine 784-500-1000 on MNIST.
+
+    python benchmarks/reproduce/deep_boltzmann.py OUT DIRECTORY [--scale full] [--only NAME] [--updates N]
+
+DIRECTORY holds the MNIST files. Learned by SAP (PCD), FastPCD, TransSAP and CAST: batches of 100, 5 mean-field updates,
+rate 10 / (2000 + t), from base rates and weights N(0, 0.01^2). Writes deep_boltzmann.txt and .png into OUT, models as NAME.safetensors, and checkpoints
+from which it goes on when it is run again. `full` makes 200,000 updates of each, `small` 2,000 of a 784-100-200 machine.
+
+Measured: the variational bound of log p of the test images, with log Z by annealed importance sampling, and for 100 test
+images log p itself, log Z(v) - log Z, both by annealed importance sampling.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import typer
+
+import pgmengine as pgm
+from pgmengine.kernels.chains import make_chains, start
+from pgmengine.methods.levels import Levels
+
+PUBLISHED = {"SAP": -87.23, "FastPCD": -86.72, "TransSAP": -85.41, "CAST": -84.12}
+NEAR = np.linspace(0.9, 1.0, 20).tolist()
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of the experiment."""
+
+    sizes: tuple[int, int, int]
+    updates: int
+    monitor: int  # updates between two bounds
+    annealing: int  # temperatures of the last estimate
+    test: int  # images of the last estimate
+    sweeps: int  # of the chains that are drawn
+
+
+SCALES = {
+    "small": Scale((784, 100, 200), 2_000, 500, 1_000, 1_000, 500),
+    "full": Scale((784, 500, 1000), 200_000, 10_000, 10_000, 10_000, 10_000),
+}
+METHODS = {
+    "SAP": pgm.PCD(k=1, chains=100),
+    "FastPCD": pgm.FastPCD(k=1, chains=100, rate=pgm.harmonic(10, 2000), decay=0.95),
+    "TransSAP": pgm.TransSAP(betas=NEAR, every=20, chains=100),
+    "CAST": pgm.CAST(chains=100, betas=NEAR, swap_every=50),
+}
+
+
+def main(out: Path, data: Path, scale: str = "small", only: str = "", updates: int = 0) -> None:
+    """Learn, measure, and write the table and the figure."""
+    os.environ["PGMENGINE_DATA"] = str(data)
+    size, mnist = SCALES[scale], pgm.datasets.mnist(rng=0)
+    out.mkdir(parents=True, exist_ok=True)
+    found, lines = {}, [f"# scale {scale}, {updates or size.updates} updates"]
+    lines.append("method     bound (published)   log Z            100 images: log p, bound     ms an update")
+    for name, negative in METHODS.items():
+        if only not in name:
+            continue
+        model, history, cost = learned(name, negative, mnist, size, updates, out)
+        row, pictures = measured(model, mnist.x_test, size)
+        found[name] = history, pictures
+        lines.append(f"{name:10s} {row['bound']:8.2f} ({PUBLISHED[name]:.2f})  {row['log_z']:8.2f} +- {row['error']:.2f} "
+                     f"  {row['log_p']:8.2f} {row['bound_100']:8.2f}     {cost:6.1f}")
+        (out / f"deep_boltzmann{only}.txt").write_text("\n".join(lines) + "\n")
+        print(lines[-1], file=sys.stderr, flush=True)
+    figure(found, out / f"deep_boltzmann{only}.png")
+    print("\n".join(lines))
+
+
+def learned(name: str, negative, mnist: pgm.datasets.Dataset, size: Scale, updates: int, out: Path):
+    """(model, history of the bound, milliseconds an update), from the checkpoint on if there is one."""
+    x, rng, model = mnist.x_train, np.random.default_rng(0), pgm.dbm(list(size.sizes), rng=0)
+    small = {k: rng.normal(0, 0.01, v.shape) for k, v in model.params.items() if k.endswith(".weight")}
+    model = pgm.base_rate_start(model.with_params(small), {"v": x})
+    ais = pgm.AIS(chains=100, betas=500, reverse=False)
+    bound = pgm.VariationalBound({"v": mnist.x_test[:1000]}, every=size.monitor, log_z=ais)
+    begin, first = time.time(), []
+
+    def progress(model, update):
+        first.append(update)
+        if update % size.monitor == 0:
+            print(f"[{time.time() - begin:7.0f} s] {name} {update}", file=sys.stderr, flush=True)
+
+    f = pgm.fit(model, {"v": x}, negative=negative, optimizer=pgm.SGD(pgm.harmonic(10, 2000)), batch_size=100,
+                updates=updates or size.updates, callbacks=[bound, progress], rng=0, progress=False,
+                checkpoint=out / f"{name}.checkpoint")
+    pgm.save(f.model, out / f"{name}.safetensors")
+    return f.model, f.history.get("bound"), 1e3 * (time.time() - begin) / max(len(first), 1)
+
+
+def measured(model: pgm.Model, test, size: Scale):
+    """The last estimates, and pictures of chains by Gibbs sampling and by simulated tempering."""
+    reference = pgm.base_rates(model, {"v": test}, 0.05 * len(test))
+    ais = pgm.AIS(chains=100, betas=size.annealing, reverse=False, reference=reference)
+    whole = ais.run(model.given(), ("log_z",), rng=0)
+    log_z, error = float(whole.log_z[0]), float(whole.log_z_error[0])
+    mean_field = pgm.MeanField(updates=50, precision=np.float32, tolerance=1e-4)
+    bounds = np.concatenate([mean_field.run(model.given({"v": part}), ("log_z",)).log_z
+                             for part in np.array_split(test[: size.test], max(size.test // 500, 1))]) - log_z
+    hundred = pgm.AIS(chains=10, betas=max(size.annealing // 10, 100), reverse=False)
+    log_p = hundred.run(model.given({"v": test[:100]}), ("log_z",), rng=1).log_z - log_z
+    row = {"bound": bounds.mean(), "log_z": log_z, "error": error, "log_p": log_p.mean(),
+           "bound_100": bounds[:100].mean()}
+    return row, (gibbs_pictures(model, size.sweeps), tempered_pictures(model, size.sweeps))
+
+
+def gibbs_pictures(model: pgm.Model, sweeps: int, chains: int = 8, times: int = 12):
+    """Means of the visible units of some chains, at times spread over the run, (chains, times, pixels)."""
+    rng = np.random.default_rng(0)
+    target = model.given().take(np.zeros(chains, dtype=int))
+    moving, shown = make_chains(target, pgm.Gibbs(), start(target, rng), rng), []
+    for _ in range(times):
+        moving.sweep(sweeps // times)
+        shown.append(visible_means(model, moving.values()))
+    return np.stack(shown, axis=1)
+
+
+def tempered_pictures(model: pgm.Model, sweeps: int, chains: int = 8, times: int = 12):
+    """The same with simulated tempering over 20 temperatures from 0.9 to 1; each picture is of the last state at 1."""
+    rng = np.random.default_rng(0)
+    levels, shown = Levels(model.given(), np.array(NEAR), chains, pgm.Gibbs(), pgm.OneOverT(), rng), []
+    last = levels.chains.values()
+    for _ in range(times):
+        for _ in range(sweeps // times):
+            levels.step(adapt=True)
+            home = np.flatnonzero(levels.at_1().ravel())
+            for name, value in levels.chains.values(home).items():
+                last[name][home] = value
+        shown.append(visible_means(model, last))
+    return np.stack(shown, axis=1)
+
+
+def visible_means(model: pgm.Model, x):
+    """E[v | hidden layers]."""
+    target = model.given({name: value for name, value in x.items() if name != "v"})
+    return pgm.MeanField().run(target).mean["v"]
+
+
+def figure(found, path: Path) -> None:
+    """The bound through training, and the chains' pictures, if matplotlib is installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    shape = {"figsize": (8, 4 + 8 * len(found)), "layout": "constrained", "squeeze": False}
+    figure_, axes = plt.subplots(1 + 2 * len(found), 1, **shape)
+    for name, (history, _) in found.items():
+        if history is not None:
+            axes[0, 0].plot(history["update"], history["value"], marker=".", label=name)
+    axes[0, 0].set(xlabel="updates", ylabel="variational bound, 1,000 test images", ylim=(-160, -80))
+    axes[0, 0].legend()
+    for i, (name, (_, both)) in enumerate(found.items()):
+        for k, (how, pictures) in enumerate(zip(("Gibbs", "simulated tempering"), both, strict=True)):
+            rows = [np.hstack([p.reshape(28, 28) for p in chain]) for chain in pictures]
+            axes[1 + 2 * i + k, 0].imshow(np.vstack(rows), cmap="gray")
+            axes[1 + 2 * i + k, 0].set(title=f"{name}: chains (rows) in time, {how}", xticks=[], yticks=[])
+    figure_.savefig(path, dpi=100)
+
+
+if __name__ == "__main__":
+    typer.run(main)
