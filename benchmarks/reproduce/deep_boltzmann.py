@@ -3,7 +3,8 @@
     python benchmarks/reproduce/deep_boltzmann.py OUT DIRECTORY [--scale full] [--only NAME] [--updates N]
 
 DIRECTORY holds the MNIST files. Learned by SAP (PCD), FastPCD, TransSAP and CAST: batches of 100, 5 mean-field updates,
-rate 10 / (2000 + t), from base rates and weights N(0, 0.01^2). Writes deep_boltzmann.txt and .png into OUT, models as NAME.safetensors, and checkpoints
+rate 10 / (2000 + t), from base rates and weights N(0, 0.01^2). Writes deep_boltzmann.txt and .png into OUT, models as
+NAME.safetensors, and checkpoints
 from which it goes on when it is run again. `full` makes 200,000 updates of each, `small` 2,000 of a 784-100-200 machine.
 
 Measured: the variational bound of log p of the test images, with log Z by annealed importance sampling, and for 100 test

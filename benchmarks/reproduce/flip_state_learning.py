@@ -1,0 +1,141 @@
+"""System 2 (Bruegge, Fischer and Igel 2013), table 1 and figure 3 (lower): does flip-the-state help learning?
+
+    python benchmarks/reproduce/flip_state_learning.py OUT [--scale full] [--data DIRECTORY] [--only NAME]
+
+RBMs learn by CD-k, PCD-k and t-PT_k with Gibbs sampling G and with flip-the-state T; the exact log-likelihood every 100
+updates. Start, batches and chains as in the paper: N(0, 0.01^2), batches of 100 (32 on Bars-and-Stripes), as many model
+samples as rows, no momentum, no decay. For every method and rate the median over repeats of the largest
+log-likelihood, and the p-value of the two-sided Wilcoxon signed-rank test over repeats with the same start.
+
+Writes flip_state_learning.txt and flip_state_learning.png into OUT. MNIST (n = 10) is left out without --data.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import typer
+from scipy.stats import wilcoxon
+
+import pgmengine as pgm
+
+BEST = -(28 / 32) * np.log(32) - (4 / 32) * np.log(16)  # of Bars-and-Stripes: two of its patterns appear twice
+KERNELS = {"G": pgm.Gibbs(), "T": pgm.FlipState()}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of the experiment."""
+
+    repeats: int
+    updates: int
+    rates: tuple[float, ...]
+    ladders: tuple[tuple[int, int], ...]  # (t, k)
+
+
+SCALES = {
+    "small": Scale(6, 3_000, (0.05,), ((5, 1),)),
+    "full": Scale(25, 20_000, (0.01, 0.05, 0.1), ((5, 1), (10, 1), (10, 5))),
+}
+
+
+def main(out: Path, scale: str = "small", data: Path | None = None, only: str = "", repeats: int = 0,
+         updates: int = 0) -> None:
+    """Run the experiment and write the table and the figure."""
+    size, begin = SCALES[scale], time.time()
+    size = Scale(repeats or size.repeats, updates or size.updates, size.rates, size.ladders)
+    out.mkdir(parents=True, exist_ok=True)
+    lines = [f"# scale {scale}: {size.repeats} repeats of {size.updates} updates; median of the largest log-likelihood"]
+    lines.append(f"best possible on Bars-and-Stripes: {BEST:.3f}")
+    lines.append(f"{'data':22s} {'method':9s} rate        G         T   T better in   p (Wilcoxon)")
+
+    def report(line: str) -> None:
+        lines.append(line)
+        print(f"[{time.time() - begin:6.0f} s] {line}", file=sys.stderr, flush=True)
+        (out / "flip_state_learning.txt").write_text("\n".join(lines) + "\n")
+
+    curves = {}
+    for name, (x, hidden) in problems(data).items():
+        for rate in size.rates if only in name else ():
+            for label, make in methods(size, len(x)).items():
+                both = {k: runs(x, hidden, make(kernel), rate, size) for k, kernel in KERNELS.items()}
+                curves[name, label, rate] = both
+                report(row(name, label, rate, {k: v.max(axis=1) for k, v in both.items()}))
+    figure(curves, out / "flip_state_learning.png")
+
+
+def problems(data: Path | None):
+    """Name -> (rows, hidden units)."""
+    found = {"Bars-and-Stripes 4x4": (pgm.datasets.bars_and_stripes().x_train, 16),
+             "Modes, p_mut 0.1": (pgm.datasets.artificial_modes(0.1).x_train, 16),
+             "Modes, p_mut 0.01": (pgm.datasets.artificial_modes(0.01).x_train, 16)}
+    if data is not None:
+        os.environ["PGMENGINE_DATA"] = str(data)
+        found["MNIST, n = 10"] = pgm.datasets.mnist().x_train, 10
+    return found
+
+
+def methods(size: Scale, rows: int):
+    """Label -> (kernel -> negative phase)."""
+    chains = min(100, rows)
+    out = {f"CD-{k}": lambda kernel, k=k: pgm.CD(k=k, kernel=kernel) for k in (1, 5)}
+    out |= {f"PCD-{k}": lambda kernel, k=k: pgm.PCD(k=k, chains=chains, kernel=kernel) for k in (1, 5)}
+    out |= {f"{t}-PT_{k}": lambda kernel, t=t, k=k: pgm.PT(temperatures=t, k=k, chains=chains, kernel=kernel)
+            for t, k in size.ladders}
+    return out
+
+
+def runs(x: np.ndarray, hidden: int, negative, rate: float, size: Scale) -> np.ndarray:
+    """Exact log-likelihood (repeats, points) every 100 updates; of 2,000 rows at most."""
+    found = []
+    for repeat in range(size.repeats):
+        rng = np.random.default_rng(repeat)
+        model = pgm.rbm(x.shape[1], hidden).with_params({
+            "v-h.weight": rng.normal(0, 0.01, (x.shape[1], hidden)), "v.bias": rng.normal(0, 0.01, x.shape[1]),
+            "h.bias": rng.normal(0, 0.01, hidden)})
+        shown = x if len(x) <= 2000 else x[rng.choice(len(x), 2000, replace=False)]
+        monitor = pgm.ExactLogLikelihood({"v": shown}, every=100)
+        f = pgm.fit(model, {"v": x}, negative=negative, optimizer=pgm.SGD(rate), batch_size=min(100, len(x)),
+                    updates=size.updates, callbacks=[monitor], rng=repeat, progress=False)
+        found.append(f.history["log_likelihood"]["value"])
+    return np.array(found)
+
+
+def row(name: str, label: str, rate: float, top: dict[str, np.ndarray]) -> str:
+    """One line of the table."""
+    gain = top["T"] - top["G"]
+    p = wilcoxon(gain).pvalue if np.any(gain) else 1.0
+    medians = f"{np.median(top['G']):9.3f} {np.median(top['T']):9.3f}"
+    return (f"{name:22s} {label:9s} {rate:<5g} {medians}   {np.sum(gain > 0):3d} of "
+            f"{len(gain):3d}   {p:.3g}")
+
+
+def figure(curves, path: Path) -> None:
+    """Median curves of G and T for every data set, if matplotlib is installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    names = list(dict.fromkeys((name, rate) for name, _, rate in curves))
+    figure_, axes = plt.subplots(1, len(names), figsize=(5 * len(names), 4), layout="constrained", squeeze=False)
+    for axis, (name, rate) in zip(axes[0], names, strict=True):
+        labels = [label for n, label, r in curves if (n, r) == (name, rate)]
+        for i, label in enumerate(labels):
+            for kernel, style in (("G", "--"), ("T", "-")):
+                median = np.median(curves[name, label, rate][kernel], axis=0)
+                axis.plot(100 * np.arange(len(median)), median, style, color=f"C{i}", label=f"{label} {kernel}")
+        axis.set(title=f"{name}, rate {rate:g}", xlabel="updates", ylabel="log-likelihood")
+        axis.legend(fontsize=7)
+    figure_.savefig(path, dpi=100)
+
+
+if __name__ == "__main__":
+    typer.run(main)
