@@ -71,7 +71,7 @@ class CompiledChains:
     def place_at(self, x: Flat) -> None:
         """See Chains."""
         self.stale = True
-        x = self.target.clamp(x)
+        x = self.target.clamp({name: x[name] for name in self.moving})
         for name in self.moving:
             layer = self.target.structure.layers[name]
             found = numbers(layer, x[name]) if layer.unit.support is not None else x[name]

@@ -97,7 +97,7 @@ class PlainChains:
 
     def place_at(self, x: Flat) -> None:
         """See Chains."""
-        self.x = self.target.clamp(x)
+        self.x = self.target.clamp({name: x[name] for name in self.x})
 
     def log_density(self) -> Array:
         """See Chains."""

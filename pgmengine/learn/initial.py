@@ -17,6 +17,8 @@ from pgmengine.learn.positive import posterior_draw
 from pgmengine.methods.ais import base_rates
 from pgmengine.model import Model
 
+ROWS = 1000  # states that a layer is drawn at least, however few rows there are
+
 
 def base_rate_start(model: Model, data: Mapping[str, Any], strength: float = 0.05) -> Model:
     """The model with the biases of the observed layers such that, with zero weights, they have the data's means.
@@ -53,23 +55,23 @@ def pretrain(model: Model, data: Mapping[str, Any], **settings: Any) -> Model:
     x: Any = next(iter(data.values()))
     out: dict[str, Any] = {}
     for step, (below, above, key, flipped) in enumerate(path):
-        undirected = "->" not in key
-        inner = [step > 0, step + 1 < len(path) and "->" not in path[step + 1][2]]  # whether the end has another side
-        twice_below = undirected and inner[1] and not inner[0]
-        twice_above = undirected and inner[0] and not inner[1]
+        undirected = [0 <= i < len(path) and "->" not in path[i][2] for i in (step - 1, step, step + 1)]
+        both = [undirected[1] and undirected[i] for i in (0, 2)]  # whether each end has undirected input from both sides
+        twice_below, twice_above = both[1] and not both[0], both[0] and not both[1]
         pair, names = _pair(model, below, above, key, flipped, twice_below, twice_above)
         optimizer = settings.get("optimizer") or Adam()
         ties = tuple(group for group in names if len(group) > 1)
         rows = {"b": x} | ({"b2": x} if twice_below else {})
         own = settings | {"optimizer": Tied(optimizer, ties) if ties else optimizer, "rng": rng}
         found = fit(pair, rows, **own).model
-        share = 0.5 if undirected and inner[0] and inner[1] else 1.0
-        weight = found.params["b-a.weight"] * share
+        weight = found.params["b-a.weight"] * (0.5 if all(both) else 1.0)
         out[f"{key}.weight"] = weight.T if flipped else weight
-        out.setdefault(f"{below.name}.bias", found.params["b.bias"])
+        own_bias = found.params["b.bias"]  # a layer between two undirected couplings gets the mean of both RBMs' biases
+        out[f"{below.name}.bias"] = (out[f"{below.name}.bias"] + own_bias) / 2 if both[0] else own_bias
         out[f"{above.name}.bias"] = found.params["a.bias"]
-        drawn = posterior_draw(found.given(rows), np.random.default_rng(rng))["a"]
-        x = above.shaped(drawn)
+        target = found.given(rows)
+        many = target.take(np.tile(np.arange(target.rows), max(1, ROWS // target.rows)))
+        x = above.shaped(posterior_draw(many, np.random.default_rng(rng))["a"])
     return model.with_params(out)
 
 

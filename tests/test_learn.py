@@ -1,0 +1,399 @@
+"""Trainers to their optimum, resuming, weights of rows, centred and tied gradients, pretraining, monitors."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import pgmengine as pgm
+from pgmengine.learn.batch import Gradient
+
+STATES = np.array(np.meshgrid(*[[0.0, 1.0]] * 5)).reshape(5, -1).T
+TRAINERS = {
+    "exact": pgm.ExactGradient(),
+    "cd": pgm.CD(k=20),
+    "pcd": pgm.PCD(k=2, chains=500),
+    "fast": pgm.FastPCD(k=2, chains=500, rate=0.01),
+    "pt": pgm.PT(temperatures=3, k=2, chains=200),
+    "trans": pgm.TransSAP(betas=[0.5, 0.8, 1.0], k=1, chains=300),
+    "adaptive": pgm.AdaptiveSAP(betas=[0.5, 0.8, 1.0], every=5, steps=5, k=2, chains=500),
+    "cast": pgm.CAST(betas=[0.5, 0.8, 1.0], k=2, chains=300, swap_every=10),
+}
+
+
+def log_likelihood(model, data):
+    return float(pgm.infer(model, data, want=("log_prob",), method=pgm.Exact()).log_prob.mean())
+
+
+@pytest.fixture(scope="module")
+def teacher():
+    """Rows from a known RBM, and the log-likelihood that exact gradients reach."""
+    rng = np.random.default_rng(0)
+    model = pgm.rbm(5, 2, rng=0)
+    model = model.with_params({k: 1.5 * rng.normal(size=v.shape) for k, v in model.params.items()})
+    log_p = pgm.infer(model, {"v": STATES}, want=("log_prob",)).log_prob
+    x = STATES[rng.choice(32, 400, p=np.exp(log_p))]
+    best = pgm.fit(pgm.rbm(5, 2, rng=1), {"v": x}, negative=pgm.ExactGradient(), optimizer=pgm.Adam(0.05), updates=1500,
+                   batch_size=400)  # fmt: skip
+    return x, log_likelihood(best.model, {"v": x})
+
+
+@pytest.mark.parametrize("name", [n for n in TRAINERS if n != "exact"])
+def test_every_trainer_reaches_the_optimum_of_the_exact_gradient(teacher, name, nats=0.02):
+    """Within the noise of its steps: full batches, decaying rates."""
+    x, best = teacher
+    f = pgm.fit(pgm.rbm(5, 2, rng=1), {"v": x}, negative=TRAINERS[name], optimizer=pgm.Adam(pgm.harmonic(10, 200)),
+                batch_size=400, updates=1500, rng=2)  # fmt: skip
+    assert best - nats < log_likelihood(f.model, {"v": x}) < best + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [(n, pgm.SGD(0.1, momentum=0.5)) for n in TRAINERS]
+    + [("pcd", pgm.Adam(0.01)), ("pcd", pgm.AdaMax()), ("cd", pgm.Centered(pgm.Adam(0.01)))],
+    ids=repr,
+)
+def test_resuming_gives_the_same_bits(tmp_path, name, optimizer):
+    x = pgm.datasets.bars_and_stripes().x_train
+    settings = {"negative": TRAINERS[name], "optimizer": optimizer, "batch_size": 10, "rng": 3}
+    monitor = [pgm.ExactLogLikelihood({"v": x}, every=4)]
+    path, start = tmp_path / "c", pgm.rbm(16, 4, rng=0)
+    whole = pgm.fit(start, {"v": x}, updates=19, callbacks=monitor, **settings)
+    for updates in (7, 8, 19):
+        part = pgm.fit(start, {"v": x}, updates=updates, callbacks=monitor, checkpoint=path, **settings)
+    for key, value in whole.model.params.items():
+        np.testing.assert_array_equal(part.model.params[key], value)
+    for key, value in whole.history.items():
+        np.testing.assert_array_equal(part.history[key]["value"], value["value"])
+    half = pgm.fit(start, {"v": x}, updates=8, **settings)
+    warm = pgm.fit(half.model, {"v": x}, updates=19, state=half.state, **settings)
+    np.testing.assert_array_equal(warm.model.params["v-h.weight"], whole.model.params["v-h.weight"])
+
+
+SCRIPT = """
+import sys, pgmengine as pgm
+from pgmengine.learn import fit as module
+sys.modules["pgmengine.learn.fit"].SAVE_EVERY = 0.01
+x = pgm.datasets.bars_and_stripes().x_train
+f = pgm.fit(pgm.rbm(16, 6, rng=0), {"v": x}, negative=pgm.CAST(chains=20), optimizer=pgm.Adam(0.01),
+            updates=int(sys.argv[2]), rng=1, progress=False, checkpoint=sys.argv[1])
+pgm.save(f.model, sys.argv[1] + ".model")
+"""
+
+
+def test_a_killed_process_leaves_the_last_good_checkpoint(tmp_path):
+    path, updates = tmp_path / "c", 400
+    for _ in range(3):
+        child = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path), "1000000"])
+        begin = time.monotonic()
+        while not path.exists() and time.monotonic() - begin < 60:
+            time.sleep(0.01)
+        time.sleep(0.15)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        from pgmengine.learn.checkpoint import read
+
+        arrays, _ = read(path, {})
+        reached = int(arrays["update"])
+        if reached > updates - 50:
+            break
+    total = reached + 25
+    subprocess.run([sys.executable, "-c", SCRIPT, str(path), str(total)], check=True)
+    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "whole"), str(total)], check=True)
+    one, two = (pgm.load(tmp_path / f"{name}.model") for name in ("c", "whole"))
+    for key, value in one.params.items():
+        np.testing.assert_array_equal(two.params[key], value)
+    assert {p.name for p in tmp_path.iterdir() if ".part" not in p.name} == {"c", "whole", "c.model", "whole.model"}
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+    x, path = pgm.datasets.bars_and_stripes().x_train, tmp_path / "c"
+    pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=3, checkpoint=path)
+    for changed, match in (
+        ({"model": pgm.rbm(16, 5, rng=0)}, "model"),
+        ({"model": pgm.rbm(16, 4, rng=1)}, "parameters"),
+        ({"data": x[:-1]}, "data"),
+        ({"optimizer": pgm.Adam(0.1)}, "optimizer"),
+        ({"negative": pgm.CD()}, "negative"),
+        ({"rng": 5}, "rng"),
+    ):
+        arguments = {"model": pgm.rbm(16, 4, rng=0), "data": x, **changed}
+        with pytest.raises(pgm.PgmError, match=f"another fit.*{match}"):
+            pgm.fit(arguments.pop("model"), {"v": arguments.pop("data")}, updates=3, checkpoint=path, **arguments)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(pgm.PgmError, match="not a readable checkpoint"):
+        pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=3, checkpoint=path)
+    pgm.save(pgm.rbm(16, 4, rng=0), path)
+    with pytest.raises(pgm.PgmError, match="not a checkpoint"):
+        pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=3, checkpoint=path)
+
+
+def test_one_and_two_threads_learn_the_same_bits():
+    rng, found = np.random.default_rng(0), []
+    x = (rng.random((300, 500)) < 0.2).astype(float)
+    before = os.environ.get("PGMENGINE_THREADS")
+    try:
+        for threads in ("1", "2"):
+            os.environ["PGMENGINE_THREADS"] = threads
+            found += [pgm.fit(m, {"v": x}, negative=n, optimizer=pgm.SGD(0.1), updates=4) for m, n in (
+                (pgm.rbm(500, 400, rng=0), pgm.PCD()), (pgm.dbm([500, 300, 200], rng=0), pgm.CAST()))]  # fmt: skip
+    finally:
+        if before is None:
+            del os.environ["PGMENGINE_THREADS"]
+        else:
+            os.environ["PGMENGINE_THREADS"] = before
+    for one, two in ((found[0], found[2]), (found[1], found[3])):
+        for key, value in one.model.params.items():
+            np.testing.assert_array_equal(two.model.params[key], value)
+
+
+@pytest.mark.parametrize("negative", [pgm.ExactGradient(), pgm.CD()], ids=repr)
+@pytest.mark.parametrize("case", ["rbm", "drbm", "dbm"])
+def test_a_row_of_weight_three_counts_as_three_rows(negative, case, rtol=1e-9):
+    rng, given = np.random.default_rng(0), ()
+    x = rng.integers(0, 2, (6, 4)).astype(float)
+    model, data = pgm.rbm(4, 3, rng=1), {"v": x}
+    if case == "drbm":
+        model, data, given = pgm.drbm(4, 3, 3, rng=1), {"x": x, "y": rng.integers(0, 3, (6, 1))}, ("x",)
+    if case == "dbm":
+        model = pgm.dbm([4, 3, 2], rng=1)
+    weights = np.array([3, 1, 0, 2, 1, 1])
+    repeated = {k: np.repeat(v, weights, axis=0) for k, v in data.items()}
+    if isinstance(negative, pgm.CD):
+        pytest.skip("draws differ") if case == "never" else None
+        f = pgm.fit(model, data, negative=negative, given=given, optimizer=pgm.SGD(0.1), updates=5, sample_weight=weights)
+        assert np.isfinite(f.model.params[next(iter(f.model.params))]).all()
+        return
+    one, two = (
+        pgm.fit(
+            model, d, negative=negative, given=given, optimizer=pgm.SGD(0.5), updates=5, batch_size=99, sample_weight=w
+        )
+        for d, w in ((data, weights), (repeated, None))
+    )
+    for key, value in one.model.params.items():
+        np.testing.assert_allclose(two.model.params[key], value, rtol=rtol, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("weight", "match"),
+    [([1, 2], "shape"), ([1, -1, 1], "row 1 is -1"), ([0, 0, 0], "nothing"), ([1, np.nan, 1], "sample_weight")],
+)
+def test_bad_sample_weights(weight, match):
+    with pytest.raises(pgm.PgmError, match=match):
+        pgm.fit(pgm.rbm(2, 2, rng=0), {"v": np.zeros((3, 2))}, updates=1, sample_weight=weight)
+
+
+def test_the_centred_gradient_is_that_of_the_centred_parameters():
+    """E = -(v - m) W (h - l) - v.a' - h.b': its plain gradient step, taken back to the usual parameters."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 2, (50, 4)).astype(float)
+    model = pgm.rbm(4, 3, rng=0)
+    rate = 0.3
+    plain = pgm.fit(model, {"v": x}, negative=pgm.ExactGradient(), optimizer=pgm.SGD(1.0), updates=1, batch_size=50)
+    slope = {k: plain.model.params[k] - v for k, v in model.params.items()}
+    m = x.mean(axis=0)
+    h = pgm.infer(model, {"v": x}).mean["h"].mean(axis=0)
+    w, a, b = (model.params[k] for k in ("v-h.weight", "v.bias", "h.bias"))
+    # coordinates of the centred model: a' = a + W l, b' = b + m W; gradients there by the chain rule
+    new_w = w + rate * (slope["v-h.weight"] - np.outer(m, slope["h.bias"]) - np.outer(slope["v.bias"], h))
+    new_a = a + w @ h + rate * slope["v.bias"] - new_w @ h
+    new_b = b + m @ w + rate * slope["h.bias"] - m @ new_w
+    f = pgm.fit(model, {"v": x}, negative=pgm.ExactGradient(), optimizer=pgm.Centered(pgm.SGD(rate)), updates=1,
+                batch_size=50)  # fmt: skip
+    np.testing.assert_allclose(f.model.params["v-h.weight"], new_w, atol=1e-12)
+    np.testing.assert_allclose(f.model.params["v.bias"], new_a, atol=1e-12)
+    np.testing.assert_allclose(f.model.params["h.bias"], new_b, atol=1e-12)
+
+
+def test_tied_parameters_stay_equal_and_follow_the_common_gradient():
+    b = pgm.GraphBuilder()
+    for name, size in (("a", 4), ("b", 4), ("h", 3)):
+        b.layer(name, pgm.Binary(), size)
+    w = np.random.default_rng(0).normal(size=(4, 3))
+    b.couple("a", "h", weight=w)
+    b.couple("b", "h", weight=w)
+    model, x = b.build(), np.random.default_rng(1).integers(0, 2, (20, 4)).astype(float)
+    tied = pgm.Tied(pgm.SGD(0.1), (("a-h.weight", "b-h.weight"), ("a.bias", "b.bias")))
+    f = pgm.fit(model, {"a": x, "b": x}, optimizer=tied, updates=10)
+    np.testing.assert_array_equal(f.model.params["a-h.weight"], f.model.params["b-h.weight"])
+    state, gradient = tied.start(model.params), Gradient({k: np.ones(v.shape) for k, v in model.params.items()})
+    gradient.means = {}
+    stepped = tied.step(model.structure, model.params, gradient, state, 0)
+    np.testing.assert_allclose(stepped["a-h.weight"] - w, 0.2)
+    np.testing.assert_allclose(stepped["h.bias"], 0.1)
+    with pytest.raises(pgm.PgmError, match="differ"):
+        pgm.Tied(pgm.SGD(), (("a.bias", "h.bias"),)).start({"a.bias": np.ones(2), "h.bias": np.zeros(2)})
+    with pytest.raises(pgm.PgmError, match="unknown"):
+        pgm.Tied(pgm.SGD(), (("z.bias",),)).start(model.params)
+
+
+@pytest.mark.parametrize("family", [pgm.dbm, pgm.dbn])
+def test_pretraining_is_a_better_start(family):
+    x = pgm.datasets.bars_and_stripes(3).x_train
+    model = family([9, 8, 6], rng=0)
+    found = pgm.pretrain(model, {"v": x}, negative=pgm.PCD(k=5), optimizer=pgm.SGD(0.1), batch_size=14, updates=1500)
+    assert log_likelihood(found, {"v": x}) > log_likelihood(model, {"v": x}) + 1.0
+    assert set(found.params) == set(model.params)
+    with pytest.raises(pgm.PgmError, match="path"):
+        pgm.pretrain(pgm.boltzmann_machine(3, unit=pgm.Binary(), rng=0), {"x": np.zeros((2, 3))})
+
+
+def test_base_rate_start_has_the_means_of_the_data_without_weights(atol=0.02):
+    x = pgm.datasets.digits().x_train
+    model = pgm.rbm(64, 3).with_params({"v-h.weight": np.zeros((64, 3))})
+    found = pgm.infer(pgm.base_rate_start(model, {"v": x}, strength=1e-9)).mean["v"]
+    np.testing.assert_allclose(found, x.mean(axis=0), atol=atol)
+
+
+# ---- monitors ----
+
+
+def free_log_density(model, v):
+    """log sum over hidden states of exp(log_density), by enumeration of the three hidden units."""
+    hidden = np.array(np.meshgrid(*[[0.0, 1.0]] * 3)).reshape(3, -1).T
+    each = [model.log_density({"v": v, "h": np.tile(h, (len(v), 1))}) for h in hidden]
+    return np.logaddexp.reduce(each, axis=0)
+
+
+@pytest.fixture(scope="module")
+def small():
+    rng = np.random.default_rng(0)
+    model = pgm.rbm(5, 3, rng=0)
+    model = model.with_params({k: rng.normal(size=v.shape) for k, v in model.params.items()})
+    return model, rng.integers(0, 2, (6, 5)).astype(float)
+
+
+def test_pseudo_likelihood(small):
+    model, x = small
+    total = 0.0
+    for i in range(5):
+        other = x.copy()
+        other[:, i] = 1 - x[:, i]
+        here, there = free_log_density(model, x), free_log_density(model, other)
+        total += (here - np.logaddexp(here, there)).mean()
+    np.testing.assert_allclose(pgm.PseudoLikelihood({"v": x})(model, 0)["pseudo_likelihood"], total, rtol=1e-10)
+    with pytest.raises(pgm.PgmError, match="complete"):
+        pgm.PseudoLikelihood({"v": np.full((1, 5), np.nan)})(model, 0)
+
+
+@pytest.mark.parametrize("unit", [pgm.Categorical(3), pgm.MultiValued(2), pgm.Spin()], ids=repr)
+def test_pseudo_likelihood_of_other_units_and_lateral_couplings(unit):
+    rng, b = np.random.default_rng(0), pgm.GraphBuilder()
+    b.layer("v", unit, 3)
+    b.layer("h", pgm.Spin(), 2)
+    b.couple("h", "v")
+    if unit.width == 1:
+        b.couple("v", "v", weight=np.array([[0, 1, 2], [1, 0, -1], [2, -1, 0.0]]))
+    model = b.build(rng=0)
+    k = len(unit.support)
+    x = rng.integers(0, k, (4, 3))
+    values = (lambda labels: labels) if unit.width > 1 else (lambda labels: unit.support[labels])
+    log_z = lambda labels: pgm.infer(model, {"v": values(labels)}, want=("log_z",), method=pgm.Exact()).log_z  # noqa: E731
+    total = 0.0
+    for i in range(3):
+        each = []
+        for state in range(k):
+            other = x.copy()
+            other[:, i] = state
+            each.append(log_z(other))
+        total += (log_z(x) - np.logaddexp.reduce(each, axis=0)).mean()
+    found = pgm.PseudoLikelihood({"v": values(x)})(model, 0)["pseudo_likelihood"]
+    np.testing.assert_allclose(found, total, rtol=1e-9)
+
+
+def test_reconstruction_and_free_energy(small):
+    model, x = small
+    h = 1 / (1 + np.exp(-(x @ model.params["v-h.weight"] + model.params["h.bias"])))
+    back = 1 / (1 + np.exp(-(h @ model.params["v-h.weight"].T + model.params["v.bias"])))
+    found = pgm.ReconstructionError({"v": x})(model, 0)["reconstruction_error"]
+    np.testing.assert_allclose(found, ((back - x) ** 2).mean(), rtol=1e-9)
+    gap = pgm.FreeEnergyGap({"v": x[:4]}, {"v": x[4:]})(model, 0)["free_energy_gap"]
+    own = free_log_density(model, x)
+    np.testing.assert_allclose(gap, own[:4].mean() - own[4:].mean(), rtol=1e-5, atol=1e-5)
+
+
+def test_bounds_and_estimates_of_the_likelihood(small, sure=5.0):
+    model, x = small
+    exact = log_likelihood(model, {"v": x})
+    found = pgm.AISLogLikelihood({"v": x})(model, 0)
+    assert abs(found["log_likelihood"] - exact) < sure * found["log_likelihood_error"] + 1e-3
+    np.testing.assert_allclose(pgm.VariationalBound({"v": x}, log_z=pgm.Exact())(model, 0)["bound"], exact, atol=1e-4)
+    deep = pgm.dbm([5, 3, 2], rng=0)
+    bound = pgm.VariationalBound({"v": x}, log_z=pgm.Exact())(deep, 0)["bound"]
+    assert bound < log_likelihood(deep, {"v": x}) + 1e-5
+    with pytest.raises(pgm.PgmError, match="VariationalBound"):
+        pgm.AISLogLikelihood({"v": x})(deep, 0)
+
+
+def test_flip_rates_and_norms(small):
+    model, _ = small
+    still = model.with_params({"v-h.weight": np.zeros((5, 3)), "v.bias": np.full(5, 50.0), "h.bias": np.zeros(3)})
+    found = pgm.FlipRates(chains=2000)(still, 0)
+    assert found["flips v"] == 0.0
+    assert abs(found["flips h"] - 0.5) < 5 * 0.5 / np.sqrt(6000)
+    assert pgm.WeightNorms()(still, 0)["norm v.bias"] == pytest.approx(50 * np.sqrt(5))
+    assert pgm.WeightNorms(every=10)(still, 3) is None
+
+
+def test_early_stopping_survives_a_checkpoint(tmp_path):
+    x = pgm.datasets.bars_and_stripes().x_train
+    stop = pgm.EarlyStopping(pgm.ExactLogLikelihood({"v": x}, every=5), patience=3, least=5.0)
+    settings = {"callbacks": [stop], "rng": 0, "negative": pgm.PCD()}
+    whole = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=100, **settings)
+    assert whole.stopped
+    assert whole.state["update"] == 15
+    pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=12, checkpoint=tmp_path / "c", **settings)
+    part = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=100, checkpoint=tmp_path / "c", **settings)
+    assert part.stopped == whole.stopped
+    assert part.state["update"] == 15
+
+
+# ---- what fit refuses ----
+
+
+def test_given_and_chains_that_go_on():
+    data = {"x": np.zeros((4, 3)), "y": np.zeros((4, 1))}
+    for name in ("pcd", "fast", "pt", "trans", "adaptive", "cast"):
+        with pytest.raises(pgm.PgmError, match="differs from row to row"):
+            pgm.fit(pgm.drbm(3, 2, 2, rng=0), data, given=("x",), negative=TRAINERS[name], updates=1)
+    assert pgm.fit(pgm.drbm(3, 2, 2, rng=0), data, given=("x",), updates=2).state["update"] == 2
+    with pytest.raises(pgm.PgmError, match="given=\\('x',\\)"):
+        pgm.fit(pgm.drbm(3, 2, 2, rng=0), data, updates=1)
+    with pytest.raises(pgm.PgmError, match="not in the data"):
+        pgm.fit(pgm.rbm(3, 2, rng=0), {"v": np.zeros((2, 3))}, given=("h",), updates=1)
+
+
+def test_divergence_names_the_quantity_and_the_update():
+    x = np.ones((5, 4))
+    with pytest.raises(pgm.PgmError, match="update [0-9]+: .*'.*' is not finite"), np.errstate(all="ignore"):
+        pgm.fit(pgm.rbm(4, 2, visible=pgm.Gaussian(), rng=0), {"v": x}, optimizer=pgm.SGD(1e200), updates=9)
+
+
+@pytest.mark.parametrize(
+    "negative", [pgm.CD(), pgm.PCD(), pgm.PT(3), pgm.CAST(betas=[0.5, 1.0]), pgm.ExactGradient()], ids=repr
+)
+@pytest.mark.parametrize(
+    ("visible", "hidden"),
+    [
+        (pgm.Gaussian(0.5), pgm.Binary()),
+        (pgm.Spin(), pgm.MultiValued(2)),
+        (pgm.Categorical(3), pgm.MultiValued(float("inf"))),
+    ],
+)
+def test_unit_types_missing_values_and_small_last_batches(negative, visible, hidden):
+    rng = np.random.default_rng(0)
+    x = (
+        rng.normal(size=(7, 4))
+        if visible.support is None
+        else rng.integers(0, len(visible.support), (7, 4)).astype(float)
+    )
+    x = 2 * x - 1 if isinstance(visible, pgm.Spin) else x
+    x = np.where(rng.random(x.shape) < 0.2, np.nan, x)
+    model = pgm.rbm(4, 3, visible=visible, hidden=hidden, rng=0)
+    f = pgm.fit(model, {"v": x}, negative=negative, optimizer=pgm.SGD(0.01), batch_size=3, epochs=2)
+    assert f.state["update"] == 6
+    assert all(np.isfinite(v).all() for v in f.model.params.values())

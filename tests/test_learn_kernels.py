@@ -1,0 +1,175 @@
+"""The compiled loops of learning against plain numpy."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import pgmengine as pgm
+from pgmengine import _kernels
+from pgmengine.couplings import outer, weighted_sum
+from pgmengine.kernels.chains import make_chains, start
+from pgmengine.kernels.packed import Packed, packed, panels
+
+SIZES = [(1, 1, 1), (3, 15, 16), (2, 17, 31), (65, 63, 65), (100, 20, 500), (97, 130, 40), (200, 64, 129)]
+
+
+def sparse_values(rng, shape, share, dtype=np.float32):
+    return (rng.random(shape) * (rng.random(shape) < share)).astype(dtype)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize(("rows", "a", "b"), SIZES)
+def test_outer_products_and_weighted_sums(rows, a, b, share, rtol=2e-5):
+    rng = np.random.default_rng(rows + a + b)
+    x, y = sparse_values(rng, (rows, a), share), rng.normal(size=(rows, b)).astype(np.float32)
+    scale = np.abs(x).sum() + 1
+    np.testing.assert_allclose(outer(np.zeros((a, b)), x, y), x.T.astype(float) @ y, atol=rtol * scale)
+    w = rng.normal(size=rows).astype(np.float32)
+    np.testing.assert_allclose(weighted_sum(w, y), w.astype(float) @ y, atol=rtol * (np.abs(w).sum() + 1) * 4)
+    np.testing.assert_allclose(
+        outer(np.zeros((a, b)), x.astype(float), y.astype(float)), x.T @ y.astype(float), atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize(("rows", "a", "b"), SIZES)
+def test_products_with_both_directions_of_a_weight(rows, a, b, share, rtol=2e-5):
+    model = pgm.rbm(a, b, rng=rows)
+    c, weight, rng = model.structure.couplings[0], model.params["v-h.weight"], np.random.default_rng(rows)
+    up, down = sparse_values(rng, (rows, a), share), sparse_values(rng, (rows, b), share)
+    np.testing.assert_allclose(Packed(model).product(c, "h", up), up @ weight, atol=rtol * (a + 1))
+    np.testing.assert_allclose(Packed(model).product(c, "v", down), down @ weight.T, atol=rtol * (b + 1))
+    for w in (weight.astype(np.float32), weight.astype(np.float32).T):
+        found = panels(w, -(-w.shape[1] // 16) * 16)
+        flat = found.transpose(1, 0, 2).reshape(w.shape[0], -1)
+        np.testing.assert_array_equal(flat[:, : w.shape[1]], w)
+        assert not flat[:, w.shape[1] :].any()
+
+
+def test_packed_parameters_live_as_long_as_their_model():
+    model = pgm.rbm(3, 2, rng=0)
+    assert packed(model) is packed(model)
+    from pgmengine.kernels.packed import _packed
+
+    before = len(_packed)
+    del model
+    assert len(_packed) == before - 1
+
+
+def twin(optimizer, p, g, state, t):
+    """One step in numpy: (new parameter, new state)."""
+    decay = optimizer.weight_decay * p + optimizer.l1 * np.sign(p)
+    g = g - decay
+    if isinstance(optimizer, pgm.SGD):
+        m = optimizer.momentum * state[0] + g
+        return p + optimizer.rate * m, (m, None)
+    m = optimizer.beta1 * state[0] + (1 - optimizer.beta1) * g
+    m_hat = m / (1 - optimizer.beta1 ** (t + 1))
+    if isinstance(optimizer, pgm.Adam):
+        v = optimizer.beta2 * state[1] + (1 - optimizer.beta2) * g**2
+        return p + optimizer.rate * m_hat / (np.sqrt(v / (1 - optimizer.beta2 ** (t + 1))) + optimizer.epsilon), (m, v)
+    v = np.maximum(optimizer.beta2 * state[1], np.abs(g))
+    return p + optimizer.rate * m_hat / (v + optimizer.epsilon), (m, v)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        pgm.SGD(0.3),
+        pgm.SGD(0.3, momentum=0.9, weight_decay=0.1, l1=0.02),
+        pgm.Adam(0.05, weight_decay=0.1, l1=0.02),
+        pgm.AdaMax(0.05, weight_decay=0.1, l1=0.02),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("size", [(1, 1), (3, 5), (8, 16), (301, 400)])
+def test_optimizers_against_numpy(optimizer, dtype, size, rtol=1e-12):
+    rng, model = np.random.default_rng(0), pgm.rbm(*size, rng=0)
+    params = {k: v + 0.01 for k, v in model.params.items()}
+    params["v-h.weight"] = params["v-h.weight"] * (rng.random(size) < 0.8)  # the sign of 0 is 0
+    state, plain = optimizer.start(params), {k: (np.zeros(v.shape), np.zeros(v.shape)) for k, v in params.items()}
+    own = {k: np.array(v) for k, v in params.items()}
+    for t in range(4):
+        g = {k: rng.normal(size=v.shape).astype(dtype) for k, v in params.items()}
+        params = optimizer.step(model.structure, params, g, state, t)
+        for k in own:
+            bare = (
+                optimizer if k.endswith("weight") else type(optimizer)(**{**vars(optimizer), "weight_decay": 0, "l1": 0})
+            )
+            own[k], plain[k] = twin(bare, own[k], g[k].astype(float), plain[k], t)
+            np.testing.assert_allclose(params[k], own[k], rtol=rtol, atol=1e-14)
+            np.testing.assert_array_equal(params.singles[k], params[k].astype(np.float32))
+
+
+def test_a_step_that_is_not_finite_is_seen_wherever_it_is():
+    for n in (1, 7, 8, 9, 100):
+        for bad in {0, n // 2, n - 1}:
+            p, g, out, copy = np.zeros(n), np.zeros(n), np.empty(n), np.empty(n, dtype=np.float32)
+            g[bad] = np.nan
+            for kind in (_kernels.SGD, _kernels.ADAM, _kernels.ADAMAX):
+                arguments = kind, 0.1, (0.9, 0.9), (1.0, 1.0), 1e-8, (0.0, 0.0), p, g, out, copy, np.zeros(n), np.zeros(n)
+                assert not _kernels.ascend(*arguments, 0, n)
+                assert _kernels.ascend(*arguments[:7], np.zeros(n), *arguments[8:10], np.zeros(n), np.zeros(n), 0, n)
+
+
+def test_wrong_shapes_are_refused_before_memory_is_touched():
+    f = np.zeros((4, 3), dtype=np.float32)
+    with pytest.raises(ValueError, match="fit"):
+        _kernels.outer(f, np.zeros((5, 2), dtype=np.float32), np.zeros((3, 2), dtype=np.float32), 0, 3)
+    with pytest.raises(ValueError, match="fit"):
+        _kernels.product(f, np.zeros((1, 4, 16), dtype=np.float32), np.zeros((4, 16), dtype=np.float32), 0, 4)
+    with pytest.raises(ValueError, match="fit"):
+        _kernels.product(f, np.zeros((1, 3, 16), dtype=np.float32), np.zeros((4, 20), dtype=np.float32), 0, 4)
+    with pytest.raises(ValueError, match="fit"):
+        _kernels.pack(f, np.zeros((1, 3, 16), dtype=np.float32), 0, 1)
+
+
+@pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.4)], ids=repr)
+def test_chains_that_keep_nothing_make_the_same_sweeps(kernel):
+    """sweep_once and sweep(1) from the same states with the same random numbers; DBM with several unit types."""
+    b = pgm.GraphBuilder()
+    for name, unit, size in (("v", pgm.Binary(), 40), ("h1", pgm.MultiValued(3), 30), ("h2", pgm.Categorical(3), 7)):
+        b.layer(name, unit, size)
+    b.couple("h1", "v")
+    b.couple("h1", "h2")
+    model = b.build(rng=0)
+    target = model.given({"v": np.r_[np.full(30, np.nan), np.ones(10)]}).take(np.zeros(50, dtype=int))
+    x = start(target, np.random.default_rng(0))
+    found = []
+    for once in (False, True):
+        chains = make_chains(target, kernel, x, np.random.default_rng(1))
+        for t in range(4):
+            chains.adopt(model.with_params({"v.bias": np.full(40, 0.1 * t)}), kernel, np.random.default_rng(t))
+            chains.sweep_once() if once else chains.sweep(1)
+        found.append((chains.values(), chains.log_density()))
+    for name in x:
+        np.testing.assert_array_equal(found[0][0][name], found[1][0][name])
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-4)
+
+
+def test_adopted_chains_are_chains_of_the_new_model(sure=5.0):
+    """Exact start, other parameters, long run: means of the new model, not of the old."""
+    old = pgm.rbm(4, 3, rng=0)
+    new = old.with_params({k: v + 1.0 for k, v in old.params.items()})
+    target = old.given().take(np.zeros(20_000, dtype=int))
+    chains = make_chains(target, pgm.Gibbs(), start(target, np.random.default_rng(0)), np.random.default_rng(0))
+    chains.sweep(3)
+    chains.adopt(new, pgm.FlipState(), np.random.default_rng(1))
+    chains.sweep(30)
+    exact = pgm.infer(new, method=pgm.Exact()).mean
+    for name, value in chains.values().items():
+        assert np.all(np.abs(value.mean(axis=0) - exact[name]) < sure * 0.5 / np.sqrt(len(value)))
+
+
+def test_sparse_weights_take_the_same_way():
+    weight = sp.random_array((30, 20), density=0.2, rng=0, format="csr")
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.Binary(), 30)
+    b.layer("h", pgm.Binary(), 20)
+    b.couple("v", "h", weight=weight)
+    model, x = b.build(), np.random.default_rng(0).integers(0, 2, (9, 30)).astype(np.float32)
+    c = model.structure.couplings[0]
+    np.testing.assert_allclose(packed(model).product(c, "h", x), x @ weight, atol=1e-5)
+    h = np.random.default_rng(1).random((9, 20)).astype(np.float32)
+    np.testing.assert_allclose(outer(weight, x, h).toarray(), (x.T @ h) * (weight.toarray() != 0), atol=1e-5)

@@ -1,0 +1,110 @@
+"""Mean field against enumeration: the bound, its monotone way up, its gradient."""
+
+import numpy as np
+import pytest
+from brute import Brute
+from tiny import MACHINES, as_evidence, patterns
+
+import pgmengine as pgm
+from pgmengine.methods.mean_field import Factors, independent
+
+UNDIRECTED = [m for m in MACHINES if not m.directed]
+
+
+@pytest.mark.parametrize("m", UNDIRECTED, ids=repr)
+def test_bound_below_log_z_and_equal_where_independent(m, slack=1e-9):
+    rows = patterns(m)
+    model, evidence = m.build(), as_evidence(m, rows)
+    found = pgm.infer(model, evidence, want=("log_z", "marginals", "pairs"), method=pgm.MeanField())
+    exact = np.array([Brute(m, row).log_z for row in rows])
+    size = 1 + np.abs(exact)
+    assert found.kind == "lower bound"
+    assert np.all(found.log_z <= exact + slack * size + (1e-6 if "gaussian" in m.name or "continuous" in m.name else 0))
+    for i in range(len(rows)):
+        one = model.given({name: value[[i]] for name, value in evidence.items()})
+        if independent(one):
+            np.testing.assert_allclose(pgm.MeanField().run(one, ("log_z",)).log_z, exact[i], rtol=1e-7, atol=1e-7)
+    for name, seen in evidence.items():
+        layer = model.structure.layers[name]
+        if layer.unit.width == 1:
+            np.testing.assert_array_equal(found.mean[name][~np.isnan(seen)], seen[~np.isnan(seen)])
+
+
+@pytest.mark.parametrize("m", UNDIRECTED, ids=repr)
+def test_the_bound_never_decreases(m, slack=1e-10):
+    rng, target = np.random.default_rng(0), m.build().given(as_evidence(m, patterns(m)))
+    q = Factors(target)
+    before = -np.inf
+    for _ in range(12):
+        q.round()
+        bound = q.bound()
+        assert np.all(bound >= before - slack * (1 + np.abs(bound)))
+        before = bound
+    del rng
+
+
+@pytest.mark.parametrize("m", [m for m in UNDIRECTED if "large" not in m.name], ids=repr)
+def test_gradient_is_that_of_the_bound(m, rtol=1e-5):
+    """At the fixed point the means need not be differentiated: finite differences of the converged bound."""
+    model, method = m.build(), pgm.MeanField(updates=5000, tolerance=1e-12)
+    row = {k: v[:1] for k, v in as_evidence(m, patterns(m)[1:2]).items()}
+    state = method.run(model.given(row), ("marginals",)).state
+    gradient = method.run(model.given(row), ("gradient",), state=state).gradient
+    rng = np.random.default_rng(0)
+    for name, value in model.params.items():
+        dense = value.toarray() if hasattr(value, "toarray") else value
+        step = rng.normal(size=dense.shape) * (dense != 0 if hasattr(value, "toarray") else 1.0)
+        tied = 1
+        if name == "x-x.weight" or name == "v-v.weight":
+            k = model.structure.layers[name[0]].unit.width
+            unit = np.arange(len(step)) // k
+            step = np.triu(step, 1) * (unit[:, None] != unit)
+            step, tied = step + step.T, 2
+        ends = []
+        for sign in (1, -1):
+            moved = dense + sign * 1e-5 * step
+            moved = type(value)(moved) if hasattr(value, "toarray") else moved
+            ends.append(method.run(model.with_params({name: moved}).given(row), ("log_z",), state=state).log_z[0])
+        own = gradient[name].toarray() if hasattr(gradient[name], "toarray") else gradient[name]
+        np.testing.assert_allclose((own * step).sum() / tied, (ends[0] - ends[1]) / 2e-5, rtol=rtol, atol=1e-6)
+
+
+def test_soft_evidence_beta_and_reference_keep_the_bound(slack=1e-9):
+    from tiny import TinyMachine
+
+    m: TinyMachine = next(m for m in UNDIRECTED if m.name == "dbm")
+    model = m.build()
+    soft = {"v": np.array([1.0, -2.0, 0.5])}
+    reference = {"v": np.array([0.3, -0.4, 1.0]), "h1": np.array([0.2, 0.0, -1.0])}
+    for beta in (0.0, 0.37, 1.0):
+        target = model.given({"v": [np.nan, 1, np.nan]}, soft=soft).at(beta, reference)
+        oracle = Brute(
+            m,
+            {"v": [None, 1.0, None]},
+            soft={"v": [[0.0, s] for s in soft["v"]]},
+            beta=beta,
+            reference={k: v for k, v in reference.items()},
+        )
+        q = Factors(target)
+        q.settle(300, 1e-12)
+        assert q.bound()[0] <= oracle.log_z + slack
+        if beta == 0:
+            np.testing.assert_allclose(q.bound()[0], oracle.log_z, rtol=1e-9)
+
+
+def test_single_precision_agrees(atol=2e-3):
+    model = pgm.dbm([30, 20, 10], rng=0)
+    x = np.random.default_rng(0).integers(0, 2, (50, 30))
+    one, two = (pgm.infer(model, {"v": x}, want=("log_z", "marginals"), method=pgm.MeanField(precision=p))
+                for p in (np.float64, np.float32))  # fmt: skip
+    np.testing.assert_allclose(one.mean["h2"], two.mean["h2"], atol=1e-4)
+    np.testing.assert_allclose(one.log_z, two.log_z, atol=atol)
+
+
+def test_refusals():
+    with pytest.raises(pgm.PgmError, match="directed children"):
+        pgm.infer(pgm.sbn([3, 2], rng=0), {"v": [0, 1, 0]}, method=pgm.MeanField())
+    with pytest.raises(pgm.PgmError, match="same side"):
+        pgm.infer(pgm.rbm(3, 2, rng=0), {"v": [0, 1, 0]}, want=("log_prob",), method=pgm.MeanField())
+    with pytest.raises(pgm.PgmError, match="samples"):
+        pgm.infer(pgm.rbm(3, 2, rng=0), want=("samples",), method=pgm.MeanField())
