@@ -230,7 +230,7 @@ cdef extern from "learn.h" nogil:
     ctypedef struct pgm_rates:
         double rate, keep1, keep2, unbias1, unbias2, epsilon, l1, l2
 
-    void pgm_multiply(const pgm_link *k, const float *x, int64_t rows, pgm_change *list, float *y, int64_t stride)
+    void pgm_multiply(const float *x, const float *w, int64_t rows, int64_t n, int64_t m, pgm_change *list, float *y)
     void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t m, int64_t first, int64_t last,
                    pgm_change *list, float *out)
     void pgm_pack(const float *w, int64_t rows, int64_t columns, int64_t down, int64_t right, int64_t tile,
@@ -241,21 +241,18 @@ cdef extern from "learn.h" nogil:
 SGD, ADAM, ADAMAX = PGM_SGD, PGM_ADAM, PGM_ADAMAX
 
 
-def product(const float[:, ::1] x, const float[:, :, ::1] panels, float[:, ::1] y, int64_t first, int64_t last):
-    """y += x times a weight in panels (tiles, rows, tile), rows first .. last - 1; zeros in x cost nothing."""
-    cdef pgm_link k
+def product(const float[:, ::1] x, const float[:, ::1] weight, float[:, ::1] y, int64_t first, int64_t last):
+    """Rows first .. last - 1 of y += x weight; zeros in x cost nothing."""
     cdef pgm_change *list
-    if not 0 <= first <= last <= x.shape[0] or y.shape[0] != x.shape[0] or panels.shape[1] != x.shape[1]:
+    if not 0 <= first <= last <= x.shape[0] or y.shape[0] != x.shape[0] or weight.shape[0] != x.shape[1] \
+            or y.shape[1] != weight.shape[1]:
         raise ValueError("arrays do not fit")
-    if y.shape[1] % PGM_WIDE or panels.shape[0] * panels.shape[2] < y.shape[1]:
-        raise ValueError("the columns do not fit")
-    if first == last or not x.shape[1]:
+    if first == last or not x.shape[1] or not y.shape[1]:
         return
-    k.rows, k.tile, k.weight = panels.shape[1], panels.shape[2], &panels[0, 0, 0]
     with nogil:
-        list = <pgm_change *> malloc(sizeof(pgm_change) * (PGM_ROWS * k.rows + 1))
+        list = <pgm_change *> malloc(sizeof(pgm_change) * (PGM_ROWS * x.shape[1] + 1))
         if list != NULL:
-            pgm_multiply(&k, &x[first, 0], last - first, list, &y[first, 0], y.shape[1])
+            pgm_multiply(&x[first, 0], &weight[0, 0], last - first, x.shape[1], y.shape[1], list, &y[first, 0])
             free(list)
     if list == NULL:
         raise MemoryError

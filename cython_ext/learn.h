@@ -7,53 +7,53 @@
 
 #define PGM_ROWS 64 /* rows of a product whose lists are made together */
 
-/* y (rows, stride) += x (rows, k->rows) times the panels of k, zeros in x skipped; list has room for PGM_ROWS * k->rows */
+/* `vectors` vectors of y += sum of delta * weight row over a list; rows of the weight lie `stride` apart */
+PGM_INLINE void pgm_add_rows(const pgm_change *list, int64_t count, const float *weight, int64_t stride, int vectors,
+                             float *y)
+{
+    pgm_vf sum[4];
+    for (int v = 0; v < vectors; v++) sum[v] = *(const pgm_vf *)(y + v * PGM_WIDE);
+    for (int64_t f = 0; f < count; f++) {
+        const float *row = weight + list[f].row * stride;
+        for (int v = 0; v < vectors; v++) sum[v] += *(const pgm_vf *)(row + v * PGM_WIDE) * list[f].delta;
+    }
+    for (int v = 0; v < vectors; v++) *(pgm_vf *)(y + v * PGM_WIDE) = sum[v];
+}
+
+/* y (rows, m) += x (rows, n) w (n, m), zeros in x skipped; list has room for PGM_ROWS * n + 1 */
 PGM_CLONES
-void pgm_multiply(const pgm_link *k, const float *x, int64_t rows, pgm_change *list, float *y, int64_t stride)
+void pgm_multiply(const float *x, const float *w, int64_t rows, int64_t n, int64_t m, pgm_change *list, float *y)
 {
     int64_t count[PGM_ROWS];
     for (int64_t first = 0; first < rows; first += PGM_ROWS) {
         int64_t some = rows - first < PGM_ROWS ? rows - first : PGM_ROWS;
         for (int64_t r = 0; r < some; r++) {
-            const float *row = x + (first + r) * k->rows;
-            pgm_change *to = list + r * k->rows;
+            const float *row = x + (first + r) * n;
+            pgm_change *to = list + r * n;
             count[r] = 0;
-            for (int64_t i = 0; i < k->rows; i++) {
+            for (int64_t i = 0; i < n; i++) {
                 to[count[r]] = (pgm_change){(int32_t)i, row[i]};
                 count[r] += row[i] != 0.0f;
             }
         }
-        for (int64_t column = 0; column < stride;) {
-            int whole = column + k->tile <= stride, width = whole ? (int)k->tile : PGM_WIDE;
+        int64_t column = 0;
+        for (; column + 64 <= m; column += 64)
+            for (int64_t r = 0; r < some; r++)
+                pgm_add_rows(list + r * n, count[r], w + column, m, 4, y + (first + r) * m + column);
+        for (; column + PGM_WIDE <= m; column += PGM_WIDE)
+            for (int64_t r = 0; r < some; r++)
+                pgm_add_rows(list + r * n, count[r], w + column, m, 1, y + (first + r) * m + column);
+        for (; column < m; column++)
             for (int64_t r = 0; r < some; r++) {
-                float *to = y + (first + r) * stride;
-                if (width == 64)
-                    pgm_add_tile(k, 64, list + r * k->rows, count[r], column, 4, to);
-                else if (width == 32)
-                    pgm_add_tile(k, 32, list + r * k->rows, count[r], column, 2, to);
-                else
-                    pgm_add_tile(k, k->tile, list + r * k->rows, count[r], column, 1, to);
+                float sum = y[(first + r) * m + column];
+                for (int64_t f = 0; f < count[r]; f++) sum += list[r * n + f].delta * w[list[r * n + f].row * m + column];
+                y[(first + r) * m + column] = sum;
             }
-            column += width;
-        }
     }
 }
 
 #define PGM_BAND 96 /* rows of b that a tile of 64 columns keeps in the nearest cache */
 #define PGM_GROUP 64 /* rows of the sum that share such a tile */
-
-/* `vectors` vectors of one row of the sum: += value * b[row, column ...] over a list */
-PGM_INLINE void pgm_outer_part(const pgm_change *list, int64_t count, const float *b, int64_t stride, int vectors,
-                               float *to)
-{
-    pgm_vf sum[4];
-    for (int v = 0; v < vectors; v++) sum[v] = *(const pgm_vf *)(to + v * PGM_WIDE);
-    for (int64_t f = 0; f < count; f++) {
-        const float *row = b + list[f].row * stride;
-        for (int v = 0; v < vectors; v++) sum[v] += *(const pgm_vf *)(row + v * PGM_WIDE) * list[f].delta;
-    }
-    for (int v = 0; v < vectors; v++) *(pgm_vf *)(to + v * PGM_WIDE) = sum[v];
-}
 
 /* rows first .. last - 1 of out (n, m): sum over r of a[r, i] b[r, :], zeros in a (rows, n) skipped; b (rows, m);
  * list has room for PGM_GROUP * PGM_BAND */
@@ -78,10 +78,10 @@ void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t 
             int64_t column = 0;
             for (; column + 64 <= m; column += 64)
                 for (int64_t k = 0; k < some; k++)
-                    pgm_outer_part(list + k * PGM_BAND, count[k], from + column, m, 4, out + (i + k) * m + column);
+                    pgm_add_rows(list + k * PGM_BAND, count[k], from + column, m, 4, out + (i + k) * m + column);
             for (; column + PGM_WIDE <= m; column += PGM_WIDE)
                 for (int64_t k = 0; k < some; k++)
-                    pgm_outer_part(list + k * PGM_BAND, count[k], from + column, m, 1, out + (i + k) * m + column);
+                    pgm_add_rows(list + k * PGM_BAND, count[k], from + column, m, 1, out + (i + k) * m + column);
             for (; column < m; column++)
                 for (int64_t k = 0; k < some; k++)
                     for (int64_t f = 0; f < count[k]; f++)

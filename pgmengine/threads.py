@@ -21,7 +21,7 @@ def pool() -> ThreadPoolExecutor:
 
 def share_out(task: Callable[[int, int], Any], count: int, work: float, worth: float) -> list[Any]:
     """task(first, last) on parts of range(count), one for each thread if each gets `worth` of the work."""
-    many = 1 if work < 2 * worth else min(threads(), count, int(work / worth))
+    many = 1 if work < 2 * worth else min(threads(), count, int(work / max(worth, 1e-9)))
     if many <= 1:
         return [task(0, count)]
     cuts = [count * i // many for i in range(many + 1)]

@@ -11,7 +11,7 @@ from tiny import FINITE, INFINITE, as_evidence, draw_row, patterns
 
 import pgmengine as pgm
 from pgmengine.convergence import series_statistics
-from pgmengine.kernels import compiled, plain
+from pgmengine.kernels import compiled, packed, plain
 from pgmengine.target import Target
 
 KERNELS = (pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.3))
@@ -269,7 +269,7 @@ def forgotten_normaliser(monkeypatch):
 
 
 def forgotten_bias(monkeypatch):
-    monkeypatch.setattr(compiled, "row", lambda values, columns: compiled.zeros((1, columns))[0])
+    monkeypatch.setattr(packed, "row", lambda values, columns: packed.zeros((columns,)))
     real = Target.outer_field
     monkeypatch.setattr(
         Target, "outer_field", lambda self, x, name: real(self, x, name) - self.beta[:, None] * self.model.bias(name)
@@ -277,8 +277,8 @@ def forgotten_bias(monkeypatch):
 
 
 def factor_two(monkeypatch):
-    real_panels, real_field = compiled.panels, Target.outer_field
-    monkeypatch.setattr(compiled, "panels", lambda weight, stride: real_panels(2 * weight, stride))
+    real_panels, real_field = packed.panels, Target.outer_field
+    monkeypatch.setattr(packed, "panels", lambda weight, stride: real_panels(2 * weight, stride))
     monkeypatch.setattr(Target, "outer_field", lambda self, x, name: 2 * real_field(self, x, name))
 
 

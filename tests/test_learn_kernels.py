@@ -118,9 +118,9 @@ def test_wrong_shapes_are_refused_before_memory_is_touched():
     with pytest.raises(ValueError, match="fit"):
         _kernels.outer(f, np.zeros((5, 2), dtype=np.float32), np.zeros((3, 2), dtype=np.float32), 0, 3)
     with pytest.raises(ValueError, match="fit"):
-        _kernels.product(f, np.zeros((1, 4, 16), dtype=np.float32), np.zeros((4, 16), dtype=np.float32), 0, 4)
+        _kernels.product(f, np.zeros((4, 16), dtype=np.float32), np.zeros((4, 16), dtype=np.float32), 0, 4)
     with pytest.raises(ValueError, match="fit"):
-        _kernels.product(f, np.zeros((1, 3, 16), dtype=np.float32), np.zeros((4, 20), dtype=np.float32), 0, 4)
+        _kernels.product(f, np.zeros((3, 16), dtype=np.float32), np.zeros((4, 20), dtype=np.float32), 0, 4)
     with pytest.raises(ValueError, match="fit"):
         _kernels.pack(f, np.zeros((1, 3, 16), dtype=np.float32), 0, 1)
 

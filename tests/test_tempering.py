@@ -350,7 +350,7 @@ def test_slow_chains_of_the_coupled_sampler_stay_at_p_and_change_places():
     for _ in range(100):
         coupled.step()
     assert coupled.swaps > 0.5 * pairs * 9 and p_value(truth, coupled.states()) > 1e-6
-    coupled.with_target(target)
+    coupled.chains.adopt(target.model, pgm.Gibbs(), rng)
     coupled.step()
     assert set(coupled.slow) | set(coupled.fast) == set(range(2 * pairs))
 

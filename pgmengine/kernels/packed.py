@@ -45,14 +45,14 @@ class Packed:
 
     def product(self, c: Coupling, name: str, x: Array) -> Array:
         """What x (rows, width) float32 of the other end adds to a layer's field: (rows, width) float32."""
-        weight = self.params[f"{c.key}.weight"]
-        if sp.issparse(weight) or np.count_nonzero(x) > FEW * x.size:
-            return rows_times(x, self._single(c, name))
-        layer = self.structure.layers[name]
-        out, dense = np.zeros((len(x), stride_of(layer)), dtype=np.float32), self.into(c, name)[0]
-        share_out(lambda first, last: _kernels.product(x, dense, out, first, last), len(x), x.size * layer.width / 4,
+        weight = self._single(c, name)
+        if not weight_in_rows(weight) or np.count_nonzero(x) > FEW * x.size:
+            return rows_times(x, weight)
+        out = np.zeros((len(x), weight.shape[1]), dtype=np.float32)
+        x = np.ascontiguousarray(x)
+        share_out(lambda first, last: _kernels.product(x, weight, out, first, last), len(x), x.size * len(out[0]) / 4,
                   WORTH_A_THREAD)
-        return out[:, : layer.width]
+        return out
 
     def _single(self, c: Coupling, name: str) -> Any:
         """The weight in single precision."""
@@ -60,6 +60,11 @@ class Packed:
         if key not in self.singles:
             self.singles[key] = self.params[key].astype(np.float32)
         return self.singles[key] if name == c.b else self.singles[key].T
+
+
+def weight_in_rows(weight: Any) -> bool:
+    """Whether the rows of a dense weight lie in order, so that they can be added as they are."""
+    return not sp.issparse(weight) and bool(weight.flags.c_contiguous)
 
 
 def rows_times(x: Array, weight: Any) -> Array:
