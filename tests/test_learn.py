@@ -249,6 +249,36 @@ def test_base_rate_start_has_the_means_of_the_data_without_weights(atol=0.02):
     np.testing.assert_allclose(found, x.mean(axis=0), atol=atol)
 
 
+def test_a_negative_phase_of_ones_own_as_in_the_recipe(tmp_path):
+    from dataclasses import dataclass
+    from typing import ClassVar
+
+    from pgmengine.learn.negative.base import Persistent
+
+    @dataclass(frozen=True)
+    class Backwards:
+        """Sweeps in the reverse order."""
+
+        chains: int = 50
+        precision: ClassVar[type] = np.float32
+
+        def start(self, given, rng):
+            return Persistent(
+                "Backwards", given, self.chains, pgm.Gibbs(), rng, lambda c, t, r: c.sweep(2, backward=True)
+            )
+
+    x = pgm.datasets.bars_and_stripes(3).x_train
+    f = pgm.fit(
+        pgm.rbm(9, 4, rng=0),
+        {"v": x},
+        negative=Backwards(),
+        optimizer=pgm.Adam(0.02),
+        updates=300,
+        checkpoint=tmp_path / "c",
+    )
+    assert log_likelihood(f.model, {"v": x}) > -5.5
+
+
 # ---- monitors ----
 
 
