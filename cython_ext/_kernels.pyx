@@ -281,7 +281,8 @@ def outer(const float[:, ::1] a, const float[:, ::1] b, float[:, ::1] out, int64
 def pack(const float[:, :] weight, float[:, :, ::1] out, int64_t first, int64_t last):
     """Panels first .. last - 1 (tiles, rows, tile) of a weight, float32, filled up with zeros."""
     cdef int64_t columns = weight.shape[1]
-    if not 0 <= first <= last <= out.shape[0] or out.shape[1] != weight.shape[0]:
+    if not 0 <= first <= last <= out.shape[0] or out.shape[1] != weight.shape[0] \
+            or (last > first and (last - 1) * out.shape[2] >= columns):
         raise ValueError("arrays do not fit")
     if first == last or not out.shape[1] or not columns:
         return

@@ -7,14 +7,16 @@ layers' fields, its share of the log density, and its weight statistics. Weights
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from pgmengine import _kernels
+from pgmengine.layer import Layer
 from pgmengine.threads import in_chunks, share_out
+from pgmengine.weights import like
 
 Array = np.ndarray
 Weight = Any  # a 2-D numpy array or a scipy sparse array: they share @, .T and slicing
@@ -37,8 +39,7 @@ def outer(weight: Weight, xa: Array, xb: Array) -> Weight:
         few = xa.dtype == xb.dtype == np.float32 and np.count_nonzero(xa) < FEW * xa.size
         return sum_of_rows(xa, xb) if few else columns_times(xa, xb)
     entries = weight.tocoo()
-    values = np.einsum("re,re->e", xa[:, entries.row], xb[:, entries.col])
-    return sp.csr_array((values, (entries.row, entries.col)), shape=weight.shape)
+    return like(weight, np.einsum("re,re->e", xa[:, entries.row], xb[:, entries.col]))
 
 
 def sum_of_rows(xa: Array, xb: Array) -> Array:
@@ -87,6 +88,10 @@ class Pair:
         """Name of the coupling; its weight is params[key + ".weight"]."""
         return f"{self.a}-{self.b}"
 
+    def within(self, layer: Layer) -> Pair:
+        """The coupling, told of its first layer."""
+        return self
+
     def blocks(self, weight: Weight) -> Iterator[tuple[str, str, Weight]]:
         """(to, from, M): the field of `to` gains x_from @ M."""
         yield self.b, self.a, weight
@@ -100,6 +105,10 @@ class Pair:
         """x_a W x_b, shape (rows,)."""
         return bilinear(xa, weight, xb)
 
+    def projected(self, weight: Weight, found: Weight) -> Weight:
+        """The part of a matrix of slopes that changes parameters."""
+        return found
+
     def statistics(self, weight: Weight, xa: Array, xb: Array) -> Weight:
         """D log_density / d W summed over rows."""
         return outer(weight, xa, xb)
@@ -107,9 +116,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Lateral:
-    """Undirected coupling inside a layer: x S x / 2, S symmetric with a zero diagonal, so each pair counts once."""
+    """Undirected coupling inside a layer: x S x / 2, S symmetric, so each pair counts once; 0 inside a unit."""
 
     a: str
+    unit_width: int = 1
     directed = False
 
     @property
@@ -126,17 +136,34 @@ class Lateral:
         """(to, from, M): the field of `to` gains x_from @ M."""
         yield self.a, self.a, weight
 
+    def within(self, layer: Layer) -> Lateral:
+        """The coupling, told of its layer."""
+        return replace(self, unit_width=layer.unit.width)
+
     def parameters(self, weight: Weight) -> Weight:
-        """1 where an entry of the weight is a parameter: off the diagonal, or where a sparse weight stores one."""
-        return stored(weight) if sp.issparse(weight) else 1.0 - np.eye(len(weight))
+        """1 where an entry of the weight is a parameter: between units, or where a sparse weight stores one."""
+        if sp.issparse(weight):
+            return stored(weight)
+        unit = np.arange(len(weight)) // self.unit_width
+        return (unit[:, None] != unit) * 1.0
 
     def log_density(self, weight: Weight, xa: Array, xb: Array) -> Array:
         """X S x / 2, shape (rows,)."""
         return bilinear(xa, weight, xb) / 2
 
     def statistics(self, weight: Weight, xa: Array, xb: Array) -> Weight:
-        """D log_density / d S_ij with S_ij = S_ji one parameter, summed over rows; zero on the diagonal."""
-        return outer(weight, xa, xb) * self.parameters(weight)
+        """D log_density / d S_ij with S_ij = S_ji one parameter, summed over rows."""
+        return self.projected(weight, outer(weight, xa, xb))
+
+    def projected(self, weight: Weight, found: Weight) -> Weight:
+        """Symmetric to the last bit, so that the weights stay so, and 0 inside a unit."""
+        if not sp.issparse(weight):
+            return (found + found.T) / 2 * self.parameters(weight).astype(found.dtype)
+        entries = weight.tocoo()
+        place = sp.csr_array((np.arange(1.0, weight.nnz + 1), weight.indices, weight.indptr), shape=weight.shape)
+        other = np.asarray(place[entries.col, entries.row]).astype(int) - 1  # the number of the entry across
+        between = entries.row // self.unit_width != entries.col // self.unit_width
+        return like(weight, np.where(between, (found.data + found.data[other]) / 2, 0.0))
 
 
 @dataclass(frozen=True)
@@ -151,6 +178,10 @@ class Arrow:
     def key(self) -> str:
         """Name of the coupling; its weight is params[key + ".weight"]."""
         return f"{self.a}->{self.b}"
+
+    def within(self, layer: Layer) -> Arrow:
+        """The coupling, told of its first layer."""
+        return self
 
     def blocks(self, weight: Weight) -> Iterator[tuple[str, str, Weight]]:
         """(to, from, M): the bilinear part x_parent J x_child seen from both ends."""
@@ -168,8 +199,11 @@ class Arrow:
 
     def statistics(self, weight: Weight, xa: Array, score: Array) -> Weight:
         """D log_density / d J summed over rows, score = d log p(x_b | zeta) / d zeta."""
-        found = outer(weight, xa, score)
-        return found if self.a != self.b and not sp.issparse(weight) else found * self.parameters(weight)
+        return self.projected(weight, outer(weight, xa, score))
+
+    def projected(self, weight: Weight, found: Weight) -> Weight:
+        """The part of a matrix of slopes that changes parameters."""
+        return found if self.a != self.b or sp.issparse(weight) else found * self.parameters(weight)
 
 
 Coupling = Pair | Lateral | Arrow

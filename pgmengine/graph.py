@@ -63,8 +63,9 @@ class GraphBuilder:
         undirected coupling of two unbounded layers, and negative weights of NoisyOr units.
         """
         check_layers(self.layers)
-        structure = Structure({layer.name: layer for layer in self.layers}, tuple(self.couplings))
-        check_structure(structure)
+        layers = {layer.name: layer for layer in self.layers}
+        check_structure(Structure(layers, tuple(self.couplings)))
+        structure = Structure(layers, tuple(c.within(layers[c.a]) for c in self.couplings))
         generator = np.random.default_rng(rng)
         params: dict[str, Any] = {}
         for layer, bias in zip(self.layers, self.given, strict=True):

@@ -1,5 +1,6 @@
 """Trainers to their optimum, resuming, weights of rows, centred and tied gradients, pretraining, monitors."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import pgmengine as pgm
 from pgmengine.learn.batch import Gradient
@@ -427,3 +429,179 @@ def test_unit_types_missing_values_and_small_last_batches(negative, visible, hid
     f = pgm.fit(model, {"v": x}, negative=negative, optimizer=pgm.SGD(0.01), batch_size=3, epochs=2)
     assert f.state["update"] == 6
     assert all(np.isfinite(v).all() for v in f.model.params.values())
+
+
+# ---- found by a reviewer ----
+
+
+def sparse_graph(lateral):
+    b, rng = pgm.GraphBuilder(), np.random.default_rng(0)
+    b.layer("v", pgm.Binary(), 6)
+    if lateral:
+        w = np.triu(rng.normal(size=(6, 6)), 1)
+        b.couple("v", "v", weight=sp.csr_array(w + w.T))
+    else:
+        b.layer("h", pgm.Binary(), 4)
+        b.couple("v", "h", weight=sp.csr_array(rng.normal(size=(6, 4))))
+    return b.build()
+
+
+@pytest.mark.parametrize("negative", [pgm.CD(), pgm.PCD(chains=2), pgm.FastPCD(chains=2), pgm.ExactGradient()], ids=repr)
+@pytest.mark.parametrize("lateral", [True, False])
+def test_stored_entries_whose_slope_is_zero_stay_parameters(negative, lateral):
+    x = (np.random.default_rng(0).random((8, 6)) < 0.5) * 1.0
+    x[:, :3] = 0.0
+    x[0, 0] = np.nan
+    model = sparse_graph(lateral)
+    f = pgm.fit(model, {"v": x}, updates=50, negative=negative, optimizer=pgm.Centered(pgm.Adam(0.01)))
+    for key, value in model.params.items():
+        if sp.issparse(value):
+            assert f.model.params[key].nnz == value.nnz
+    f.model.with_params(dict(f.model.params))
+
+
+def test_sparse_noisy_or_weights_that_reach_zero_stay_parameters():
+    rng, b = np.random.default_rng(0), pgm.GraphBuilder()
+    b.layer("v", pgm.NoisyOr(), 6, bias=[0.5] * 6)
+    b.layer("h", pgm.Binary(), 4, bias=[2.0] * 4)
+    b.cause("h", "v", weight=sp.csr_array(rng.random((4, 6)) * 0.3 + 0.05))
+    x = (rng.random((20, 6)) < 0.05) * 1.0
+    f = pgm.fit(b.build(), {"v": x}, updates=60, optimizer=pgm.Adam(0.1))
+    assert f.model.params["h->v.weight"].nnz == 24
+    assert f.model.params["h->v.weight"].min() == 0.0
+
+
+@pytest.mark.parametrize("unit", [pgm.Categorical(3), pgm.MultiValued(3), pgm.Binary()], ids=repr)
+@pytest.mark.parametrize("negative", [pgm.ExactGradient(), pgm.PCD(chains=30)], ids=repr)
+@pytest.mark.parametrize("optimizer", [pgm.Adam(0.05), pgm.Centered(pgm.SGD(0.05))], ids=repr)
+def test_lateral_weights_stay_symmetric_and_zero_inside_a_unit(unit, negative, optimizer, tmp_path):
+    rng, b = np.random.default_rng(0), pgm.GraphBuilder()
+    b.layer("x", unit, 3)
+    b.couple("x", "x")
+    k = len(unit.support)
+    x = rng.integers(0, k, (50, 3)) if unit.width > 1 else unit.support[rng.integers(0, k, (50, 3))]
+    x = np.where(rng.random(x.shape) < 0.1, np.nan, x)
+    f = pgm.fit(b.build(rng=0), {"x": x}, updates=60, batch_size=7, optimizer=optimizer, negative=negative)
+    weight = f.model.params["x-x.weight"]
+    np.testing.assert_array_equal(weight, weight.T)
+    for i in range(3):
+        assert not weight[i * unit.width : (i + 1) * unit.width, i * unit.width : (i + 1) * unit.width].any()
+    pgm.save(f.model, tmp_path / "m.safetensors")
+    pgm.load(tmp_path / "m.safetensors")
+
+
+def test_adaptive_sap_is_unbiased_where_temperatures_differ(sure=5.0):
+    from tiny import FINITE
+
+    from pgmengine.learn.batch import Batch, GradientSum, only
+
+    machine = next(m for m in FINITE if m.name == "rbm three values")
+    model, rng, chains = machine.build(), np.random.default_rng(0), 20_000
+    negative = pgm.AdaptiveSAP(betas=[0.5, 0.8, 1.0], every=1, steps=10, chains=chains)
+    target = model.given({"v": np.zeros((1, 3))})
+    batch = Batch(target, only(target, ()), np.ones(1), dict)
+    run = negative.start(batch.given, rng)
+    run.chains.sweep(200)
+    for update in range(8):
+        total = GradientSum(model, np.float32)
+        run.add(total, batch, update, rng)
+    exact = pgm.infer(model, method=pgm.Exact()).mean
+    found = total.total()
+    for name in exact:
+        assert np.all(np.abs(-found[f"{name}.bias"] - exact[name]) < sure / np.sqrt(chains))
+
+
+def test_centred_gradients_of_weighted_rows_and_mixed_graphs():
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(0, 2, (6, 4)).astype(float), np.array([3, 1, 0, 2, 1, 1.0])
+    repeated = np.repeat(x, w.astype(int), axis=0)
+    one, two = (
+        pgm.fit(pgm.rbm(4, 3, rng=1), {"v": d}, negative=pgm.ExactGradient(), optimizer=pgm.Centered(pgm.SGD(0.5)),
+                updates=5, batch_size=99, sample_weight=s) for d, s in ((x, w), (repeated, None)))  # fmt: skip
+    for key, value in one.model.params.items():
+        np.testing.assert_allclose(two.model.params[key], value, rtol=1e-9, atol=1e-12)
+    b = pgm.GraphBuilder()
+    for name, size in (("v", 6), ("h1", 3), ("h2", 3)):
+        b.layer(name, pgm.Binary(), size)
+    b.couple("v", "h2")
+    b.cause("h1", "v")
+    x = (rng.random((20, 6)) < 0.5) * 1.0
+    for optimizer in (pgm.Centered(), pgm.Centered(pgm.Tied(pgm.SGD(0.1), (("v.bias",),)))):
+        assert pgm.fit(b.build(rng=0), {"v": x}, optimizer=optimizer, updates=3).state["update"] == 3
+
+
+def test_distinct_row_weights_are_no_loop_over_rows(monkeypatch):
+    calls = []
+    real = pgm.Exact.gradient
+    monkeypatch.setattr(pgm.Exact, "gradient", lambda self, t, w: calls.append(t.rows) or real(self, t, w))
+    x = np.random.default_rng(0).integers(0, 2, (50, 5)).astype(float)
+    pgm.fit(pgm.dbm([5, 3, 2], rng=0), {"v": x}, updates=2, sample_weight=np.arange(1.0, 51))
+    assert calls == [50, 50]
+
+
+def test_reconstruction_error_refuses_what_it_cannot_do_and_takes_inputs():
+    rng = np.random.default_rng(0)
+    drbm = pgm.drbm(3, 2, 3, hidden=pgm.Binary(), rng=0)
+    data = {"x": rng.normal(size=(6, 3)), "y": rng.integers(0, 3, (6, 1))}
+    q = pgm.infer(drbm, data).mean["h"]
+    eta = q @ drbm.params["h-y.weight"] + drbm.params["y.bias"]
+    back = np.exp(eta) / np.exp(eta).sum(axis=1, keepdims=True)
+    truth = np.square(back - np.eye(3)[data["y"][:, 0]]).mean()
+    np.testing.assert_allclose(pgm.ReconstructionError(data)(drbm, 0)["reconstruction_error"], truth, rtol=1e-9)
+    for model in (pgm.sbn([4, 2], rng=0), pgm.boltzmann_machine(4, unit=pgm.Binary(), rng=0)):
+        with pytest.raises(pgm.PgmError, match="undirected layers"):
+            pgm.ReconstructionError({next(iter(model.structure.layers)): np.zeros((2, 4))})(model, 0)
+
+
+def test_a_fit_that_was_stopped_stays_stopped(tmp_path):
+    x = pgm.datasets.bars_and_stripes(3).x_train
+    stop = pgm.EarlyStopping(pgm.ExactLogLikelihood({"v": x}, every=1), patience=3, least=10.0)
+    one, two = (
+        pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=100, callbacks=[stop], checkpoint=tmp_path / "c") for _ in "ab"
+    )
+    assert one.state["update"] == two.state["update"] == 3
+    assert one.stopped == two.stopped
+    with pytest.raises(pgm.PgmError, match="name="):
+        pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=3, callbacks=[pgm.EarlyStopping(pgm.WeightNorms())])
+    watched = pgm.EarlyStopping(pgm.WeightNorms(every=1), name="norm v.bias", patience=2, least=100.0)
+    assert pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=9, callbacks=[watched]).stopped
+
+
+def test_odd_settings(tmp_path):
+    x, model = pgm.datasets.bars_and_stripes(3).x_train, pgm.rbm(9, 4, rng=0)
+    rate = functools.partial(lambda a, t: a, 0.1)
+    for _ in range(2):
+        pgm.fit(model, {"v": x}, optimizer=pgm.SGD(rate), updates=2, checkpoint=tmp_path / "c")
+    kernel = pgm.GrowingBlend(2, 4)
+    for negative in (pgm.TransSAP(pgm.Adaptive(5), kernel=kernel, chains=5), pgm.AdaptiveSAP(kernel=kernel, chains=5)):
+        assert pgm.fit(model, {"v": x}, negative=negative, updates=4).state["update"] == 4
+    with pytest.raises(pgm.PgmError, match="at least one chain"):
+        pgm.fit(model, {"v": x}, negative=pgm.PCD(chains=0), updates=1)
+    state = pgm.fit(model, {"v": x}, optimizer=pgm.Adam(), updates=1).state
+    for other in ({"optimizer": pgm.AdaMax()}, {"negative": pgm.CD()}):
+        with pytest.raises(pgm.PgmError, match="the state is of a fit with"):
+            pgm.fit(model, {"v": x}, updates=2, state=state, **other)
+    with pytest.raises(pgm.PgmError, match="no folder"):
+        pgm.fit(model, {"v": x}, updates=1, checkpoint=tmp_path / "none" / "c")
+    with pytest.raises(pgm.PgmError, match="at least one round"):
+        pgm.infer(pgm.dbm([3, 2, 2], rng=0), {"v": [0, 1, 0]}, method=pgm.MeanField(updates=0))
+    with pytest.raises(pgm.PgmError, match="no checkpoint"):
+        pgm.pretrain(pgm.dbm([9, 4, 3], rng=0), {"v": x}, checkpoint=tmp_path / "c")
+    pgm.pretrain(pgm.dbm([9, 4, 3], rng=0), {"v": x}, updates=3, sample_weight=np.arange(1.0, 1 + len(x)))
+
+
+class Slow:
+    """Gibbs sampling that only the plain engine knows."""
+
+    def transition(self, prob, current):
+        return prob
+
+
+def test_a_kernel_schedule_across_engines_resumes_to_the_same_bits(tmp_path):
+    schedule = lambda t: Slow() if 3 <= t < 6 else pgm.Gibbs()  # noqa: E731
+    x, model = pgm.datasets.bars_and_stripes(3).x_train, pgm.rbm(9, 4, rng=0)
+    settings = {"negative": pgm.PCD(chains=20, kernel=schedule), "rng": 1}
+    whole = pgm.fit(model, {"v": x}, updates=10, **settings)
+    for updates in (4, 7, 10):
+        part = pgm.fit(model, {"v": x}, updates=updates, checkpoint=tmp_path / "c", **settings)
+    np.testing.assert_array_equal(part.model.params["v-h.weight"], whole.model.params["v-h.weight"])

@@ -17,6 +17,7 @@ import numpy as np
 from pgmengine.couplings import Coupling, Weight, only_parameters, outer
 from pgmengine.enumeration.problem import FiniteBlock, Problem, counted
 from pgmengine.enumeration.walk import _padded
+from pgmengine.weights import plus
 
 Array = np.ndarray
 
@@ -155,24 +156,24 @@ class Expectations:
         support = layer.unit.support.reshape(len(layer.unit.support), layer.unit.width)
         return np.einsum("nuk,ki,kj->nuij", self.prob(name), support, support)
 
-    def gradient(self, c: Coupling, weight: Weight) -> Weight:
-        """d/dW E[log_density] summed over rows."""
-        p = self.problem
-        fb = self.score(c.b) if c.directed else self.expected(c.b)
+    def gradient(self, c: Coupling, weight: Weight, rows: Array) -> Weight:
+        """d/dW E[log_density] summed over rows, times the rows' weights."""
+        p, heavy = self.problem, rows[:, None, None]
+        fb = heavy * (self.score(c.b) if c.directed else self.expected(c.b))
         total = outer(weight, p.origin[c.a], fb[:, 0])
         if len(p.owner):
-            total = total + outer(weight, p.steps[c.a], fb[:, 1:].sum(axis=0))
+            total = plus(total, outer(weight, p.steps[c.a], fb[:, 1:].sum(axis=0)))
         if len(p.cover.rest[c.a]) and not c.directed:
-            ra, rb = self.rest(c.a), self.rest(c.b)
-            total = total + outer(weight, ra[:, 0], p.origin[c.b] + rb[:, 0])
+            ra, rb = heavy * self.rest(c.a), self.rest(c.b)
+            total = plus(total, outer(weight, ra[:, 0], p.origin[c.b] + rb[:, 0]))
             if len(p.owner):
-                total = total + outer(weight, ra[:, 1:].sum(axis=0), p.steps[c.b])
-        return total * c.parameters(weight)
+                total = plus(total, outer(weight, ra[:, 1:].sum(axis=0), p.steps[c.b]))
+        return c.projected(weight, total)
 
-    def all_gradients(self) -> dict[str, Any]:
-        """The gradient of every parameter, summed over rows."""
+    def all_gradients(self, rows: Array) -> dict[str, Any]:
+        """The gradient of every parameter, summed over rows times their weights."""
         p = self.problem
         s, model = p.target.structure, p.target.model
-        out: dict[str, Any] = {f"{n}.bias": self.score(n)[:, 0].sum(axis=0).reshape(s.layers[n].bias_shape)
+        out: dict[str, Any] = {f"{n}.bias": (rows @ self.score(n)[:, 0]).reshape(s.layers[n].bias_shape)
                                for n in s.layers}
-        return out | {f"{c.key}.weight": self.gradient(c, model.weight(c)) for c in s.couplings}
+        return out | {f"{c.key}.weight": self.gradient(c, model.weight(c), rows) for c in s.couplings}

@@ -20,6 +20,7 @@ class Chains(Protocol):
     """
 
     beta: Array
+    target: Target
 
     def sweep(self, count: int, backward: bool = False) -> None:
         """Make `count` sweeps; backward: layers and units in the reverse order, the reversal of a sweep."""

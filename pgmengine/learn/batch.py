@@ -11,14 +11,20 @@ import numpy as np
 from pgmengine.evidence import Evidence
 from pgmengine.model import Flat, Model
 from pgmengine.target import Target
+from pgmengine.weights import plus
 
 Array = np.ndarray
 
 
 class Gradient(dict[str, Any]):
-    """Parameter -> array; `means` are E[x | data] (width,) of the layers, as far as the data phase tells."""
+    """Parameter -> array; what is known of the phases besides.
+
+    means: E[x | data] (width,) of undirected layers. mass: total weight of the data phase less that of the model phase,
+    0 but for weighted rows.
+    """
 
     means: Flat
+    mass: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,16 +49,19 @@ class GradientSum:
         self.model, self.precision = model, precision
         self.x: list[Flat] = []
         self.weights: list[Array] = []
-        self.known: list[tuple[Gradient, float]] = []
+        self.known: list[tuple[Any, float]] = []
+        self.mass = 0.0  # total weight so far
 
     def points(self, x: Flat, weights: Array) -> None:
         """Add sum over rows of weight * d log_density at x."""
         self.x.append({name: value.astype(self.precision, copy=False) for name, value in x.items()})
         self.weights.append(weights.astype(self.precision))
+        self.mass += float(weights.sum())
 
-    def arrays(self, gradient: Any, factor: float) -> None:
-        """Add factor * gradient."""
+    def arrays(self, gradient: Any, factor: float, mass: float) -> None:
+        """Add factor * gradient, which stands for the total weight `mass`."""
         self.known.append((gradient, factor))
+        self.mass += mass
 
     def total(self) -> Gradient:
         """The sum."""
@@ -62,17 +71,19 @@ class GradientSum:
             out.update(self.model.gradient(x, np.concatenate(self.weights)))
         for gradient, factor in self.known:
             for name, value in gradient.items():
-                out[name] = out[name] + factor * value if name in out else factor * value
+                out[name] = plus(out[name], value, factor) if name in out else factor * value
+        out.mass = self.mass
         return out
 
     def means(self) -> Flat:
-        """What the biases of undirected layers have been multiplied by so far: after the data phase E[x | data]."""
+        """E[x] of undirected layers under what has been added so far: after the data phase E[x | data]."""
         s = self.model.structure
         out = {}
         for name in s.layers:
             if name not in s.directed_layers:
                 mean = sum((w @ x[name] for x, w in zip(self.x, self.weights, strict=True)), np.zeros(1))
-                out[name] = mean + sum((f * np.ravel(g[f"{name}.bias"]) for g, f in self.known), np.zeros(1))
+                mean = mean + sum((f * np.ravel(g[f"{name}.bias"]) for g, f in self.known), np.zeros(1))
+                out[name] = mean / self.mass if self.mass else mean
         return out
 
 
@@ -88,8 +99,18 @@ def only(target: Target, names: Sequence[str]) -> Target:
     return out if keep else out.take(np.zeros(1, dtype=int))
 
 
-def by_weight(rows: int, weights: Array) -> list[tuple[Array, float]]:
-    """Rows of equal weight together: (indices, weight)."""
-    values, group = np.unique(weights, return_inverse=True)
-    return [(np.flatnonzero(group == i), float(v)) for i, v in enumerate(values)] if len(values) > 1 else [
-        (np.arange(rows), float(weights[0]))]
+def add_expected(method: Any, target: Target, weights: Array, total: GradientSum, rng: np.random.Generator) -> None:
+    """Add sum over rows of weight * E[d log_density | row], as a method knows it.
+
+    One that says `points` gives them; one that says `gradient` takes the weights; any other answers rows of equal
+    weight together.
+    """
+    if hasattr(method, "points"):
+        total.points(method.points(target, rng), weights)
+    elif hasattr(method, "gradient"):
+        total.arrays(method.gradient(target, weights), 1.0, float(weights.sum()))
+    else:
+        for weight in np.unique(weights):
+            index = np.flatnonzero(weights == weight)
+            result = method.run(target.take(index), ("gradient",), rng=rng)
+            total.arrays(result.gradient, float(weight), float(weight) * len(index))

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from pgmengine.errors import PgmError
-from pgmengine.learn.optimizers import numbers
 from pgmengine.model import Model
 from pgmengine.store import declaration_of
+from pgmengine.weights import numbers
 
 FORMAT = "pgmengine-checkpoint-1"
 Array = np.ndarray
@@ -31,7 +31,7 @@ def described(value: Any) -> Any:
         return [described(v) for v in np.asarray(value).tolist()] if isinstance(value, np.ndarray) else [
             described(v) for v in value]
     if isinstance(value, Callable):  # type: ignore[arg-type]
-        return f"{value.__module__}.{value.__qualname__}"
+        return getattr(value, "__qualname__", type(value).__qualname__)
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
 
 
@@ -68,6 +68,10 @@ def read(path: str | Path, mark: Mapping[str, Any]) -> tuple[dict[str, Array], d
     """(arrays, notes) of a checkpoint, None if there is none; PgmError if it belongs to another fit."""
     from safetensors import SafetensorError, safe_open
 
+    if not Path(path).parent.is_dir():
+        raise PgmError(f"checkpoint: there is no folder {Path(path).parent}")
+    for left in Path(path).parent.glob(f"{Path(path).name}.*.part"):  # of a killed process
+        left.unlink(missing_ok=True)
     if not Path(path).exists():
         return None
     try:

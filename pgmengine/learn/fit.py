@@ -92,7 +92,7 @@ def fit(model: Model, data: Mapping[str, Any], negative: Any = None, positive: A
     if saved is not None:
         arrays, notes = saved
         run.set_params(arrays)
-        run.load({**arrays, "rng": notes["rng"]})
+        run.load({**arrays, "rng": notes["rng"], "by": notes["by"]})
         history.values = notes["history"]
     else:
         history.add(run.model, run.count, callbacks)
@@ -103,17 +103,22 @@ def fit(model: Model, data: Mapping[str, Any], negative: Any = None, positive: A
 def _learn(run: Run, history: History, total: int, size: int, callbacks: Sequence[Any], progress: bool,
            saver: _Saver) -> tuple[bool, str]:
     """Updates until the last one, Ctrl-C, or a callback's word: (interrupted, why stopped)."""
-    stopped = ""
+    stopped = _stops(callbacks, history)
     with Interrupt() as interrupt, one_blas_thread():
         for update in track(range(run.count + 1, total + 1), "learning", progress):
-            run.update(run.next_rows(size))
-            history.add(run.model, update, callbacks)
-            stopped = next((why for c in callbacks if hasattr(c, "stops") and (why := c.stops(history.values))), "")
             if interrupt.wanted or stopped:
                 break
+            run.update(run.next_rows(size))
+            history.add(run.model, update, callbacks)
+            stopped = _stops(callbacks, history)
             saver.now_and_then(run, history)
     saver.write(run, history)
     return interrupt.wanted, stopped
+
+
+def _stops(callbacks: Sequence[Any], history: History) -> str:
+    """Why a callback wants to end the fit, or an empty string."""
+    return next((why for c in callbacks if hasattr(c, "stops") and (why := c.stops(history.values))), "")
 
 
 class _Saver:
@@ -132,7 +137,7 @@ class _Saver:
         if self.path is None:
             return
         state = run.state()
-        notes = {"rng": state.pop("rng"), "history": history.values}
+        notes = {"rng": state.pop("rng"), "by": state.pop("by"), "history": history.values}
         write(self.path, self.mark, {**run.params(), **state}, notes)
         self.last = time.monotonic()
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.learn.optimizers import numbers
 from pgmengine.model import Model
+from pgmengine.weights import numbers
 
 Callback = Callable[[Model, int], Mapping[str, float] | None]
 OWN = 10  # updates between two weight norms

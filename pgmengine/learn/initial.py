@@ -31,7 +31,7 @@ def base_rate_start(model: Model, data: Mapping[str, Any], strength: float = 0.0
     >>> bool(model.params["v.bias"][1] > model.params["v.bias"][0])
     True
     """
-    found = base_rates(model, data, strength * len(np.atleast_2d(next(iter(data.values())))))
+    found = base_rates(model, data, strength * model.given(data).rows)
     return model.with_params({f"{n}.bias": np.reshape(v, model.structure.layers[n].bias_shape) for n, v in found.items()})
 
 
@@ -50,7 +50,9 @@ def pretrain(model: Model, data: Mapping[str, Any], **settings: Any) -> Model:
     >>> model = pgm.pretrain(pgm.dbm([16, 8, 4], rng=0), {"v": x}, updates=50, progress=False)
     >>> f = pgm.fit(model, {"v": x}, updates=50, progress=False)
     """
-    path = _path(model, data)
+    if "checkpoint" in settings:
+        raise PgmError("pretrain takes no checkpoint: it makes several fits")
+    path, weights = _path(model, data), settings.pop("sample_weight", None)
     rng = settings.pop("rng", 0)
     x: Any = next(iter(data.values()))
     out: dict[str, Any] = {}
@@ -62,7 +64,7 @@ def pretrain(model: Model, data: Mapping[str, Any], **settings: Any) -> Model:
         optimizer = settings.get("optimizer") or Adam()
         ties = tuple(group for group in names if len(group) > 1)
         rows = {"b": x} | ({"b2": x} if twice_below else {})
-        own = settings | {"optimizer": Tied(optimizer, ties) if ties else optimizer, "rng": rng}
+        own = settings | {"optimizer": Tied(optimizer, ties) if ties else optimizer, "rng": rng, "sample_weight": weights}
         found = fit(pair, rows, **own).model
         weight = found.params["b-a.weight"] * (0.5 if all(both) else 1.0)
         out[f"{key}.weight"] = weight.T if flipped else weight
@@ -70,7 +72,8 @@ def pretrain(model: Model, data: Mapping[str, Any], **settings: Any) -> Model:
         out[f"{below.name}.bias"] = (out[f"{below.name}.bias"] + own_bias) / 2 if both[0] else own_bias
         out[f"{above.name}.bias"] = found.params["a.bias"]
         target = found.given(rows)
-        many = target.take(np.tile(np.arange(target.rows), max(1, ROWS // target.rows)))
+        index = np.tile(np.arange(target.rows), max(1, ROWS // target.rows))
+        many, weights = target.take(index), None if weights is None else np.asarray(weights)[index]
         x = above.shaped(posterior_draw(many, np.random.default_rng(rng))["a"])
     return model.with_params(out)
 

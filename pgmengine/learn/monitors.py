@@ -16,12 +16,13 @@ from scipy.special import logsumexp
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import make_chains, start
-from pgmengine.learn.optimizers import numbers
 from pgmengine.methods.ais import AIS
+from pgmengine.methods.answers import accepted
 from pgmengine.methods.exact import Exact
 from pgmengine.methods.mean_field import Factors, MeanField, independent
 from pgmengine.model import Flat, Model
 from pgmengine.target import Target
+from pgmengine.weights import numbers
 
 Found = Mapping[str, float] | None
 
@@ -184,15 +185,26 @@ class ReconstructionError:
         if update % self.every:
             return None
         target = model.given(self.data)
+        _check_reconstruction(target, self.data)
         q = Factors(target)
         q.settle(self.positive.updates, self.positive.tolerance)
-        back = Factors(target.nothing_observed.take(np.zeros(target.rows, dtype=int)), mean=q.mean)
+        whole = target.nothing_observed
+        same = np.zeros(target.rows, dtype=int)
+        back = Factors(whole if whole.rows == target.rows else whole.take(same), mean=q.mean)
         errors, count = 0.0, 0
-        for name in self.data:
+        for name in (n for n in self.data if n in back.field):
             seen = target.components(name, ~target.free[name])
             errors += float(np.square((back.predicted(name) - q.mean[name])[seen]).sum())
             count += int(seen.sum())
         return {self.name: errors / max(count, 1)}
+
+
+def _check_reconstruction(target: Target, data: Mapping[str, Any]) -> None:
+    for name in data:
+        if name in target.structure.directed_layers or any(c.a == c.b == name for c in target.structure.couplings):
+            raise PgmError("ReconstructionError needs undirected layers of data without couplings inside; layer "
+                           f"{name!r} is not so")
+    accepted(MeanField(), target, ("marginals",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,6 +298,7 @@ class EarlyStopping:
     patience: int = 10
     least: float = 0.0
     rising: bool = True
+    name: str = ""  # which of the monitor's values, if it has several
 
     def __call__(self, model: Model, update: int) -> Found:
         """What the monitor says."""
@@ -293,8 +306,11 @@ class EarlyStopping:
 
     def stops(self, history: Mapping[str, list[tuple[int, float]]]) -> str:
         """The reason to stop, or an empty string."""
-        values = np.array([v for _, v in history.get(self.monitor.name, [])]) * (1 if self.rising else -1)
+        name = self.name or getattr(self.monitor, "name", "")
+        if not name:
+            raise PgmError(f"EarlyStopping: say which name of {type(self.monitor).__name__} to watch, name=...")
+        values = np.array([v for _, v in history.get(name, [])]) * (1 if self.rising else -1)
         if len(values) <= self.patience or values[-self.patience:].max() > values[: -self.patience].max() + self.least:
             return ""
         way = "risen" if self.rising else "fallen"
-        return f"{self.monitor.name} has not {way} by {self.least:g} for {self.patience} values"
+        return f"{name} has not {way} by {self.least:g} for {self.patience} values"

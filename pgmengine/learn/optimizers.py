@@ -7,7 +7,7 @@ not decay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from pgmengine.learn.batch import Gradient
 from pgmengine.learn.schedules import Rate, at
 from pgmengine.structure import Structure
 from pgmengine.threads import share_out
+from pgmengine.weights import like, numbers, plus
 
 Params = dict[str, Any]
 
@@ -46,33 +47,8 @@ class Optimizer(Protocol):
         """New parameters."""
 
 
-def elementwise(f: Callable[..., Any], *arrays: Any) -> Any:
-    """F on dense arrays, or on the stored entries of sparse ones with the same pattern."""
-    if not sp.issparse(arrays[0]):
-        return f(*arrays)
-    first = arrays[0]
-    return sp.csr_array((f(*(a.data for a in arrays)), first.indices, first.indptr), shape=first.shape)
-
-
-def zeros(params: Mapping[str, Any]) -> Params:
-    """Zeros, one array for each parameter."""
-    return {k: elementwise(np.zeros_like, v) for k, v in params.items()}
-
-
 def _moments(name: str, params: Mapping[str, Any]) -> Params:
     return {f"{name}/{k}": np.zeros(numbers(v).size) for k, v in params.items()}
-
-
-def numbers(value: Any) -> Array:
-    """All numbers of a parameter, (n,); a copy only if they do not lie in order."""
-    return np.ascontiguousarray(value.data if sp.issparse(value) else value).reshape(-1)
-
-
-def like(value: Any, flat: Array) -> Any:
-    """A parameter of the same shape, and pattern, with other numbers."""
-    if not sp.issparse(value):
-        return flat.reshape(value.shape)
-    return sp.csr_array((flat, value.indices, value.indptr), shape=value.shape)
 
 
 def _ascend(kind: int, rate: float, params: Mapping[str, Any], gradient: Mapping[str, Any], state: Params, t: int,
@@ -205,22 +181,25 @@ class Centered:
             offset[:] = np.where(np.isnan(offset), mean, (1 - self.follow) * offset + self.follow * mean)
         bias = {name: np.ravel(gradient[f"{name}.bias"]).astype(np.float64) for name in gradient.means}
         out = Gradient(gradient)
+        out.means, out.mass = gradient.means, gradient.mass
         for c in structure.undirected:
-            a, b = (state[f"offset/{name}"] for name in (c.a, c.b))
-            weight = _less_outer(params[f"{c.key}.weight"], gradient[f"{c.key}.weight"], a, bias[c.b], bias[c.a], b)
-            out[f"{c.key}.weight"] = weight * c.parameters(params[f"{c.key}.weight"]) if c.a == c.b else weight
-            for name, share in ((c.a, out[f"{c.key}.weight"] @ b), (c.b, a @ out[f"{c.key}.weight"]))[: 1 + (c.a != c.b)]:
+            if not {c.a, c.b} <= set(gradient.means):  # an end with directed parents has no mean of its own
+                continue
+            weight, a, b = f"{c.key}.weight", state[f"offset/{c.a}"], state[f"offset/{c.b}"]
+            terms = ((-a, bias[c.b]), (-bias[c.a], b), (gradient.mass * a, b))
+            out[weight] = c.projected(params[weight], _plus_outer(gradient[weight], terms))
+            for name, share in ((c.a, out[weight] @ b), (c.b, a @ out[weight]))[: 1 + (c.a != c.b)]:
                 out[f"{name}.bias"] = out[f"{name}.bias"] - share.reshape(np.shape(out[f"{name}.bias"]))
         return self.optimizer.step(structure, params, out, state, t)
 
 
-def _less_outer(weight: Any, slope: Any, a: Array, to_b: Array, to_a: Array, b: Array) -> Any:
-    """Slope - a to_b' - to_a b', at the stored entries of a sparse one."""
-    if not sp.issparse(weight):
-        return slope - np.outer(a, to_b) - np.outer(to_a, b)
+def _plus_outer(slope: Any, terms: Sequence[tuple[Array, Array]]) -> Any:
+    """Slope + sum of a b', at the stored entries of a sparse one."""
+    if not sp.issparse(slope):
+        left, right = (np.stack([term[i] for term in terms], axis=1).astype(slope.dtype) for i in (0, 1))
+        return slope + left @ right.T
     at_entry = slope.tocoo()
-    less = slope.data - a[at_entry.row] * to_b[at_entry.col] - to_a[at_entry.row] * b[at_entry.col]
-    return like(slope, less)
+    return like(slope, slope.data + sum(a[at_entry.row] * b[at_entry.col] for a, b in terms))
 
 
 @dataclass(frozen=True)
@@ -248,8 +227,10 @@ class Tied:
     def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
         """One update."""
         out = Gradient(gradient)
-        out.means = gradient.means
+        out.means, out.mass = gradient.means, gradient.mass
         for group in self.groups:
-            total = sum(gradient[name] for name in group[1:]) + gradient[group[0]]
+            total = gradient[group[0]]
+            for name in group[1:]:
+                total = plus(total, gradient[name])
             out.update(dict.fromkeys(group, total))
         return self.optimizer.step(structure, params, out, state, t)

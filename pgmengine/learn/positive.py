@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.learn.batch import Batch, GradientSum, by_weight
 from pgmengine.methods.exact import Exact
 from pgmengine.methods.mcmc import MCMC
 from pgmengine.methods.mean_field import MeanField, independent
@@ -28,16 +27,6 @@ def default_positive(target: Target, precision: type) -> Any:
     if exact.plan(target, ("gradient",)).accepted:
         return exact
     return one if one.plan(target, ("gradient",)).accepted else MCMC(chains=1, warmup=10, draws=5)
-
-
-def add_positive(method: Any, total: GradientSum, batch: Batch, rng: np.random.Generator) -> None:
-    """Add E[d log_density | data], the mean over rows; a method with `points` gives them, others the gradient."""
-    if hasattr(method, "points"):
-        total.points(method.points(batch.data, rng), batch.weights / batch.rows)
-        return
-    for index, weight in by_weight(batch.rows, batch.weights):
-        result = method.run(batch.data.take(index), ("gradient",), rng=rng)
-        total.arrays(result.gradient, weight / batch.rows)
 
 
 def posterior_draw(target: Target, rng: np.random.Generator) -> Flat:

@@ -6,15 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
+from pgmengine.errors import PgmError
 from pgmengine.kernels.packed import packed
-from pgmengine.learn.batch import Batch, GradientSum, only
+from pgmengine.learn.batch import Batch, GradientSum, add_expected, only
 from pgmengine.learn.negative.base import Negative
-from pgmengine.learn.optimizers import Optimizer, Stepped, like, numbers
-from pgmengine.learn.positive import add_positive, default_positive, posterior_draw
+from pgmengine.learn.optimizers import Optimizer, Stepped
+from pgmengine.learn.positive import default_positive, posterior_draw
 from pgmengine.model import Model
 from pgmengine.target import Target
+from pgmengine.weights import elementwise, like, numbers
 
 Array = np.ndarray
 State = dict[str, Any]
@@ -27,7 +28,7 @@ class Run:
                  given: tuple[str, ...], optimizer: Optimizer, rng: np.random.Generator) -> None:
         self.model, self.target, self.weights, self.given = model, compact(target, negative.precision), weights, given
         self.optimizer, self.rng, self.count = optimizer, rng, 0
-        self.precision = negative.precision
+        self.settings, self.precision = negative, negative.precision
         self.positive = positive or default_positive(target, self.precision)
         self.moments = optimizer.start(model.params)
         self.normalized = model.structure.normalized and not given
@@ -51,7 +52,7 @@ class Run:
         given = self._given(data) if self.given else self.nothing.with_model(self.model)
         batch = Batch(data, given, self.weights[rows], lambda: posterior_draw(data, self.rng))
         total = GradientSum(self.model, self.precision)
-        add_positive(self.positive, total, batch, self.rng)
+        add_expected(self.positive, data, batch.weights / batch.rows, total, self.rng)
         means = total.means()
         if self.negative is not None:
             self.negative.add(total, batch, self.count, self.rng)
@@ -66,10 +67,14 @@ class Run:
         """Everything needed to go on but the parameters: name -> array, and the random generator's state."""
         parts = {"optimizer": self.moments, "negative": {} if self.negative is None else self.negative.state()}
         out: State = {f"{part}/{name}": np.array(v) for part, values in parts.items() for name, v in values.items()}
-        return out | {"update": self.count, "order": self.order, "rng": self.rng.bit_generator.state}
+        by = " and ".join(type(part).__name__ for part in (self.optimizer, self.settings))
+        return out | {"by": by, "update": self.count, "order": self.order, "rng": self.rng.bit_generator.state}
 
     def load(self, state: State) -> None:
-        """Go on from a state."""
+        """Go on from a state; PgmError if it is of other phases or another optimizer."""
+        mine = self.state()
+        if state.get("by", mine["by"]) != mine["by"] or set(state) - set(mine) - set(self.params()):
+            raise PgmError(f"the state is of a fit with {state.get('by')}, this one has {mine['by']}")
         self.count, self.order = int(state["update"]), np.array(state["order"])
         for name, value in self.moments.items():
             value[...] = state[f"optimizer/{name}"]
@@ -111,5 +116,5 @@ def _nonnegative(model: Model, params: dict[str, Any]) -> dict[str, Any]:
     for name, layer in s.layers.items():
         if layer.unit.nonnegative:
             for key in (f"{name}.bias", *(f"{c.key}.weight" for c in s.arrows_into[name])):
-                params[key] = params[key].maximum(0) if sp.issparse(params[key]) else np.maximum(params[key], 0)
+                params[key] = elementwise(lambda p: np.maximum(p, 0), params[key])
     return params

@@ -12,6 +12,7 @@ from pgmengine.errors import PgmError
 from pgmengine.model import Flat
 from pgmengine.result import WANTS, Plan
 from pgmengine.target import Target
+from pgmengine.weights import plus
 
 Array = np.ndarray
 
@@ -80,4 +81,4 @@ def no_room(needed: float) -> str:
 
 def add_gradients(total: dict[str, Any] | None, part: dict[str, Any]) -> dict[str, Any]:
     """Sum of two gradients, parameter by parameter."""
-    return part if total is None else {name: total[name] + value for name, value in part.items()}
+    return part if total is None else {name: plus(total[name], value) for name, value in part.items()}

@@ -88,6 +88,13 @@ class Exact:
             answers.take(part)
         return Result(answers.finished(), "exact", self, plan)
 
+    def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
+        """Sum over rows of weight * E[d log_density | row], parameter by parameter."""
+        accepted(self, target, ("gradient",))
+        answers = _Answers(target, ("gradient",), 0, np.random.default_rng(0), weights)
+        answers.take(_Part(target, ("gradient",)))
+        return answers.finished()["gradient"]
+
 
 @dataclass(frozen=True, eq=False)
 class _Part:
@@ -147,8 +154,10 @@ def _describe(cover: Cover) -> str:
 class _Answers:
     """Collects the answers of all parts, patterns and rows."""
 
-    def __init__(self, target: Target, wanted: tuple[str, ...], draws: int, rng: np.random.Generator) -> None:
+    def __init__(self, target: Target, wanted: tuple[str, ...], draws: int, rng: np.random.Generator,
+                 weights: Array | None = None) -> None:
         self.target, self.wanted, self.draws, self.rng = target, wanted, draws, rng
+        self.weights = np.ones(target.rows) if weights is None else weights  # of the rows in the gradient
         self.log_z = np.zeros(target.rows)
         self.normaliser = np.zeros(target.rows)
         self.per_row: dict[str, dict[str, Array]] = {}
@@ -192,7 +201,7 @@ class _Answers:
         if "pairs" in self.wanted:
             self._store("pairs", rows, {c.key: e.pairs(c) for c in self.target.structure.couplings})
         if "gradient" in self.wanted:
-            self.gradient = add_gradients(self.gradient, e.all_gradients())
+            self.gradient = add_gradients(self.gradient, e.all_gradients(self.weights[rows]))
 
     def _store(self, what: str, rows: Array, values: dict[str, Array]) -> None:
         out = self.per_row.setdefault(what, {})

@@ -55,6 +55,8 @@ class MeanField:
         wanted = check_want(want)
         if missing := sorted({"mode", "samples"} & set(wanted)):
             return Plan("MeanField", refusal=f"means give no {' or '.join(missing)}")
+        if self.updates < 1:
+            return Plan("MeanField", refusal="it needs at least one round of updates")
         s = target.structure
         if "log_prob" in wanted and not s.normalized:
             return Plan("MeanField", refusal="log_prob is a bound less log Z, which mean field bounds from the same side")

@@ -10,6 +10,7 @@ import numpy as np
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import Chains
 from pgmengine.learn.negative.base import NegativeRun, Persistent, State
+from pgmengine.learn.schedules import at
 from pgmengine.methods.levels import OneOverT, Weights, hop
 from pgmengine.methods.schedules import ladder
 from pgmengine.target import Target
@@ -19,8 +20,11 @@ from pgmengine.target import Target
 class AdaptiveSAP:
     """Stochastic approximation with adaptive simulated tempering (system 3, section 4.1).
 
-    After every `every` plain updates the chains make `steps` steps of Wang-Landau simulated tempering over `betas`, all
-    from beta = 1 and with common weights, and go on from their last states at beta = 1.
+    After every `every` plain updates the chains wander over `betas` by Wang-Landau simulated tempering, all from beta = 1
+    and with common weights, until they have been at beta = 1 again steps / len(betas) times, and go on from there: a
+    number of visits that does not depend on the states, so with fixed weights these stay draws from the model. (The last
+    state at beta = 1 of a fixed number of steps is none.) A chain that has not come back so often in 10 * steps goes on
+    from its last visit.
 
     >>> import pgmengine as pgm
     >>> pgm.AdaptiveSAP(every=50).steps
@@ -44,7 +48,7 @@ class AdaptiveSAP:
 class _Run(Persistent):
     def __init__(self, settings: AdaptiveSAP, given: Target, rng: np.random.Generator) -> None:
         super().__init__("AdaptiveSAP", given, settings.chains, settings.kernel, rng, self._moved)
-        self.settings, self.betas = settings, ladder(settings.betas, given, settings.kernel, rng)
+        self.settings, self.betas = settings, ladder(settings.betas, given, at(settings.kernel, 0), rng)
         self.weights = Weights(1, len(self.betas), settings.gamma)
 
     def _moved(self, chains: Chains, update: int, rng: np.random.Generator) -> None:
@@ -55,14 +59,17 @@ class _Run(Persistent):
     def _wander(self, chains: Chains, rng: np.random.Generator) -> None:
         top = len(self.betas) - 1
         level = np.full((1, len(chains.beta)), top)
-        last = chains.values()
-        for _ in range(self.settings.steps):
+        last, left = chains.values(), np.full(len(chains.beta), max(1, self.settings.steps // len(self.betas)))
+        for _ in range(10 * self.settings.steps):
             level = hop(level, chains.sweep_path()[1][None], self.betas, self.weights.log_g, rng)
             self.weights.adapt(level)
             chains.beta[:] = self.betas[level[0]]
-            home = np.flatnonzero(level[0] == top)
+            home = np.flatnonzero((level[0] == top) & (left > 0))
+            left[home] -= 1
             for name, value in chains.values(home).items():
                 last[name][home] = value
+            if not left.any():
+                break
         chains.beta[:] = 1.0
         chains.place_at(last)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.kernels.chains import Chains, make_chains, start
-from pgmengine.kernels.compiled import CompiledChains
+from pgmengine.kernels.compiled import CompiledChains, knows
 from pgmengine.learn.batch import Batch, Gradient, GradientSum
 from pgmengine.learn.schedules import at
 from pgmengine.model import Model
@@ -81,6 +81,8 @@ def moved(chains: Chains, sweeps: int) -> None:
 
 def unconditioned(name: str, given: Target, count: int) -> Target:
     """`count` rows of the model phase; PgmError when each row of data has a phase of its own."""
+    if count < 1:
+        raise PgmError(f"{name} needs at least one chain, not {count}")
     observed = [layer for layer, free in given.free.items() if not free.all()]
     if observed:
         raise PgmError(f"{name} keeps its chains from update to update, but layer {observed[0]!r} is given and differs "
@@ -90,7 +92,7 @@ def unconditioned(name: str, given: Target, count: int) -> Target:
 
 def adopted(chains: Chains, model: Model, kernel: Any, rng: np.random.Generator) -> Chains:
     """The chains with other parameters and perhaps another kernel, in place where their engine allows it."""
-    if isinstance(chains, CompiledChains) and not hasattr(kernel, "flip_share"):
+    if isinstance(chains, CompiledChains) != knows(chains.target, kernel):
         return make_chains(chains.target.with_model(model).at(chains.beta), kernel, chains.values(), rng)
     chains.adopt(model, kernel, rng)
     return chains

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pgmengine.learn.batch import Batch, GradientSum, by_weight
+from pgmengine.learn.batch import Batch, GradientSum, add_expected
 from pgmengine.learn.negative.base import NegativeRun
 from pgmengine.methods.exact import Exact
 from pgmengine.target import Target
@@ -38,6 +38,4 @@ class _Run(NegativeRun):
         """See NegativeRun."""
         rows = batch.given.rows
         weights = batch.weights if rows == batch.rows else np.ones(rows)
-        for index, weight in by_weight(rows, weights):
-            result = self.method.run(batch.given.take(index), ("gradient",))
-            total.arrays(result.gradient, -weight / rows)
+        add_expected(self.method, batch.given, -weights / rows, total, rng)

@@ -10,10 +10,10 @@ import numpy as np
 from pgmengine.kernels import Gibbs
 from pgmengine.learn.batch import Batch, Gradient, GradientSum
 from pgmengine.learn.negative.base import NegativeRun, Persistent, State, adopted, moved
-from pgmengine.learn.optimizers import elementwise, zeros
 from pgmengine.learn.schedules import Rate, at
 from pgmengine.model import Model
 from pgmengine.target import Target
+from pgmengine.weights import elementwise, zeros
 
 
 @dataclass(frozen=True)

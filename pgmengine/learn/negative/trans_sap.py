@@ -10,6 +10,7 @@ import numpy as np
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import Chains
 from pgmengine.learn.negative.base import NegativeRun, Persistent
+from pgmengine.learn.schedules import at
 from pgmengine.methods.schedules import Linear, ladder
 from pgmengine.methods.tempered_transitions import excursion
 from pgmengine.target import Target
@@ -35,7 +36,7 @@ class TransSAP:
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
         """See Negative."""
-        betas = ladder(self.betas, given, self.kernel, rng)
+        betas = ladder(self.betas, given, at(self.kernel, 0), rng)
 
         def move(chains: Chains, update: int, rng: np.random.Generator) -> None:
             chains.sweep(self.k)

@@ -1,0 +1,43 @@
+"""Parameters as arrays of numbers: dense ones, and sparse ones whose stored entries are the parameters.
+
+Sums and products of scipy's sparse arrays drop entries that become 0, which are parameters all the same; these do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+Array = np.ndarray
+
+
+def numbers(value: Any) -> Array:
+    """All numbers of a parameter, (n,); a copy only if they do not lie in order."""
+    return np.ascontiguousarray(value.data if sp.issparse(value) else value).reshape(-1)
+
+
+def like(value: Any, flat: Array) -> Any:
+    """A parameter of the same shape, and pattern, with other numbers."""
+    if not sp.issparse(value):
+        return flat.reshape(value.shape)
+    return sp.csr_array((flat, value.indices, value.indptr), shape=value.shape)
+
+
+def elementwise(f: Callable[..., Any], *values: Any) -> Any:
+    """F on dense arrays, or on the stored entries of sparse ones with the same pattern."""
+    if not sp.issparse(values[0]):
+        return f(*values)
+    return like(values[0], f(*(v.data for v in values)))
+
+
+def plus(a: Any, b: Any, factor: float = 1.0) -> Any:
+    """A + factor * b."""
+    return elementwise(lambda x, y: x + factor * y, a, b)
+
+
+def zeros(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Zeros, one array for each parameter."""
+    return {k: elementwise(np.zeros_like, v) for k, v in params.items()}
