@@ -4,6 +4,7 @@
 from libc.math cimport INFINITY, exp
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
+from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 
 import numpy as np
 
@@ -241,93 +242,272 @@ cdef extern from "learn.h" nogil:
 SGD, ADAM, ADAMAX = PGM_SGD, PGM_ADAM, PGM_ADAMAX
 
 
-def product(const float[:, ::1] x, const float[:, ::1] weight, float[:, ::1] y, int64_t first, int64_t last):
-    """Rows first .. last - 1 of y += x weight; zeros in x cost nothing."""
-    cdef pgm_change *list
-    if not 0 <= first <= last <= x.shape[0] or y.shape[0] != x.shape[0] or weight.shape[0] != x.shape[1] \
-            or y.shape[1] != weight.shape[1]:
-        raise ValueError("arrays do not fit")
-    if first == last or not x.shape[1] or not y.shape[1]:
-        return
-    with nogil:
-        list = <pgm_change *> malloc(sizeof(pgm_change) * (PGM_ROWS * x.shape[1] + 1))
-        if list != NULL:
-            pgm_multiply(&x[first, 0], &weight[0, 0], last - first, x.shape[1], y.shape[1], list, &y[first, 0])
-            free(list)
+cdef extern from "team.h" nogil:
+    ctypedef void (*pgm_task)(void *what, int64_t first, int64_t last) noexcept nogil
+    void pgm_share(pgm_task task, void *what, int64_t count, int parts)
+    void pgm_atomic_add(int64_t *to, int64_t value)
+
+
+cdef struct rows_job:
+    const float *a
+    const float *b
+    float *out
+    int64_t rows, n, m, chunk
+    bint turned
+    int failed
+
+
+cdef void product_part(void *what, int64_t first, int64_t last) noexcept nogil:
+    cdef rows_job *j = <rows_job *> what
+    cdef pgm_change *list = <pgm_change *> malloc(sizeof(pgm_change) * (PGM_ROWS * j.n + 1))
     if list == NULL:
+        j.failed = 1
+        return
+    pgm_multiply(j.a + first * j.n, j.b, last - first, j.n, j.m, list, j.out + first * j.m)
+    free(list)
+
+
+def product(const float[:, ::1] x, const float[:, ::1] weight, float[:, ::1] y, int parts):
+    """y += x weight, in parts on as many threads; zeros in x cost nothing."""
+    cdef rows_job j
+    if y.shape[0] != x.shape[0] or weight.shape[0] != x.shape[1] or y.shape[1] != weight.shape[1]:
+        raise ValueError("arrays do not fit")
+    if not x.shape[0] or not x.shape[1] or not y.shape[1]:
+        return
+    j.a, j.b, j.out, j.n, j.m, j.failed = &x[0, 0], &weight[0, 0], &y[0, 0], x.shape[1], y.shape[1], 0
+    with nogil:
+        pgm_share(product_part, &j, x.shape[0], parts)
+    if j.failed:
         raise MemoryError
 
 
-def outer(const float[:, ::1] a, const float[:, ::1] b, float[:, ::1] out, int64_t first, int64_t last):
-    """Rows first .. last - 1 of out = a' b; zeros in a cost nothing."""
-    cdef pgm_change *list
-    if not 0 <= first <= last <= a.shape[1] or out.shape[0] != a.shape[1] or out.shape[1] != b.shape[1] \
-            or a.shape[0] != b.shape[0]:
+cdef void outer_part(void *what, int64_t first, int64_t last) noexcept nogil:
+    cdef rows_job *j = <rows_job *> what
+    cdef pgm_change *list = <pgm_change *> malloc(sizeof(pgm_change) * (PGM_GROUP * PGM_BAND + 1))
+    if list == NULL:
+        j.failed = 1
+        return
+    pgm_outer(j.a, j.b, j.rows, j.n, j.m, first, last, list, j.out)
+    free(list)
+
+
+def outer(const float[:, ::1] a, const float[:, ::1] b, float[:, ::1] out, int parts):
+    """out = a' b, in parts on as many threads; zeros in a cost nothing."""
+    cdef rows_job j
+    if out.shape[0] != a.shape[1] or out.shape[1] != b.shape[1] or a.shape[0] != b.shape[0]:
         raise ValueError("arrays do not fit")
-    if first == last or not out.shape[1]:
+    if not out.shape[0] or not out.shape[1]:
         return
     if not a.shape[0]:
-        out[first:last] = 0.0
+        out[:] = 0.0
         return
+    j.a, j.b, j.out, j.rows, j.n, j.m, j.failed = &a[0, 0], &b[0, 0], &out[0, 0], a.shape[0], a.shape[1], b.shape[1], 0
     with nogil:
-        list = <pgm_change *> malloc(sizeof(pgm_change) * (PGM_GROUP * PGM_BAND + 1))
-        if list != NULL:
-            pgm_outer(&a[0, 0], &b[0, 0], a.shape[0], a.shape[1], b.shape[1], first, last, list, &out[0, 0])
-            free(list)
-    if list == NULL:
+        pgm_share(outer_part, &j, a.shape[1], parts)
+    if j.failed:
         raise MemoryError
 
 
-def pack(const float[:, :] weight, float[:, :, ::1] out, int64_t first, int64_t last):
-    """Panels first .. last - 1 (tiles, rows, tile) of a weight, float32, filled up with zeros."""
-    cdef int64_t columns = weight.shape[1]
-    if not 0 <= first <= last <= out.shape[0] or out.shape[1] != weight.shape[0] \
-            or (last > first and (last - 1) * out.shape[2] >= columns):
+ctypedef void (*sgemm_type)(char *ta, char *tb, int *m, int *n, int *k, float *alpha, float *a, int *lda, float *b,
+                            int *ldb, float *beta, float *c, int *ldc) noexcept nogil
+
+cdef sgemm_type sgemm = NULL
+
+
+cdef bint find_sgemm() except -1:
+    """The matrix product of scipy's BLAS, which can be called without Python."""
+    global sgemm
+    if sgemm == NULL:
+        from scipy.linalg import cython_blas
+
+        capsule = cython_blas.__pyx_capi__["sgemm"]
+        sgemm = <sgemm_type> PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
+    return True
+
+
+cdef void times_part(void *what, int64_t first, int64_t last) noexcept nogil:
+    """Chunks of rows of out = a b; BLAS has columns where we have rows, so it is asked for out' = b' a'."""
+    cdef rows_job *j = <rows_job *> what
+    cdef int64_t row
+    cdef int m = <int> j.m, n = <int> j.n, some
+    cdef float one = 1.0, zero = 0.0
+    cdef char plain = b"N", turn = b"T"
+    cdef char *how = &turn if j.turned else &plain
+    cdef int *wide = &n if j.turned else &m
+    row = first * j.chunk
+    while row < min(last * j.chunk, j.rows):
+        some = <int> min(j.chunk, j.rows - row)
+        sgemm(how, &plain, &m, &some, &n, &one, <float *> j.b, wide, <float *> j.a + row * n, &n, &zero,
+              j.out + row * m, &m)
+        row += j.chunk
+
+
+def times(const float[:, ::1] x, const float[:, ::1] weight, bint turned, float[:, ::1] out, int64_t chunk, int parts):
+    """out = x weight, or x weight' if turned, as matrix products of `chunk` rows, in parts on as many threads."""
+    cdef rows_job j
+    cdef int64_t n = weight.shape[1] if turned else weight.shape[0], m = weight.shape[0] if turned else weight.shape[1]
+    if x.shape[1] != n or out.shape[0] != x.shape[0] or out.shape[1] != m or chunk < 1:
         raise ValueError("arrays do not fit")
-    if first == last or not out.shape[1] or not columns:
+    if not x.shape[0] or not m:
         return
+    if not n:
+        out[:] = 0.0
+        return
+    find_sgemm()
+    j.a, j.b, j.out, j.rows, j.n, j.m = &x[0, 0], &weight[0, 0], &out[0, 0], x.shape[0], n, m
+    j.chunk, j.turned = chunk, turned
     with nogil:
-        pgm_pack(&weight[0, 0], out.shape[1], columns, weight.strides[0] // 4, weight.strides[1] // 4, out.shape[2],
-                 first, last, &out[0, 0, 0])
+        pgm_share(times_part, &j, (x.shape[0] + chunk - 1) // chunk, parts)
+
+
+cdef void across_part(void *what, int64_t first, int64_t last) noexcept nogil:
+    """Chunks of rows of out = a' b."""
+    cdef rows_job *j = <rows_job *> what
+    cdef int64_t row
+    cdef int rows = <int> j.rows, m = <int> j.m, n = <int> j.n, some
+    cdef float one = 1.0, zero = 0.0
+    cdef char plain = b"N", turn = b"T"
+    row = first * j.chunk
+    while row < min(last * j.chunk, j.n):
+        some = <int> min(j.chunk, j.n - row)
+        sgemm(&plain, &turn, &m, &some, &rows, &one, <float *> j.b, &m, <float *> j.a + row, &n, &zero,
+              j.out + row * m, &m)
+        row += j.chunk
+
+
+def across(const float[:, ::1] a, const float[:, ::1] b, float[:, ::1] out, int64_t chunk, int parts):
+    """out = a' b as matrix products of `chunk` rows of out, in parts on as many threads."""
+    cdef rows_job j
+    if out.shape[0] != a.shape[1] or out.shape[1] != b.shape[1] or a.shape[0] != b.shape[0] or chunk < 1:
+        raise ValueError("arrays do not fit")
+    if not out.shape[0] or not out.shape[1]:
+        return
+    if not a.shape[0]:
+        out[:] = 0.0
+        return
+    find_sgemm()
+    j.a, j.b, j.out, j.rows, j.n, j.m, j.chunk = &a[0, 0], &b[0, 0], &out[0, 0], a.shape[0], a.shape[1], b.shape[1], chunk
+    with nogil:
+        pgm_share(across_part, &j, (a.shape[1] + chunk - 1) // chunk, parts)
+
+
+cdef struct pack_job:
+    const float *weight
+    float *out
+    int64_t rows, columns, down, right, tile
+
+
+cdef void pack_part(void *what, int64_t first, int64_t last) noexcept nogil:
+    cdef pack_job *j = <pack_job *> what
+    pgm_pack(j.weight, j.rows, j.columns, j.down, j.right, j.tile, first, last, j.out)
+
+
+def pack(const float[:, :] weight, float[:, :, ::1] out, int64_t panels, int parts):
+    """The first panels (tiles, rows, tile) of a weight, filled up with zeros, in parts on as many threads."""
+    cdef pack_job j
+    if not 0 <= panels <= out.shape[0] or out.shape[1] != weight.shape[0] \
+            or (panels and (panels - 1) * out.shape[2] >= weight.shape[1]):
+        raise ValueError("arrays do not fit")
+    if not panels or not out.shape[1]:
+        return
+    j.weight, j.out, j.rows, j.columns, j.tile = &weight[0, 0], &out[0, 0, 0], out.shape[1], weight.shape[1], out.shape[2]
+    j.down, j.right = weight.strides[0] // 4, weight.strides[1] // 4
+    with nogil:
+        pgm_share(pack_part, &j, panels, parts)
+
+
+cdef struct ascend_job:
+    int kind, finite
+    pgm_rates rates
+    const double *p
+    const double *g
+    const float *single
+    double *p2
+    float *copy
+    double *m
+    double *v
+
+
+cdef void ascend_part(void *what, int64_t first, int64_t last) noexcept nogil:
+    cdef ascend_job *j = <ascend_job *> what
+    if not pgm_ascend(j.kind, &j.rates, j.p, j.g, j.single, j.p2, j.copy, j.m, j.v, first, last):
+        j.finite = 0
 
 
 def ascend(int kind, double rate, tuple keep, tuple unbias, double epsilon, tuple decay, const double[::1] p, g,
-           double[::1] p2, float[::1] copy, double[::1] m, double[::1] v, int64_t first, int64_t last):
-    """One step of an optimizer for parameters first .. last - 1; whether they stay finite.
+           double[::1] p2, float[::1] copy, double[::1] m, double[::1] v, int parts):
+    """One step of an optimizer, in parts on as many threads; whether all parameters stay finite.
 
-    p2 receives the new parameters, copy the same in single precision; the moments m and v (None where there are none) change in place. g is float64 or
-    float32; keep (2,), unbias (2,) and decay = (l1, l2) are those of learn.h.
+    p2 receives the new parameters, copy the same in single precision; the moments m and v (None where there are none)
+    change in place. g is float64 or float32; keep (2,), unbias (2,) and decay = (l1, l2) are those of learn.h.
     """
-    cdef pgm_rates o
+    cdef ascend_job j
     cdef const double[::1] g64 = None
     cdef const float[::1] g32 = None
-    cdef bint finite
-    cdef bint single = g.dtype == np.float32
-    if single:
+    cdef int64_t n = p.shape[0]
+    if p2.shape[0] != n or copy.shape[0] != n or g.shape[0] != n:
+        raise ValueError("arrays do not fit")
+    if (m is not None and m.shape[0] != n) or (kind != PGM_SGD and (m is None or v is None or v.shape[0] != n)):
+        raise ValueError("the moments do not fit")
+    if not n:
+        return True
+    j.g, j.single = NULL, NULL
+    if g.dtype == np.float32:
         g32 = g
+        j.single = &g32[0]
     else:
         g64 = g
-    if not 0 <= first <= last <= p.shape[0] or p2.shape[0] != p.shape[0] or copy.shape[0] != p.shape[0] or g.shape[0] != p.shape[0]:
-        raise ValueError("arrays do not fit")
-    if (m is not None and m.shape[0] != p.shape[0]) or (kind != PGM_SGD and (m is None or v is None or v.shape[0] != p.shape[0])):
-        raise ValueError("the moments do not fit")
-    if first == last:
-        return True
-    o.rate, o.epsilon = rate, epsilon
-    o.keep1, o.keep2 = keep
-    o.unbias1, o.unbias2 = unbias
-    o.l1, o.l2 = decay
-    cdef const double *from64 = NULL
-    cdef const float *from32 = NULL
-    if single:
-        from32 = &g32[0]
-    else:
-        from64 = &g64[0]
-    cdef double *first_moment = &m[0] if m is not None else NULL
-    cdef double *second_moment = &v[0] if v is not None else NULL
+        j.g = &g64[0]
+    j.kind, j.finite, j.p, j.p2, j.copy = kind, 1, &p[0], &p2[0], &copy[0]
+    j.m = &m[0] if m is not None else NULL
+    j.v = &v[0] if v is not None else NULL
+    j.rates.rate, j.rates.epsilon = rate, epsilon
+    j.rates.keep1, j.rates.keep2 = keep
+    j.rates.unbias1, j.rates.unbias2 = unbias
+    j.rates.l1, j.rates.l2 = decay
     with nogil:
-        finite = pgm_ascend(kind, &o, &p[0], from64, from32, &p2[0], &copy[0], first_moment, second_moment, first, last)
-    return finite
+        pgm_share(ascend_part, &j, n, parts)
+    return bool(j.finite)
+
+
+cdef struct sweep_job:
+    const pgm_machine *machine
+    const pgm_run *run
+    int64_t capacity, widest
+    bint refresh
+    int failed
+
+
+cdef void sweep_part(void *what, int64_t first, int64_t last) noexcept nogil:
+    cdef sweep_job *j = <sweep_job *> what
+    cdef int64_t a = first, b, chains = min(PGM_CHAINS, last - first)
+    cdef int i
+    cdef pgm_scratch s
+    cdef pgm_run run = j.run[0]
+    s.capacity = j.capacity
+    s.list = <pgm_change *> malloc(sizeof(pgm_change) * j.capacity * max(chains, 1))
+    s.count = <int64_t *> calloc(max(chains, 1), sizeof(int64_t))
+    s.step = <float *> calloc(j.widest, sizeof(float))
+    s.touched = <uint8_t *> calloc(j.widest, 1)
+    s.reached = <int32_t *> calloc(j.widest, sizeof(int32_t))
+    run.changed = <int64_t *> calloc(max(j.machine.layers, 1), sizeof(int64_t))
+    if s.list == NULL or s.count == NULL or s.step == NULL or s.touched == NULL or s.reached == NULL or run.changed == NULL:
+        j.failed = 1
+        a = last
+    while a < last:
+        b = min(a + PGM_CHAINS, last)
+        if j.refresh:
+            pgm_reset(j.machine, &s, a, b)
+        pgm_sweep(j.machine, &s, a, b, &run)
+        a = b
+    for i in range(j.machine.layers if not j.failed else 0):
+        pgm_atomic_add(&j.run.changed[i], run.changed[i])
+    free(s.list)
+    free(s.count)
+    free(s.step)
+    free(s.touched)
+    free(s.reached)
+    free(run.changed)
 
 
 cdef class Machine:
@@ -410,23 +590,21 @@ cdef class Machine:
             k.weight = &entries[0] if entries.shape[0] else NULL
             k.start, k.column = &start[0], &column[0] if column.shape[0] else NULL
 
-    def sweep(self, int64_t first, int64_t last, uint64_t sweep, uint64_t count, bint refresh, int64_t[::1] changed,
+    def sweep(self, uint64_t sweep, uint64_t count, bint refresh, int64_t[::1] changed, int parts,
               double[:, :, ::1] trace=None, bint backward=False, const double[::1] betas=None,
               double[::1] log_weight=None, bint joint=False, int only=-1):
-        """Sweeps number sweep .. sweep + count - 1 of chains first .. last - 1, without the GIL.
+        """Sweeps number sweep .. sweep + count - 1 of all chains, in parts on as many threads, without the GIL.
 
         `refresh` recomputes all inputs first. changed (layers,) gains the number of changes of each layer; trace (count,
         chains, 2), if given, receives the log densities (see log_density) after each sweep. `backward` visits layers and
-        units in the reverse order. With `only` a layer,
-        no other is drawn, from inputs that are given, and no change is passed on. With betas (count + 1,), sweep t is made at betas[t + 1], and before it log_weight
-        (chains,) gains log p_(betas[t + 1]) - log p_(betas[t]), the summed layers summed out unless `joint`.
+        units in the reverse order. With `only` a layer, no other is drawn, from inputs that are given, and no change is
+        passed on. With betas (count + 1,), sweep t is made at betas[t + 1], and before it log_weight (chains,) gains
+        log p_(betas[t + 1]) - log p_(betas[t]), the summed layers summed out unless `joint`.
         """
-        cdef int64_t a, b, chains = min(PGM_CHAINS, last - first)
-        cdef pgm_scratch s
         cdef pgm_run run
-        cdef bint failed
-        if not (0 <= first <= last <= self.chains) or changed.shape[0] < self.m.layers:
-            raise ValueError("chains out of range")
+        cdef sweep_job j
+        if changed.shape[0] < self.m.layers:
+            raise ValueError("changed does not fit")
         if trace is not None and (trace.shape[0] < <int64_t> count or trace.shape[1] != self.chains or trace.shape[2] != 2):
             raise ValueError("the trace does not fit")
         if betas is not None and (betas.shape[0] != <int64_t> count + 1 or log_weight.shape[0] != self.chains):
@@ -436,27 +614,10 @@ cdef class Machine:
         run.trace = &trace[0, 0, 0] if trace is not None and count else NULL
         run.betas = &betas[0] if betas is not None else NULL
         run.log_weight = &log_weight[0] if betas is not None else NULL
+        j.machine, j.run, j.capacity, j.widest, j.refresh, j.failed = &self.m, &run, self.capacity, self.widest, refresh, 0
         with nogil:
-            s.capacity = self.capacity
-            s.list = <pgm_change *> malloc(sizeof(pgm_change) * self.capacity * max(chains, 1))
-            s.count = <int64_t *> calloc(max(chains, 1), sizeof(int64_t))
-            s.step = <float *> calloc(self.widest, sizeof(float))
-            s.touched = <uint8_t *> calloc(self.widest, 1)
-            s.reached = <int32_t *> calloc(self.widest, sizeof(int32_t))
-            failed = s.list == NULL or s.count == NULL or s.step == NULL or s.touched == NULL or s.reached == NULL
-            a = first
-            while a < last and not failed:
-                b = min(a + PGM_CHAINS, last)
-                if refresh:
-                    pgm_reset(&self.m, &s, a, b)
-                pgm_sweep(&self.m, &s, a, b, &run)
-                a = b
-            free(s.list)
-            free(s.count)
-            free(s.step)
-            free(s.touched)
-            free(s.reached)
-        if failed:
+            pgm_share(sweep_part, &j, self.chains, parts)
+        if j.failed:
             raise MemoryError
 
     def log_density(self, int64_t first, int64_t last, double[:, ::1] out):

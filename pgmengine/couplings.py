@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from pgmengine import _kernels
 from pgmengine.layer import Layer
-from pgmengine.threads import in_chunks, share_out
+from pgmengine.threads import parts
 from pgmengine.weights import like
 
 Array = np.ndarray
@@ -46,8 +46,7 @@ def sum_of_rows(xa: Array, xb: Array) -> Array:
     """x_a' x_b in single precision, by adding rows of x_b where x_a is not 0."""
     xa, xb = np.ascontiguousarray(xa), np.ascontiguousarray(xb)
     out = np.empty((xa.shape[1], xb.shape[1]), dtype=np.float32)
-    share_out(lambda first, last: _kernels.outer(xa, xb, out, first, last), len(out), xa.size * xb.shape[1] / 4,
-              WORTH_A_THREAD)
+    _kernels.outer(xa, xb, out, parts(xa.size * xb.shape[1] / 4, WORTH_A_THREAD))
     return out
 
 
@@ -58,8 +57,11 @@ def weighted_sum(weights: Array, x: Array) -> Array:
 
 def columns_times(xa: Array, xb: Array) -> Array:
     """x_a' x_b as a matrix product, shared out among the threads."""
-    out = np.empty((xa.shape[1], xb.shape[1]), dtype=np.result_type(xa, xb))
-    in_chunks(lambda some: np.matmul(xa[:, some].T, xb, out=out[some]), len(out), CHUNK, xa.size * xb.shape[1])
+    if not xa.dtype == xb.dtype == np.float32:
+        return xa.T @ xb
+    out = np.empty((xa.shape[1], xb.shape[1]), dtype=np.float32)
+    work = parts(xa.size * xb.shape[1] / 4, WORTH_A_THREAD)
+    _kernels.across(np.ascontiguousarray(xa), np.ascontiguousarray(xb), out, CHUNK, work)
     return out
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
@@ -19,20 +18,9 @@ def pool() -> ThreadPoolExecutor:
     return _pool(os.getpid(), threads())
 
 
-def share_out(task: Callable[[int, int], Any], count: int, work: float, worth: float) -> list[Any]:
-    """task(first, last) on parts of range(count), one for each thread if each gets `worth` of the work."""
-    many = 1 if work < 2 * worth else min(threads(), count, int(work / max(worth, 1e-9)))
-    if many <= 1:
-        return [task(0, count)]
-    cuts = [count * i // many for i in range(many + 1)]
-    others = [pool().submit(task, *ends) for ends in zip(cuts[1:-1], cuts[2:], strict=True)]
-    return [task(0, cuts[1]), *(other.result() for other in others)]
-
-
-def in_chunks(task: Callable[[slice], Any], count: int, chunk: int, work: float) -> None:
-    """task(slice) on chunks of range(count), which do not depend on the number of threads, as bits of BLAS may."""
-    cuts = [slice(i, min(i + chunk, count)) for i in range(0, count, chunk)]
-    share_out(lambda first, last: [task(some) for some in cuts[first:last]], len(cuts), work, 4e6)
+def parts(work: float, worth: float) -> int:
+    """Threads for a compiled loop: as many as get `worth` of the work each."""
+    return 1 if work < 2 * worth else min(threads(), int(work / max(worth, 1e-9)))
 
 
 def one_blas_thread() -> Any:

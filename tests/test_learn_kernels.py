@@ -109,20 +109,20 @@ def test_a_step_that_is_not_finite_is_seen_wherever_it_is():
             g[bad] = np.nan
             for kind in (_kernels.SGD, _kernels.ADAM, _kernels.ADAMAX):
                 arguments = kind, 0.1, (0.9, 0.9), (1.0, 1.0), 1e-8, (0.0, 0.0), p, g, out, copy, np.zeros(n), np.zeros(n)
-                assert not _kernels.ascend(*arguments, 0, n)
-                assert _kernels.ascend(*arguments[:7], np.zeros(n), *arguments[8:10], np.zeros(n), np.zeros(n), 0, n)
+                assert not _kernels.ascend(*arguments, 1)
+                assert _kernels.ascend(*arguments[:7], np.zeros(n), *arguments[8:10], np.zeros(n), np.zeros(n), 2)
 
 
 def test_wrong_shapes_are_refused_before_memory_is_touched():
     f = np.zeros((4, 3), dtype=np.float32)
     with pytest.raises(ValueError, match="fit"):
-        _kernels.outer(f, np.zeros((5, 2), dtype=np.float32), np.zeros((3, 2), dtype=np.float32), 0, 3)
+        _kernels.outer(f, np.zeros((5, 2), dtype=np.float32), np.zeros((3, 2), dtype=np.float32), 1)
     with pytest.raises(ValueError, match="fit"):
-        _kernels.product(f, np.zeros((4, 16), dtype=np.float32), np.zeros((4, 16), dtype=np.float32), 0, 4)
+        _kernels.product(f, np.zeros((4, 16), dtype=np.float32), np.zeros((4, 16), dtype=np.float32), 1)
     with pytest.raises(ValueError, match="fit"):
-        _kernels.product(f, np.zeros((3, 16), dtype=np.float32), np.zeros((4, 20), dtype=np.float32), 0, 4)
+        _kernels.product(f, np.zeros((3, 16), dtype=np.float32), np.zeros((4, 20), dtype=np.float32), 1)
     with pytest.raises(ValueError, match="fit"):
-        _kernels.pack(f, np.zeros((1, 3, 16), dtype=np.float32), 0, 1)
+        _kernels.pack(f, np.zeros((1, 3, 16), dtype=np.float32), 1, 1)
 
 
 @pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.4)], ids=repr)

@@ -12,12 +12,12 @@ from pgmengine.kernels.plain import layers_by_unit, summed_layers
 from pgmengine.layer import Layer
 from pgmengine.model import Flat, Model
 from pgmengine.target import Target, times
-from pgmengine.threads import share_out
+from pgmengine.threads import parts
 from pgmengine.units.base import Draw
 
 Array = np.ndarray
 REFRESH = 512  # sweeps between two recomputations of all inputs: bounds rounding drift
-WORTH_A_THREAD = 100_000  # unit updates
+WORTH_A_THREAD = 20_000  # unit updates
 
 
 def knows(target: Target, kernel: Any) -> bool:
@@ -55,14 +55,15 @@ class CompiledChains:
         for name in s.layers:
             self._describe(name)
         self.linked = False  # whether the machine has the weights
-        self.constant = np.full((target.rows, 2), np.nan)
+        self.nothing_known = all(free.all() for free in target.free.values())
+        self.constant = self._unknown()
         self.stale = True  # whether the inputs are yet to be computed
 
     def adopt(self, model: Model, kernel: Any, rng: np.random.Generator) -> None:
         """See Chains."""
         parameters = packed(model)
         self.target, self.made, self.stale = self.target.with_model(model), 0, True
-        self.constant[:] = np.nan
+        self.constant = self._unknown()
         for name, index in self.place.items():
             self.machine.bias(index, parameters.bias(name))
         self.linked = False
@@ -167,6 +168,10 @@ class CompiledChains:
         both = self._path() + self._constant()
         return both[:, 0], both[:, 1]
 
+    def _unknown(self) -> Array:
+        """What evidence adds, before it has been computed; without any it adds nothing."""
+        return np.full((self.target.rows, 2), 0.0 if self.nothing_known else np.nan)
+
     def _constant(self) -> Array:
         """What the evidence adds to (path, power); 0 for chains that have not met a possible state yet."""
         missing = np.flatnonzero(np.isnan(self.constant[:, 0]))
@@ -201,13 +206,8 @@ class CompiledChains:
         if not self.linked and "only" not in options:
             self._link()
 
-        def part(first: int, last: int) -> Array:
-            changed = np.zeros_like(self.changed)
-            self.machine.sweep(first, last, self.made, sweeps, refresh, changed, **options)
-            return changed
-
         work = sweeps * self.target.rows * sum(self.target.structure.layers[n].size for n in self.moving)
-        self.changed += sum(share_out(part, self.target.rows, work, WORTH_A_THREAD / 2))
+        self.machine.sweep(self.made, sweeps, refresh, self.changed, parts(work, WORTH_A_THREAD / 2), **options)
         self.stale = False
 
     def _describe(self, name: str) -> None:

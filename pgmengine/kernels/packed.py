@@ -13,7 +13,7 @@ from pgmengine import _kernels
 from pgmengine.couplings import FEW, WORTH_A_THREAD, Coupling
 from pgmengine.layer import Layer
 from pgmengine.model import Model
-from pgmengine.threads import in_chunks, share_out
+from pgmengine.threads import parts
 
 Array = np.ndarray
 WIDE = 16  # floats of a vector
@@ -50,8 +50,7 @@ class Packed:
             return rows_times(x, weight)
         out = np.zeros((len(x), weight.shape[1]), dtype=np.float32)
         x = np.ascontiguousarray(x)
-        share_out(lambda first, last: _kernels.product(x, weight, out, first, last), len(x), x.size * len(out[0]) / 4,
-                  WORTH_A_THREAD)
+        _kernels.product(x, weight, out, parts(x.size * weight.shape[1] / 4, WORTH_A_THREAD))
         return out
 
     def _single(self, c: Coupling, name: str) -> Any:
@@ -71,8 +70,10 @@ def rows_times(x: Array, weight: Any) -> Array:
     """X @ weight, rows shared out among the threads."""
     if sp.issparse(weight):
         return x @ weight
-    out = np.empty((len(x), weight.shape[1]), dtype=np.result_type(x, weight))
-    in_chunks(lambda some: np.matmul(x[some], weight, out=out[some]), len(x), CHUNK, x.size * weight.shape[1])
+    turned = not weight.flags.c_contiguous
+    out = np.empty((len(x), weight.shape[1]), dtype=np.float32)
+    _kernels.times(np.ascontiguousarray(x), weight.T if turned else weight, turned, out, CHUNK,
+                   parts(x.size * weight.shape[1] / 4, WORTH_A_THREAD))
     return out
 
 
@@ -131,7 +132,7 @@ def panels(weight: Array, stride: int) -> Array:
     out = aligned((tiles, rows, tile))
     filled = -(-weight.shape[1] // tile)
     out[filled:] = 0.0
-    share_out(lambda first, last: _kernels.pack(weight, out, first, last), filled, weight.size / 8, WORTH_A_THREAD)
+    _kernels.pack(weight, out, filled, parts(weight.size / 2, WORTH_A_THREAD))
     return out
 
 

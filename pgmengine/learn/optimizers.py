@@ -19,7 +19,7 @@ from pgmengine.errors import PgmError
 from pgmengine.learn.batch import Gradient
 from pgmengine.learn.schedules import Rate, at
 from pgmengine.structure import Structure
-from pgmengine.threads import share_out
+from pgmengine.threads import parts
 from pgmengine.weights import like, numbers, plus
 
 Params = dict[str, Any]
@@ -34,7 +34,7 @@ class Stepped(dict[str, Any]):
 
 
 Array = np.ndarray
-WORTH_A_THREAD = 50_000  # parameters
+WORTH_A_THREAD = 20_000  # parameters
 
 
 class Optimizer(Protocol):
@@ -63,11 +63,8 @@ def _ascend(kind: int, rate: float, params: Mapping[str, Any], gradient: Mapping
         first_moment, second_moment = (state.get(f"{name}/{k}") for name in (*moments, None, None)[:2])
         new, copy = np.empty_like(p), np.empty(len(p), dtype=np.float32)
 
-        def task(first: int, last: int, decay: Any = decay, p: Array = p, g: Array = g, new: Array = new,
-                 copy: Array = copy, m: Any = first_moment, v: Any = second_moment) -> bool:
-            return _kernels.ascend(kind, rate, keep, unbias, epsilon, decay, p, g, new, copy, m, v, first, last)
-
-        if not all(share_out(task, len(p), len(p), WORTH_A_THREAD)):
+        if not _kernels.ascend(kind, rate, keep, unbias, epsilon, decay, p, g, new, copy, first_moment, second_moment,
+                               parts(len(p), WORTH_A_THREAD)):
             what = f"the gradient of {k!r}" if not np.isfinite(g).all() else f"{k!r}"
             raise PgmError(f"update {t + 1}: {what} is not finite; learning has diverged, try a smaller rate")
         out[k], singles[k] = like(value, new), like(value, copy)
