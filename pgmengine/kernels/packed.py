@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from pgmengine import _kernels
-from pgmengine.couplings import FEW, WORTH_A_THREAD, Coupling
+from pgmengine.couplings import WORTH_A_THREAD, Coupling, has_few
 from pgmengine.layer import Layer
 from pgmengine.model import Model
 from pgmengine.threads import parts
@@ -46,7 +46,7 @@ class Packed:
     def product(self, c: Coupling, name: str, x: Array) -> Array:
         """What x (rows, width) float32 of the other end adds to a layer's field: (rows, width) float32."""
         weight = self._single(c, name)
-        if not weight_in_rows(weight) or np.count_nonzero(x) > FEW * x.size:
+        if not weight_in_rows(weight) or not has_few(x):
             return rows_times(x, weight)
         out = np.zeros((len(x), weight.shape[1]), dtype=np.float32)
         x = np.ascontiguousarray(x)
