@@ -1,5 +1,8 @@
 """The compiled loops of learning against plain numpy."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -173,3 +176,46 @@ def test_sparse_weights_take_the_same_way():
     np.testing.assert_allclose(packed(model).product(c, "h", x), x @ weight, atol=1e-5)
     h = np.random.default_rng(1).random((9, 20)).astype(np.float32)
     np.testing.assert_allclose(outer(weight, x, h).toarray(), (x.T @ h) * (weight.toarray() != 0), atol=1e-5)
+
+
+TEAM = """
+import os, sys, threading, warnings
+import subprocess
+import sys
+
+import numpy as np
+from pgmengine.couplings import outer
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(0)
+x, y, w = rng.random((90, 300)).astype("f4"), rng.random((90, 200)).astype("f4"), np.zeros((300, 200))
+x[rng.random(x.shape) < 0.8] = 0
+truth = outer(w, x, y)
+
+def right(times):
+    for _ in range(times):
+        if not np.array_equal(outer(w, x, y), truth):
+            os._exit(1)
+
+right(50)
+callers = [threading.Thread(target=right, args=(300,)) for _ in range(4)]
+[c.start() for c in callers]
+children = []
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        right(50)
+        os._exit(0)
+    children.append(child)
+codes = [os.waitpid(child, 0)[1] for child in children]
+[c.join() for c in callers]
+right(50)
+print(codes)
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_the_team_of_threads_with_many_callers_and_forks(threads):
+    """The same bits for any number of threads, callers in turn, and in children forked in the middle of a job."""
+    script = TEAM.replace("import os,", f"import os; os.environ['PGMENGINE_THREADS'] = '{threads}'\nimport os,", 1)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
+    assert done.stdout.strip() == "[0, 0, 0, 0, 0]", done.stderr
