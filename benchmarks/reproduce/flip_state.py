@@ -5,7 +5,8 @@
 Writes flip_state.txt (tables) and flip_state.png into OUT. Three parts: second-largest eigenvalues of exact transition
 matrices (figure 3, upper), autocorrelation times of the energy on trained models, changes of class (tables 3 and 4).
 `small` takes minutes; `full` has the paper's numbers of models and steps. MNIST is left out without
---data, the public CD25(500) RBM without --weights. --only NAME: autocorrelation times of the data sets so named.
+--data, the public CD25(500) RBM without --weights. --only NAME: autocorrelation times of the data sets so named, or
+"class changes".
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Scale:
 
 SCALES = {
     "small": Scale(20, 3, 3_000, 100_000, 2, 500, 200, 5_000),
-    "full": Scale(100, 25, 20_000, 1_000_000, 24, 2_000, 1_000, 50_000),
+    "full": Scale(100, 25, 20_000, 1_000_000, 24, 2_000, 1_000, 10_000),
 }
 
 
@@ -58,6 +59,9 @@ def main(out: Path, scale: str = "small", data: Path | None = None, weights: Pat
         print(f"[{time.time() - begin:7.0f} s] {line}", file=sys.stderr, flush=True)
         (out / "flip_state.txt").write_text("\n".join(lines) + "\n")
 
+    if only == "class changes":
+        class_changes(size, report)
+        return
     if only:
         autocorrelation_times(size, data, weights, report, only)
         return
