@@ -77,8 +77,9 @@ def stored(weight: Weight) -> sp.csr_array:
 
 
 def only_parameters(coupling: Coupling, weight: Weight, pairs: Array) -> Array:
-    """Pair statistics (rows, a, b) with NaN where the coupling has no parameter."""
-    mask = coupling.parameters(weight)
+    """Pair statistics (rows, a, b) with NaN where the coupling has no parameter, or a unit would meet itself."""
+    inside = isinstance(coupling, Lateral) and not sp.issparse(weight)  # two components of one unit are a pair, too
+    mask: Weight = 1.0 - np.eye(len(weight)) if inside else coupling.parameters(weight)
     dense = mask.toarray() if sp.issparse(mask) else mask
     return np.where((dense > 0) | (dense.T > 0) if coupling.a == coupling.b else dense > 0, pairs, np.nan)
 

@@ -207,9 +207,13 @@ class Factors:
         return np.where(target.free[name][..., None], layer.unit.prob(layer.shaped(self.eta[name])), known)
 
     def pairs(self, c: Any) -> Array:
-        """E_Q[x_a x_b'] (rows, width a, width b): products of means."""
-        xa, xb = self.mean[c.a], self.mean[c.b]
-        return only_parameters(c, self.target.model.weight(c), np.einsum("ri,rj->rij", xa, xb))
+        """E_Q[x_a x_b'] (rows, width a, width b): products of means, 0 for two components of one unit."""
+        weight, width = self.target.model.weight(c), self.target.structure.layers[c.a].unit.width
+        found = np.einsum("ri,rj->rij", self.mean[c.a], self.mean[c.b])
+        if c.a == c.b:
+            unit = np.arange(found.shape[1]) // width
+            found = np.where(unit[:, None] == unit, 0.0, found)
+        return only_parameters(c, weight, found)
 
     def predicted(self, name: str) -> Array:
         """The means of a layer given the others' means, (rows, width)."""
