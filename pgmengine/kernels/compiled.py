@@ -55,7 +55,7 @@ class CompiledChains:
         for name in s.layers:
             self._describe(name)
         self.linked = False  # whether the machine has the weights
-        self.nothing_known = all(free.all() for free in target.free.values())
+        self.known = ~np.all([free.all(axis=1) for free in target.free.values()], axis=0)  # rows with any evidence
         self.constant = self._unknown()
         self.stale = True  # whether the inputs are yet to be computed
 
@@ -169,8 +169,10 @@ class CompiledChains:
         return both[:, 0], both[:, 1]
 
     def _unknown(self) -> Array:
-        """What evidence adds, before it has been computed; without any it adds nothing."""
-        return np.full((self.target.rows, 2), 0.0 if self.nothing_known else np.nan)
+        """The constants before they have been computed; rows without evidence only have those of the base measures."""
+        layers = self.target.structure.layers.values()
+        both = np.array([sum(base_constant(layer) for layer in layers), 0.0])
+        return np.where(self.known[:, None], np.nan, both)
 
     def _constant(self) -> Array:
         """What the evidence adds to (path, power); 0 for chains that have not met a possible state yet."""
@@ -262,6 +264,14 @@ class CompiledChains:
         if support.ndim == 1 and np.array_equal(support, np.arange(len(support))):
             return state.astype(dtype)
         return support.astype(dtype)[state].reshape(len(state), layer.width)
+
+
+def base_constant(layer: Layer) -> float:
+    """What the machine leaves out of log h, which is the same for all values, summed over a layer."""
+    table = layer.unit.log_base
+    if table is None:
+        return layer.size * float(layer.unit.log_h(np.zeros(1))[0])
+    return 0.0 if np.any(table != table[0]) else layer.size * float(table[0])
 
 
 def key_from(rng: np.random.Generator) -> Array:
