@@ -40,7 +40,9 @@ class Packed:
         """The weight through which a coupling reaches a layer: panels, or entries, row starts and columns if sparse."""
         key = c.key, name
         if key not in self.kept:
-            self.kept[key] = _rows(self._single(c, name), stride_of(self.structure.layers[name]))
+            found = self.singles.get(f"{c.key}.weight")  # if not at hand, made and not kept: the panels are enough
+            single = self.params[f"{c.key}.weight"].astype(np.float32) if found is None else found
+            self.kept[key] = _rows(single if name == c.b else single.T, stride_of(self.structure.layers[name]))
         return self.kept[key]
 
     def product(self, c: Coupling, name: str, x: Array) -> Array:
