@@ -1,4 +1,4 @@
-/* A job shared out among threads that wait for the next one: a few microseconds where a pool of Python threads takes 60.
+/* A job shared out among threads that wait for the next one: a microsecond where a pool of Python threads takes 60.
  *
  * Learning makes a dozen short calls an update. Workers spin for a while before they sleep, so that the next call
  * finds them awake. One job at a time; a second caller, and a child process after fork, do without or start anew. */
