@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
@@ -28,15 +29,16 @@ class Negative(Protocol):
         """The moving parts; `given` has one row when nothing is observed in the model phase."""
 
 
-class NegativeRun:
+class NegativeRun(Protocol):
     """A negative phase under way."""
 
+    @abstractmethod
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
         """Add -E[d log_density | given], the mean over rows."""
-        raise NotImplementedError
 
     def learned(self, gradient: Gradient) -> None:
         """Told the gradient of the update."""
+        return
 
     def state(self) -> State:
         """Everything needed to go on, besides the parameters and the random numbers."""
@@ -44,6 +46,7 @@ class NegativeRun:
 
     def load(self, state: State) -> None:
         """Go on from a state."""
+        return
 
 
 class Persistent(NegativeRun):
@@ -57,10 +60,14 @@ class Persistent(NegativeRun):
 
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
         """The mean gradient at the chains' states, after they have moved."""
-        self.chains = adopted(self.chains, batch.given.model, at(self.kernel, update), rng)
+        self.chains = adopted(self.chains, self.driven(batch.given.model), at(self.kernel, update), rng)
         self.move(self.chains, update, rng)
         count = len(self.chains.beta)
         total.points(self.chains.values(dtype=total.precision), np.full(count, -1.0 / count))
+
+    def driven(self, model: Model) -> Model:
+        """The model that the chains are of."""
+        return model
 
     def state(self) -> State:
         """The chains' states."""

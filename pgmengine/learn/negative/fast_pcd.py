@@ -9,11 +9,11 @@ import numpy as np
 
 from pgmengine.kernels import Gibbs
 from pgmengine.learn.batch import Batch, Gradient, GradientSum
-from pgmengine.learn.negative.base import NegativeRun, Persistent, State, adopted, moved
+from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved
 from pgmengine.learn.schedules import Rate, at
 from pgmengine.model import Model
 from pgmengine.target import Target
-from pgmengine.weights import elementwise, zeros
+from pgmengine.weights import elementwise, plus, zeros
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,19 @@ class FastPCD:
 
 class _Run(Persistent):
     def __init__(self, settings: FastPCD, given: Target, rng: np.random.Generator) -> None:
-        super().__init__("FastPCD", given, settings.chains, settings.kernel, rng, lambda *_: None)
+        super().__init__("FastPCD", given, settings.chains, settings.kernel, rng,
+                         lambda chains, t, rng: moved(chains, settings.k))
         self.settings, self.update = settings, 0
         self.fast = zeros(given.model.params)
 
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
         """See NegativeRun."""
-        self.update, model = update, batch.given.model
-        params = {k: elementwise(np.add, v, self.fast[k]) for k, v in model.params.items()}
-        self.chains = adopted(self.chains, Model(model.structure, params), at(self.kernel, update), rng)
-        moved(self.chains, self.settings.k)
-        count = len(self.chains.beta)
-        total.points(self.chains.values(dtype=total.precision), np.full(count, -1.0 / count))
+        self.update = update
+        super().add(total, batch, update, rng)
+
+    def driven(self, model: Model) -> Model:
+        """The model with the fast weights added."""
+        return Model(model.structure, {k: plus(v, self.fast[k]) for k, v in model.params.items()})
 
     def learned(self, gradient: Gradient) -> None:
         """Let the fast weights decay and follow the gradient."""
