@@ -10,7 +10,7 @@ setup(
             "pgmengine._kernels",
             ["cython_ext/_kernels.pyx"],
             include_dirs=["cython_ext"],
-            depends=[f"cython_ext/{name}.h" for name in ("simd", "gray", "vector", "sweep", "learn", "team")],
+            depends=[f"cython_ext/{name}.h" for name in ("simd", "gray", "vector", "sweep", "learn", "team", "belief")],
             extra_compile_args=[] if sys.platform == "win32" else GCC,
         )
     ]

@@ -626,3 +626,4 @@ cdef class Machine:
             raise ValueError("chains out of range")
         with nogil:
             pgm_log_densities(&self.m, first, last, &out[0, 0])
+include "belief.pxi"

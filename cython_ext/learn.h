@@ -130,11 +130,6 @@ PGM_INLINE pgm_v8 pgm_sqrt8(pgm_v8 x)
     return x;
 }
 
-PGM_INLINE pgm_v8 pgm_pick(pgm_i8 mask, pgm_v8 yes, pgm_v8 no)
-{
-    return (pgm_v8)(((pgm_i8)yes & mask) | ((pgm_i8)no & ~mask));
-}
-
 /* eight parameters after one step; m and v may be NULL for plain SGD */
 PGM_INLINE pgm_v8 pgm_ascend8(int kind, const pgm_rates *o, pgm_v8 p, pgm_v8 g, double *m, double *v)
 {

@@ -18,4 +18,9 @@
 typedef double pgm_v8 __attribute__((vector_size(64), aligned(8), may_alias));
 typedef int64_t pgm_i8 __attribute__((vector_size(64), aligned(8), may_alias));
 
+PGM_INLINE pgm_v8 pgm_pick(pgm_i8 mask, pgm_v8 yes, pgm_v8 no)
+{
+    return (pgm_v8)(((pgm_i8)yes & mask) | ((pgm_i8)no & ~mask));
+}
+
 #endif

@@ -102,11 +102,11 @@ def only(target: Target, names: Sequence[str]) -> Target:
 def add_expected(method: Any, target: Target, weights: Array, total: GradientSum, rng: np.random.Generator) -> None:
     """Add sum over rows of weight * E[d log_density | row], as a method knows it.
 
-    One that says `points` gives them; one that says `gradient` takes the weights; any other answers rows of equal
+    One that says `expect` adds it itself; one that says `gradient` takes the weights; any other answers rows of equal
     weight together.
     """
-    if hasattr(method, "points"):
-        total.points(method.points(target, rng), weights)
+    if hasattr(method, "expect"):
+        method.expect(target, weights, total)
     elif hasattr(method, "gradient"):
         total.arrays(method.gradient(target, weights), 1.0, float(weights.sum()))
     else:

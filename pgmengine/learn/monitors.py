@@ -19,7 +19,8 @@ from pgmengine.kernels.chains import make_chains, start
 from pgmengine.methods.ais import AIS
 from pgmengine.methods.answers import accepted
 from pgmengine.methods.exact import Exact
-from pgmengine.methods.mean_field import Factors, MeanField, independent
+from pgmengine.methods.factors import Factors, independent
+from pgmengine.methods.mean_field import MeanField
 from pgmengine.model import Flat, Model
 from pgmengine.target import Target
 from pgmengine.weights import numbers

@@ -125,6 +125,18 @@ class Unit:
         """A(link(zeta))."""
         return self.log_normalizer(zeta)
 
+    def log_sums(self, least: float) -> tuple[Array, Array] | None:
+        """Values y (sets, K, width) and their log base (K,): what makes log p(x | zeta) not linear in zeta.
+
+        A(zeta) = log sum_k h_k e^(y_k zeta), one set. Where `curvature` gives A the values do not matter; None when it is
+        no such sum. `least` is the least input that a child can have.
+        """
+        if self.curvature is not None:
+            return np.zeros((1, 1, 1)), np.zeros(1)
+        if self.support is None or self.log_base is None:
+            return None
+        return self.support.reshape(1, len(self.support), self.width), self.log_base
+
     def log_conditional(self, x: Array, zeta: Array) -> Array:
         """Log p(x | zeta) = x link(zeta) + log h(x) - A(link(zeta)) of a child, shape (...,)."""
         dot = np.asarray(x) * zeta

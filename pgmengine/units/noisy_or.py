@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,16 @@ class NoisyOr(Unit):
     def log_partition(self, zeta: Array) -> Array:
         """The input z itself."""
         return np.maximum(zeta, 0.0)
+
+    def log_sums(self, least: float) -> tuple[Array, Array] | None:
+        """log(1 - e^-z) = -sum_m log(1 + e^(-2^m z)) (system 4, appendix A), up to where 2^m z is over 40: below 1e-17.
+
+        They count where x = 1, beside the linear -(1 - x) z. None when z can be so small that 40 are not enough.
+        """
+        if least < 1e-10:
+            return None
+        sets = max(math.ceil(math.log2(40 / least)), 0) + 1
+        return np.stack((np.zeros(sets), -(2.0 ** np.arange(sets))), axis=1)[..., None], np.zeros(2)
 
     def log_conditional(self, x: Array, zeta: Array) -> Array:
         """log(1 - e^-z) for x = 1, -z for x = 0."""

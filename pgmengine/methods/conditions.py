@@ -1,0 +1,90 @@
+"""What a bound of directed children needs, and which of them it can leave out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from pgmengine import _kernels
+from pgmengine.target import Target
+
+Array = np.ndarray
+
+
+def obstacle(target: Target) -> str:
+    """Why tables of probabilities cannot answer, or an empty string."""
+    s, hidden = target.structure, barren(target)
+    for name, layer in s.layers.items():
+        if layer.unit.support is None and (target.free[name] & ~hidden[name]).any():
+            return f"layer {name!r} is free and has infinitely many values"
+        if layer.unit.support is not None and max(len(layer.unit.support), layer.unit.width) > _kernels.MOST_STATES:
+            return f"layer {name!r} has units of more than {_kernels.MOST_STATES} states"
+    for name in s.directed_layers:
+        inferred = any(target.free[c.a].any() for c in s.arrows_into[name]) or (target.free[name] & ~hidden[name]).any()
+        if inferred and log_sums(target, name) is None:
+            unit = s.layers[name].unit
+            return (f"layer {name!r} of {unit!r} units needs an input above 0 at every unit (a positive bias)"
+                    if unit.nonnegative else f"there is no such bound for layer {name!r} of {unit!r} units")
+    return ""
+
+
+def log_sums(target: Target, name: str) -> tuple[Array, Array] | None:
+    """The sums by which the conditionals of a directed layer are bounded, see Unit.log_sums."""
+    unit, least = target.structure.layers[name].unit, 0.0
+    if unit.nonnegative:
+        needed = target.free[name] | (target.evidence.values[name] == 1)
+        least = float(np.where(needed, _least_input(target, name), 1.0).min(initial=1.0))
+    return unit.log_sums(least)
+
+
+def _least_input(target: Target, name: str) -> Array:
+    """The least input that units of one component can have, (rows, size)."""
+    s = target.structure
+    zeta: Array = np.broadcast_to(target.model.bias(name), target.evidence.values[name].shape)
+    for c in s.arrows_into[name]:
+        layer, weight = s.layers[c.a], target.model.weight(c)
+        dense = weight.toarray() if sp.issparse(weight) else np.asarray(weight)
+        zeta = zeta + np.where(target.components(c.a, target.free[c.a]), 0.0, target.evidence.values[c.a]) @ dense
+        if layer.unit.support is not None:
+            values = layer.unit.support.reshape(-1, layer.unit.width)
+            each = np.einsum("ka,iaj->ikj", values, dense.reshape(layer.size, layer.unit.width, -1)).min(axis=1)
+            zeta = zeta + target.free[c.a] @ each
+    return zeta
+
+
+def barren(target: Target) -> dict[str, Array]:
+    """Layer -> (rows, size) bool: free units of which nothing that is known is a descendant, at beta = 1.
+
+    Summed over, their conditionals give 1.
+    """
+    s = target.structure
+    out = {name: np.zeros(target.free[name].shape, dtype=bool) for name in s.layers}
+    for name in reversed(s.directed_layers):
+        mine = target.free[name] & (target.beta == 1)[:, None] & ~_known_softly(target, name)
+        for c in s.arrows_from[name] if mine.any() and name not in s.undirected_layers else ():
+            if c.b != name:
+                mine &= ~_reaching(target, c, ~out[c.b] & ~target.cut[c.b])
+        inside = [c for c in s.arrows_from[name] if c.b == name]
+        while inside and (lost := mine & _reaching(target, inside[0], ~mine & ~target.cut[name])).any():
+            mine &= ~lost
+        out[name] = mine & (name not in s.undirected_layers)
+    return out
+
+
+def _known_softly(target: Target, name: str) -> Array:
+    """Units (rows, size) with soft evidence."""
+    if name not in target.soft:
+        return np.zeros(target.free[name].shape, dtype=bool)
+    return (target.soft[name] != 0).reshape(target.rows, target.structure.layers[name].size, -1).any(axis=-1)
+
+
+def _reaching(target: Target, c: Any, active: Array) -> Array:
+    """The parents (rows, size) with an arrow to an active child."""
+    a, b = target.structure.layers[c.a], target.structure.layers[c.b]
+    if not active.any():
+        return np.zeros((target.rows, a.size), dtype=bool)
+    linked = (target.model.weight(c) != 0).astype(np.float64)
+    found = np.repeat(active, b.unit.width, axis=1).astype(np.float64) @ linked.T > 0
+    return found.reshape(target.rows, a.size, -1).any(axis=-1)

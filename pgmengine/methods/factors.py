@@ -1,0 +1,236 @@
+"""Mean field with each unit in its own family: for free units without directed children.
+
+With natural parameters eta and means mu = A'(eta), entropy and base measure together are A(eta) - eta mu. Given all other
+means the best eta of a unit is its natural parameter at these means, so layer after layer the bound never decreases.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pgmengine.couplings import only_parameters
+from pgmengine.kernels.packed import packed
+from pgmengine.kernels.plain import layers_by_unit
+from pgmengine.model import Flat
+from pgmengine.progress import track
+from pgmengine.target import Target, times
+
+Array = np.ndarray
+
+
+def independent(target: Target) -> bool:
+    """Whether the free units are independent given the evidence, so that one round of mean field is exact."""
+    s = target.structure
+    free = {name: target.free[name].any() for name in s.layers}
+    return not any((free[c.a] and free[c.b]) or (c.directed and free[c.a] and not target.cut[c.b].all())
+                   for c in s.couplings)
+
+
+class Factors:
+    """Independent units with their natural parameters and means, for each row of a target.
+
+    Event-driven: each layer keeps the field that its neighbours' means make, and is told only of means that have
+    changed by more than `quiet`; as they settle a round comes to little.
+    """
+
+    def __init__(self, target: Target, precision: type = np.float64, mean: Flat | None = None,
+                 quiet: float = 0.0, rng: np.random.Generator | None = None) -> None:
+        self.target, self.precision, self.quiet = target, precision, quiet
+        s = target.structure
+        self.moving = [name for name in _order(target) if target.free[name].any()]
+        self.whole = {name: target.free[name].all() for name in self.moving}
+        self.by_unit = layers_by_unit(target)
+        self.mean: Flat = {name: v.astype(precision, copy=False) for name, v in target.evidence.values.items()}
+        self.eta: Flat = {}
+        self.told: Flat = {}
+        self.field = {name: self.still(name) for name in self.moving}
+        for name in self.moving:
+            begin = self._begin(name, rng) if mean is None else mean[name].astype(precision)
+            self._set(name, np.broadcast_to(begin, (target.rows, s.layers[name].width)))
+            self.told[name] = begin if self.whole[name] else self.mean[name]
+            self._tell(name, self.told[name])
+
+    def settle(self, updates: int, tolerance: float) -> tuple[int, float]:
+        """Rounds until no mean changes by more than the tolerance: (rounds, last change)."""
+        if independent(self.target):
+            self.round()
+            return 1, 0.0
+        change = np.inf
+        for t in track(range(updates), "mean field"):
+            before = dict(self.mean)
+            self.round()
+            if tolerance > 0 or t + 1 == updates:
+                change = max((float(np.abs(self.mean[n] - before[n]).max(initial=0.0)) for n in self.moving), default=0.0)
+            if change <= tolerance:
+                return t + 1, change
+        return updates, change
+
+    def round(self) -> None:
+        """One update of every free layer."""
+        for name in self.moving:
+            if name in self.by_unit:
+                self._unit_by_unit(name)
+            else:
+                layer = self.target.structure.layers[name]
+                self.eta[name] = eta = self._tempered(name, self.field[name])
+                self._set(name, layer.flat(layer.unit.mean(layer.shaped(eta))))
+            if any(source in self.moving for _, source in self.sources(name)):
+                change = self.mean[name] - self.told[name]
+                if self.quiet > 0:
+                    change[np.abs(change) <= self.quiet] = 0.0
+                self.told[name] = self.told[name] + change
+                self._tell(name, change)
+
+    def bound(self) -> Array:
+        """E_Q[log_density] + H(Q), (rows,)."""
+        target, s = self.target, self.target.structure
+        total, power = np.zeros(target.rows), np.zeros(target.rows)
+        for name, layer in s.layers.items():
+            x, free = self.mean[name].astype(np.float64), target.free[name]
+            if name in s.directed_layers:  # its parents are observed
+                zeta = layer.shaped(target.model.inputs(target.evidence.values, name))
+                own = _dot(layer.shaped(x), layer.unit.link(zeta)) - layer.unit.log_partition(zeta)
+                power += np.where(target.cut[name], 0.0, own).sum(axis=1)
+            else:
+                power += x @ target.model.bias(name)
+            power += (x * target.soft.get(name, 0.0)).sum(axis=1)
+            if not free.all():
+                base = layer.unit.log_h(layer.shaped(target.evidence.values[name]))
+                total += np.where(free | target.cut[name], 0.0, base).sum(axis=1)
+            if name in self.eta:
+                eta = self.eta[name].astype(np.float64)
+                share = layer.unit.log_normalizer(layer.shaped(eta)) - _dot(layer.shaped(eta), layer.shaped(x))
+                tilt = _dot(layer.shaped(x), layer.shaped(np.zeros(layer.width) + target.reference.get(name, 0.0)))
+                total += np.where(free, share + (1.0 - target.beta[:, None]) * tilt, 0.0).sum(axis=1)
+        for c in s.undirected:
+            power += c.log_density(target.model.weight(c), self.mean[c.a].astype(np.float64),
+                                   self.mean[c.b].astype(np.float64))
+        return total + times(target.beta, power)
+
+    @property
+    def state(self) -> Flat:
+        """What `mean` takes to go on."""
+        return self.mean
+
+    def gradient(self, weights: Array) -> dict[str, Any]:
+        """E_Q[d log_density / d params], summed over rows with weights (rows,): multilinear, so that means will do."""
+        return self.target.model.gradient(self.mean, weights)
+
+    def finite(self) -> list[str]:
+        """Layers with finitely many values."""
+        return [name for name, layer in self.target.structure.layers.items() if layer.unit.support is not None]
+
+    def prob(self, name: str) -> Array:
+        """State probabilities (rows, size, K)."""
+        layer, target = self.target.structure.layers[name], self.target
+        assert layer.unit.support is not None
+        support = layer.unit.support.reshape(len(layer.unit.support), layer.unit.width)
+        value = target.evidence.values[name].reshape(target.rows, layer.size, 1, layer.unit.width)
+        known = (np.abs(value - support).max(axis=-1) < 1e-9).astype(np.float64)
+        if name not in self.eta:
+            return known
+        return np.where(target.free[name][..., None], layer.unit.prob(layer.shaped(self.eta[name])), known)
+
+    def pairs(self, c: Any) -> Array:
+        """E_Q[x_a x_b'] (rows, width a, width b): products of means, 0 for two components of one unit."""
+        weight, width = self.target.model.weight(c), self.target.structure.layers[c.a].unit.width
+        found = np.einsum("ri,rj->rij", self.mean[c.a], self.mean[c.b])
+        if c.a == c.b:
+            unit = np.arange(found.shape[1]) // width
+            found = np.where(unit[:, None] == unit, 0.0, found)
+        return only_parameters(c, weight, found)
+
+    def predicted(self, name: str) -> Array:
+        """The means of a layer given the others' means, (rows, width)."""
+        layer = self.target.structure.layers[name]
+        eta = self._tempered(name, np.broadcast_to(self.field[name], self.mean[name].shape))
+        return layer.flat(layer.unit.mean(layer.shaped(eta)))
+
+    def still(self, name: str) -> Array:
+        """The part of a layer's natural parameter, at beta = 1, that no update changes: (rows, width)."""
+        target, s = self.target, self.target.structure
+        u: Array = np.zeros((target.rows, s.layers[name].width), dtype=self.precision)
+        u += target.soft.get(name, 0.0)
+        if name in s.directed_layers:
+            layer = s.layers[name]
+            link = layer.flat(layer.unit.link(layer.shaped(target.model.inputs(target.evidence.values, name))))
+            u += np.where(target.components(name, target.cut[name]), 0.0, link)
+        else:
+            u += target.model.bias(name)
+        for c, source in self.sources(name):
+            if source not in self.moving:
+                u += self._product(c, name, self.mean[source])
+        return u
+
+    def sources(self, name: str) -> list[tuple[Any, str]]:
+        """(coupling, layer at its other end) of the undirected couplings of a layer."""
+        return [(c, c.a if name == c.b else c.b) for c in self.target.structure.undirected if name in (c.a, c.b)]
+
+    def _begin(self, name: str, rng: np.random.Generator | None) -> Array:
+        """Means at the reference, (1, width), or at random natural parameters (rows, width)."""
+        layer, reference = self.target.structure.layers[name], self.target.reference
+        random = np.zeros((1, layer.width)) if rng is None else rng.normal(0, 2, (self.target.rows, layer.width))
+        eta = layer.shaped(random + reference.get(name, 0.0))
+        return layer.flat(layer.unit.mean(eta)).astype(self.precision)
+
+    def _set(self, name: str, value: Array) -> None:
+        """New means of the free units of a layer."""
+        value = value.astype(self.precision, copy=False)
+        self.mean[name] = value if self.whole[name] else np.where(
+            self.target.components(name, self.target.free[name]), value,
+            self.target.evidence.values[name].astype(self.precision, copy=False))
+
+    def _tell(self, name: str, change: Array) -> None:
+        """Pass a change of means (rows or 1, width) on to the fields of the free neighbours."""
+        for c, other in self.sources(name):
+            if other in self.moving and other != name:
+                self.field[other] += self._product(c, other, change)
+
+    def _product(self, c: Any, name: str, x: Array) -> Array:
+        if self.precision is np.float32:
+            return packed(self.target.model).product(c, name, x)
+        weight = self.target.model.weight(c)
+        return x @ (weight if name == c.b else weight.T)
+
+    def _tempered(self, name: str, u: Array, columns: Any = slice(None)) -> Array:
+        """The natural parameter at beta from that at 1, of some columns of a layer."""
+        beta: Array = self.target.beta[:, None].astype(self.precision, copy=False)
+        if (beta == 1).all():
+            return np.array(u)
+        reference = self.target.reference[name][columns] if name in self.target.reference else 0.0
+        return times(beta, u) + (1 - beta) * reference
+
+    def _unit_by_unit(self, name: str) -> None:
+        """Layers with couplings inside: one unit after the other, so that the bound never decreases."""
+        layer = self.target.structure.layers[name]
+        model = self.target.model
+        inside = [model.weight(c).astype(self.precision) for c, source in self.sources(name) if source == name]
+        mean = self.mean[name].copy()
+        u = self.field[name] + sum(mean @ weight for weight in inside)
+        eta = np.zeros_like(u)
+        for index in range(layer.size):
+            columns = layer.columns(np.array([index]))
+            eta[:, columns] = self._tempered(name, u[:, columns], columns)
+            one = eta[:, columns] if layer.unit.width > 1 else eta[:, index]
+            new: Array = layer.unit.mean(one).reshape(len(u), -1)
+            new = np.where(self.target.free[name][:, [index]], new, mean[:, columns])
+            for weight in inside:
+                u += (new - mean[:, columns]) @ weight[columns]
+            mean[:, columns] = new
+        self.eta[name], self.mean[name] = eta, mean
+
+
+def _order(target: Target) -> list[str]:
+    """Layers by colour classes, those that evidence reaches first."""
+    s = target.structure
+    seen = {name for name in s.layers if not target.free[name].all()}
+    near = {name for c in s.undirected for name, other in ((c.a, c.b), (c.b, c.a)) if other in seen}
+    colors = sorted(s.colors, key=lambda color: not near & {n for n in color if target.free[n].any()})
+    return [name for color in colors for name in color]
+
+
+def _dot(x: Array, eta: Array) -> Array:
+    """The sum over the components of a unit, (rows, size)."""
+    return x * eta if np.ndim(x) < 3 else (x * eta).sum(axis=-1)
