@@ -33,6 +33,7 @@ typedef struct {
     int64_t units, terms, states, comps, term_states, term_comps, edges, capacity;
     const pgm_kind *kind;
     const int32_t *unit_kind, *term_kind;
+    const int32_t *term_plain;                 /* (terms) whether it and all its parents have one component, they two values */
     const int64_t *unit_state, *unit_comp;     /* (units) where its states and components begin */
     const int64_t *term_state, *term_comp;     /* (terms) */
     const int64_t *link_start;                 /* (comps + 1): linear inputs from other units' means */
@@ -185,6 +186,37 @@ PGM_INLINE void pgm_mean_input(const pgm_net *n, const pgm_rows *r, int64_t t, p
     }
 }
 
+PGM_INLINE int pgm_two_valued(const pgm_kind *kind)
+{
+    return kind->states == 2 && kind->width == 1;
+}
+
+/* log E_Q[exp(t z)] of a term of one component whose parents are all two-valued, and the tilted mean and variance of z */
+PGM_INLINE pgm_v8 pgm_cumulant(const pgm_net *n, const pgm_rows *r, int64_t t, pgm_v8 by, pgm_v8 *mean, pgm_v8 *variance)
+{
+    const pgm_v8 still = r->still[n->term_comp[t]];
+    pgm_v8 sum = still * by, product = pgm_all(1.0), m1 = still, m2 = pgm_all(0.0);
+    int left = PGM_FLUSH;
+    for (int64_t e = n->up_start[t]; e < n->up_start[t + 1]; e++) {
+        const int64_t u = n->edge_unit[e];
+        const double *value = n->kind[n->unit_kind[u]].value, weight = n->weight[n->edge_weight[e]];
+        const double low = weight * value[0], step = weight * (value[1] - value[0]);
+        const pgm_v8 *log_q = r->log_q + n->unit_state[u], up = log_q[1] + by * step, d = up - log_q[0];
+        pgm_v8 x = pgm_exp8(-pgm_abs(d)), odds = x + 1.0, high = 1.0 / odds, rest = x * high;
+        sum += pgm_most(up, log_q[0]) + by * low;
+        product *= odds;
+        m1 += low + step * pgm_pick(d > 0.0, high, rest);
+        m2 += (step * step) * (high * rest);
+        if (--left == 0) {
+            sum += pgm_log8(product);
+            product = pgm_all(1.0);
+            left = PGM_FLUSH;
+        }
+    }
+    *mean = m1, *variance = m2;
+    return sum + pgm_log8(product);
+}
+
 /* F at xi, phi, and where asked the gradient g and the diagonal of the Hessian h in xi */
 PGM_INLINE pgm_v8 pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_v8 *m, const pgm_v8 *xi,
                             pgm_v8 *phi, int slopes, pgm_v8 *g, pgm_v8 *h)
@@ -203,7 +235,8 @@ PGM_INLINE pgm_v8 pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
             sum += still[l] * (kind->value[k * w + l] - xi[l]);
             m1[l] = still[l], m2[l] = pgm_all(0.0);
         }
-        for (int64_t e = n->up_start[t]; e < n->up_start[t + 1]; e++) {
+        if (n->term_plain[t]) sum += pgm_cumulant(n, r, t, kind->value[k] - xi[0], m1, m2) - still[0] * (kind->value[k] - xi[0]);
+        for (int64_t e = n->up_start[t]; !n->term_plain[t] && e < n->up_start[t + 1]; e++) {
             const int64_t u = n->edge_unit[e];
             const pgm_kind *parent = n->kind + n->unit_kind[u];
             const double *weight = n->weight + n->edge_weight[e];
@@ -336,6 +369,20 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
                 else
                     mean += q[x] * d;
             }
+        return;
+    }
+    if (pgm_two_valued(parent) && w == 1) {
+        const double step = weight[0] * (parent->value[1] - parent->value[0]);
+        const pgm_v8 *log_q = r->log_q + n->unit_state[u], odds = log_q[1] - log_q[0];
+        for (int k = 0; k < kind->states; k++) {
+            pgm_v8 power = on * r->phi[n->term_state[t] + k], d = odds + step * (kind->value[k] - xi[0]);
+            pgm_v8 x = pgm_exp8(-pgm_abs(d)), high = 1.0 / (x + 1.0), rest = x * high;
+            kept[0] = pgm_pick(d > 0.0, rest, high);
+            kept[1] = pgm_pick(d > 0.0, high, rest);
+            share[0] += power * kept[0] * inverse[0];
+            share[1] += power * kept[1] * inverse[1];
+            kept += 2;
+        }
         return;
     }
     for (int k = 0; k < kind->states; k++) {

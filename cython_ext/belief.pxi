@@ -15,6 +15,7 @@ cdef extern from "belief.h" nogil:
         const pgm_kind *kind
         const int32_t *unit_kind
         const int32_t *term_kind
+        const int32_t *term_plain
         const int64_t *unit_state
         const int64_t *unit_comp
         const int64_t *term_state
@@ -127,6 +128,7 @@ cdef class Belief:
             self.kinds[i].value, self.kinds[i].log_base = double_at(value), double_at(log_base)
         n.kind = self.kinds
         n.unit_kind, n.term_kind = int_at(net["unit_kind"], n.units), int_at(net["term_kind"], n.terms)
+        n.term_plain = int_at(net["term_plain"], n.terms)
         n.unit_state, n.unit_comp = long_at(net["unit_state"], n.units), long_at(net["unit_comp"], n.units)
         n.term_state, n.term_comp = long_at(net["term_state"], n.terms), long_at(net["term_comp"], n.terms)
         n.link_start = long_at(net["link_start"], n.comps + 1)

@@ -62,6 +62,14 @@ class Structure:
                      if name in chosen)
 
     @cached_property
+    def children_first(self) -> tuple[str, ...]:
+        """All layers, children before their parents."""
+        graph: nx.DiGraph = nx.DiGraph()
+        graph.add_nodes_from(self.layers)
+        graph.add_edges_from((c.b, c.a) for c in self.arrows if c.a != c.b)
+        return tuple(nx.lexicographical_topological_sort(graph, key=list(self.layers).index))
+
+    @cached_property
     def normalized(self) -> bool:
         """True when the joint density sums to one: every layer directed, no undirected coupling."""
         return not self.undirected and len(self.directed_layers) == len(self.layers)

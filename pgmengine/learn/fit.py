@@ -54,7 +54,7 @@ def fit(model: Model, data: Mapping[str, Any], negative: Any = None, positive: A
     data : layer -> (rows, size); NaN = missing; layers left out are hidden.
     negative : the model phase: PCD() by default, CD() with `given` layers; a normalised (directed) model has none.
     positive : method for the data phase; by default exact where the posterior factorises or has up to 2^10 states, else
-        MeanField(updates=5), and where free units have directed children one-chain Gibbs sampling.
+        MeanField(updates=5), whose bound is then what is maximised, or one-chain Gibbs sampling where that refuses.
     given : layers to condition on: log p(rest | given) is maximised.
     optimizer : Adam(1e-3) by default.
     updates : number of updates; overrides epochs.

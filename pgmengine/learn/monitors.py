@@ -19,6 +19,7 @@ from pgmengine.kernels.chains import make_chains, start
 from pgmengine.methods.ais import AIS
 from pgmengine.methods.answers import accepted
 from pgmengine.methods.exact import Exact
+from pgmengine.methods.conditions import free_parents
 from pgmengine.methods.factors import Factors, independent
 from pgmengine.methods.mean_field import MeanField
 from pgmengine.model import Flat, Model
@@ -54,7 +55,8 @@ class ExactLogLikelihood:
 class VariationalBound:
     """Mean of E_Q[log_density] + H(Q) - log Z, the mean-field bound (system 3, eq. 12); exact where Q is.
 
-    log Z is `log_z`'s answer with nothing observed, its standard error monitored as name + "_error".
+    log Z is `log_z`'s answer with nothing observed, its standard error monitored as name + "_error"; it is 0 in a
+    normalised (directed) model.
 
     >>> import pgmengine as pgm
     >>> monitor = pgm.VariationalBound({"v": [[0, 1, 1]]}, log_z=pgm.Exact())
@@ -74,8 +76,10 @@ class VariationalBound:
         if update % self.every:
             return None
         target = model.given(self.data)
-        whole = self.log_z.run(target.nothing_observed, ("log_z",), rng=self.rng)
         bound = self.positive.run(target, ("log_z",)).log_z
+        if model.structure.normalized:
+            return {self.name: float(bound.mean()), f"{self.name}_error": 0.0}
+        whole = self.log_z.run(target.nothing_observed, ("log_z",), rng=self.rng)
         return {self.name: float((bound - whole.log_z).mean()), f"{self.name}_error": float(whole.log_z_error[0])}
 
 
@@ -205,6 +209,8 @@ def _check_reconstruction(target: Target, data: Mapping[str, Any]) -> None:
         if name in target.structure.directed_layers or any(c.a == c.b == name for c in target.structure.couplings):
             raise PgmError("ReconstructionError needs undirected layers of data without couplings inside; layer "
                            f"{name!r} is not so")
+    if free_parents(target):
+        raise PgmError("ReconstructionError needs hidden units without directed children")
     accepted(MeanField(), target, ("marginals",))
 
 

@@ -19,7 +19,7 @@ BITS = 10  # posteriors of up to so many are enumerated unless `positive` says o
 def default_positive(target: Target, precision: type) -> Any:
     """Mean field (exact) when all that is free is independent, Exact when that is cheap, else five mean-field updates.
 
-    Where free units have directed children, a short MCMC run for each row.
+    A short MCMC run for each row where mean field refuses.
     """
     one = MeanField(updates=5, tolerance=1e-4 if precision is np.float32 else 0.0, precision=precision)
     if independent(target):

@@ -13,21 +13,34 @@ from pgmengine.target import Target
 Array = np.ndarray
 
 
+def free_parents(target: Target) -> bool:
+    """Whether a free unit has directed children, so that their normalisers depend on it."""
+    return any(target.free[c.a].any() and not target.cut[c.b].all() for c in target.structure.arrows)
+
+
 def obstacle(target: Target) -> str:
     """Why tables of probabilities cannot answer, or an empty string."""
-    s, hidden = target.structure, barren(target)
-    for name, layer in s.layers.items():
-        if layer.unit.support is None and (target.free[name] & ~hidden[name]).any():
+    s = target.structure
+    endless = [name for name, layer in s.layers.items() if layer.unit.support is None and target.free[name].any()]
+    unbounded = [name for name in s.directed_layers if (_has_free_parents(target, name) or target.free[name].any())
+                 and log_sums(target, name) is None]
+    hidden = barren(target) if endless or unbounded else {}
+    for name in endless:
+        if (target.free[name] & ~hidden[name]).any():
             return f"layer {name!r} is free and has infinitely many values"
-        if layer.unit.support is not None and max(len(layer.unit.support), layer.unit.width) > _kernels.MOST_STATES:
-            return f"layer {name!r} has units of more than {_kernels.MOST_STATES} states"
-    for name in s.directed_layers:
-        inferred = any(target.free[c.a].any() for c in s.arrows_into[name]) or (target.free[name] & ~hidden[name]).any()
-        if inferred and log_sums(target, name) is None:
+    for name in unbounded:
+        if _has_free_parents(target, name) or (target.free[name] & ~hidden[name]).any():
             unit = s.layers[name].unit
             return (f"layer {name!r} of {unit!r} units needs an input above 0 at every unit (a positive bias)"
                     if unit.nonnegative else f"there is no such bound for layer {name!r} of {unit!r} units")
+    for name, layer in s.layers.items():
+        if layer.unit.support is not None and max(len(layer.unit.support), layer.unit.width) > _kernels.MOST_STATES:
+            return f"layer {name!r} has units of more than {_kernels.MOST_STATES} states"
     return ""
+
+
+def _has_free_parents(target: Target, name: str) -> bool:
+    return any(target.free[c.a].any() for c in target.structure.arrows_into[name])
 
 
 def log_sums(target: Target, name: str) -> tuple[Array, Array] | None:

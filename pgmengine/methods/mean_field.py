@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.methods.answers import accepted, check_want, public, squeeze
-from pgmengine.methods.conditions import obstacle
+from pgmengine.methods.conditions import free_parents, obstacle
 from pgmengine.methods.factors import Factors
 from pgmengine.methods.tables import Tables
 from pgmengine.model import Flat
@@ -64,7 +64,7 @@ class MeanField:
         s = target.structure
         if "log_prob" in wanted and not s.normalized:
             return Plan("MeanField", refusal="log_prob is a bound less log Z, which mean field bounds from the same side")
-        if self._tabled(target) and (why := obstacle(target)):
+        if free_parents(target) and (why := obstacle(target)):
             return Plan("MeanField", refusal=why)
         work = sum(2.0 * s.layers[c.a].width * s.layers[c.b].width * (20 if c.directed else 1) for c in s.couplings)
         work *= target.rows * (1 + self.restarts)
@@ -96,13 +96,9 @@ class MeanField:
                 answers["log_prob"] = answers["log_z"]
         return answers
 
-    def _tabled(self, target: Target) -> bool:
-        """Whether some free unit has directed children."""
-        s = target.structure
-        return any(target.free[c.a].any() and not target.cut[c.b].all() for c in s.arrows)
-
-    def _start(self, target: Target, state: Flat | None = None, rng: np.random.Generator | None = None) -> Any:
-        if self._tabled(target):
+    def _start(self, target: Target, state: Flat | None = None,
+               rng: np.random.Generator | None = None) -> Factors | Tables:
+        if free_parents(target):
             return Tables(target, self.xi, state, rng)
         return Factors(target, self.precision, state, self.tolerance, rng)
 

@@ -129,10 +129,14 @@ class Net:
         unit_of, term_of = _joined(unit)[order], _joined(term)[order]
         units, terms = len(self.arrays["unit_kind"]), len(self.arrays["term_kind"])
         states = [np.array([self.kinds[k][0] for k in self.arrays[f"{what}_kind"]], dtype=np.int64) for what in ("unit", "term")]
+        simple = np.array([k[:2] == (2, 1) for k in self.kinds], dtype=bool)[self.arrays["unit_kind"]]
+        others = np.bincount(term_of, weights=~simple[unit_of], minlength=terms)
+        narrow = np.array([k[1] == 1 and not k[2] for k in self.kinds], dtype=bool)[self.arrays["term_kind"]]
         load = np.bincount(unit_of, weights=states[0][unit_of] * states[1][term_of], minlength=units)
         return {"edge_unit": unit_of.astype(np.int32), "edge_term": term_of.astype(np.int32),
                 "edge_weight": _joined(place)[order], "up_start": _starts(np.bincount(term_of, minlength=terms)),
                 "down_start": _starts(np.bincount(unit_of, minlength=units)),
+                "term_plain": (narrow & (others == 0)).astype(np.int32),
                 "down_edge": np.argsort(unit_of, kind="stable"), "capacity": int(load.max(initial=0))}
 
     def _links(self, model: Model) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Tables:
     def __init__(self, target: Target, xi: float | None = None, start: Flat | None = None,
                  rng: np.random.Generator | None = None) -> None:
         self.target, self.hidden, s = target, barren(target), target.structure
-        names = tuple(n for n in _order(target) if target.free[n].any() and s.layers[n].unit.support is not None)
+        names = tuple(n for n in s.children_first if target.free[n].any() and s.layers[n].unit.support is not None)
         sums = {n: found for n in s.directed_layers if (found := log_sums(target, n)) is not None}
         self.net = net_of(target.model, names, sums)
         self.steps, self.blocks = 0 if xi is not None else STEPS, -(-target.rows // LANES)
@@ -49,6 +49,7 @@ class Tables:
                  "xi": n["term_comps"], "phi": n["term_states"], "f": terms, "beta": 1}
         self.arrays = {name: np.zeros((self.blocks, size, LANES)) for name, size in sizes.items()}
         self._put("beta", slice(None), target.beta[:, None])
+        self.still = {name: self._still(name) for name in s.directed_layers}
         for name in names:
             self._describe_unit(name, start, rng)
         for name in self.net.terms:
@@ -137,7 +138,7 @@ class Tables:
         return parts((len(self.net.arrays["edge_unit"]) + 1) * self.blocks, WORTH_A_THREAD)
 
     def _put(self, name: str, where: slice, value: Array) -> None:
-        self.arrays[name][:, where] = _blocks(value, self.blocks)
+        self.arrays[name][:, where] = value.T if len(value) == 1 else _blocks(value, self.blocks)
 
     def _get(self, name: str, where: slice) -> Array:
         found = self.arrays[name][:, where]
@@ -160,7 +161,7 @@ class Tables:
         """The constant part of the natural parameter of a layer, and its first tables."""
         target, layer, g = self.target, self.target.structure.layers[name], self.net.units[name]
         field: Array = np.zeros((target.rows, layer.width)) + target.soft.get(name, 0.0)
-        field += self._still(name) if name in target.structure.directed_layers else target.model.bias(name)
+        field += self.still[name] if name in self.still else target.model.bias(name)
         for c in target.structure.undirected:
             for to, other, block in c.blocks(target.model.weight(c)):
                 if to == name and other not in self.net.units:
@@ -184,7 +185,7 @@ class Tables:
         """The constant inputs of a directed layer, what multiplies them, and xi."""
         target, layer, g = self.target, self.target.structure.layers[name], self.net.terms[name]
         each = layer.size, g.sets, g.width
-        still = layer.shaped(self._still(name)).reshape(target.rows, layer.size, 1, g.width)
+        still = self.still[name].reshape(target.rows, layer.size, 1, g.width)
         x = self._mean(name).reshape(target.rows, layer.size, 1, g.width)
         live = np.where(target.cut[name] | self.hidden[name], 0.0, target.beta[:, None])[..., None]
         on, pull = np.repeat(live, g.sets, axis=2), live[..., None] * x
@@ -244,14 +245,6 @@ class Tables:
         expected = np.einsum("rusk,skw->rusw", phi, values) if curvature is None else curvature * phi
         on = self._get("on", g.items).reshape(rows, -1, g.sets, 1)
         return self._pull(name) - (on * expected).sum(axis=2).reshape(rows, -1)
-
-
-def _order(target: Target) -> list[str]:
-    """Layers, children before parents."""
-    graph: nx.DiGraph = nx.DiGraph()
-    graph.add_nodes_from(target.structure.layers)
-    graph.add_edges_from((c.b, c.a) for c in target.structure.arrows if c.a != c.b)
-    return list(nx.lexicographical_topological_sort(graph, key=list(target.structure.layers).index))
 
 
 def _parents_first(target: Target, name: str, units: slice) -> Array:

@@ -1,0 +1,172 @@
+"""The variational bound of log Z of a directed or mixed tiny machine at any Q, from its formulas and not through the package.
+
+L(Q) = E_Q[linear part of the log density] + H(Q) + E_Q[log h] - sum over children of min_xi F(xi), where F bounds E_Q[A(z)].
+Expectations over the parents of a child are sums over all their joint states, and xi is found by scipy.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+from brute import grid, log_sum
+from scipy.optimize import minimize, minimize_scalar
+
+
+def bound(machine, row, q, soft=None, do=None, xi=None):
+    """L(Q) of one row of evidence {layer: values or None}; q {layer: (size, K)}; soft and do as in Brute.
+
+    `xi` from 0 to 1 fixes every xi there between the least and the largest value of the child, for Categorical at xi / k.
+    """
+    return Beliefs(machine, row, q, soft, do).bound(xi)
+
+
+class Beliefs:
+    """The units of a machine under Q with one row of evidence: tables, parents, and which of them are barren."""
+
+    def __init__(self, machine, row, q, soft=None, do=None):
+        self.machine, self.layers = machine, {x.name: x for x in machine.layers}
+        self.units = [(x.name, i) for x in machine.layers for i in range(x.size)]
+        self.cut = {(n, i): v for n, values in (do or {}).items() for i, v in enumerate(values) if v is not None}
+        self.known = {(n, i): v for n, values in row.items() for i, v in enumerate(values) if v is not None} | self.cut
+        self.soft = {(n, i): np.array(w) for n, rows in (soft or {}).items() for i, w in enumerate(rows) if np.any(w)}
+        self.parents = {u: list(self._parents(u)) for u in self.units}
+        self.barren = self._barren()
+        self.tables = {u: self._table(u, q) for u in self.units if u not in self.barren}
+
+    def width(self, name):
+        return grid(self.layers[name].unit)[0].shape[1]
+
+    def _parents(self, child):
+        """The units with an arrow into a child, and their blocks of weights."""
+        for p, c, weight in self.machine.directed:
+            if c == child[0]:
+                w, k, j = self.width(c), self.width(p), child[1]
+                for i in range(self.layers[p].size):
+                    block = weight[i * k : (i + 1) * k, j * w : (j + 1) * w]
+                    if block.any():
+                        yield (p, i), block
+
+    def directed(self, name):
+        """Has parents, or is a root: children and no undirected coupling."""
+        is_parent = any(p == name for p, _, _ in self.machine.directed)
+        return any(c == name for _, c, _ in self.machine.directed) or (is_parent and not self.coupled(name))
+
+    def coupled(self, name):
+        return any(name in (a, b) for a, b, _ in self.machine.undirected)
+
+    def _barren(self):
+        """Free directed units without couplings or soft evidence whose children are barren or cut: they sum to 1."""
+        found = {
+            u
+            for u in self.units
+            if u not in self.known and u not in self.soft and self.directed(u[0]) and not self.coupled(u[0])
+        }
+        while True:
+            others = [c for c in self.units if c not in found and c not in self.cut]
+            needed = {p for c in others for p, _ in self.parents[c]} & found
+            if not needed:
+                return found
+            found -= needed
+
+    def _table(self, unit, q):
+        """Values (K, w), their probabilities, log h and soft evidence; one value where it is known."""
+        kind = self.layers[unit[0]].unit
+        finite = type(kind).__name__ != "Gaussian" and not math.isinf(getattr(kind, "s", 0))
+        values, base = grid(kind)
+        soft = self.soft.get(unit, np.zeros(len(values)))
+        if unit not in self.known:
+            assert finite, "no table for a unit with infinitely many values"
+            return values, np.asarray(q[unit[0]][unit[1]], dtype=float), base, soft
+        known = self.known[unit]
+        if not finite:
+            gauss = type(kind).__name__ == "Gaussian"
+            density = -(known**2) / (2 * kind.sigma**2) - math.log(kind.sigma * math.sqrt(2 * math.pi)) if gauss else 0.0
+            return np.array([[known]]), np.ones(1), np.array([density]), np.zeros(1)
+        k = [int(known)] if self.width(unit[0]) > 1 else np.flatnonzero(np.isclose(values[:, 0], known))
+        return values[k], np.ones(1), base[k], soft[k]
+
+    def mean(self, unit):
+        return self.tables[unit][1] @ self.tables[unit][0]
+
+    def means(self, name):
+        return np.concatenate([self.mean((name, i)) for i in range(self.layers[name].size)])
+
+    def bias(self, unit):
+        w = self.width(unit[0])
+        return np.ravel(self.layers[unit[0]].bias)[unit[1] * w : (unit[1] + 1) * w]
+
+    def inputs(self, child):
+        """z (S, w) and its probability in every joint state of the parents."""
+        z, p = self.bias(child)[None], np.ones(1)
+        for parent, block in self.parents[child]:
+            values, prob = self.tables[parent][:2]
+            z = (z[:, None] + values @ block).reshape(-1, z.shape[1])
+            p = (p[:, None] * prob).ravel()
+        return z[p > 0], p[p > 0]
+
+    def bound(self, xi=None):
+        total = 0.0
+        for u in self.tables:
+            _, p, base, soft = self.tables[u]
+            total += p @ soft - np.sum(p[p > 0] * np.log(p[p > 0]))
+            if u not in self.cut:
+                total += p @ base + (self.conditional(u, xi) if self.directed(u[0]) else self.mean(u) @ self.bias(u))
+        for a, b, weight in self.machine.undirected:
+            share = self.means(a) @ weight @ self.means(b)
+            total += share / 2 if a == b else share
+        return total
+
+    def conditional(self, child, xi):
+        """The bound of E[log p(x | z) - log h(x)]."""
+        unit, x, (z, p) = self.layers[child[0]].unit, self.mean(child), self.inputs(child)
+        kind = type(unit).__name__
+        if kind == "Gaussian":
+            return x @ (p @ z) - unit.sigma**2 / 2 * (p @ z[:, 0] ** 2)
+        if kind == "Categorical":
+            return x @ (p @ z) - simplex_least(z, p, xi)
+        if kind == "NoisyOr":
+            off = -(1 - x[0]) * (p @ z[:, 0])
+            least = np.min(self.layers[child[0]].bias)
+            return off - (x[0] * sum(noisy_or_terms(z[:, 0], p, least, xi)) if x[0] > 0 else 0.0)
+        return x @ (p @ z) - scalar_least(z[:, 0], p, *grid(unit), xi)
+
+
+def noisy_or_terms(z, p, least, xi):
+    """Bounds of E[log(1 + e^(-2^m z))], whose sum over m is at least -E[log(1 - e^-z)]; no more where 2^m z > 40."""
+    for m in itertools.count():
+        yield scalar_least(z, p, np.array([[-(2.0**m)], [0.0]]), np.zeros(2), xi)
+        if 2.0**m * least > 40:
+            return
+
+
+def scalar_least(z, p, values, base, xi):
+    """min over xi in [min y, max y] of xi E[z] + log sum_k h_k E[exp((y_k - xi) z)], convex in xi."""
+    lo, hi = values.min(), values.max()
+    weights = np.log(p)[:, None] + base + z[:, None] * values[:, 0]
+
+    def f(share):
+        at = lo + share * (hi - lo)
+        return at * (p @ z) + log_sum(weights - at * z[:, None])
+
+    if xi is not None:
+        return f(xi)
+    inside = minimize_scalar(f, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-12})
+    return min(inside.fun, f(0.0), f(1.0))
+
+
+def simplex_least(z, p, xi):
+    """min over xi in [0, 1]^k of xi . E[z] + log sum_k E[exp(z_k - xi . z)], convex in xi."""
+    k = z.shape[1]
+
+    def f(at):
+        a = at @ (p @ z) + log_sum(np.log(p)[:, None] + z - (z @ at)[:, None])
+        w = np.exp(np.log(p)[:, None] + z - (z @ at)[:, None] + at @ (p @ z) - a)
+        return a, p @ z - w.sum(axis=1) @ z
+
+    if xi is not None:
+        return f(np.full(k, xi / k))[0]
+    tight = {"method": "L-BFGS-B", "jac": True, "options": {"ftol": 1e-16, "gtol": 1e-12, "maxiter": 5000}}
+    starts = [np.full(k, 1 / k), np.full(k, 0.5), *np.eye(k)]
+    return min(minimize(f, s, bounds=[(0, 1)] * k, **tight).fun for s in starts)

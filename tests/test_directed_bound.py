@@ -1,0 +1,284 @@
+"""The variational bound of belief nets and mixed graphs, against its formulas (bound_oracle.py) and enumeration."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from bound_oracle import Beliefs, bound
+from brute import Brute, grid
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tiny import MACHINES, TinyLayer, TinyMachine, as_evidence, draw_row, machine, patterns
+
+import pgmengine as pgm
+
+CONTINUOUS = next(m for m in MACHINES if m.name == "continuous child")
+DIRECTED = [m for m in MACHINES if m.directed and m is not CONTINUOUS]
+each = pytest.mark.parametrize("m", DIRECTED, ids=repr)
+CONVERGED = pgm.MeanField(updates=2000, tolerance=1e-12)
+
+
+def ask(m, rows, method=None, **given):
+    want = ("log_z", "marginals", "gradient")
+    return pgm.infer(m.build(), as_evidence(m, rows), want=want, method=method or pgm.MeanField(), **given)
+
+
+def tables(found, i):
+    return {name: p[i] for name, p in found.prob.items()}
+
+
+def oracle(m, rows, found, xi=None, **given):
+    return np.array([bound(m, row, tables(found, i), xi=xi, **given) for i, row in enumerate(rows)])
+
+
+def exact(m, rows, **given):
+    return np.array([Brute(m, row, **given).log_z for row in rows])
+
+
+def below(found, truth, slack=1e-9):
+    assert np.all(np.isfinite(found.log_z))
+    np.testing.assert_array_less(found.log_z, truth + slack * (1 + np.abs(truth)))
+
+
+def soft_of(m, rng):
+    """Soft evidence for pgm.infer, and the same as log weights of every state, on the layers that can have it."""
+    given, listed = {}, {}
+    for x in m.layers:
+        values = grid(x.unit)[0]
+        if values.shape[1] > 1:
+            given[x.name] = rng.normal(0, 1.5, (x.size, len(values)))
+            listed[x.name] = given[x.name]
+        elif len(values) == 2:
+            given[x.name] = rng.normal(0, 1.5, x.size)
+            listed[x.name] = given[x.name][:, None] * values[:, 0] / (values[1, 0] - values[0, 0])
+    return given, listed
+
+
+def cut_of(m, rows, rng):
+    """do() on the first unit of every layer it can cut, and the rows without evidence there."""
+    net, full = Beliefs(m, draw_row(m, rng, 1.0), {}), draw_row(m, rng, 1.0)
+    names = [x.name for x in m.layers if net.directed(x.name) and not net.coupled(x.name)]
+    do = {name: [full[name][0], *[None] * (len(full[name]) - 1)] for name in names}
+    return do, [{n: [None, *v[1:]] if n in names else v for n, v in row.items()} for row in rows]
+
+
+@each
+def test_log_z_is_the_bound_at_its_own_tables(m, rtol=1e-8):
+    rows = patterns(m)
+    found = ask(m, rows)
+    assert found.kind == "lower bound"
+    np.testing.assert_allclose(found.log_z, oracle(m, rows, found), rtol=rtol, atol=rtol)
+    for p in found.prob.values():
+        np.testing.assert_allclose(p.sum(axis=-1), 1.0, rtol=1e-12)
+
+
+@each
+def test_below_exact_and_equal_where_nothing_or_all_is_observed(m, rtol=1e-9):
+    rows, all_seen = patterns(m), 4
+    found, truth = ask(m, rows), exact(m, rows)
+    below(found, truth)
+    np.testing.assert_allclose(found.log_z[all_seen], truth[all_seen], rtol=rtol, atol=rtol)
+    if not m.undirected:
+        np.testing.assert_allclose(found.log_z[0], 0.0, atol=1e-12)
+
+
+@each
+def test_a_row_in_a_batch_is_the_row_alone(m, atol=1e-9):
+    rows = patterns(m)
+    found = ask(m, rows, CONVERGED)
+    alone = [ask(m, [row], CONVERGED) for row in rows]
+    np.testing.assert_allclose(found.log_z, [one.log_z[0] for one in alone], rtol=0, atol=atol)
+    for name in found.gradient:
+        total = sum(np.asarray(dense(one.gradient[name])) for one in alone)
+        np.testing.assert_allclose(dense(found.gradient[name]), total, rtol=0, atol=1e-5)
+
+
+@each
+@pytest.mark.parametrize("with_do", [False, True], ids=["soft", "soft and do"])
+def test_soft_evidence_and_do(m, with_do, rtol=1e-8):
+    rng, rows, do = np.random.default_rng(1), patterns(m), {}
+    given, listed = soft_of(m, rng)
+    if with_do:
+        do, rows = cut_of(m, rows, rng)
+    cut = {n: v[0] for n, v in as_evidence(m, [{x.name: do.get(x.name, [None] * x.size) for x in m.layers}]).items()}
+    found = ask(m, rows, soft=given, do={n: v for n, v in cut.items() if n in do})
+    np.testing.assert_allclose(found.log_z, oracle(m, rows, found, soft=listed, do=do), rtol=rtol, atol=rtol)
+    below(found, exact(m, rows, soft=listed, do=do))
+
+
+@each
+def test_do_alone(m, rtol=1e-8):
+    do, rows = cut_of(m, patterns(m), np.random.default_rng(2))
+    one = {x.name: do.get(x.name, [None] * x.size) for x in m.layers}
+    found = ask(m, rows, do={n: v for n, v in as_evidence(m, [one] * len(rows)).items() if n in do})
+    np.testing.assert_allclose(found.log_z, oracle(m, rows, found, do=do), rtol=rtol, atol=rtol)
+    below(found, exact(m, rows, do=do))
+
+
+@each
+@pytest.mark.parametrize("xi", [None, 0.3])
+def test_no_small_move_of_q_raises_the_bound(m, xi, slack=1e-9, step=1e-3):
+    rng, rows = np.random.default_rng(0), patterns(m)
+    found = ask(m, rows, dataclasses.replace(CONVERGED, xi=xi))
+    for i, row in enumerate(rows):
+        q = tables(found, i)
+        best = bound(m, row, q, xi=xi)
+        for kind in range(6):
+            moved = {name: move(p, rng, step, kind) for name, p in q.items()}
+            assert bound(m, row, moved, xi=xi) <= best + slack * (1 + abs(best)), (i, kind)
+
+
+def move(p, rng, step, kind):
+    """Another table near p: mixed with a random one, or with its log moved, in all units or in one of the layer."""
+    other = rng.dirichlet(np.ones(p.shape[-1]), len(p))
+    moved = (1 - step) * p + step * other if kind % 2 else p * np.exp(step * rng.normal(size=p.shape))
+    moved /= moved.sum(axis=-1, keepdims=True)
+    return np.where((np.arange(len(p)) == rng.integers(len(p)))[:, None], moved, p) if kind >= 3 else moved
+
+
+@each
+def test_the_bound_never_decreases(m, slack=1e-10):
+    rows, before = patterns(m), -np.inf
+    for n in range(1, 9):
+        now = ask(m, rows, pgm.MeanField(updates=n, tolerance=0)).log_z
+        np.testing.assert_array_less(before, now + slack * (1 + np.abs(now)))
+        before = now
+
+
+@each
+@pytest.mark.parametrize("xi", [0.0, 0.3, 1.0])
+def test_fixed_xi(m, xi, rtol=1e-8):
+    rows = patterns(m)
+    found, best = ask(m, rows, pgm.MeanField(xi=xi)), ask(m, rows)
+    np.testing.assert_allclose(found.log_z, oracle(m, rows, found, xi=xi), rtol=rtol, atol=rtol)
+    below(found, exact(m, rows))
+    assert np.all(oracle(m, rows, found) <= best.log_z + 0.1)  # looser, but for another local maximum
+
+
+@each
+def test_restarts_never_lower_the_bound(m, slack=1e-9):
+    rows = patterns(m)
+    found, first = ask(m, rows, pgm.MeanField(restarts=3), rng=0), ask(m, rows)
+    assert np.all(found.log_z >= first.log_z - slack)
+    np.testing.assert_allclose(found.log_z, oracle(m, rows, found), rtol=1e-8, atol=1e-8)
+
+
+def dense(value):
+    return value.toarray() if hasattr(value, "toarray") else value
+
+
+@each
+@pytest.mark.parametrize("xi", [None, 0.3])
+def test_gradient_is_that_of_the_converged_bound(m, xi, rtol=1e-4, step=1e-5):
+    model, rng, evidence = m.build(), np.random.default_rng(0), as_evidence(m, patterns(m))
+    method = dataclasses.replace(CONVERGED, xi=xi)
+    found = pgm.infer(model, evidence, want=("log_z", "gradient"), method=method)
+    for name, value in model.params.items():
+        for _ in range(2):
+            direction = rng.normal(size=dense(value).shape) * ((dense(value) != 0) | ("weight" not in name))
+            ends = []
+            for sign in (1, -1):
+                moved = dense(value) + sign * step * direction
+                moved = type(value)(moved) if hasattr(value, "toarray") else moved
+                other = model.with_params({name: moved})
+                ends.append(pgm.infer(other, evidence, want=("log_z",), method=method, state=found.state).log_z.sum())
+            slope = (ends[0] - ends[1]) / (2 * step)
+            own = np.sum(dense(found.gradient[name]) * direction)
+            np.testing.assert_allclose(own, slope, rtol=rtol, atol=1e-6, err_msg=name)
+
+
+def test_continuous_child_is_refused():
+    rows = patterns(CONTINUOUS)
+    with pytest.raises(pgm.PgmError):
+        ask(CONTINUOUS, rows)
+    seen = [row for row in rows if None not in row["h"]]
+    np.testing.assert_allclose(ask(CONTINUOUS, seen).log_z, exact(CONTINUOUS, seen), rtol=1e-7, atol=1e-9)
+
+
+UNITS = st.one_of(
+    st.just(pgm.Binary()),
+    st.just(pgm.Spin()),
+    st.builds(pgm.MultiValued, st.integers(2, 4)),
+    st.builds(pgm.Categorical, st.integers(2, 3)),
+)
+SHAPES = st.sampled_from([("c>b",), ("c>b", "b>a"), ("c>b", "b>a", "c>a"), ("b>a", "c>a"), ("b-c", "b>a"), ("c>b", "a-b")])
+
+
+@st.composite
+def nets(draw, most=600):
+    """Random nets of two or three layers with a row of evidence, of at most about `most` joint states."""
+    edges, rng = draw(SHAPES), np.random.default_rng(draw(st.integers(0, 2**32)))
+    layers, left = {}, most
+    for name in sorted({n for e in edges for n in (e[0], e[2])}):
+        unit = draw(UNITS)
+        k = len(grid(unit)[0])
+        size = min(draw(st.integers(1, 4)), max(1, int(math.log(left, k)) - 1))
+        layers[name], left = (unit, size), max(left / k**size, k)
+    pairs = [tuple(e.split(s)) for s in "->" for e in edges if s in e]
+    undirected = [p for p in pairs if "-".join(p) in edges]
+    m = machine(f"net {rng.integers(10**6)}", layers, undirected, [p for p in pairs if p not in undirected],
+                scale=draw(st.floats(0, 3)), keep=draw(st.sampled_from([0.5, 1.0])))  # fmt: skip
+    return m, draw_row(m, rng, draw(st.sampled_from([0.0, 0.3, 0.6, 0.9])))
+
+
+@given(nets())
+@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_random_nets(net):
+    m, row = net
+    # m.directed holds (parent, child, weight); the names "c>b" say parent > child
+    found = ask(m, [row])
+    below(found, exact(m, [row]))
+    np.testing.assert_allclose(found.log_z, oracle(m, [row], found), rtol=1e-6, atol=1e-6)
+
+
+def tiny(name, layers, causes, weights, biases):
+    made = tuple(TinyLayer(n, unit, size, np.asarray(biases[n], float)) for n, (unit, size) in layers.items())
+    return TinyMachine(name, made, (), tuple((p, c, np.asarray(w, float)) for (p, c), w in zip(causes, weights)))
+
+
+@pytest.mark.parametrize("unit", [pgm.Binary(), pgm.Spin(), pgm.MultiValued(2), pgm.Categorical(3)], ids=repr)
+@pytest.mark.parametrize("scale", [30.0, 1e3])
+def test_nearly_deterministic_nets(unit, scale):
+    size = 2 if len(grid(unit)[0]) > 2 else 3
+    m = machine("hard", {"v": (unit, size), "h": (unit, size), "g": (pgm.Binary(), 2)}, (), [("g", "h"), ("h", "v")], scale)
+    rows = patterns(m)
+    found = ask(m, rows)
+    below(found, exact(m, rows))
+    assert all(np.all(np.isfinite(dense(g))) for g in found.gradient.values())
+    np.testing.assert_allclose(found.log_z, oracle(m, rows, found), rtol=1e-6, atol=1e-6)
+
+
+def test_isolated_units_are_exact(rtol=1e-9):
+    """Units without couplings: a layer of its own, and rows and columns of zeros in the weights."""
+    B, M = pgm.Binary(), pgm.MultiValued(3)
+    biases = {"v": [0.3, -1.0], "h": [0.5, -0.2], "z": [0.7, -2.0]}
+    layers = {"v": (B, 2), "h": (M, 2), "z": (M, 2)}
+    m = tiny("isolated", layers, [("h", "v")], [[[1.5, 0.0], [0.0, 0.0]]], biases)
+    rows = patterns(m)
+    found, truth = ask(m, rows), exact(m, rows)
+    np.testing.assert_allclose(found.log_z, oracle(m, rows, found), rtol=rtol, atol=rtol)
+    below(found, truth)
+    only = [{"v": [None, 1.0], "h": [None, None], "z": [None, -1.0]}]
+    np.testing.assert_allclose(ask(m, only).log_z, exact(m, only), rtol=rtol)
+    zero = tiny("zero", layers, [("h", "v")], [np.zeros((2, 2))], biases)
+    np.testing.assert_allclose(ask(zero, rows).log_z, exact(zero, rows), rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+@pytest.mark.parametrize("unit", [pgm.Binary(), pgm.NoisyOr()], ids=repr)
+def test_five_hundred_parents(unit, value, parents=500):
+    """Weights on a lattice, so that the exact distribution of the child's input is a convolution."""
+    rng, grain = np.random.default_rng(0), 0.05
+    steps = rng.integers(0 if unit == pgm.NoisyOr() else -6, 7, parents)
+    bias, b = rng.normal(-1, 1, parents), 0.5
+    m = tiny("many", {"v": (unit, 1), "h": (pgm.Binary(), parents)}, [("h", "v")], [steps[:, None] * grain],
+             {"v": [b], "h": bias})  # fmt: skip
+    low, p = steps[steps < 0].sum(), np.ones(1)
+    for on, s in zip(1 / (1 + np.exp(-bias)), steps):
+        p = np.convolve(p, [on, *[0.0] * (-s - 1), 1 - on] if s < 0 else [1 - on, *[0.0] * (s - 1), on] if s else [1.0])
+    z = b + grain * (low + np.arange(len(p)))
+    share = np.exp(-z) if unit == pgm.NoisyOr() else 1 / (1 + np.exp(z))
+    truth = math.log(p @ (share if value == 0 else 1 - share))
+    found = ask(m, [{"v": [value], "h": [None] * parents}])
+    assert truth - 5.0 <= found.log_z[0] <= truth + 1e-9
