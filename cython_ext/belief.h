@@ -282,7 +282,10 @@ PGM_INLINE pgm_v8 pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
     return f + pgm_log_sum(states, big, phi);
 }
 
-/* Newton steps in xi from where it is, each kept in the rows where it lowers F and halved in the others; F and phi */
+#define PGM_STUBBORN 40 /* most steps in rows where none has lowered F yet */
+
+/* Newton steps in xi from where it is, kept in the rows where F does not rise; in the others the next is a shorter one
+ * (where xi is one number, to where the slopes at both ends meet). F and phi. */
 PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
 {
     const pgm_kind *kind = n->kind + n->term_kind[t];
@@ -310,29 +313,37 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
         r->f[t] = 0.5 * kind->curvature * (m[0] * m[0] + spread);
         return;
     }
+    if (w > 1) steps *= 8; /* the components of xi pull at one another */
     if (n->up_start[t] == n->up_start[t + 1]) steps = 0; /* A itself, whatever xi */
     pgm_v8 f = pgm_bound_of(n, r, t, m, xi, phi, steps > 0, g, h);
-    pgm_i8 moved = (pgm_i8){-1, -1, -1, -1, -1, -1, -1, -1};
-    for (int s = 0; s < steps; s++) {
-        pgm_v8 gain = pgm_all(0.0);
+    pgm_i8 moved = f == f, stuck = moved ^ moved;
+    for (int s = 0; s < steps || (s < PGM_STUBBORN && pgm_any((pgm_v8)stuck)); s++) {
+        pgm_v8 gain = pgm_all(0.0), shorter = pgm_all(0.5);
+        if (w == 1 && s > 0) {
+            pgm_v8 meet = g[0] / (g[0] - g2[0]);
+            shorter = pgm_pick(meet > 0.1, pgm_pick(meet < 0.9, meet, pgm_all(0.9)), pgm_all(0.1));
+        }
         for (int l = 0; l < w; l++) {
             double low = kind->value[l], high = low;
             for (int k = 1; k < states; k++) {
                 double y = kind->value[k * w + l];
                 low = y < low ? y : low, high = y > high ? y : high;
             }
-            step[l] = pgm_pick(moved, -g[l] / (h[l] + 1e-12), 0.5 * step[l]);
+            step[l] = pgm_pick(moved, -g[l] / (h[l] + 1e-12), shorter * step[l]);
             at[l] = xi[l] + step[l];
             at[l] = pgm_pick(at[l] < low, pgm_all(low), pgm_pick(at[l] > high, pgm_all(high), at[l]));
             step[l] = at[l] - xi[l];
             gain += pgm_abs(g[l] * step[l]);
         }
-        if (!(pgm_greatest(gain - 1e-13 * (1.0 + pgm_abs(f))) > 0)) break;
-        pgm_v8 f2 = pgm_bound_of(n, r, t, m, at, phi2, s + 1 < steps, g2, h2);
+        pgm_i8 worth = gain > 1e-13 * (1.0 + pgm_abs(f));
+        if (!pgm_any((pgm_v8)worth)) break;
+        pgm_v8 f2 = pgm_bound_of(n, r, t, m, at, phi2, 1, g2, h2);
         moved = f2 <= f;
+        stuck = worth & ~moved;
         for (int l = 0; l < w; l++) {
             xi[l] = pgm_pick(moved, at[l], xi[l]);
-            if (s + 1 < steps) g[l] = pgm_pick(moved, g2[l], g[l]), h[l] = pgm_pick(moved, h2[l], h[l]);
+            g[l] = pgm_pick(moved, g2[l], g[l]);
+            h[l] = pgm_pick(moved, h2[l], h[l]);
         }
         for (int k = 0; k < states; k++) phi[k] = pgm_pick(moved, phi2[k], phi[k]);
         f = pgm_pick(moved, f2, f);
@@ -530,9 +541,13 @@ PGM_CLONES static void pgm_forward(const pgm_net *n, pgm_rows *r, const int64_t 
         const int64_t u = order[i], t = n->own_first[u];
         const pgm_i8 where = barren[u] > 0.0;
         pgm_v8 *q = r->q + n->unit_state[u], *log_q = r->log_q + n->unit_state[u];
-        const pgm_v8 *phi = r->phi + n->term_state[t];
+        const int w = n->kind[n->term_kind[t]].width, states = n->kind[n->term_kind[t]].states;
+        pgm_v8 *phi = r->phi + n->term_state[t], *xi = r->xi + n->term_comp[t];
+        pgm_v8 old_phi[PGM_MOST_VALUES], old_xi[PGM_MOST_VALUES], old_f = r->f[t];
         if (!pgm_any(barren[u])) continue;
-        if (n->own_complement[u]) r->xi[n->term_comp[t]] = pgm_all(0.0); /* then phi_1 / phi_0 = E[e^-z] */
+        for (int k = 0; k < states; k++) old_phi[k] = phi[k];
+        for (int l = 0; l < w; l++) old_xi[l] = xi[l];
+        if (n->own_complement[u]) xi[0] = pgm_all(0.0); /* then phi_1 / phi_0 = E[e^-z] */
         pgm_tighten(n, r, t, n->own_complement[u] ? 0 : steps);
         for (int x = 0; x < n->kind[n->unit_kind[u]].states; x++) {
             pgm_v8 p = phi[x];
@@ -541,6 +556,9 @@ PGM_CLONES static void pgm_forward(const pgm_net *n, pgm_rows *r, const int64_t 
             q[x] = pgm_pick(where, p, q[x]);
             log_q[x] = pgm_pick(where, pgm_log8(p), log_q[x]);
         }
+        for (int k = 0; k < states; k++) phi[k] = pgm_pick(where, phi[k], old_phi[k]); /* rows where it counts */
+        for (int l = 0; l < w; l++) xi[l] = pgm_pick(where, xi[l], old_xi[l]);
+        r->f[t] = pgm_pick(where, r->f[t], old_f);
         pgm_set_means(n, r, u);
     }
 }

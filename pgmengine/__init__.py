@@ -1,6 +1,7 @@
 """pgmengine: declare, learn and ask graphical models of energy-based and belief-network layers."""
 
 from pgmengine import datasets, diagnostics
+from pgmengine.classifier import GenerativeClassifier
 from pgmengine.errors import NotAsked, PgmError
 from pgmengine.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
 from pgmengine.graph import GraphBuilder
@@ -43,6 +44,7 @@ from pgmengine.methods import (
     CoupledTempering,
     Exact,
     FlatHistogram,
+    Forward,
     Linear,
     MeanField,
     OneOverT,
@@ -64,11 +66,11 @@ __version__ = "0.1.0"
 __all__ = [
     "AIS", "AISLogLikelihood", "AdaMax", "Adam", "Adaptive", "AdaptiveSAP", "Auto", "Binary", "Blend", "CAST", "CD",
     "Categorical", "Centered", "CoupledTempering", "EarlyStopping", "Exact", "ExactGradient", "ExactLogLikelihood",
-    "FastPCD", "Fit", "FlatHistogram", "FlipRates", "FlipState", "FreeEnergyGap", "Gaussian", "Gibbs", "GraphBuilder",
-    "GrowingBlend", "Input", "Linear", "MCMC", "MeanField", "Model", "MultiValued", "NoisyOr", "NotAsked", "OneOverT",
-    "PCD", "PT", "ParallelTempering", "PgmError", "Plan", "PseudoLikelihood", "ReconstructionError", "Result", "SGD",
-    "SimulatedTempering", "Spin", "Status", "Target", "TemperedTransitions", "ThreePiece", "Tied", "TransSAP", "Unit",
-    "VariationalBound", "WangLandau", "WeightNorms", "base_rate_start", "base_rates", "boltzmann_machine", "datasets",
-    "dbm", "dbn", "diagnostics", "drbm", "explain", "fit", "harmonic", "infer", "load", "load_declaration",
-    "pretrain", "rbm", "save", "sbn",
+    "FastPCD", "Fit", "FlatHistogram", "FlipRates", "FlipState", "Forward", "FreeEnergyGap", "Gaussian",
+    "GenerativeClassifier", "Gibbs", "GraphBuilder", "GrowingBlend", "Input", "Linear", "MCMC", "MeanField", "Model",
+    "MultiValued", "NoisyOr", "NotAsked", "OneOverT", "PCD", "PT", "ParallelTempering", "PgmError", "Plan",
+    "PseudoLikelihood", "ReconstructionError", "Result", "SGD", "SimulatedTempering", "Spin", "Status", "Target",
+    "TemperedTransitions", "ThreePiece", "Tied", "TransSAP", "Unit", "VariationalBound", "WangLandau", "WeightNorms",
+    "base_rate_start", "base_rates", "boltzmann_machine", "datasets", "dbm", "dbn", "diagnostics", "drbm", "explain",
+    "fit", "harmonic", "infer", "load", "load_declaration", "pretrain", "rbm", "save", "sbn",
 ]

@@ -12,7 +12,9 @@ from pgmengine.errors import PgmError
 from pgmengine.methods.ais import AIS
 from pgmengine.methods.answers import check_want
 from pgmengine.methods.exact import Exact
+from pgmengine.methods.forward import Forward
 from pgmengine.methods.mcmc import MCMC
+from pgmengine.methods.mean_field import MeanField
 from pgmengine.methods.parallel_tempering import ParallelTempering
 from pgmengine.model import Model
 from pgmengine.progress import showing
@@ -32,7 +34,7 @@ class Auto:
     """
 
     max_work: float = 2e11
-    candidates: tuple[Any, ...] = (Exact(), MCMC(), AIS(), ParallelTempering())
+    candidates: tuple[Any, ...] = (Exact(), Forward(), MCMC(), AIS(), ParallelTempering(), MeanField())
 
     def plans(self, target: Target, want: Iterable[str]) -> list[Plan]:
         """The plan of every candidate, refused when it takes more work than allowed."""
@@ -55,6 +57,8 @@ class Auto:
         last: Result | None = None
         for method in self.candidates:
             plan = self._limited(method.plan(target, want))
+            if plan.accepted and last is not None and plan.guarantee == "lower bound":
+                plan = replace(plan, refusal="an estimate has been made, and a bound says less")
             if not plan.accepted:
                 refused.append(plan)
                 continue
@@ -75,7 +79,8 @@ def infer(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals"
     ----------
     evidence : layer -> (size,) or (rows, size); NaN = not observed; omitted layers are free. Categorical layers take
         labels or one-hot rows.
-    want : any of "marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient".
+    want : any of "marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", and "bound", a lower bound of
+        log_z.
     method : Auto() by default.
     soft : layer -> log-likelihood to add: log-odds for two-valued units, (..., k) log weights for Categorical.
     do : layer -> values; cuts the arrows into those units (directed layers only).

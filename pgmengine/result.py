@@ -12,7 +12,7 @@ import numpy as np
 from pgmengine.errors import NotAsked
 
 Array = np.ndarray
-WANTS = ("marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient")
+WANTS = ("marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", "bound")
 
 
 class Status(Enum):
@@ -53,7 +53,8 @@ class Plan:
 
 
 ANSWERS = {"mean": "marginals", "prob": "marginals", "log_z": "log_z", "log_prob": "log_prob", "samples": "samples",
-           "mode": "mode", "pairs": "pairs", "gradient": "gradient", "log_z_error": "log_z", "log_z_interval": "log_z"}
+           "mode": "mode", "pairs": "pairs", "gradient": "gradient", "log_z_error": "log_z", "log_z_interval": "log_z",
+           "bound": "bound"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,7 @@ class Result:
 
     mean[layer] (rows, size[, k]), prob[layer] (rows, size, states) and mode[layer] have no rows axis when the evidence
     had none; log_z, log_prob, log_z_error are (rows,), log_z_interval (rows, 2); samples[layer] (draws, rows, size[, k]);
-    pairs[coupling] (rows, width, width) = E[x_a x_b'], NaN where
+    bound (rows,) is a lower bound of log_z; pairs[coupling] (rows, width, width) = E[x_a x_b'], NaN where
     the weight has no parameter; gradient[parameter] is E[d log_density] summed over rows.
     Reading an answer that was not asked for raises NotAsked.
     """

@@ -13,7 +13,7 @@ from pgmengine.result import Result, Status
 from pgmengine.target import Target
 
 PARTS = 16  # at most; fixed, so that the same rng gives the same bits on any number of workers
-ROWS_AXIS = {"samples": 1}  # all other answers have their rows in front
+ROWS_AXIS = {"samples": 1, "log_weights": 1}  # all others have their rows in front
 
 
 def run_on(executor: Executor, method: Any, target: Target, wanted: tuple[str, ...], rng: np.random.Generator) -> Result:
@@ -31,7 +31,7 @@ def joined(parts: list[Result]) -> Result:
     bad = next((part.status for part in parts if not part.status.good), Status.OK)
     kinds = {part.kind for part in parts}
     kind = first.kind if len(kinds) == 1 else "estimate"
-    stats = {name: _join("", [part.stats[name] for part in parts]) for name in first.stats
+    stats = {name: _join(name, [part.stats[name] for part in parts]) for name in first.stats
              if all(name in part.stats for part in parts)}
     warnings = tuple(dict.fromkeys(w for part in parts for w in part.warnings))
     return replace(first, answers=answers, status=bad, kind=kind, stats=stats, warnings=warnings, state=None)
@@ -45,4 +45,6 @@ def _join(name: str, values: list[Any]) -> Any:
         return total
     if isinstance(values[0], dict):
         return {key: _join(name, [value[key] for value in values]) for key in values[0]}
+    if np.ndim(values[0]) == 0:
+        return max(values)  # rounds, and the like
     return np.concatenate(values, axis=ROWS_AXIS.get(name, 0))

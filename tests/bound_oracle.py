@@ -1,6 +1,6 @@
-"""The variational bound of log Z of a directed or mixed tiny machine at any Q, from its formulas and not through the package.
+"""The variational bound of log Z of a directed or mixed tiny machine at any Q, by its formulas, not through the package.
 
-L(Q) = E_Q[linear part of the log density] + H(Q) + E_Q[log h] - sum over children of min_xi F(xi), where F bounds E_Q[A(z)].
+L(Q) = E_Q[linear part of the log density] + H(Q) + E_Q[log h] - sum over children of min_xi F(xi), F over E_Q[A(z)].
 Expectations over the parents of a child are sums over all their joint states, and xi is found by scipy.
 """
 
@@ -158,15 +158,14 @@ def scalar_least(z, p, values, base, xi):
 
 def simplex_least(z, p, xi):
     """min over xi in [0, 1]^k of xi . E[z] + log sum_k E[exp(z_k - xi . z)], convex in xi."""
-    k = z.shape[1]
+    k, mean = z.shape[1], p @ z
 
     def f(at):
-        a = at @ (p @ z) + log_sum(np.log(p)[:, None] + z - (z @ at)[:, None])
-        w = np.exp(np.log(p)[:, None] + z - (z @ at)[:, None] + at @ (p @ z) - a)
-        return a, p @ z - w.sum(axis=1) @ z
+        weights = np.log(p)[:, None] + z - (z @ at)[:, None]
+        log_sum_exp = log_sum(weights)
+        return at @ mean + log_sum_exp, mean - np.exp(weights - log_sum_exp).sum(axis=1) @ z
 
-    if xi is not None:
-        return f(np.full(k, xi / k))[0]
-    tight = {"method": "L-BFGS-B", "jac": True, "options": {"ftol": 1e-16, "gtol": 1e-12, "maxiter": 5000}}
-    starts = [np.full(k, 1 / k), np.full(k, 0.5), *np.eye(k)]
-    return min(minimize(f, s, bounds=[(0, 1)] * k, **tight).fun for s in starts)
+    if xi is not None or len(p) == 1:  # the bound of one state is exact for every xi
+        return f(np.full(k, (xi or 0.0) / k))[0]
+    tight = {"method": "L-BFGS-B", "jac": True, "options": {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000}}
+    return min(minimize(f, start, bounds=[(0, 1)] * k, **tight).fun for start in (np.full(k, 1 / k), np.ones(k)))

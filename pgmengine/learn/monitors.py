@@ -18,8 +18,8 @@ from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import make_chains, start
 from pgmengine.methods.ais import AIS
 from pgmengine.methods.answers import accepted
-from pgmengine.methods.exact import Exact
 from pgmengine.methods.conditions import free_parents
+from pgmengine.methods.exact import Exact
 from pgmengine.methods.factors import Factors, independent
 from pgmengine.methods.mean_field import MeanField
 from pgmengine.model import Flat, Model

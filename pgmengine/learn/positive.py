@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from pgmengine.methods.exact import Exact
-from pgmengine.methods.mcmc import MCMC
 from pgmengine.methods.factors import independent
+from pgmengine.methods.mcmc import MCMC
 from pgmengine.methods.mean_field import MeanField
 from pgmengine.model import Flat
 from pgmengine.target import Target

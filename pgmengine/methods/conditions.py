@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 
@@ -29,7 +30,8 @@ def obstacle(target: Target) -> str:
         if (target.free[name] & ~hidden[name]).any():
             return f"layer {name!r} is free and has infinitely many values"
     for name in unbounded:
-        if _has_free_parents(target, name) or (target.free[name] & ~hidden[name]).any():
+        needed = ~hidden[name] & ~target.cut[name] & (of_free_parents(target, name) | target.free[name])
+        if needed.any():
             unit = s.layers[name].unit
             return (f"layer {name!r} of {unit!r} units needs an input above 0 at every unit (a positive bias)"
                     if unit.nonnegative else f"there is no such bound for layer {name!r} of {unit!r} units")
@@ -41,6 +43,18 @@ def obstacle(target: Target) -> str:
 
 def _has_free_parents(target: Target, name: str) -> bool:
     return any(target.free[c.a].any() for c in target.structure.arrows_into[name])
+
+
+def of_free_parents(target: Target, name: str) -> Array:
+    """The units (rows, size) of a layer with an arrow from a free unit."""
+    layer = target.structure.layers[name]
+    found = np.zeros((target.rows, layer.size), dtype=bool)
+    for c in target.structure.arrows_into[name]:
+        free = target.components(c.a, target.free[c.a])
+        if free.any():
+            linked = (target.model.weight(c) != 0).astype(np.float64)
+            found |= (free.astype(np.float64) @ linked > 0).reshape(*found.shape, -1).any(axis=-1)
+    return found
 
 
 def log_sums(target: Target, name: str) -> tuple[Array, Array] | None:
@@ -75,7 +89,7 @@ def barren(target: Target) -> dict[str, Array]:
     s = target.structure
     out = {name: np.zeros(target.free[name].shape, dtype=bool) for name in s.layers}
     for name in reversed(s.directed_layers):
-        mine = target.free[name] & (target.beta == 1)[:, None] & ~_known_softly(target, name)
+        mine = target.free[name] & (target.beta == 1)[:, None] & ~known_softly(target, name)
         for c in s.arrows_from[name] if mine.any() and name not in s.undirected_layers else ():
             if c.b != name:
                 mine &= ~_reaching(target, c, ~out[c.b] & ~target.cut[c.b])
@@ -86,11 +100,23 @@ def barren(target: Target) -> dict[str, Array]:
     return out
 
 
-def _known_softly(target: Target, name: str) -> Array:
+def known_softly(target: Target, name: str) -> Array:
     """Units (rows, size) with soft evidence."""
     if name not in target.soft:
         return np.zeros(target.free[name].shape, dtype=bool)
     return (target.soft[name] != 0).reshape(target.rows, target.structure.layers[name].size, -1).any(axis=-1)
+
+
+def parents_first(target: Target, name: str) -> Array:
+    """The units of a layer with arrows inside, parents before children."""
+    s = target.structure
+    graph: nx.DiGraph = nx.DiGraph()
+    graph.add_nodes_from(range(s.layers[name].size))
+    for c in s.arrows_into[name]:
+        if c.a == name:
+            ends = (x // s.layers[name].unit.width for x in target.model.weight(c).nonzero())
+            graph.add_edges_from(zip(*(x.tolist() for x in ends), strict=True))
+    return np.array(list(nx.topological_sort(graph)), dtype=np.int64)
 
 
 def _reaching(target: Target, c: Any, active: Array) -> Array:

@@ -56,6 +56,8 @@ class Exact:
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Bits of the cheapest cover of every evidence pattern; refuses above max_bits or the free memory."""
         wanted = check_want(want)
+        if "bound" in wanted:
+            return Plan("Exact", refusal="enumeration gives log_z itself, not a bound")
         bits, work, memory, where = -1.0, 0.0, 0.0, ""
         for part in _targets(target, wanted):
             prune, structural = _mode_of(part.wanted)

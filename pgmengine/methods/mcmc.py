@@ -40,7 +40,7 @@ class MCMC:
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains; refuses log_z and log_prob, and free parents with infinitely many values."""
         wanted = check_want(want)
-        if why := refused(target, wanted, {"mode", "log_z", "log_prob"}):
+        if why := refused(target, wanted, {"mode", "log_z", "log_prob", "bound"}):
             return Plan("MCMC", refusal=why)
         sweeps = self.warmup + self.draws * self.thin
         memory = kept_bytes(target, wanted, self.chains, self.draws)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.methods.answers import accepted, check_want, public, squeeze
+from pgmengine.errors import PgmError
+from pgmengine.methods.answers import accepted, check_want, no_room, public, squeeze
 from pgmengine.methods.conditions import free_parents, obstacle
 from pgmengine.methods.factors import Factors
 from pgmengine.methods.tables import Tables
@@ -54,13 +55,18 @@ class MeanField:
     xi: float | None = None
     restarts: int = 0
 
+    def __post_init__(self) -> None:
+        if self.xi is not None and not (isinstance(self.xi, (int, float)) and 0 <= self.xi <= 1):
+            raise PgmError(f"MeanField: xi must be None or a number from 0 to 1, not {self.xi!r}")
+        if self.updates < 1 or self.restarts < 0 or not self.tolerance >= 0:
+            raise PgmError("MeanField: it needs updates of at least 1, restarts and tolerance of at least 0, not "
+                           f"{self.updates}, {self.restarts} and {self.tolerance}")
+
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work of all rounds; refuses what a bound cannot give."""
         wanted = check_want(want)
         if missing := sorted({"mode", "samples"} & set(wanted)):
             return Plan("MeanField", refusal=f"means give no {' or '.join(missing)}")
-        if self.updates < 1:
-            return Plan("MeanField", refusal="it needs at least one round of updates")
         s = target.structure
         if "log_prob" in wanted and not s.normalized:
             return Plan("MeanField", refusal="log_prob is a bound less log Z, which mean field bounds from the same side")
@@ -68,7 +74,13 @@ class MeanField:
             return Plan("MeanField", refusal=why)
         work = sum(2.0 * s.layers[c.a].width * s.layers[c.b].width * (20 if c.directed else 1) for c in s.couplings)
         work *= target.rows * (1 + self.restarts)
-        return Plan("MeanField", "lower bound", f"at most {self.updates} rounds", self.updates * work / 8)
+        numbers = sum(layer.size * max(len(layer.unit.support) if layer.unit.support is not None else 1, layer.unit.width)
+                      for layer in s.layers.values())
+        memory = 8.0 * target.rows * (8 * numbers + sum(s.layers[c.a].width * s.layers[c.b].width for c in s.couplings
+                                                         if "pairs" in wanted))
+        if too_much := no_room(memory):
+            return Plan("MeanField", refusal=too_much)
+        return Plan("MeanField", "lower bound", f"at most {self.updates} rounds", self.updates * work / 8, memory)
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Go to the fixed point; `state` (a Result.state) is where to start."""
@@ -88,6 +100,8 @@ class MeanField:
             answers["pairs"] = squeeze(target, {c.key: q.pairs(c) for c in target.structure.couplings})
         if "gradient" in wanted:
             answers["gradient"] = q.gradient(np.ones(target.rows))
+        if "bound" in wanted:
+            answers["bound"] = q.bound()
         if {"log_z", "log_prob"} & set(wanted):
             answers["log_z"] = q.bound()
             answers["log_z_error"] = np.zeros(target.rows)

@@ -95,8 +95,8 @@ class Net:
         """A group of units or terms after the last one, and its kinds."""
         values = np.asarray(values, dtype=np.float64).reshape(sets, len(base), -1)
         last = next(reversed(to.values()), NOTHING)
-        to[layer.name] = Group(len(self.kinds), sets, sets * layer.size, last.items.stop, last.all_states.stop, last.comps.stop,
-                               len(base), values.shape[2])
+        to[layer.name] = Group(len(self.kinds), sets, sets * layer.size, last.items.stop, last.all_states.stop,
+                               last.comps.stop, len(base), values.shape[2])
         curvature = 0.0 if layer.unit.curvature is None else layer.unit.curvature
         base = np.array(base, dtype=np.float64)
         self.kinds += [(len(base), values.shape[2], curvature, one.ravel().copy(), base) for one in values]
@@ -128,15 +128,15 @@ class Net:
         order = np.argsort(_joined(term), kind="stable")
         unit_of, term_of = _joined(unit)[order], _joined(term)[order]
         units, terms = len(self.arrays["unit_kind"]), len(self.arrays["term_kind"])
-        states = [np.array([self.kinds[k][0] for k in self.arrays[f"{what}_kind"]], dtype=np.int64) for what in ("unit", "term")]
-        simple = np.array([k[:2] == (2, 1) for k in self.kinds], dtype=bool)[self.arrays["unit_kind"]]
-        others = np.bincount(term_of, weights=~simple[unit_of], minlength=terms)
-        narrow = np.array([k[1] == 1 and not k[2] for k in self.kinds], dtype=bool)[self.arrays["term_kind"]]
-        load = np.bincount(unit_of, weights=states[0][unit_of] * states[1][term_of], minlength=units)
+        states, width, curvature = np.array([k[:3] for k in self.kinds]).reshape(-1, 3).T
+        of_unit, of_term = self.arrays["unit_kind"], self.arrays["term_kind"]
+        others = np.bincount(term_of, weights=~((states == 2) & (width == 1))[of_unit[unit_of]], minlength=terms)
+        plain = ((width == 1) & (curvature == 0))[of_term] & (others == 0)
+        load = np.bincount(unit_of, weights=states[of_unit[unit_of]] * states[of_term[term_of]], minlength=units)
         return {"edge_unit": unit_of.astype(np.int32), "edge_term": term_of.astype(np.int32),
                 "edge_weight": _joined(place)[order], "up_start": _starts(np.bincount(term_of, minlength=terms)),
                 "down_start": _starts(np.bincount(unit_of, minlength=units)),
-                "term_plain": (narrow & (others == 0)).astype(np.int32),
+                "term_plain": plain.astype(np.int32),
                 "down_edge": np.argsort(unit_of, kind="stable"), "capacity": int(load.max(initial=0))}
 
     def _links(self, model: Model) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class ParallelTempering:
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of all ladders."""
         wanted = check_want(want)
-        if why := refused(target, wanted, {"mode"}):
+        if why := refused(target, wanted, {"mode", "bound"}):
             return Plan("ParallelTempering", refusal=why)
         rungs = self._count()
         if rungs < 2 and {"log_z", "log_prob"} & set(wanted):

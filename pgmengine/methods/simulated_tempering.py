@@ -62,7 +62,7 @@ class SimulatedTempering:
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains."""
         wanted = check_want(want)
-        if why := refused(target, wanted, {"mode", "log_prob"}):
+        if why := refused(target, wanted, {"mode", "log_prob", "bound"}):
             return Plan("SimulatedTempering", refusal=why)
         levels, chains = count_of(self.betas), target.rows * self.chains
         width = sum(layer.width for layer in target.structure.layers.values())

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import networkx as nx
 import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.couplings import only_parameters
-from pgmengine.methods.conditions import barren, log_sums
+from pgmengine.methods.conditions import barren, log_sums, parents_first
 from pgmengine.methods.net import net_of
 from pgmengine.model import Flat
 from pgmengine.target import Target, times
@@ -71,7 +70,7 @@ class Tables:
         """Rounds until no probability changes by more than the tolerance: (rounds, last change)."""
         made, change = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks)
         self.machine.settle(updates, tolerance, self.steps, made, change, self._parts())
-        follow = [_parents_first(self.target, name, g.items) for name in self.target.structure.directed_layers
+        follow = [g.first + parents_first(self.target, name) for name in self.target.structure.directed_layers
                   if (g := self.net.units.get(name)) is not None and self.hidden[name].any()]
         if follow:
             self.machine.forward(np.concatenate(follow), FINAL, self._parts())
@@ -175,7 +174,8 @@ class Tables:
             begin = start[name].reshape(begin.shape)
         elif rng is not None:
             begin = rng.dirichlet(np.ones(begin.shape[-1]), size=begin.shape[:-1])
-        q = np.where(target.free[name][..., None], np.maximum(begin, 1e-299), _certain(layer, target.evidence.values[name]))
+        certain = _certain(layer, target.evidence.values[name])
+        q = np.where(target.free[name][..., None], np.maximum(begin, 1e-299), certain)
         self._put("q", g.all_states, q.reshape(target.rows, -1))
         self._put("log_q", g.all_states, np.log(q, out=np.full(q.shape, -1e30), where=q > 0).reshape(target.rows, -1))
         assert layer.unit.support is not None
@@ -245,20 +245,6 @@ class Tables:
         expected = np.einsum("rusk,skw->rusw", phi, values) if curvature is None else curvature * phi
         on = self._get("on", g.items).reshape(rows, -1, g.sets, 1)
         return self._pull(name) - (on * expected).sum(axis=2).reshape(rows, -1)
-
-
-def _parents_first(target: Target, name: str, units: slice) -> Array:
-    """The units of a layer, after their parents where the layer has arrows inside."""
-    inside = [c for c in target.structure.arrows_into[name] if c.a == name]
-    order = np.arange(units.start, units.stop)
-    if not inside:
-        return order
-    width = target.structure.layers[name].unit.width
-    rows, columns = target.model.weight(inside[0]).nonzero()
-    graph: nx.DiGraph = nx.DiGraph()
-    graph.add_nodes_from(range(len(order)))
-    graph.add_edges_from(zip((rows // width).tolist(), (columns // width).tolist(), strict=True))
-    return order[list(nx.topological_sort(graph))]
 
 
 def _blocks(value: Array, blocks: int, fill: float | None = None) -> Array:

@@ -51,7 +51,7 @@ class TemperedTransitions:
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains."""
         wanted = check_want(want)
-        if why := refused(target, wanted, {"mode", "log_z", "log_prob"}):
+        if why := refused(target, wanted, {"mode", "log_z", "log_prob", "bound"}):
             return Plan("TemperedTransitions", refusal=why)
         steps = count_of(self.betas)
         memory = kept_bytes(target, wanted, self.chains, self.draws)

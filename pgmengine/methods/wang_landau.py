@@ -60,7 +60,7 @@ class WangLandau:
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains."""
         wanted = check_want(want)
-        if why := refused(target, wanted, {"mode", "log_z", "log_prob"}):
+        if why := refused(target, wanted, {"mode", "log_z", "log_prob", "bound"}):
             return Plan("WangLandau", refusal=why)
         width = sum(layer.width for layer in target.structure.layers.values())
         memory = 8.0 * target.rows * self.chains * width * (self.draws + 16)

@@ -1,0 +1,95 @@
+"""GenerativeClassifier: one model for each class, and Bayes' rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax
+
+from pgmengine.errors import PgmError
+from pgmengine.infer import infer
+from pgmengine.learn.fit import fit
+from pgmengine.model import Model
+
+Array = np.ndarray
+
+
+@dataclass(eq=False)
+class GenerativeClassifier:
+    """log p(class | x) = log p(x | class) + log p(class) + const, with log p(x | class) or its bound from a model each.
+
+    Parameters
+    ----------
+    model : the model that each class starts from, or a function from the number of a class (0, 1, ...) to one.
+    learn : called as learn(model, {layer: rows of the class}, rng=generator); its result has `model`. By default pgm.fit
+        without a progress bar; functools.partial(pgm.fit, ...) sets more.
+    method : how log p(x | class) is inferred; Auto() by default. With MeanField() it is a bound.
+    layer : the layer that holds x.
+    rng : int or numpy Generator.
+
+    After fit: `classes_` (the labels, sorted), `models_` (one each), `log_prior_` (log of their shares).
+    x may hold NaN: missing values are summed out, in learning as in prediction.
+
+    >>> import numpy as np
+    >>> import pgmengine as pgm
+    >>> x = np.array([[0.0, 0], [0, 1], [1, 1], [1, 0]] * 5)
+    >>> model = pgm.GenerativeClassifier(pgm.sbn([2, 2], rng=0)).fit(x, x[:, 0].astype(int))
+    >>> model.predict([[1, np.nan]])
+    array([1])
+    """
+
+    model: Model | Callable[[int], Model]
+    learn: Callable[..., Any] | None = None
+    method: Any = None
+    layer: str = "v"
+    rng: Any = 0
+
+    def fit(self, x: Any, y: Any) -> GenerativeClassifier:
+        """Learn a model from the rows of each class; x (rows, size), y (rows,) labels."""
+        x, y = np.asarray(x), np.asarray(y)
+        if y.ndim != 1 or len(x) != len(y):
+            raise PgmError(f"y has shape {y.shape}, expected ({len(x)},): one label for each row of x")
+        if not len(y):
+            raise PgmError("x has no rows")
+        self.classes_, number, counts = np.unique(y, return_inverse=True, return_counts=True)
+        generators = np.random.default_rng(self.rng).spawn(len(self.classes_))
+        learn = self.learn or _quiet_fit
+        self.log_prior_ = np.log(counts / len(y))
+        self.models_ = [learn(self._start(c), {self.layer: x[number == c]}, rng=generator).model
+                        for c, generator in enumerate(generators)]
+        return self
+
+    def _start(self, c: int) -> Model:
+        return self.model if isinstance(self.model, Model) else self.model(c)
+
+    def log_prob(self, x: Any, rng: Any = 0) -> Array:
+        """Log p(x | class), or its bound, (rows, classes)."""
+        if not hasattr(self, "models_"):
+            raise PgmError("this GenerativeClassifier is not fitted yet: call fit(x, y) first")
+        found = [infer(model, {self.layer: np.atleast_2d(x)}, want=("log_prob",), method=self.method, rng=rng).log_prob
+                 for model in self.models_]
+        return np.stack(found, axis=1)
+
+    def predict_log_proba(self, x: Any) -> Array:
+        """Log p(class | x), (rows, classes)."""
+        return log_softmax(self.log_prob(x) + self.log_prior_, axis=1)
+
+    def predict_proba(self, x: Any) -> Array:
+        """p(class | x), (rows, classes)."""
+        return np.exp(self.predict_log_proba(x))
+
+    def predict(self, x: Any) -> Array:
+        """The most probable label of each row."""
+        best = self.predict_log_proba(x).argmax(axis=1)
+        return self.classes_[best]
+
+    def score(self, x: Any, y: Any) -> float:
+        """The share of rows whose label is predicted."""
+        return float(np.mean(self.predict(x) == np.asarray(y)))
+
+
+def _quiet_fit(model: Model, data: Any, rng: Any) -> Any:
+    return fit(model, data, rng=rng, progress=False)

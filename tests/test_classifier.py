@@ -1,0 +1,54 @@
+"""GenerativeClassifier: Bayes' rule over one model for each class."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+
+import pgmengine as pgm
+
+X = np.array([[0.0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]] * 6)
+Y = np.array(["a", "a", "b", "b"] * 6)
+
+
+def test_probabilities_follow_bayes_rule(rtol=1e-9):
+    learn = partial(pgm.fit, epochs=3, progress=False)
+    c = pgm.GenerativeClassifier(pgm.sbn([3, 2], rng=0), learn=learn).fit(X[2:], Y[2:])
+    exact = np.stack([pgm.infer(m, {"v": X}, want="log_prob", method=pgm.Exact()).log_prob for m in c.models_], axis=1)
+    prior = np.log(np.array([10, 12]) / 22)
+    np.testing.assert_allclose(c.predict_log_proba(X), log_softmax(exact + prior, axis=1), rtol=rtol)
+    np.testing.assert_allclose(c.predict_proba(X).sum(axis=1), 1.0, rtol=rtol)
+    assert list(c.classes_) == ["a", "b"]
+
+
+def test_it_learns_and_takes_missing_values():
+    learn = partial(pgm.fit, epochs=60, optimizer=pgm.Adam(0.05), batch_size=8, progress=False)
+    missing = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+    for model in (pgm.sbn([3, 2], rng=0), pgm.rbm(3, 2, rng=0), lambda c: pgm.sbn([3, 2, 2], rng=c)):
+        c = pgm.GenerativeClassifier(model, learn=learn).fit(missing, Y)
+        assert c.score(X, Y) == 1.0
+        assert list(c.predict([[1, np.nan, np.nan], [np.nan, np.nan, 1]])) == ["b", "a"]
+
+
+def test_by_the_bound_and_the_same_bits_again():
+    learn = partial(pgm.fit, positive=pgm.MeanField(), epochs=2, progress=False)
+    a, b = (pgm.GenerativeClassifier(pgm.sbn([3, 2], rng=0), learn=learn, method=pgm.MeanField()).fit(X, Y)
+            for _ in range(2))  # fmt: skip
+    np.testing.assert_array_equal(a.predict_log_proba(X), b.predict_log_proba(X))
+    exact = pgm.infer(a.models_[0], {"v": X}, want="log_prob", method=pgm.Exact()).log_prob
+    assert np.all(a.log_prob(X)[:, 0] <= exact + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "x, y, match",
+    [(X, Y[:3], "expected \\(24,\\)"), (X, Y[:, None], "shape"), (X[:0], Y[:0], "no rows"), (X[:, :2], Y, "layer 'v'")],
+)
+def test_bad_data_is_refused(x, y, match):
+    with pytest.raises(pgm.PgmError, match=match):
+        pgm.GenerativeClassifier(pgm.sbn([3, 2], rng=0)).fit(x, y)
+
+
+def test_not_fitted():
+    with pytest.raises(pgm.PgmError, match="not fitted"):
+        pgm.GenerativeClassifier(pgm.sbn([3, 2], rng=0)).predict(X)

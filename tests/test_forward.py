@@ -1,0 +1,132 @@
+"""Ancestral sampling with likelihood weighting against enumeration, and when it is chosen."""
+
+import numpy as np
+import pytest
+from brute import Brute
+from scipy.stats import chi2
+from tiny import MACHINES, as_evidence, patterns
+
+import pgmengine as pgm
+from pgmengine.methods.forward import drawn
+
+DRAWS = 40_000
+PURE = [m for m in MACHINES if m.directed and not m.undirected]
+
+
+@pytest.mark.parametrize("m", PURE, ids=repr)
+def test_weighted_draws_agree_with_enumeration(m, errors=5.0):
+    """log_z, means, state probabilities and pairs of every row within standard errors."""
+    rows = patterns(m)
+    r = pgm.infer(m.build(), as_evidence(m, rows), want=("log_z", "log_prob", "marginals", "pairs"),
+                  method=pgm.Forward(DRAWS, below=99), rng=0)  # fmt: skip
+    for i, row in enumerate(rows):
+        exact = Brute(m, row)
+        sure = r.stats["ess"][i] ** -0.5  # a standard error of numbers of size 1
+        assert abs(r.log_z[i] - exact.log_z) <= errors * r.log_z_error[i] + 1e-9
+        for layer in m.layers:
+            mean = np.reshape(r.mean[layer.name][i], -1)
+            mcse = np.reshape(r.stats["mcse"][layer.name][i], -1)
+            assert np.all(np.abs(mean - exact.mean(layer.name)) <= errors * mcse + 10 / DRAWS)
+            if layer.name in r.prob:
+                assert np.abs(r.prob[layer.name][i] - exact.prob(layer.name)).max() <= errors * sure
+        for a, b, _ in m.directed:
+            found = r.pairs[f"{a}->{b}"][i]
+            far = np.abs(found - exact.pairs(a, b))[~np.isnan(found)]
+            assert np.all(far <= 4 * errors * sure)
+    np.testing.assert_array_equal(r.log_z, r.log_prob)
+
+
+@pytest.mark.parametrize("m", [m for m in PURE if all(x.unit.support is not None for x in m.layers)], ids=repr)
+def test_draws_without_evidence_have_the_joint_distribution(m, alpha=1e-6):
+    """Chi-square over all joint states, not only marginals."""
+    exact = Brute(m)
+    x, log_w = drawn(m.build().given().take(np.zeros(100_000, dtype=int)), np.random.default_rng(1))
+    np.testing.assert_allclose(log_w, 0.0, atol=1e-12)
+    key = np.array([7.0**k for k in range(sum(v.shape[1] for v in x.values()))])
+    code = {round(float(c), 6): i for i, c in enumerate(np.hstack([exact.values[n] for n in x]) @ key)}
+    counts = np.zeros(len(exact.p))
+    for c, n in zip(*np.unique(np.hstack([x[n] for n in x]) @ key, return_counts=True)):
+        counts[code[round(float(c), 6)]] += n
+    expected = exact.p * counts.sum()
+    often = expected >= 5
+    both = [np.append(v[often], v[~often].sum()) for v in (counts, expected)]
+    assert np.all(counts[exact.p == 0] == 0)
+    statistic = np.sum((both[0] - both[1]) ** 2 / np.maximum(both[1], 1e-9) * (both[1] > 0))
+    assert statistic < chi2.isf(alpha, len(both[0]))
+
+
+def test_soft_evidence_do_and_samples(errors=5.0):
+    m = next(m for m in PURE if m.name == "sbn deep")
+    soft, do = {"v": np.array([1.0, -2.0, 0.5])}, {"h1": [1.0, np.nan]}
+    r = pgm.infer(m.build(), {"v": [np.nan, 1, np.nan]}, soft=soft, do=do, want=("log_z", "marginals", "samples"),
+                  method=pgm.Forward(DRAWS), rng=0)  # fmt: skip
+    exact = Brute(m, {"v": [None, 1.0, None]}, soft={"v": [[0.0, s] for s in soft["v"]]}, do={"h1": [1.0, None]})
+    assert abs(r.log_z[0] - exact.log_z) <= errors * r.log_z_error[0]
+    for name in ("v", "h1", "h2"):
+        np.testing.assert_allclose(
+            r.samples[name].mean(axis=(0, 1)), exact.mean(name), atol=errors * r.stats["ess"][0] ** -0.5
+        )
+
+
+def test_gradient_and_rows_in_parts_agree_with_enumeration(monkeypatch, errors=6.0):
+    m = next(m for m in PURE if m.name == "sbn")
+    model, evidence = m.build(), as_evidence(m, patterns(m))
+    exact = pgm.infer(model, evidence, want=("gradient", "log_z"), method=pgm.Exact())
+    monkeypatch.setattr("pgmengine.methods.forward.PART", 8.0 * DRAWS * 7 * 2)  # two rows at a time
+    r = pgm.infer(model, evidence, want=("gradient", "log_z"), method=pgm.Forward(DRAWS), rng=0)
+    assert r.stats["log_weights"].shape == (DRAWS, len(evidence["v"]))
+    np.testing.assert_allclose(r.log_z, exact.log_z, atol=errors * r.log_z_error.max())
+    for name, value in exact.gradient.items():
+        np.testing.assert_allclose(r.gradient[name], value, atol=errors * len(evidence["v"]) * DRAWS**-0.5)
+
+
+def test_auto_draws_forward_when_nothing_is_known_below():
+    model = pgm.sbn([200, 100, 50], rng=0)
+    r = pgm.infer(model, {"h2": np.ones(50)}, rng=0)
+    assert isinstance(r.method, pgm.Forward) and r.status.good and r.stats["ess"][0] == pytest.approx(1000)
+    below = pgm.infer(model, {"v": np.ones(200)}, method=pgm.Auto(candidates=(pgm.Forward(), pgm.MeanField())))
+    assert isinstance(below.method, pgm.MeanField)
+    assert "200 observed units depend on free ones" in str(below.refused[0])
+
+
+def test_few_draws_that_carry_the_weight_are_told():
+    model = pgm.sbn([10, 5], rng=0).with_params({"v.bias": np.full(10, -6.0)})
+    model = model.with_params({"h1->v.weight": np.full((5, 10), 4.0)})
+    r = pgm.infer(model, {"v": np.ones(10)}, method=pgm.Forward(200), rng=0)
+    assert r.status is pgm.Status.FEW_WEIGHTS and "carry the weight" in r.warnings[0]
+
+
+@pytest.mark.parametrize(
+    "model, want, match",
+    [
+        (pgm.rbm(3, 2, rng=0), ("marginals",), "free and not drawn from its parents"),
+        (pgm.dbn([3, 2, 2], rng=0), ("marginals",), "free and not drawn from its parents"),
+        (pgm.sbn([3, 2], rng=0), ("mode",), "no mode"),
+    ],
+)
+def test_refusals(model, want, match):
+    with pytest.raises(pgm.PgmError, match=match):
+        pgm.infer(model, want=want, method=pgm.Forward())
+
+
+def test_bound_is_asked_for_by_name_and_a_work_limit_rules_sampling_out():
+    model = pgm.sbn([40, 30, 30], rng=0)
+    x = np.random.default_rng(0).integers(0, 2, (3, 40)).astype(float)
+    r = pgm.infer(model, {"v": x}, want=("bound", "marginals"))
+    assert isinstance(r.method, pgm.MeanField) and r.bound.shape == (3,) and r.kind == "lower bound"
+    assert len(r.refused) == 5
+    cheap = pgm.infer(model, {"v": x}, method=pgm.Auto(max_work=6.4e6))
+    assert isinstance(cheap.method, pgm.MeanField)
+    assert any("the limit is 6.4e+06" in str(p) for p in cheap.refused)
+    small = pgm.infer(pgm.sbn([4, 3], rng=0), {"v": [0, 1, 1, 0]}, want=("bound", "log_z"))
+    assert small.bound[0] == small.log_z[0] <= pgm.infer(pgm.sbn([4, 3], rng=0), {"v": [0, 1, 1, 0]}, want="log_z").log_z
+
+
+def test_a_bound_does_not_replace_an_estimate():
+    """After a method that ended badly Auto does not take mean field, which would look better than it is."""
+    rng = np.random.default_rng(0)
+    w = rng.normal(0, 6, (40, 40))
+    model = pgm.rbm(40, 40, rng=0).with_params({"v-h.weight": w})
+    bad = pgm.MCMC(chains=4, warmup=5, draws=20)
+    r = pgm.infer(model, method=pgm.Auto(candidates=(bad, pgm.MeanField())), rng=0)
+    assert isinstance(r.method, pgm.MCMC) and not r.status.good
