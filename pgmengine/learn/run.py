@@ -19,6 +19,7 @@ from pgmengine.weights import elementwise, like, numbers
 
 Array = np.ndarray
 State = dict[str, Any]
+LEAK = 1e-6  # at 0 a row that no cause explains would be impossible, and could not be learned from
 
 
 class Run:
@@ -111,10 +112,11 @@ def _model(before: Model, params: dict[str, Any]) -> Model:
 
 
 def _nonnegative(model: Model, params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters into units that need them >= 0 are brought back to 0 (projected gradient ascent)."""
+    """Weights into units that need them >= 0 are brought back to 0, biases to LEAK (projected gradient ascent)."""
     s = model.structure
     for name, layer in s.layers.items():
         if layer.unit.nonnegative:
-            for key in (f"{name}.bias", *(f"{c.key}.weight" for c in s.arrows_into[name])):
+            params[f"{name}.bias"] = np.maximum(params[f"{name}.bias"], LEAK)
+            for key in (f"{c.key}.weight" for c in s.arrows_into[name]):
                 params[key] = elementwise(lambda p: np.maximum(p, 0), params[key])
     return params

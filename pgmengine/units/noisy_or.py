@@ -69,7 +69,7 @@ class NoisyOr(Unit):
             return np.where(np.asarray(x) == 1, np.log(-np.expm1(-zeta)), -zeta)
 
     def score(self, x: Array, zeta: Array) -> Array:
-        """x / (e^z - 1) - (1 - x): linear in x, so that means will do."""
+        """X / (e^z - 1) - (1 - x): linear in x, so that means will do."""
         zeta, x = np.maximum(zeta, 0.0), np.asarray(x)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             return np.where(x == 0, 0.0, x / np.expm1(zeta)) - (1.0 - x)

@@ -1,0 +1,117 @@
+"""Learning belief nets: by the bound, by sampled posteriors, noisy-or with positive weights."""
+
+import numpy as np
+import pytest
+from tiny import MACHINES, as_evidence, patterns
+
+import pgmengine as pgm
+from pgmengine.learn.batch import GradientSum, add_expected
+from pgmengine.learn.positive import default_positive
+
+DIRECTED = [m for m in MACHINES if m.directed and all(x.unit.support is not None for x in m.layers)]
+
+
+def gradient(method, target, weights):
+    total = GradientSum(target.model, np.float64)
+    add_expected(method, target, weights, total, np.random.default_rng(0))
+    return {k: v.toarray() if hasattr(v, "toarray") else v for k, v in total.total().items()}
+
+
+@pytest.mark.parametrize("m", DIRECTED, ids=repr)
+def test_weighted_rows_are_added_up(m, atol=1e-6):
+    """The slopes of a batch with weights are those of its rows, each alone."""
+    target = m.build().given(as_evidence(m, patterns(m)))
+    weights = np.random.default_rng(0).random(target.rows)
+    method = pgm.MeanField(updates=3000, tolerance=1e-11)
+    together = gradient(method, target, weights)
+    alone = [gradient(method, target.take(np.array([i])), weights[[i]]) for i in range(target.rows)]
+    for name, value in together.items():
+        np.testing.assert_allclose(value, sum(part[name] for part in alone), atol=atol)
+
+
+@pytest.mark.parametrize("m", DIRECTED, ids=repr)
+def test_sampled_posteriors_give_the_exact_gradient(m, errors=6.0):
+    """MCMC as the positive phase against enumeration."""
+    target = m.build().given(as_evidence(m, patterns(m)))
+    weights = np.ones(target.rows)
+    exact = gradient(pgm.Exact(), target, weights)
+    sampled = gradient(pgm.MCMC(chains=20, warmup=100, draws=500), target, weights)
+    for name, value in exact.items():
+        scale = 1.0 + np.abs(value).max()
+        np.testing.assert_allclose(sampled[name], value, atol=errors * scale * np.sqrt(target.rows / 5_000))
+
+
+def digits_of(rows):
+    """Rows of a small belief net that generates clear patterns."""
+    true = pgm.sbn([6, 2], rng=0).with_params({"h1->v.weight": np.array([[4.0, 4, 4, -4, -4, -4], [0, 4, -4, 4, -4, 0]])})
+    return pgm.infer(true, want="samples", method=pgm.Forward(rows), rng=1).samples["v"].reshape(rows, 6)
+
+
+@pytest.mark.parametrize(
+    "positive", [None, pgm.Exact(), pgm.MeanField(), pgm.MCMC(chains=1, warmup=5, draws=5)], ids=repr
+)
+def test_every_positive_phase_learns(positive, share=0.6):
+    """From small weights towards the likelihood of the generator: at least `share` of the way from independent units."""
+    x = digits_of(600)
+    p = x.mean(axis=0)
+    independent = np.mean(x * np.log(p) + (1 - x) * np.log(1 - p), axis=0).sum()
+    true = pgm.sbn([6, 2], rng=0).with_params({"h1->v.weight": np.array([[4.0, 4, 4, -4, -4, -4], [0, 4, -4, 4, -4, 0]])})
+    best = pgm.infer(true, {"v": x}, want="log_prob").log_prob.mean()
+    f = pgm.fit(pgm.sbn([6, 2], rng=3), {"v": x}, positive=positive, optimizer=pgm.Adam(0.05), epochs=30, progress=False)
+    assert pgm.infer(f.model, {"v": x}, want="log_prob").log_prob.mean() > independent + share * (best - independent)
+
+
+def test_the_bound_rises_and_is_monitored():
+    x = digits_of(300)
+    bound = pgm.VariationalBound({"v": x}, every=10, positive=pgm.MeanField())
+    likelihood = pgm.ExactLogLikelihood({"v": x}, every=10)
+    f = pgm.fit(pgm.sbn([6, 3, 2], rng=0), {"v": x}, positive=pgm.MeanField(), optimizer=pgm.Adam(0.02), epochs=20,
+                callbacks=[bound, likelihood], progress=False)  # fmt: skip
+    rises, exact = f.history["bound"]["value"], f.history["log_likelihood"]["value"]
+    assert rises[-1] > rises[0] + 0.3
+    assert np.all(rises <= exact + 1e-9) and np.all(f.history["bound_error"]["value"] == 0.0)
+
+
+def test_large_nets_learn_by_the_bound_unless_told_otherwise():
+    target = pgm.sbn([30, 20, 10], rng=0).given({"v": np.zeros((2, 30))})
+    assert default_positive(target, np.float32) == pgm.MeanField(updates=5, tolerance=1e-4, precision=np.float32)
+    f = pgm.fit(pgm.sbn([30, 20, 10], rng=0), {"v": np.eye(30)}, epochs=2, progress=False)
+    assert all(np.isfinite(v).all() for v in f.model.params.values())
+
+
+def test_missing_values_are_left_out_of_the_bound():
+    """Learning from rows with holes: the slope of a pixel that is never seen is 0."""
+    x = np.where(np.arange(6) < 4, digits_of(100), np.nan)
+    target = pgm.sbn([6, 3, 2], rng=0).given({"v": x})
+    found = gradient(pgm.MeanField(), target, np.ones(100))
+    assert np.all(found["v.bias"][4:] == 0) and np.all(found["h1->v.weight"][:, 4:] == 0)
+    assert np.all(found["v.bias"][:4] != 0)
+
+
+@pytest.mark.parametrize("positive", [pgm.Exact(), pgm.MeanField()], ids=repr)
+def test_noisy_or_learns_with_positive_weights(positive, margin=0.05):
+    """Three causes, each of two findings: learned from a random start, weights stay >= 0, no row becomes impossible."""
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 3, bias=np.full(3, -1.0))
+    b.layer("v", pgm.NoisyOr(), 6, bias=np.full(6, 0.02))
+    b.cause("h", "v", weight=3.0 * np.repeat(np.eye(3), 2, axis=1))
+    true = b.build()
+    x = pgm.infer(true, want="samples", method=pgm.Forward(400), rng=0).samples["v"].reshape(400, 6)
+    rng = np.random.default_rng(2)
+    start = true.with_params({"h->v.weight": rng.random((3, 6)), "v.bias": np.full(6, 0.3), "h.bias": np.zeros(3)})
+    f = pgm.fit(start, {"v": x}, positive=positive, optimizer=pgm.Adam(0.03), epochs=60, progress=False)
+    assert np.all(f.model.params["h->v.weight"] >= 0) and np.all(f.model.params["v.bias"] > 0)
+    reached, before, best = (pgm.infer(m, {"v": x}, want="log_prob").log_prob.mean() for m in (f.model, start, true))
+    assert reached > before and reached > best - margin
+
+
+def test_a_noisy_or_bias_at_zero_can_be_left_again():
+    """Projected to a small positive number, not to 0, where no row that needs it could be explained."""
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 1)
+    b.layer("v", pgm.NoisyOr(), 2, bias=[0.1, 0.1])
+    b.cause("h", "v", weight=[[0.5, 0.5]])
+    f = pgm.fit(b.build(), {"v": [[0, 0]] * 50}, optimizer=pgm.SGD(1.0), epochs=20, progress=False)
+    assert np.all(f.model.params["v.bias"] > 0)
+    on = pgm.fit(f.model, {"v": [[1, 1]] * 50}, optimizer=pgm.Adam(0.1), epochs=200, progress=False)
+    assert pgm.infer(on.model, {"v": [1, 1]}, want="log_prob").log_prob[0] > -1.0
