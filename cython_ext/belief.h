@@ -518,7 +518,7 @@ PGM_CLONES static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, int64_t roun
                                      pgm_v8 *kept, double *change)
 {
     for (int64_t t = 0; t < n->terms; t++)
-        if (pgm_any(r->live[t])) pgm_tighten(n, r, t, 2 * steps);
+        if (pgm_any(r->live[t])) pgm_tighten(n, r, t, steps ? PGM_STUBBORN : 0); /* or a warm start would be left */
     for (int64_t i = 0; i < rounds; i++) {
         *change = 0.0;
         for (int64_t u = 0; u < n->units; u++)

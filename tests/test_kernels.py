@@ -215,7 +215,8 @@ def test_a_free_parent_with_infinitely_many_values_is_refused():
     b.cause("z", "v")
     model = b.build(rng=0)
     with pytest.raises(pgm.PgmError, match="'z'.*observe"):
-        pgm.infer(model)
+        pgm.infer(model, method=pgm.MCMC())
+    assert isinstance(pgm.infer(model, {"v": [1, 0, 1]}, rng=0).method, pgm.Forward)
     assert pgm.infer(model, {"z": [0.1, 2.0]}).kind == "exact"
 
 

@@ -610,7 +610,7 @@ def test_odd_settings(tmp_path):
             pgm.fit(model, {"v": x}, updates=2, state=state, **other)
     with pytest.raises(pgm.PgmError, match="no folder"):
         pgm.fit(model, {"v": x}, updates=1, checkpoint=tmp_path / "none" / "c")
-    with pytest.raises(pgm.PgmError, match="at least one round"):
+    with pytest.raises(pgm.PgmError, match="updates of at least 1"):
         pgm.infer(pgm.dbm([3, 2, 2], rng=0), {"v": [0, 1, 0]}, method=pgm.MeanField(updates=0))
     with pytest.raises(pgm.PgmError, match="no checkpoint"):
         pgm.pretrain(pgm.dbm([9, 4, 3], rng=0), {"v": x}, checkpoint=tmp_path / "c")

@@ -41,7 +41,7 @@ class Forward:
 
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.sbn([4, 3], rng=0), {"v": [1, 0, float("nan"), 1]}, method=pgm.Forward(2000), rng=0)
-    >>> r.mean["h"].shape, r.kind
+    >>> r.mean["h1"].shape, r.kind
     ((3,), 'estimate')
     """
 

@@ -1,0 +1,210 @@
+"""The compiled rounds of mean field with directed children against plain numpy, and what a user may rely on."""
+
+import numpy as np
+import pytest
+from brute import grid, log_sum
+from tiny import MACHINES, as_evidence, draw_row
+
+import pgmengine as pgm
+
+SCALAR = [
+    m
+    for m in MACHINES
+    if m.directed and all(type(x.unit).__name__ in ("Binary", "Spin", "MultiValued", "Categorical") for x in m.layers)
+    and all(x.unit.support is not None for x in m.layers)
+]  # fmt: skip
+
+
+class Twin:
+    """One row: a table for every unit, children's xi fixed; units one after the other, as the formulas say."""
+
+    def __init__(self, m, row, xi):
+        self.m, self.layers = m, {x.name: x for x in m.layers}
+        self.children = {c for _, c, _ in m.directed}
+        coupled = {n for a, b, _ in m.undirected for n in (a, b)}
+        self.directed = self.children | {p for p, _, _ in m.directed if p not in coupled}
+        self.q, self.free = {}, []
+        for x in m.layers:
+            values, base = grid(x.unit)
+            for i, v in enumerate(row[x.name]):
+                self.q[x.name, i] = np.exp(base - log_sum(base))
+                if v is None:
+                    self.free.append((x.name, i))
+                else:
+                    self.q[x.name, i] = (
+                        np.all(values == (np.eye(x.unit.k)[v] if values.shape[1] > 1 else v), axis=1) * 1.0
+                    )
+        low_high = {n: (grid(x.unit)[0].min(axis=0), grid(x.unit)[0].max(axis=0)) for n, x in self.layers.items()}
+        self.xi = {n: low + xi * (high - low) / len(low) for n, (low, high) in low_high.items()}
+
+    def values(self, name):
+        return grid(self.layers[name].unit)[0]
+
+    def mean(self, u):
+        return self.q[u] @ self.values(u[0])
+
+    def block(self, weight, a, i, b, j):
+        wa, wb = self.values(a).shape[1], self.values(b).shape[1]
+        return weight[i * wa : (i + 1) * wa, j * wb : (j + 1) * wb]
+
+    def bias(self, u):
+        w = self.values(u[0]).shape[1]
+        return np.ravel(self.layers[u[0]].bias)[u[1] * w : (u[1] + 1) * w]
+
+    def parents(self, c):
+        """(unit, weight block) of every parent of a child unit."""
+        for p, name, weight in self.m.directed:
+            if name == c[0]:
+                for i in range(self.layers[p].size):
+                    yield (p, i), self.block(weight, p, i, *c)
+
+    def log_sums(self, c):
+        """L_k of a child: log h_k + log E exp((y_k - xi) z)."""
+        values, base = grid(self.layers[c[0]].unit)
+        out = base + (values - self.xi[c[0]]) @ self.bias(c)
+        for u, weight in self.parents(c):
+            t = (values - self.xi[c[0]]) @ weight.T @ self.values(u[0]).T  # (K, states of the parent)
+            out = out + np.log(np.exp(t) @ self.q[u])
+        return out
+
+    def update(self, u):
+        values, base = grid(self.layers[u[0]].unit)
+        eta, share = self.bias(u).astype(float), np.zeros(len(values))
+        for p, weight in self.parents(u):
+            eta = eta + self.mean(p) @ weight
+        for a, b, weight in self.m.undirected:
+            for one, other, w in ((a, b, weight), (b, a, weight.T)) if a != b else ((a, a, weight),):
+                if one == u[0]:
+                    eta = eta + sum(
+                        self.block(w, *u, other, j) @ self.mean((other, j)) for j in range(self.layers[other].size)
+                    )
+        for p, name, weight in self.m.directed:
+            for j in range(self.layers[name].size if p == u[0] else 0):
+                block, c = self.block(weight, *u, name, j), (name, j)
+                eta = eta + block @ (self.mean(c) - self.xi[name])
+                phi = np.exp(self.log_sums(c) - log_sum(self.log_sums(c)))
+                tilt = np.exp((self.values(name) - self.xi[name]) @ block.T @ values.T)
+                share = share + phi @ (tilt / (tilt @ self.q[u])[:, None])
+        w = base + values @ eta - share
+        self.q[u] = np.exp(w - log_sum(w))
+
+
+@pytest.mark.parametrize("xi", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("m", SCALAR, ids=repr)
+def test_rounds_are_those_of_plain_numpy(m, xi, rtol=1e-9):
+    """After 1, 2 and 5 rounds, rows with all leaves observed (nothing is left out of the bound)."""
+    rng, parents = np.random.default_rng(0), {p for p, c, _ in m.directed if p != c}
+    rows = [draw_row(m, rng, 1.0) for _ in range(5)]
+    for row in rows:
+        for x in m.layers:
+            if x.name in parents:
+                row[x.name] = [v if rng.random() < 0.2 else None for v in row[x.name]]
+    model = m.build()
+    order = [n for n in model.structure.children_first]
+    for rounds in (1, 2, 5):
+        found = pgm.infer(model, as_evidence(m, rows), method=pgm.MeanField(updates=rounds, tolerance=0, xi=xi))
+        for i, row in enumerate(rows):
+            twin = Twin(m, row, xi)
+            for _ in range(rounds):
+                for name in order:
+                    for u in (u for u in twin.free if u[0] == name):
+                        twin.update(u)
+            for name in order:
+                expected = np.array([twin.q[name, j] for j in range(twin.layers[name].size)])
+                np.testing.assert_allclose(found.prob[name][i], expected, rtol=rtol, atol=1e-12)
+
+
+@pytest.fixture
+def digits():
+    rng = np.random.default_rng(0)
+    model = pgm.sbn([64, 24, 8], rng=0)
+    model = model.with_params({name: rng.normal(0, 0.7, v.shape) for name, v in model.params.items()})
+    x = rng.integers(0, 2, (45, 64)).astype(float)
+    return model, np.where(rng.random(x.shape) < 0.2, np.nan, x)
+
+
+def test_same_bits_for_any_number_of_threads_and_rows(digits, monkeypatch):
+    model, x = digits
+    found = []
+    for threads in ("1", "2", "5"):
+        monkeypatch.setenv("PGMENGINE_THREADS", threads)
+        found.append(pgm.infer(model, {"v": x}, want=("log_z", "marginals", "gradient"), method=pgm.MeanField()))
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0].log_z, other.log_z)
+        for name in ("h1->v.weight", "h2->h1.weight"):
+            np.testing.assert_array_equal(found[0].gradient[name], other.gradient[name])
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 17])
+def test_rows_need_not_fill_a_block(digits, rows, rtol=1e-6):
+    """The bound of a row hardly depends on the rows beside it: they only decide how many rounds are made."""
+    model, x = digits
+    whole = pgm.infer(model, {"v": x}, want="log_z", method=pgm.MeanField())
+    some = pgm.infer(model, {"v": x[:rows]}, want="log_z", method=pgm.MeanField())
+    np.testing.assert_allclose(some.log_z, whole.log_z[:rows], rtol=rtol)
+
+
+def test_warm_start_restarts_and_executor(digits):
+    from concurrent.futures import ThreadPoolExecutor
+
+    model, x = digits
+    target, method = model.given({"v": x}), pgm.MeanField(tolerance=1e-8)
+    first = method.run(target, ("log_z",))
+    again = method.run(target, ("log_z",), state=first.state)
+    assert again.stats["rounds"] < first.stats["rounds"]
+    np.testing.assert_allclose(again.log_z, first.log_z, rtol=1e-9)
+    rugged = model.with_params({name: 6 * value for name, value in model.params.items()}).given({"v": x})
+    once, more = (pgm.MeanField(tolerance=1e-8, restarts=n).run(rugged, ("log_z",), rng=0).log_z for n in (0, 3))
+    assert np.all(more >= once - 1e-7) and np.any(more > once + 1e-3)
+    with ThreadPoolExecutor(2) as pool:
+        shared = pgm.infer(model, {"v": x}, want=("log_z", "marginals"), method=method, executor=pool)
+    np.testing.assert_allclose(shared.log_z, first.log_z, rtol=1e-6)
+    assert isinstance(shared.stats["rounds"], int)
+
+
+def test_a_network_of_variables_in_any_order(rtol=1e-9):
+    """A DAG given by its variables has the bound of the same network given by its layers."""
+    model = pgm.sbn([6, 4, 2], rng=1)
+    graph = model.to_networkx(level="variables")
+    other = pgm.GraphBuilder.from_networkx(graph, unit=pgm.Binary()).build()
+    x = np.array([1.0, 0, 1, 1, 0, 1])
+    direct = pgm.infer(model, {"v": x}, want="log_prob", method=pgm.MeanField(updates=2000, tolerance=1e-12))
+    place = {label: (name, i) for name, layer in other.structure.layers.items() for i, label in enumerate(layer.labels)}
+    evidence = {name: np.full(layer.size, np.nan) for name, layer in other.structure.layers.items()}
+    for i, value in enumerate(x):
+        name, at = place[("v", i)]
+        evidence[name][at] = value
+    found = pgm.infer(other, evidence, want="log_prob", method=pgm.MeanField(updates=2000, tolerance=1e-12))
+    np.testing.assert_allclose(found.log_prob, direct.log_prob, rtol=rtol)
+
+
+@pytest.mark.parametrize(
+    "keywords, match",
+    [
+        ({"xi": 1.5}, "xi must be None or a number from 0 to 1"),
+        ({"xi": float("nan")}, "xi must be"),
+        ({"xi": "a"}, "xi must be"),
+        ({"updates": 0}, "updates of at least 1"),
+        ({"restarts": -1}, "restarts"),
+        ({"tolerance": float("nan")}, "tolerance"),
+    ],
+)
+def test_settings_are_checked(keywords, match):
+    with pytest.raises(pgm.PgmError, match=match):
+        pgm.MeanField(**keywords)
+
+
+def test_what_it_cannot_bound_is_refused_in_words():
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 2)
+    b.layer("v", pgm.NoisyOr(), 2)
+    b.cause("h", "v", weight=np.ones((2, 2)))
+    with pytest.raises(pgm.PgmError, match="'v' of NoisyOr.* needs an input above 0"):
+        pgm.infer(b.build(), {"v": [1, 0]}, method=pgm.MeanField())
+    assert pgm.infer(b.build(), {"v": [0, 0]}, want="log_prob", method=pgm.MeanField()).log_prob[0] < 0
+    g = pgm.GraphBuilder()
+    g.layer("h", pgm.Gaussian(), 2)
+    g.layer("v", pgm.Binary(), 2)
+    g.cause("h", "v", weight=np.ones((2, 2)))
+    with pytest.raises(pgm.PgmError, match="'h' is free and has infinitely many values"):
+        pgm.infer(g.build(rng=0), {"v": [1, 0]}, method=pgm.MeanField())
