@@ -63,6 +63,16 @@ from pgmengine.units import Binary, Categorical, Gaussian, Input, MultiValued, N
 
 __version__ = "0.1.0"
 
+
+def __getattr__(name: str) -> object:
+    """Modules that need an extra are imported when they are first asked for."""
+    if name == "sklearn":
+        import importlib
+
+        return importlib.import_module("pgmengine.sklearn")
+    raise AttributeError(f"module 'pgmengine' has no attribute {name!r}")
+
+
 __all__ = [
     "AIS", "AISLogLikelihood", "AdaMax", "Adam", "Adaptive", "AdaptiveSAP", "Auto", "Binary", "Blend", "CAST", "CD",
     "Categorical", "Centered", "CoupledTempering", "EarlyStopping", "Exact", "ExactGradient", "ExactLogLikelihood",

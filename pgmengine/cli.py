@@ -17,7 +17,7 @@ app = typer.Typer(add_completion=False, help="Graphical models: declare, learn, 
                   pretty_exceptions_enable=False)
 ModelFile = Annotated[Path, typer.Argument(help="a .safetensors model, or a .toml declaration")]
 Evidence = Annotated[list[str] | None, typer.Option(help='inline "v=1,0,?,1", or a .npz, .csv or .json file')]
-Want = Annotated[str, typer.Option(help="comma-separated: marginals, log_z, log_prob, samples, mode, pairs")]
+Want = Annotated[str, typer.Option(help="comma-separated: marginals, log_z, log_prob, samples, mode, pairs, bound")]
 Seed = Annotated[int, typer.Option(help="seed of the random numbers")]
 
 
@@ -164,7 +164,8 @@ def sample(model: ModelFile, evidence: Evidence = None,
            seed: Seed = 0) -> None:
     """Draw samples from the model given evidence."""
     m = read_model(model)
-    chooser = pgm.Auto(candidates=(pgm.Exact(draws=draws), pgm.MCMC(chains=4, draws=max(4, -(-draws // 4)), thin=10)))
+    chooser = pgm.Auto(candidates=(pgm.Exact(draws=draws), pgm.Forward(draws=max(draws, 2)),
+                                   pgm.MCMC(chains=4, draws=max(4, -(-draws // 4)), thin=10)))
     result = pgm.infer(m, read_evidence(m, evidence), want=("samples",), method=chooser, rng=seed)
     arrays = {name: value[:draws] for name, value in result.samples.items()}
     if out is not None:

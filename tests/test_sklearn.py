@@ -1,0 +1,97 @@
+"""The scikit-learn estimators: scikit-learn's own checks, and what they promise beside them."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from sklearn.datasets import load_digits, load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import pgmengine as pgm
+
+ESTIMATORS = [
+    pgm.sklearn.RBMTransformer(n_components=4, n_iter=2),
+    pgm.sklearn.GraphicalImputer(n_components=4, n_iter=2),
+    pgm.sklearn.DRBMClassifier(n_components=4, n_iter=20),
+    pgm.sklearn.GenerativeClassifier(n_components=4, n_iter=10),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    x, y = load_digits(return_X_y=True)
+    return (x > 7.5).astype(float), y
+
+
+def test_features_serve_a_classifier_in_a_pipeline_and_a_grid(digits):
+    x, y = digits[0][:400], digits[1][:400]
+    rbm = pgm.sklearn.RBMTransformer(n_iter=30, random_state=0)
+    pipe = make_pipeline(rbm, LogisticRegression(max_iter=1000))
+    grid = GridSearchCV(pipe, {"rbmtransformer__n_components": [4, 40]}, cv=2).fit(x, y)
+    assert grid.best_params_["rbmtransformer__n_components"] == 40 and grid.best_score_ > 0.7
+    assert list(grid.best_estimator_[0].get_feature_names_out()[:2]) == ["rbmtransformer0", "rbmtransformer1"]
+
+
+def test_scores_are_exact_log_likelihoods(digits, rtol=1e-9):
+    """For Binary and, with the density of the scaling, for Gaussian visible units; sum of all images is 1."""
+    x = digits[0][:100, 20:28]
+    t = pgm.sklearn.RBMTransformer(n_components=3, n_iter=5, random_state=0).fit(x)
+    every = np.array(np.meshgrid(*[[0.0, 1.0]] * 8)).reshape(8, -1).T
+    np.testing.assert_allclose(logsumexp(t.score_samples(every)), 0.0, atol=1e-9)
+    v = load_iris().data[:, :1]
+    g = pgm.sklearn.RBMTransformer(n_components=3, n_iter=5, random_state=0).fit(v)
+    grid = np.linspace(v.mean() - 12, v.mean() + 12, 20_001)
+    np.testing.assert_allclose(np.trapezoid(np.exp(g.score_samples(grid[:, None])), grid), 1.0, rtol=1e-6)
+
+
+def test_partial_fit_learns_and_samples_look_like_data(digits):
+    x = digits[0][:500]
+    t = pgm.sklearn.RBMTransformer(n_components=16, random_state=0)
+    first = t.partial_fit(x).score(x)
+    for _ in range(40):
+        t.partial_fit(x)
+    assert t.score(x) > first + 3
+    drawn = t.sample(200, random_state=0)
+    assert drawn.shape == (200, 64) and set(np.unique(drawn)) <= {0.0, 1.0}
+    assert np.abs(drawn.mean(axis=0) - x.mean(axis=0)).mean() < np.abs(0.5 - x.mean(axis=0)).mean() / 2
+    back = t.inverse_transform(t.transform(x))
+    assert np.square(back - x).mean() < np.square(x.mean(axis=0) - x).mean()
+
+
+def test_missing_pixels_are_filled_better_than_by_means(digits):
+    x = digits[0][:600]
+    holes = np.where(np.random.default_rng(0).random(x.shape) < 0.3, np.nan, x)
+    imputer = pgm.sklearn.GraphicalImputer(n_components=32, n_iter=30, random_state=0).fit(holes)
+    filled, missing = imputer.transform(holes), np.isnan(holes)
+    assert np.array_equal(filled[~missing], x[~missing])
+    errors = [np.square(v - x)[missing].mean() for v in (filled, np.broadcast_to(np.nanmean(holes, axis=0), x.shape))]
+    assert errors[0] < 0.85 * errors[1]
+    drawn = pgm.sklearn.GraphicalImputer(n_components=8, n_iter=5, sample=True, random_state=0).fit_transform(holes[:50])
+    assert set(np.unique(drawn)) <= {0.0, 1.0}
+
+
+def test_classifiers_classify(digits):
+    x, y = load_iris(return_X_y=True)
+    assert cross_val_score(pgm.sklearn.DRBMClassifier(n_components=8, random_state=0), x, y, cv=3).mean() > 0.9
+    x, y = digits[0][:600], digits[1][:600]
+    assert (
+        cross_val_score(pgm.sklearn.GenerativeClassifier(n_components=8, n_iter=20, random_state=0), x, y, cv=2).mean()
+        > 0.7
+    )
+
+
+def test_the_extra_is_loaded_when_it_is_asked_for():
+    import subprocess
+    import sys
+
+    code = "import sys, pgmengine; assert 'sklearn' not in sys.modules; pgmengine.sklearn.RBMTransformer"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        pgm.nothing  # noqa: B018
