@@ -100,8 +100,10 @@ def infer(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals"
         raise PgmError("state cannot be shared out over an executor: leave one of them out")
     with showing(progress):
         if executor is None or target.rows == 1:
-            return chosen.run(target, wanted, rng=rng, state=state)
-        return run_on(executor, chosen, target, wanted, np.random.default_rng(rng))
+            result = chosen.run(target, wanted, rng=rng, state=state)
+        else:
+            result = run_on(executor, chosen, target, wanted, np.random.default_rng(rng))
+    return replace(result, target=target)
 
 
 def explain(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals",), method: Any = None,

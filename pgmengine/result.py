@@ -77,6 +77,22 @@ class Result:
     stats: Mapping[str, Any] = field(default_factory=dict)
     state: Any = None
     warnings: tuple[str, ...] = ()
+    target: Any = None  # what was asked about; known to answers of infer
+
+    def to_arviz(self) -> Any:
+        """The samples as an ArviZ DataTree (extra "arviz"): posterior, sample_stats, observed_data.
+
+        Dimensions: chain, draw, row, the units of each layer by their labels, and states of Categorical units.
+        """
+        from pgmengine.arviz import to_arviz
+
+        return to_arviz(self)
+
+    def to_frame(self) -> Any:
+        """Means and evidence as a pandas DataFrame: one row for each of evidence, columns (layer, unit[, state])."""
+        from pgmengine.arviz import to_frame
+
+        return to_frame(self)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or "answers" not in self.__dict__:

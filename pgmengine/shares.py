@@ -13,7 +13,8 @@ from pgmengine.result import Result, Status
 from pgmengine.target import Target
 
 PARTS = 16  # at most; fixed, so that the same rng gives the same bits on any number of workers
-ROWS_AXIS = {"samples": 1, "log_weights": 1}  # all others have their rows in front
+ROWS_AXIS = {"samples": 1, "log_weights": 1, "levels": 1, "energy": 2}  # all others have their rows in front
+OF_THE_RUN = {"betas", "adaptive"}  # no rows: the same in all parts
 
 
 def run_on(executor: Executor, method: Any, target: Target, wanted: tuple[str, ...], rng: np.random.Generator) -> Result:
@@ -45,6 +46,10 @@ def _join(name: str, values: list[Any]) -> Any:
         return total
     if isinstance(values[0], dict):
         return {key: _join(name, [value[key] for value in values]) for key in values[0]}
+    if name in OF_THE_RUN:
+        return values[0]
+    if name == "swap_rejection":
+        return np.mean(values, axis=0)
     if np.ndim(values[0]) == 0:
         return max(values)  # rounds, and the like
     return np.concatenate(values, axis=ROWS_AXIS.get(name, 0))

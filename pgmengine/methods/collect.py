@@ -98,6 +98,7 @@ class Draws:
         """(stats, status, warnings): whether the chains agree."""
         means = {n: v / self.counts[:, None, None] for n, v in self.trace.items()}
         stats = chain_statistics(means, self.energy, target, self.chains)
+        stats["energy"] = self.energy.reshape(self.draws, target.rows, self.chains).transpose(2, 0, 1)
         rhat = {"the energy": stats["energy_rhat"], **{f"layer {n!r}": v for n, v in stats["rhat"].items()}}
         note = tuple(f"R-hat of {what} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
                      for what, v in rhat.items() if unmixed(v, limit))

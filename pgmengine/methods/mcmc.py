@@ -24,10 +24,12 @@ from pgmengine.target import Target
 class MCMC:
     """Sweeps of a kernel: `chains` per evidence row, `warmup` sweeps dropped, then `draws` kept every `thin` sweeps.
 
+    `stats` holds ess, rhat and mcse of each layer's means and of the energy, and the energy, (chains, draws, rows).
+
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(4, 2, rng=0), method=pgm.MCMC(draws=200), rng=0)
     >>> sorted(r.stats), r.kind
-    (['energy_ess', 'energy_mcse', 'energy_rhat', 'ess', 'mcse', 'rhat'], 'estimate')
+    (['energy', 'energy_ess', 'energy_mcse', 'energy_rhat', 'ess', 'mcse', 'rhat'], 'estimate')
     """
 
     kernel: Any = Gibbs()

@@ -41,7 +41,7 @@ class SimulatedTempering:
     warmup, draws : adaptive sweeps, and sweeps with frozen weights; the draws are those of them at beta = 1.
     gamma : FlatHistogram() or OneOverT().
 
-    `stats` holds those of MCMC, and log_weights, occupancy and occupancy_adaptive (rows, levels), levels (warmup +
+    `stats` holds those of MCMC, and log_g, occupancy and occupancy_adaptive (rows, levels), levels (warmup +
     draws, rows, chains), and adaptive (warmup + draws,), which sweeps were adaptive.
 
     >>> import pgmengine as pgm
@@ -93,7 +93,7 @@ class SimulatedTempering:
         draws, note = kept.draws(target, wanted, self.chains)
         stats, status, notes = draws.judged(target, self.rhat_limit)
         occupancy = [_occupancy(part, len(betas)) for part in (seen[: self.warmup], seen[self.warmup:])]
-        stats |= {"log_weights": levels.weights.log_g, "occupancy_adaptive": occupancy[0], "occupancy": occupancy[1],
+        stats |= {"log_g": levels.weights.log_g, "occupancy_adaptive": occupancy[0], "occupancy": occupancy[1],
                   "levels": seen, "adaptive": np.arange(len(seen)) < self.warmup, "betas": betas}
         answers = draws.answers(target)
         if "log_z" in wanted:

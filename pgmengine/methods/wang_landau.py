@@ -40,7 +40,7 @@ class WangLandau:
     warmup, draws : adaptive sweeps, and sweeps with frozen weights.
     gamma : FlatHistogram() or OneOverT().
 
-    `stats` holds those of MCMC (of the resampled draws), log_weights, occupancy and bin_prob (rows, bins).
+    `stats` holds those of MCMC (of the resampled draws), log_g, occupancy and bin_prob (rows, bins).
 
     >>> import pgmengine as pgm
     >>> count = pgm.WangLandau(partition=lambda x: x["v"].sum(axis=1).astype(int), bins=5, warmup=200, draws=200)
@@ -86,7 +86,7 @@ class WangLandau:
         draws, seen = self._resampled(target, many, wanted, states, weights, generator)
         stats, status, note = draws.judged(target, self.rhat_limit)
         prob = np.where(seen > 0, seen * np.exp(weights.log_g - weights.log_g.max(axis=1, keepdims=True)), 0.0)
-        stats |= {"log_weights": weights.log_g, "occupancy": seen / seen.sum(axis=1, keepdims=True),
+        stats |= {"log_g": weights.log_g, "occupancy": seen / seen.sum(axis=1, keepdims=True),
                   "bin_prob": prob / prob.sum(axis=1, keepdims=True)}
         return Result(draws.answers(target), "estimate", self, plan, status, (), stats, None, note)
 

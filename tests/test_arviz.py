@@ -1,0 +1,82 @@
+"""Results for ArviZ and pandas: the numbers of the result under the names of the graph."""
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import pgmengine as pgm
+
+
+@pytest.fixture(scope="module")
+def result():
+    model = pgm.rbm(4, 3, hidden=pgm.Categorical(3), rng=0)
+    evidence = {"v": [[1, 0, np.nan, 1], [np.nan, 0, 1, np.nan]]}
+    method = pgm.MCMC(chains=3, warmup=50, draws=200)
+    return pgm.infer(model, evidence, want=("samples", "marginals"), method=method, rng=0)
+
+
+def test_draws_keep_their_chain_and_row(result):
+    tree = result.to_arviz()
+    posterior = tree["posterior"]
+    assert posterior["v"].dims == ("chain", "draw", "row", "v_unit")
+    assert posterior["h"].dims == ("chain", "draw", "row", "h_unit", "h_state") and posterior["h"].shape == (
+        3,
+        200,
+        2,
+        3,
+        3,
+    )
+    np.testing.assert_array_equal(posterior["v"].values[1, :, 1], result.samples["v"][200:400, 1])
+    np.testing.assert_allclose(posterior["h"].mean(("chain", "draw")).values, result.mean["h"], atol=1e-12)
+    assert np.isnan(tree["observed_data"]["v"].values).sum() == 3
+    assert tree.attrs["kind"] == "estimate"
+
+
+def test_the_energy_belongs_to_the_draws(result):
+    tree, model = result.to_arviz(), result.target.model
+    energy = tree["sample_stats"]["energy"]
+    assert energy.dims == ("chain", "draw", "row")
+    v, h = (tree["posterior"][name].values[2, 17] for name in ("v", "h"))
+    np.testing.assert_allclose(energy.values[2, 17], -model.log_density({"v": v, "h": h}), rtol=1e-5, atol=1e-5)
+
+
+def test_arviz_computes_what_we_compute(result):
+    from arviz_stats.base import array_stats
+
+    values = result.to_arviz()["posterior"]["v"].values[..., 0, 2]
+    assert array_stats.rhat(values, chain_axis=0, draw_axis=1) == pytest.approx(result.stats["rhat"]["v"][0, 2], abs=0.02)
+
+
+def test_labels_of_variables_are_coordinates():
+    graph = nx.Graph()
+    graph.add_edge("rain", "wet", weight=1.0)
+    model = pgm.GraphBuilder.from_networkx(graph, unit=pgm.Binary()).build()
+    r = pgm.infer(model, want=("samples", "marginals"), rng=0)
+    labels = [str(x) for v in r.to_arviz()["posterior"].coords.values() if v.dtype.kind in "OUT" for x in v.values]
+    assert sorted(labels) == ["rain", "wet"]
+    assert sorted(unit for _, unit in r.to_frame().columns) == ["rain", "wet"]
+
+
+def test_frames_have_means_and_evidence(result):
+    frame = result.to_frame()
+    assert frame.shape == (2, 4 + 9) and frame.columns.names == ["layer", "unit"]
+    np.testing.assert_allclose(frame["v"].to_numpy(), result.mean["v"])
+    np.testing.assert_allclose(frame["h", "1[2]"].to_numpy(), result.mean["h"][:, 1, 2])
+    one = pgm.infer(pgm.rbm(3, 2, rng=0), {"v": [1, 0, 1]}).to_frame()
+    assert one.shape == (1, 5)
+
+
+def test_what_is_missing_is_named():
+    model = pgm.rbm(3, 2, rng=0)
+    with pytest.raises(pgm.NotAsked, match="want="):
+        pgm.infer(model).to_arviz()
+    with pytest.raises(pgm.PgmError, match="of a method's run"):
+        pgm.Exact().run(model.given(), ("samples",)).to_arviz()
+
+
+@pytest.mark.parametrize("method", [pgm.Exact(draws=50), pgm.ParallelTempering(draws=100, warmup=50),
+                                    pgm.SimulatedTempering(draws=300), pgm.Forward(60)], ids=repr)  # fmt: skip
+def test_every_sampler_gives_a_tree(method):
+    model = pgm.sbn([4, 2], rng=0) if isinstance(method, pgm.Forward) else pgm.rbm(4, 2, rng=0)
+    r = pgm.infer(model, want=("samples",), method=method, rng=0)
+    assert r.to_arviz()["posterior"]["v"].size == r.samples["v"].size
