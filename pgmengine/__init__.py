@@ -66,10 +66,10 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> object:
     """Modules that need an extra are imported when they are first asked for."""
-    if name == "sklearn":
+    if name in {"plots", "sklearn"}:
         import importlib
 
-        return importlib.import_module("pgmengine.sklearn")
+        return importlib.import_module(f"pgmengine.{name}")
     raise AttributeError(f"module 'pgmengine' has no attribute {name!r}")
 
 

@@ -85,7 +85,7 @@ small = pgm.sbn([12, 6, 3], rng=1)
 seen = {"v": np.array([1, 0, 1] + [np.nan] * 9)}
 for method in (pgm.Exact(), pgm.Forward(20_000), pgm.MeanField()):
     r = pgm.infer(small, seen, want=("log_prob", "marginals"), method=method, rng=0)
-    print(f"{type(method).__name__:10s} {r.kind:12s} log p = {r.log_prob[0]:.4f}   E[h1] = {np.round(r.mean['h1'][:3], 3)}")
+    print(f"{type(method).__name__:10s} {r.kind:12s} log p = {r.log_prob[0]:.4f}   E[h1] = {np.round(r.mean['h1'], 3)}")
 print(pgm.explain(pgm.sbn([64, 24, 8], rng=0), {"v": digits.x_test[0]}, want=("bound",)))
 
 # %% [markdown]

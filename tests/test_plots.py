@@ -1,0 +1,88 @@
+"""Plots show the numbers that they are given, on the axes that they are given."""
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+import pgmengine as pgm  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def shown(ax):
+    return ax.images[0].get_array().filled(np.nan)
+
+
+def test_images_lie_where_their_rows_are():
+    rows = np.arange(3 * 6).reshape(3, 6) / 18
+    found = shown(pgm.plots.images(rows, (2, 3), columns=2))
+    assert found.shape == (8, 10)
+    np.testing.assert_array_equal(found[1:3, 6:9], rows[1].reshape(2, 3))
+    np.testing.assert_array_equal(found[5:7, 1:4], rows[2].reshape(2, 3))
+    assert np.isnan(found[0]).all() and np.isnan(found[4:, 5:]).all()
+    with pytest.raises(pgm.PgmError, match="rows have 6 pixels, images of shape \\(2, 2\\) have 4"):
+        pgm.plots.images(rows, (2, 2))
+
+
+def test_receptive_fields_of_couplings_and_arrows():
+    rbm, net = pgm.rbm(6, 2, rng=0), pgm.sbn([6, 2], rng=0)
+    found = shown(pgm.plots.receptive_fields(rbm, "v-h", (2, 3)))
+    np.testing.assert_array_equal(found[1:3, 1:4], rbm.params["v-h.weight"][:, 0].reshape(2, 3))
+    found = shown(pgm.plots.receptive_fields(net, "h1->v", (2, 3)))
+    np.testing.assert_array_equal(found[1:3, 6:9], net.params["h1->v.weight"][1].reshape(2, 3))
+    with pytest.raises(pgm.PgmError, match="'v-x' is unknown; the couplings are v-h"):
+        pgm.plots.receptive_fields(rbm, "v-x", (2, 3))
+
+
+def test_samples_and_completions():
+    model = pgm.rbm(4, 2, rng=0)
+    r = pgm.infer(model, want=("samples",), method=pgm.MCMC(chains=3, draws=40, warmup=5), rng=0)
+    found = shown(pgm.plots.samples(r, "v", (2, 2), times=5))
+    assert found.shape == (3 * 4, 5 * 4)
+    np.testing.assert_array_equal(found[5:7, 1:3], r.samples["v"][40, 0].reshape(2, 2))
+    done = pgm.infer(model, {"v": [[1, np.nan, 0, 1], [0, 1, np.nan, np.nan]]})
+    found = shown(pgm.plots.completions(done, "v", (2, 2)))
+    assert np.isnan(found[1, 2]) and found[5, 2] == done.mean["v"][0, 1]
+
+
+def test_histories_have_error_bands():
+    x = pgm.datasets.bars_and_stripes().x_train
+    fits = [pgm.fit(pgm.rbm(16, 3, rng=i), {"v": x}, updates=30, rng=i, progress=False) for i in range(3)]
+    ax = pgm.plots.history(fits, "weight_norm")
+    expected = np.mean([f.history["weight_norm"]["value"] for f in fits], axis=0)
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), expected)
+    assert len(ax.collections) == 1
+    same = plt.subplots()[1]
+    assert pgm.plots.history(fits[0], "weight_norm", ax=same) is same
+
+
+def test_levels_autocorrelation_and_gap():
+    r = pgm.infer(pgm.rbm(4, 2, rng=0), method=pgm.SimulatedTempering(draws=50, warmup=50), rng=0)
+    beta = pgm.plots.levels(r).lines[0].get_ydata()
+    np.testing.assert_array_equal(beta, r.stats["betas"][r.stats["levels"][:, 0, 0]])
+    assert (
+        pgm.plots.autocorrelation(pgm.infer(pgm.rbm(4, 2, rng=0), method=pgm.MCMC(draws=200), rng=0))
+        .lines[0]
+        .get_ydata()[0]
+        == 1
+    )
+    heights = [p.get_height() for p in pgm.plots.bound_gap([-4.4, -4.2, -4.04], [-4.0] * 3, bins=3).patches]
+    assert sum(heights) == 3
+    with pytest.raises(pgm.PgmError, match="SimulatedTempering"):
+        pgm.plots.levels(pgm.infer(pgm.rbm(3, 2, rng=0)))
+
+
+def test_graph_names_every_layer_and_draws_every_coupling():
+    model = pgm.dbn([12, 8, 4], rng=0)
+    texts = [t.get_text() for t in pgm.plots.graph(model).texts]
+    assert all(any(t.startswith(f"{name}: ") for t in texts) for name in model.structure.layers)
+    assert sum(t == "" for t in texts) == len(model.structure.couplings)
+    assert "lateral" in [t.get_text() for t in pgm.plots.graph(pgm.boltzmann_machine(4, rng=0)).texts]
