@@ -512,25 +512,30 @@ PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_v8 *k
     return pgm_greatest(change);
 }
 
+PGM_INLINE void pgm_tighten_all(const pgm_net *n, pgm_rows *r, int steps)
+{
+    for (int64_t t = 0; t < n->terms; t++)
+        if (pgm_any(r->live[t])) pgm_tighten(n, r, t, steps);
+}
+
 /* Rounds: every open unit, then every xi. Ends after a round in which no probability changes by more than the
  * tolerance; the number of rounds, and in *change the last largest change. steps: Newton steps, 0 leaves xi alone. */
 PGM_CLONES static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, int64_t rounds, double tolerance, int steps,
                                      pgm_v8 *kept, double *change)
 {
-    for (int64_t t = 0; t < n->terms; t++)
-        if (pgm_any(r->live[t])) pgm_tighten(n, r, t, steps ? PGM_STUBBORN : 0); /* or a warm start would be left */
-    for (int64_t i = 0; i < rounds; i++) {
+    int64_t made = 0;
+    *change = INFINITY;
+    pgm_tighten_all(n, r, steps ? PGM_STUBBORN : 0); /* or a warm start would be left */
+    while (made < rounds && *change > tolerance) {
         *change = 0.0;
         for (int64_t u = 0; u < n->units; u++)
             if (pgm_any(r->open[u])) {
                 double by = pgm_update(n, r, u, kept);
                 *change = by > *change ? by : *change;
             }
-        for (int64_t t = 0; t < n->terms; t++)
-            if (pgm_any(r->live[t])) pgm_tighten(n, r, t, steps);
-        if (*change <= tolerance) return i + 1;
+        pgm_tighten_all(n, r, ++made < rounds && *change > tolerance ? steps : steps ? PGM_STUBBORN : 0);
     }
-    return rounds;
+    return made;
 }
 
 /* Units without a part in the bound take the probabilities phi of their term, parents first; open: where they do. */

@@ -16,6 +16,7 @@ typedef void (*pgm_task)(void *what, int64_t first, int64_t last); /* items firs
 #include <stdatomic.h>
 
 #define PGM_MOST_WORKERS 63
+#define PGM_STACK (4 << 20) /* bytes; the rounds of belief.h take half a megabyte */
 #define PGM_SPINS 4000 /* pauses, about 0.1 ms, before a worker sleeps */
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -72,7 +73,12 @@ static void pgm_hire(int wanted)
         pgm_place *place = malloc(sizeof *place);
         if (!place) break;
         *place = (pgm_place){pgm_team.workers + 1, atomic_load(&pgm_team.job)};
-        if (pthread_create(&thread, NULL, pgm_worker, place)) {
+        pthread_attr_t how;
+        pthread_attr_init(&how);
+        pthread_attr_setstacksize(&how, PGM_STACK);
+        int failed = pthread_create(&thread, &how, pgm_worker, place);
+        pthread_attr_destroy(&how);
+        if (failed) {
             free(place);
             break;
         }

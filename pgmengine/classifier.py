@@ -49,7 +49,7 @@ class GenerativeClassifier:
 
     def fit(self, x: Any, y: Any) -> GenerativeClassifier:
         """Learn a model from the rows of each class; x (rows, size), y (rows,) labels."""
-        x, y = np.asarray(x), np.asarray(y)
+        x, y = _rows(x), np.asarray(y)
         if y.ndim != 1 or len(x) != len(y):
             raise PgmError(f"y has shape {y.shape}, expected ({len(x)},): one label for each row of x")
         if not len(y):
@@ -69,13 +69,16 @@ class GenerativeClassifier:
         """Log p(x | class), or its bound, (rows, classes)."""
         if not hasattr(self, "models_"):
             raise PgmError("this GenerativeClassifier is not fitted yet: call fit(x, y) first")
-        found = [infer(model, {self.layer: np.atleast_2d(x)}, want=("log_prob",), method=self.method, rng=rng).log_prob
+        x = _rows(x)
+        found = [infer(model, {self.layer: x}, want=("log_prob",), method=self.method, rng=rng).log_prob
                  for model in self.models_]
         return np.stack(found, axis=1)
 
     def predict_log_proba(self, x: Any) -> Array:
-        """Log p(class | x), (rows, classes)."""
-        return log_softmax(self.log_prob(x) + self.log_prior_, axis=1)
+        """Log p(class | x), (rows, classes); the prior for a row that no class can explain."""
+        joint = self.log_prob(x) + self.log_prior_
+        known = np.isfinite(joint).any(axis=1, keepdims=True)
+        return log_softmax(np.where(known, joint, self.log_prior_), axis=1)
 
     def predict_proba(self, x: Any) -> Array:
         """p(class | x), (rows, classes)."""
@@ -88,7 +91,20 @@ class GenerativeClassifier:
 
     def score(self, x: Any, y: Any) -> float:
         """The share of rows whose label is predicted."""
-        return float(np.mean(self.predict(x) == np.asarray(y)))
+        found, y = self.predict(x), np.asarray(y)
+        if y.shape != found.shape:
+            raise PgmError(f"y has shape {y.shape}, expected {found.shape}: one label for each row of x")
+        return float(np.mean(found == y))
+
+
+def _rows(x: Any) -> Array:
+    """Data as an array (rows, ...)."""
+    if hasattr(x, "toarray"):
+        x = x.toarray()
+    x = np.asarray(x)
+    if x.ndim < 2:
+        raise PgmError(f"x has shape {x.shape}, expected (rows, size): one row for each thing to be classified")
+    return x
 
 
 def _quiet_fit(model: Model, data: Any, rng: Any) -> Any:

@@ -39,6 +39,21 @@ class Layer:
         """(..., width) -> (..., size[, k]): the shape in which the unit's functions take it."""
         return flat if self.unit.width == 1 else flat.reshape(*flat.shape[:-1], self.size, self.unit.width)
 
+    def states(self, flat: Array) -> Array:
+        """Numbers (..., size) of the states of a finite unit that flat values (..., width) are, or are nearest to."""
+        support = self.unit.support
+        assert support is not None
+        if self.unit.width > 1:
+            return self.shaped(flat).argmax(axis=-1)
+        if len(support) == 2:
+            return (np.asarray(flat) > support.mean()).astype(np.int64)
+        return np.searchsorted((support[1:] + support[:-1]) / 2, flat)
+
+    def one_hot(self, flat: Array) -> Array:
+        """The states of flat values as (..., size, K)."""
+        assert self.unit.support is not None
+        return np.eye(len(self.unit.support))[self.states(flat)]
+
     def columns(self, index: Array) -> Array:
         """Columns of the weight matrix that the units `index` own, in order."""
         k = self.unit.width

@@ -116,10 +116,11 @@ class Model:
             total += c.log_density(self.weight(c), x[c.a], x[c.b])
         return total
 
-    def gradient(self, x: Flat, weights: Array | None = None) -> dict[str, Any]:
+    def gradient(self, x: Flat, weights: Array | None = None, cut: Mapping[str, Array] | None = None) -> dict[str, Any]:
         """D log_density / d params summed over the rows of flat values, times the rows' weights, for each parameter.
 
-        The undirected part is multilinear, so there x may also hold independent means.
+        The undirected part is multilinear, so there x may also hold independent means. cut: layer -> (rows, size) units
+        whose conditionals do not count.
         """
         s = self.structure
         rows = len(next(iter(x.values())))
@@ -128,8 +129,9 @@ class Model:
         for name, layer in s.layers.items():
             reach[name] = x[name]
             if name in s.directed_layers:
-                score = layer.unit.score(layer.shaped(x[name]), layer.shaped(self.inputs(x, name)))
-                reach[name] = layer.flat(score)
+                score = layer.flat(layer.unit.score(layer.shaped(x[name]), layer.shaped(self.inputs(x, name))))
+                gone = None if cut is None or name not in cut else np.repeat(cut[name], layer.unit.width, axis=1)
+                reach[name] = score if gone is None else np.where(gone, 0.0, score)
         gradient = {f"{n}.bias": weighted_sum(weights, reach[n]).reshape(s.layers[n].bias_shape) for n in s.layers}
         heavy = {name: weights[:, None] * reach[name] for name in {c.b for c in s.couplings}}
         for c in s.couplings:

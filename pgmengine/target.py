@@ -140,6 +140,10 @@ class Target:
             total += self.beta * c.log_density(self.model.weight(c), x[c.a], x[c.b])
         return total
 
+    def gradient(self, x: Flat, weights: Array | None = None) -> dict[str, Any]:
+        """Model.gradient without the conditionals that do() has cut."""
+        return self.model.gradient(x, weights, {name: cut for name, cut in self.cut.items() if cut.any()})
+
     def log_z_at_0(self) -> Array:
         """Log Z at beta = 0, where all free units are independent: sum of A(reference), and log h of observed units."""
         total = np.zeros(self.rows)

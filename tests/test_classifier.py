@@ -52,3 +52,17 @@ def test_bad_data_is_refused(x, y, match):
 def test_not_fitted():
     with pytest.raises(pgm.PgmError, match="not fitted"):
         pgm.GenerativeClassifier(pgm.sbn([3, 2], rng=0)).predict(X)
+
+
+def test_a_row_that_no_class_explains_has_the_prior():
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 1)
+    b.layer("v", pgm.NoisyOr(), 2)
+    b.cause("h", "v", weight=[[0.5, 0.0]])
+    keep = type("Kept", (), {"model": b.build()})
+    c = pgm.GenerativeClassifier(b.build(), learn=lambda *a, **k: keep).fit([[1, 0]] * 4, [0, 0, 0, 1])
+    np.testing.assert_allclose(c.predict_proba([[0, 1], [1, 0]]), [[0.75, 0.25]] * 2)
+    with pytest.raises(pgm.PgmError, match="one row for each"):
+        c.predict([1, 0])
+    with pytest.raises(pgm.PgmError, match="one label for each"):
+        c.score([[1, 0]], [0, 1])

@@ -130,3 +130,15 @@ def test_a_bound_does_not_replace_an_estimate():
     bad = pgm.MCMC(chains=4, warmup=5, draws=20)
     r = pgm.infer(model, method=pgm.Auto(candidates=(bad, pgm.MeanField())), rng=0)
     assert isinstance(r.method, pgm.MCMC) and not r.status.good
+
+
+def test_evidence_that_no_draw_can_give():
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 1)
+    b.layer("v", pgm.NoisyOr(), 1)
+    b.cause("h", "v", weight=[[0.0]])
+    r = pgm.infer(b.build(), {"v": [1]}, want=("marginals", "log_z", "samples"), method=pgm.Forward(50), rng=0)
+    assert not r.status.good and r.log_z[0] == -np.inf and r.log_z_interval[0, 1] == np.inf
+    assert np.isnan(r.mean["h"]).all() and np.isnan(r.samples["h"]).all()
+    with pytest.raises(pgm.PgmError, match="draws must be an integer of at least 2"):
+        pgm.Forward(1e3)

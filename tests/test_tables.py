@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from brute import grid, log_sum
-from tiny import MACHINES, as_evidence, draw_row
+from bound_oracle import bound
+from brute import Brute, grid, log_sum
+from tiny import MACHINES, as_evidence, draw_row, machine
 
 import pgmengine as pgm
 
@@ -18,7 +19,8 @@ SCALAR = [
 class Twin:
     """One row: a table for every unit, children's xi fixed; units one after the other, as the formulas say."""
 
-    def __init__(self, m, row, xi):
+    def __init__(self, m, row, xi, soft=None):
+        self.soft = soft or {}
         self.m, self.layers = m, {x.name: x for x in m.layers}
         self.children = {c for _, c, _ in m.directed}
         coupled = {n for a, b, _ in m.undirected for n in (a, b)}
@@ -70,6 +72,12 @@ class Twin:
     def update(self, u):
         values, base = grid(self.layers[u[0]].unit)
         eta, share = self.bias(u).astype(float), np.zeros(len(values))
+        eta = (
+            eta
+            + np.ravel(self.soft.get(u[0], np.zeros(len(np.ravel(self.layers[u[0]].bias)))))[u[1] * len(eta) :][
+                : len(eta)
+            ]
+        )
         for p, weight in self.parents(u):
             eta = eta + self.mean(p) @ weight
         for a, b, weight in self.m.undirected:
@@ -112,6 +120,161 @@ def test_rounds_are_those_of_plain_numpy(m, xi, rtol=1e-9):
             for name in order:
                 expected = np.array([twin.q[name, j] for j in range(twin.layers[name].size)])
                 np.testing.assert_allclose(found.prob[name][i], expected, rtol=rtol, atol=1e-12)
+
+
+def test_rounds_with_soft_evidence_are_those_of_plain_numpy(rtol=1e-9):
+    m = next(m for m in SCALAR if m.name == "sbn deep")
+    row, soft = (
+        {"v": [1, 0, 1], "h1": [None, None], "h2": [None, None]},
+        {"h1": np.array([1.5, -2.0]), "h2": np.array([0.3, 2.0])},
+    )
+    found = pgm.infer(m.build(), {"v": [1, 0, 1]}, soft=soft, method=pgm.MeanField(updates=3, tolerance=0, xi=0.5))
+    twin = Twin(m, row, 0.5, soft)
+    for _ in range(3):
+        for u in (("h1", 0), ("h1", 1), ("h2", 0), ("h2", 1)):
+            twin.update(u)
+    for name in ("h1", "h2"):
+        np.testing.assert_allclose(found.prob[name], [twin.q[name, j] for j in range(2)], rtol=rtol)
+
+
+FINITE = [m for m in MACHINES if m.directed and all(x.unit.support is not None for x in m.layers)]
+
+
+@pytest.mark.parametrize("m", FINITE, ids=repr)
+def test_along_the_tempering_path(m, slack=1e-9):
+    """At every beta, with a reference, below log Z; equal at 0; rows of one batch at different beta as alone."""
+    rng, row = np.random.default_rng(1), draw_row(m, np.random.default_rng(2), 0.4)
+    rows = [row] * 5
+    reference = {x.name: rng.normal(0, 0.5, np.shape(x.bias)) for x in m.layers}
+    betas = np.array([0.0, 0.37, 0.8, 1.0, 0.37])
+    target, method = m.build().given(as_evidence(m, rows)), pgm.MeanField(updates=3000, tolerance=1e-11)
+    together = method.run(target.at(betas, reference), ("log_z",)).log_z
+    for i, beta in enumerate(betas):
+        flat = {name: np.reshape(v, (v.shape[0], -1)) for name, v in reference.items()}
+        exact = Brute(
+            m, row, beta=beta, reference=None if any(v.shape[1] > 1 for v in flat.values()) else reference
+        ).log_z
+        if any(v.shape[1] > 1 for v in flat.values()):  # the oracle's reference is of one component
+            found = method.run(target.take(np.array([i])).at(beta, {}), ("log_z",)).log_z[0]
+        else:
+            found = together[i]
+            alone = method.run(target.take(np.array([i])).at(beta, reference), ("log_z",)).log_z[0]
+            np.testing.assert_allclose(found, alone, rtol=1e-7, atol=1e-7)
+        assert found <= exact + slack * (1 + abs(exact))
+        if beta == 0:
+            np.testing.assert_allclose(found, exact, rtol=1e-9, atol=1e-9)
+
+
+def noisy(parents, children, rng, bias=0.1):
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), parents, bias=rng.normal(0, 1, parents))
+    b.layer("v", pgm.NoisyOr(), children, bias=np.full(children, bias))
+    b.cause("h", "v", weight=rng.random((parents, children)))
+    return b.build()
+
+
+def test_same_bits_with_several_terms_a_child(monkeypatch):
+    rng = np.random.default_rng(0)
+    model, x = noisy(12, 20, rng), rng.integers(0, 2, (40, 20)).astype(float)
+    found = []
+    for threads in ("1", "2", "5"):
+        monkeypatch.setenv("PGMENGINE_THREADS", threads)
+        found.append(pgm.infer(model, {"v": x}, want=("gradient", "log_z"), method=pgm.MeanField()))
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0].gradient["h->v.weight"], other.gradient["h->v.weight"])
+
+
+@pytest.mark.parametrize("bias", [0.0, 0.3])
+def test_findings_that_nobody_made_have_their_probabilities(bias, rtol=1e-9):
+    """1 - E[e^-z] of free noisy-or units, exact under Q; no leak is needed where nothing is seen."""
+    model = noisy(3, 4, np.random.default_rng(1), bias)
+    r = pgm.infer(model, want=("marginals", "log_z", "gradient"), method=pgm.MeanField())
+    q, w = r.mean["h"], model.params["h->v.weight"]
+    expected = 1 - np.exp(-bias) * np.prod(1 - q[:, None] + q[:, None] * np.exp(-w), axis=0)
+    np.testing.assert_allclose(r.mean["v"], expected, rtol=rtol)
+    np.testing.assert_allclose(r.mean["v"], pgm.infer(model).mean["v"], rtol=rtol)
+    assert abs(r.log_z[0]) < 1e-12 and all(np.all(np.abs(g) < 1e-9) for g in r.gradient.values())
+
+
+def test_findings_below_an_undirected_pair(rtol=1e-9):
+    b = pgm.GraphBuilder()
+    b.layer("a", pgm.Binary(), 2)
+    b.layer("h", pgm.Binary(), 2)
+    b.layer("v", pgm.NoisyOr(), 2)
+    b.couple("a", "h", weight=np.ones((2, 2)))
+    b.cause("h", "v", weight=np.ones((2, 2)))
+    r = pgm.infer(b.build(), method=pgm.MeanField())
+    q = r.mean["h"]
+    np.testing.assert_allclose(r.mean["v"], 1 - np.prod(1 - q + q * np.exp(-1)), rtol=rtol)
+
+
+def test_many_parents_do_not_overflow(rtol=1e-9):
+    """3,000 parents of weight 0: each multiplies a product by 2."""
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 3000)
+    b.layer("v", pgm.Binary(), 1, bias=[0.3])
+    b.cause("h", "v", weight=np.zeros((3000, 1)))
+    r = pgm.infer(b.build(), {"v": [1.0]}, want="log_prob", method=pgm.MeanField())
+    np.testing.assert_allclose(r.log_prob[0], -np.log1p(np.exp(-0.3)), rtol=rtol)
+
+
+@pytest.mark.parametrize("unit", [pgm.Binary(), pgm.Spin(), pgm.MultiValued(2)], ids=repr)
+def test_xi_is_at_its_minimum_after_one_round(unit, rtol=1e-7):
+    """Also where F has kinks, so that plain Newton steps would not arrive."""
+    size = 2 if len(unit.support) > 2 else 3
+    m = machine(
+        "hard", {"v": (unit, size), "h": (unit, size), "g": (pgm.Binary(), 2)}, (), [("g", "h"), ("h", "v")], 30.0
+    )
+    rows = [{**draw_row(m, np.random.default_rng(i), 1.0), "h": [None] * size, "g": [None] * 2} for i in range(8)]
+    r = pgm.infer(
+        m.build(), as_evidence(m, rows), want=("log_z", "marginals"), method=pgm.MeanField(updates=1, tolerance=0)
+    )
+    expected = [bound(m, row, {name: p[i] for name, p in r.prob.items()}) for i, row in enumerate(rows)]
+    np.testing.assert_allclose(r.log_z, expected, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("method", [pgm.MeanField(), pgm.Forward(40_000), pgm.MCMC(chains=8, draws=2000)], ids=repr)
+@pytest.mark.parametrize("name", ["sbn deep", "sbn categorical", "sbn lateral"])
+def test_gradients_leave_out_what_do_has_cut(name, method, atol=0.08):
+    m = next(m for m in MACHINES if m.name == name)
+    layer = "v" if name == "sbn lateral" else "h1"
+    size = next(x.size for x in m.layers if x.name == layer)
+    do = {layer: np.arange(size) % 2.0}
+    rest = {"v": [1, 0, 1][: 2 if name == "sbn categorical" else 3]} if layer != "v" else {}
+    exact = pgm.infer(m.build(), rest, do=do, want="gradient", method=pgm.Exact()).gradient
+    found = pgm.infer(m.build(), rest, do=do, want="gradient", method=method, rng=0).gradient
+    np.testing.assert_array_equal(found[f"{layer}.bias"], np.zeros_like(found[f"{layer}.bias"]))
+    for key, value in exact.items():
+        np.testing.assert_allclose(found[key], value, atol=atol)
+
+
+def test_values_in_single_precision_are_still_values():
+    """fit keeps data in float32, in which 1/3 is not 1/3."""
+    rng = np.random.default_rng(0)
+    model = pgm.rbm(8, 12, visible=pgm.MultiValued(3), rng=0)
+    x = rng.choice(pgm.MultiValued(3).support, (20, 8))
+    x[::2, 2] = np.nan
+    direct = pgm.infer(model, {"v": x}, want="gradient", method=pgm.MeanField(updates=5, tolerance=0)).gradient
+    settings = {
+        "negative": pgm.ExactGradient(),
+        "optimizer": pgm.SGD(1.0),
+        "updates": 1,
+        "batch_size": 20,
+        "progress": False,
+    }
+    methods = pgm.MeanField(updates=5, tolerance=0), pgm.Exact()
+    step = [pgm.fit(model, {"v": x}, positive=p, **settings).model.params["v.bias"] for p in methods]
+    free = pgm.infer(model, want="gradient").gradient["v.bias"]
+    np.testing.assert_allclose(step[0] - model.params["v.bias"], direct["v.bias"] / 20 - free, atol=1e-5)
+    np.testing.assert_allclose(step[0], step[1], atol=0.05)
+
+
+def test_a_state_that_does_not_fit_is_refused(digits):
+    model, x = digits
+    state = pgm.infer(model, {"v": x}, method=pgm.MeanField()).state
+    for other in (x[:3], np.where(np.isnan(x), 0.0, x)[:7]):
+        with pytest.raises(pgm.PgmError, match="the state does not fit: layer"):
+            pgm.infer(model, {"v": other}, method=pgm.MeanField(), state=state)
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ class CompiledChains:
         x = self.target.clamp({name: x[name] for name in self.moving})
         for name in self.moving:
             layer = self.target.structure.layers[name]
-            found = numbers(layer, x[name]) if layer.unit.support is not None else x[name]
+            found = layer.states(x[name]) if layer.unit.support is not None else x[name]
             self.arrays[name][:, : layer.size] = found
 
     def sweep(self, count: int, backward: bool = False) -> None:
@@ -219,7 +219,7 @@ class CompiledChains:
         units, stride = padded(layer.size), stride_of(layer)
         if name not in self.arrays:
             self.arrays[name] = state = zeros((rows, units), np.uint8 if finite else np.float32)
-            state[:, : layer.size] = numbers(layer, self.x[name]) if finite else self.x[name]
+            state[:, : layer.size] = layer.states(self.x[name]) if finite else self.x[name]
         linked = any(name in (c.a, c.b) for c in s.undirected)
         field = zeros((rows, stride)) if moves and (linked or name in target.soft or not directed) else None
         zeta = zeros((rows, stride)) if directed and self._keeps_zeta(name) else None
@@ -285,14 +285,3 @@ def mask(which: Array, units: int, shared: bool = True) -> Array:
     out = zeros((len(rows), units), np.uint8)
     out[:, : which.shape[1]] = rows
     return out
-
-
-def numbers(layer: Layer, x: Array) -> Array:
-    """Numbers (rows, size) of the states that flat values are."""
-    support = layer.unit.support
-    assert support is not None
-    if layer.unit.width > 1:
-        return layer.shaped(x).argmax(axis=-1)
-    if len(support) == 2:
-        return x > support.mean()
-    return np.searchsorted((support[1:] + support[:-1]) / 2, x)

@@ -71,7 +71,7 @@ class Draws:
                 xa, xb = (x[n].reshape(-1, self.chains, x[n].shape[1]) for n in (c.a, c.b))
                 self.pairs[c.key] += np.einsum("rci,rcj->rij", xa, xb)
         if "gradient" in self.wanted:
-            self.gradient = add_gradients(self.gradient, self.target.model.gradient(x))
+            self.gradient = add_gradients(self.gradient, self.target.gradient(x))
         if "samples" in self.wanted:
             self.kept.append(x)
 

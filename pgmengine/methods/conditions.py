@@ -23,26 +23,24 @@ def obstacle(target: Target) -> str:
     """Why tables of probabilities cannot answer, or an empty string."""
     s = target.structure
     endless = [name for name, layer in s.layers.items() if layer.unit.support is None and target.free[name].any()]
-    unbounded = [name for name in s.directed_layers if (_has_free_parents(target, name) or target.free[name].any())
-                 and log_sums(target, name) is None]
-    hidden = barren(target) if endless or unbounded else {}
+    units = {name: s.layers[name].unit for name in s.directed_layers}
+    special = [name for name, unit in units.items() if unit.nonnegative or unit.support is None]
+    hidden = barren(target) if endless or special else {}
     for name in endless:
         if (target.free[name] & ~hidden[name]).any():
             return f"layer {name!r} is free and has infinitely many values"
-    for name in unbounded:
-        needed = ~hidden[name] & ~target.cut[name] & (of_free_parents(target, name) | target.free[name])
-        if needed.any():
-            unit = s.layers[name].unit
+    for name in special:
+        unit = units[name]
+        counts = ~hidden[name] & ~target.cut[name] & (of_free_parents(target, name) | target.free[name])
+        if unit.nonnegative:
+            counts = counts | hidden[name]  # their probabilities come from the same terms
+        if counts.any() and log_sums(target, name, hidden) is None:
             return (f"layer {name!r} of {unit!r} units needs an input above 0 at every unit (a positive bias)"
                     if unit.nonnegative else f"there is no such bound for layer {name!r} of {unit!r} units")
     for name, layer in s.layers.items():
         if layer.unit.support is not None and max(len(layer.unit.support), layer.unit.width) > _kernels.MOST_STATES:
             return f"layer {name!r} has units of more than {_kernels.MOST_STATES} states"
     return ""
-
-
-def _has_free_parents(target: Target, name: str) -> bool:
-    return any(target.free[c.a].any() for c in target.structure.arrows_into[name])
 
 
 def of_free_parents(target: Target, name: str) -> Array:
@@ -57,11 +55,11 @@ def of_free_parents(target: Target, name: str) -> Array:
     return found
 
 
-def log_sums(target: Target, name: str) -> tuple[Array, Array] | None:
-    """The sums by which the conditionals of a directed layer are bounded, see Unit.log_sums."""
+def log_sums(target: Target, name: str, hidden: dict[str, Array]) -> tuple[Array, Array] | None:
+    """The sums by which the conditionals of a directed layer are bounded, see Unit.log_sums; hidden: of `barren`."""
     unit, least = target.structure.layers[name].unit, 0.0
     if unit.nonnegative:
-        needed = target.free[name] | (target.evidence.values[name] == 1)
+        needed = (target.free[name] & ~hidden[name]) | ((target.evidence.values[name] == 1) & ~target.cut[name])
         least = float(np.where(needed, _least_input(target, name), 1.0).min(initial=1.0))
     return unit.log_sums(least)
 

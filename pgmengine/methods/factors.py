@@ -116,7 +116,7 @@ class Factors:
 
     def gradient(self, weights: Array) -> dict[str, Any]:
         """E_Q[d log_density / d params], summed over rows with weights (rows,): multilinear, so that means will do."""
-        return self.target.model.gradient(self.mean, weights)
+        return self.target.gradient(self.mean, weights)
 
     def finite(self) -> list[str]:
         """Layers with finitely many values."""
@@ -126,9 +126,7 @@ class Factors:
         """State probabilities (rows, size, K)."""
         layer, target = self.target.structure.layers[name], self.target
         assert layer.unit.support is not None
-        support = layer.unit.support.reshape(len(layer.unit.support), layer.unit.width)
-        value = target.evidence.values[name].reshape(target.rows, layer.size, 1, layer.unit.width)
-        known = (np.abs(value - support).max(axis=-1) < 1e-9).astype(np.float64)
+        known = layer.one_hot(target.evidence.values[name])
         if name not in self.eta:
             return known
         return np.where(target.free[name][..., None], layer.unit.prob(layer.shaped(self.eta[name])), known)

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from pgmengine.couplings import only_parameters
+from pgmengine.errors import PgmError
 from pgmengine.methods.answers import accepted, check_want, no_room, public, squeeze
 from pgmengine.methods.conditions import known_softly, of_free_parents, parents_first
 from pgmengine.model import Flat
@@ -38,6 +39,7 @@ class Forward:
     below : refused when more observed units than this depend on free ones: few draws would carry the weight.
 
     `stats` holds log_weights (draws, rows), ess (rows,) and mcse of each layer's means. Samples are resampled by weight.
+    Where no draw can give the evidence, means and samples are NaN and the status says so.
 
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.sbn([4, 3], rng=0), {"v": [1, 0, float("nan"), 1]}, method=pgm.Forward(2000), rng=0)
@@ -47,6 +49,10 @@ class Forward:
 
     draws: int = 1000
     below: int = 10
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.draws, (int, np.integer)) or self.draws < 2:
+            raise PgmError(f"Forward: draws must be an integer of at least 2, not {self.draws!r}")
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the draws; refuses undirected couplings of free units and much evidence below."""
@@ -67,8 +73,6 @@ class Forward:
         s = target.structure
         if missing := sorted({"mode", "bound"} & set(wanted)):
             return f"draws give no {' or '.join(missing)}"
-        if self.draws < 2:
-            return "it needs at least two draws"
         if "log_prob" in wanted and not s.normalized:
             return "log_prob needs log Z of the undirected part"
         for name in s.layers:
@@ -91,18 +95,20 @@ class Forward:
 
     def _part(self, target: Target, wanted: tuple[str, ...], plan: Plan, rng: np.random.Generator) -> Result:
         """Answers about some rows."""
-        x, log_w = drawn(target.take(np.repeat(np.arange(target.rows), self.draws)), rng)
+        many = target.take(np.repeat(np.arange(target.rows), self.draws))
+        x, log_w = drawn(many, rng)
         log_w = log_w.reshape(target.rows, self.draws)
         top = log_w.max(axis=1, keepdims=True)
-        p = np.exp(log_w - np.where(np.isfinite(top), top, 0.0))
-        p /= np.maximum(p.sum(axis=1, keepdims=True), 1e-300)
-        ess = 1.0 / np.maximum(np.square(p).sum(axis=1), 1e-300) * (p.sum(axis=1) > 0)
+        possible = np.isfinite(top)  # else no draw can give the evidence: nothing is known, NaN
+        p = np.exp(log_w - np.where(possible, top, 0.0))
+        p = np.where(possible, p / np.where(possible, p.sum(axis=1, keepdims=True), 1.0), np.nan)
+        ess = np.where(possible[:, 0], 1.0 / np.square(p).sum(axis=1), 0.0)
         draws = {name: value.reshape(target.rows, self.draws, -1) for name, value in x.items()}
         answers, stats = _moments(target, wanted, draws, p), {"log_weights": log_w.T, "ess": ess}
         if "mcse" in answers:
             stats["mcse"] = answers.pop("mcse")
         if "gradient" in wanted:
-            answers["gradient"] = target.model.gradient(x, p.ravel())
+            answers["gradient"] = many.gradient(x, p.ravel())
         if "samples" in wanted:
             layers = target.structure.layers
             answers["samples"] = {n: np.swapaxes(layers[n].shaped(v), 0, 1) for n, v in _resampled(draws, p, rng).items()}
@@ -172,25 +178,25 @@ def _evidence(log_w: Array, wanted: tuple[str, ...]) -> dict[str, Array]:
     same = (log_w == log_w[:, :1]).all(axis=1)
     ratio = np.exp(log_w - np.where(np.isfinite(log_z), log_z, 0.0)[:, None])
     error = np.where(same, 0.0, ratio.std(axis=1, ddof=1) / np.sqrt(log_w.shape[1]))
-    error = np.where(np.isfinite(log_z), error, np.inf)
-    out = {"log_z": log_z, "log_z_error": error,
-           "log_z_interval": np.stack((log_z - SURE * error, log_z + SURE * error), axis=1)}
+    some = np.isfinite(log_z)
+    upper = np.where(some, log_z + SURE * error, np.inf)
+    out = {"log_z": log_z, "log_z_error": np.where(some, error, np.inf),
+           "log_z_interval": np.stack((log_z - SURE * error, upper), axis=1)}
     return out | ({"log_prob": log_z} if "log_prob" in wanted else {})
 
 
 def _prob(layer: Any, x: Array, p: Array) -> Array:
     """State probabilities (rows, size, K) from draws (rows, draws, width) and their weights."""
-    support = layer.unit.support.reshape(len(layer.unit.support), layer.unit.width)
-    shaped = x.reshape(*x.shape[:2], layer.size, layer.unit.width)
-    states = [np.einsum("rd,rdi->ri", p, (np.abs(shaped - value) < 1e-9).all(axis=-1)) for value in support]
-    return np.stack(states, axis=-1)
+    state = layer.states(x)
+    return np.stack([np.einsum("rd,rdi->ri", p, state == k) for k in range(len(layer.unit.support))], axis=-1)
 
 
 def _resampled(each: Flat, p: Array, rng: np.random.Generator) -> Flat:
     """Draws of equal weight (rows, draws, width): systematic resampling, then in random order."""
     rows, draws = p.shape
     grid = (np.arange(draws) + rng.random((rows, 1))) / draws
-    edges = np.cumsum(p, axis=1)
+    edges = np.cumsum(np.where(np.isnan(p), 1.0, p), axis=1)
     index = np.stack([np.searchsorted(e / e[-1], g) for e, g in zip(edges, grid, strict=True)]).clip(0, draws - 1)
     index = rng.permuted(index, axis=1)
-    return {name: np.take_along_axis(v, index[..., None], axis=1) for name, v in each.items()}
+    lost = np.isnan(p[:, :1, None])
+    return {name: np.where(lost, np.nan, np.take_along_axis(v, index[..., None], axis=1)) for name, v in each.items()}

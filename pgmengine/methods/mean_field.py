@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -57,9 +58,10 @@ class MeanField:
     restarts: int = 0
 
     def __post_init__(self) -> None:
-        if self.xi is not None and not (isinstance(self.xi, (int, float)) and 0 <= self.xi <= 1):
+        if self.xi is not None and not (isinstance(self.xi, (Real, np.floating)) and 0 <= self.xi <= 1):
             raise PgmError(f"MeanField: xi must be None or a number from 0 to 1, not {self.xi!r}")
-        if self.updates < 1 or self.restarts < 0 or not self.tolerance >= 0:
+        whole = isinstance(self.updates, (int, np.integer)) and isinstance(self.restarts, (int, np.integer))
+        if not whole or self.updates < 1 or self.restarts < 0 or not self.tolerance >= 0:
             raise PgmError("MeanField: it needs updates of at least 1, restarts and tolerance of at least 0, not "
                            f"{self.updates}, {self.restarts} and {self.tolerance}")
 
@@ -86,6 +88,8 @@ class MeanField:
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Go to the fixed point; `state` (a Result.state) is where to start."""
         wanted, plan = accepted(self, target, want)
+        if state is not None:
+            self._check_state(self._start(target).state, state)
         q = self._start(target, state)
         rounds, change = q.settle(self.updates, self.tolerance)
         if self.restarts:
@@ -116,6 +120,14 @@ class MeanField:
         if free_parents(target):
             return Tables(target, self.xi, state, rng)
         return Factors(target, self.precision, state, self.tolerance, rng)
+
+    def _check_state(self, expected: Flat, state: Any) -> None:
+        """PgmError for a state of another model, pattern or number of rows."""
+        for name, value in expected.items():
+            shape = np.shape(state[name]) if name in state else None
+            if shape != value.shape:
+                raise PgmError(f"MeanField: the state does not fit: layer {name!r} has shape {shape}, expected "
+                               f"{value.shape}")
 
     def _best(self, q: Any, rounds: int, rng: np.random.Generator) -> tuple[Any, int]:
         """The best of several starts for each row, and the rounds made."""

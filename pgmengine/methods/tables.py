@@ -38,7 +38,7 @@ class Tables:
                  rng: np.random.Generator | None = None) -> None:
         self.target, self.hidden, s = target, barren(target), target.structure
         names = tuple(n for n in s.children_first if target.free[n].any() and s.layers[n].unit.support is not None)
-        sums = {n: found for n in s.directed_layers if (found := log_sums(target, n)) is not None}
+        sums = {n: found for n in s.directed_layers if (found := log_sums(target, n, self.hidden)) is not None}
         self.net = net_of(target.model, names, sums)
         self.steps, self.blocks = 0 if xi is not None else STEPS, -(-target.rows // LANES)
         n = self.net.arrays
@@ -105,7 +105,7 @@ class Tables:
         layer, target = self.target.structure.layers[name], self.target
         if name in self.net.units:
             return self._get("q", self.net.units[name].all_states).reshape(target.rows, layer.size, -1)
-        return _certain(layer, target.evidence.values[name])
+        return layer.one_hot(target.evidence.values[name])
 
     def pairs(self, c: Any) -> Array:
         """E_Q[x_a x_b'] (rows, width a, width b): products of means, 0 for two components of one unit."""
@@ -119,7 +119,7 @@ class Tables:
     def gradient(self, weights: Array) -> dict[str, Any]:
         """Slopes of the bound in the parameters at the present Q and xi, summed over rows with weights (rows,)."""
         target, s, x = self.target, self.target.structure, self.mean
-        out = target.model.gradient(x, weights)
+        out = target.gradient(x, weights)
         for name in self.net.terms:
             slope = weights[:, None] * self._slope(name)
             out[f"{name}.bias"] = slope.sum(axis=0).reshape(s.layers[name].bias_shape)
@@ -174,7 +174,7 @@ class Tables:
             begin = start[name].reshape(begin.shape)
         elif rng is not None:
             begin = rng.dirichlet(np.ones(begin.shape[-1]), size=begin.shape[:-1])
-        certain = _certain(layer, target.evidence.values[name])
+        certain = layer.one_hot(target.evidence.values[name])
         q = np.where(target.free[name][..., None], np.maximum(begin, 1e-299), certain)
         self._put("q", g.all_states, q.reshape(target.rows, -1))
         self._put("log_q", g.all_states, np.log(q, out=np.full(q.shape, -1e30), where=q > 0).reshape(target.rows, -1))
@@ -254,10 +254,3 @@ def _blocks(value: Array, blocks: int, fill: float | None = None) -> Array:
         more = value[-1:] if fill is None else np.full_like(value[-1:], fill)
         value = np.concatenate((value, np.repeat(more, missing, axis=0)))
     return np.ascontiguousarray(value.reshape(blocks, LANES, -1).transpose(0, 2, 1), dtype=np.float64)
-
-
-def _certain(layer: Any, value: Array) -> Array:
-    """One-hot (rows, size, K) of observed values."""
-    support = layer.unit.support.reshape(len(layer.unit.support), layer.unit.width)
-    spread = value.reshape(len(value), layer.size, 1, layer.unit.width)
-    return (np.abs(spread - support).max(axis=-1) < 1e-9).astype(np.float64)
