@@ -15,6 +15,7 @@ from pgmengine.target import Target
 from pgmengine.weights import plus
 
 Array = np.ndarray
+LITTLE = 2.0**26  # bytes
 
 
 def check_want(want: Iterable[str]) -> tuple[str, ...]:
@@ -73,6 +74,8 @@ def available_memory() -> float:
 
 def no_room(needed: float) -> str:
     """Why this many bytes cannot be had, or an empty string."""
+    if needed < LITTLE:  # asking the system takes longer than small answers do
+        return ""
     free = available_memory()
     if needed <= 0.8 * free:
         return ""

@@ -182,24 +182,28 @@ class Tables:
         self._put("mean", g.comps, (q @ layer.unit.support).reshape(target.rows, -1))
 
     def _describe_term(self, name: str, xi: float) -> None:
-        """The constant inputs of a directed layer, what multiplies them, and xi."""
+        """The constant inputs of a directed layer, what multiplies them, and xi; a child's terms lie together."""
         target, layer, g = self.target, self.target.structure.layers[name], self.net.terms[name]
-        each = layer.size, g.sets, g.width
-        still = self.still[name].reshape(target.rows, layer.size, 1, g.width)
-        x = self._mean(name).reshape(target.rows, layer.size, 1, g.width)
-        live = np.where(target.cut[name] | self.hidden[name], 0.0, target.beta[:, None])[..., None]
-        on, pull = np.repeat(live, g.sets, axis=2), live[..., None] * x
+        live = np.where(target.cut[name] | self.hidden[name], 0.0, target.beta[:, None])
+        x, still = self._mean(name), self.still[name]
+        on, pull = live, (live if g.width == 1 else np.repeat(live, g.width, axis=1)) * x
         if not layer.unit.canonical:  # its terms count where it is 1, beside -(1 - x) z
-            on, pull = on * x[..., 0], live[..., None] * (x - 1.0)
-        first = np.arange(g.sets)[:, None] == 0
-        values = np.array([kind[3].reshape(-1, g.width) for kind in self.net.kinds[g.kind: g.kind + g.sets]])
+            on, pull = live * x, live * (x - 1.0)
+        if g.sets > 1:
+            live, on, still = (np.repeat(v, g.sets, axis=1) for v in (live, on, still))
+            pull = np.where(np.arange(pull.shape[1] * g.sets) % g.sets == 0, np.repeat(pull, g.sets, axis=1), 0.0)
+        values = self._values(name)
         low, high = values.min(axis=1), values.max(axis=1)
-        point = low + xi * (high - low) / g.width
-        self._put("still", g.comps, np.broadcast_to(still, (target.rows, *each)).reshape(target.rows, -1))
-        self._put("live", g.items, np.repeat(live, g.sets, axis=2).reshape(target.rows, -1))
-        self._put("on", g.items, on.reshape(target.rows, -1))
-        self._put("pull", g.comps, np.where(first, pull, 0.0).reshape(target.rows, -1))
-        self._put("xi", g.comps, np.broadcast_to(point, (target.rows, *each)).reshape(target.rows, -1))
+        self._put("still", g.comps, still)
+        self._put("live", g.items, live)
+        self._put("on", g.items, on)
+        self._put("pull", g.comps, pull)
+        self._put("xi", g.comps, np.tile((low + xi * (high - low) / g.width).ravel(), layer.size)[None])
+
+    def _values(self, name: str) -> Array:
+        """The values of the sums of a directed layer, (sets, K, width)."""
+        g = self.net.terms[name]
+        return np.array([kind[3].reshape(g.states, g.width) for kind in self.net.kinds[g.kind: g.kind + g.sets]])
 
     def _still(self, name: str) -> Array:
         """The part of a directed layer's input that does not change: its bias and parents without tables."""
@@ -241,8 +245,7 @@ class Tables:
         """Slope of the bound in the input of a directed layer: pull - on sum_k phi_k y_k, (rows, width)."""
         g, rows, curvature = self.net.terms[name], self.target.rows, self.target.structure.layers[name].unit.curvature
         phi = self._get("phi", g.all_states).reshape(rows, -1, g.sets, g.states)
-        values = np.array([kind[3].reshape(g.states, g.width) for kind in self.net.kinds[g.kind: g.kind + g.sets]])
-        expected = np.einsum("rusk,skw->rusw", phi, values) if curvature is None else curvature * phi
+        expected = np.einsum("rusk,skw->rusw", phi, self._values(name)) if curvature is None else curvature * phi
         on = self._get("on", g.items).reshape(rows, -1, g.sets, 1)
         return self._pull(name) - (on * expected).sum(axis=2).reshape(rows, -1)
 
