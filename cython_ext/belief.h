@@ -191,11 +191,11 @@ PGM_INLINE int pgm_two_valued(const pgm_kind *kind)
     return kind->states == 2 && kind->width == 1;
 }
 
-/* log E_Q[exp(t z)] of a term of one component whose parents are all two-valued, and the tilted mean and variance of z */
+/* log E_Q[exp(t z)] over the parents of a term of one component, all of them two-valued; to *mean and *variance what they
+ * add to the tilted mean and variance of z */
 PGM_INLINE pgm_v8 pgm_cumulant(const pgm_net *n, const pgm_rows *r, int64_t t, pgm_v8 by, pgm_v8 *mean, pgm_v8 *variance)
 {
-    const pgm_v8 still = r->still[n->term_comp[t]];
-    pgm_v8 sum = still * by, product = pgm_all(1.0), m1 = still, m2 = pgm_all(0.0);
+    pgm_v8 sum = pgm_all(0.0), product = pgm_all(1.0), m1 = *mean, m2 = *variance;
     int left = PGM_FLUSH;
     for (int64_t e = n->up_start[t]; e < n->up_start[t + 1]; e++) {
         const int64_t u = n->edge_unit[e];
@@ -235,7 +235,7 @@ PGM_INLINE pgm_v8 pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
             sum += still[l] * (kind->value[k * w + l] - xi[l]);
             m1[l] = still[l], m2[l] = pgm_all(0.0);
         }
-        if (n->term_plain[t]) sum += pgm_cumulant(n, r, t, kind->value[k] - xi[0], m1, m2) - still[0] * (kind->value[k] - xi[0]);
+        if (n->term_plain[t]) sum += pgm_cumulant(n, r, t, kind->value[k] - xi[0], m1, m2);
         for (int64_t e = n->up_start[t]; !n->term_plain[t] && e < n->up_start[t + 1]; e++) {
             const int64_t u = n->edge_unit[e];
             const pgm_kind *parent = n->kind + n->unit_kind[u];

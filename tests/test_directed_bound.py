@@ -36,13 +36,13 @@ def exact(m, rows, **given):
     return np.array([Brute(m, row, **given).log_z for row in rows])
 
 
-def agree(m, log_z, bounds, rtol=1e-8, iterated=1e-6):
+def assert_agree(m, log_z, bounds, rtol=1e-8, iterated=1e-6):
     """Equal; the xi of a Categorical child is found by iteration, here and there."""
     loose = any(isinstance(x.unit, pgm.Categorical) for x in m.layers)
     np.testing.assert_allclose(log_z, bounds, rtol=iterated if loose else rtol, atol=iterated if loose else rtol)
 
 
-def below(found, truth, slack=1e-9):
+def assert_below(found, truth, slack=1e-9):
     assert np.all(np.isfinite(found.log_z))
     np.testing.assert_array_less(found.log_z, truth + slack * (1 + np.abs(truth)))
 
@@ -74,7 +74,7 @@ def test_log_z_is_the_bound_at_its_own_tables(m, rtol=1e-12):
     rows = patterns(m)
     found = ask(m, rows)
     assert found.kind == "lower bound"
-    agree(m, found.log_z, oracle(m, rows, found))
+    assert_agree(m, found.log_z, oracle(m, rows, found))
     for name, p in found.prob.items():
         values = grid(next(x.unit for x in m.layers if x.name == name))[0]
         np.testing.assert_allclose(p.sum(axis=-1), 1.0, rtol=rtol)
@@ -85,7 +85,7 @@ def test_log_z_is_the_bound_at_its_own_tables(m, rtol=1e-12):
 def test_below_exact_and_equal_where_nothing_or_all_is_observed(m, rtol=1e-9):
     rows, all_seen = patterns(m), 4
     found, truth = ask(m, rows), exact(m, rows)
-    below(found, truth)
+    assert_below(found, truth)
     np.testing.assert_allclose(found.log_z[all_seen], truth[all_seen], rtol=rtol, atol=rtol)
     if not m.undirected:
         np.testing.assert_allclose(found.log_z[0], 0.0, atol=1e-12)
@@ -111,8 +111,8 @@ def test_soft_evidence_and_do(m, with_do):
         do, rows = cut_of(m, rows, rng)
     cut = {n: v[0] for n, v in as_evidence(m, [{x.name: do.get(x.name, [None] * x.size) for x in m.layers}]).items()}
     found = ask(m, rows, soft=given, do={n: v for n, v in cut.items() if n in do})
-    agree(m, found.log_z, oracle(m, rows, found, soft=listed, do=do))
-    below(found, exact(m, rows, soft=listed, do=do))
+    assert_agree(m, found.log_z, oracle(m, rows, found, soft=listed, do=do))
+    assert_below(found, exact(m, rows, soft=listed, do=do))
 
 
 @each
@@ -120,8 +120,8 @@ def test_do_alone(m):
     do, rows = cut_of(m, patterns(m), np.random.default_rng(2))
     one = {x.name: do.get(x.name, [None] * x.size) for x in m.layers}
     found = ask(m, rows, do={n: v for n, v in as_evidence(m, [one] * len(rows)).items() if n in do})
-    agree(m, found.log_z, oracle(m, rows, found, do=do))
-    below(found, exact(m, rows, do=do))
+    assert_agree(m, found.log_z, oracle(m, rows, found, do=do))
+    assert_below(found, exact(m, rows, do=do))
 
 
 @each
@@ -159,8 +159,8 @@ def test_the_bound_never_decreases(m, slack=1e-10):
 def test_fixed_xi(m, xi):
     rows = patterns(m)
     found = ask(m, rows, pgm.MeanField(xi=xi))
-    agree(m, found.log_z, oracle(m, rows, found, xi=xi))
-    below(found, exact(m, rows))
+    assert_agree(m, found.log_z, oracle(m, rows, found, xi=xi))
+    assert_below(found, exact(m, rows))
 
 
 @each
@@ -168,7 +168,7 @@ def test_restarts_never_lower_the_bound(m, slack=1e-9):
     rows = patterns(m)
     found, first = ask(m, rows, pgm.MeanField(restarts=3), rng=0), ask(m, rows)
     assert np.all(found.log_z >= first.log_z - slack)
-    agree(m, found.log_z, oracle(m, rows, found))
+    assert_agree(m, found.log_z, oracle(m, rows, found))
 
 
 def dense(value):
@@ -234,8 +234,8 @@ def nets(draw, most=600):
 def test_random_nets(net):
     m, row = net
     found = ask(m, [row])
-    below(found, exact(m, [row]))
-    agree(m, found.log_z, oracle(m, [row], found), rtol=1e-7)
+    assert_below(found, exact(m, [row]))
+    assert_agree(m, found.log_z, oracle(m, [row], found), rtol=1e-7)
 
 
 def tiny(name, layers, causes, weights, biases):
@@ -251,10 +251,10 @@ def test_nearly_deterministic_nets(unit, scale):
     m = machine("hard", layers, (), [("g", "h"), ("h", "v")], scale)
     rows = patterns(m)
     found = ask(m, rows)
-    below(found, exact(m, rows))
+    assert_below(found, exact(m, rows))
     assert all(np.all(np.isfinite(dense(g))) for g in found.gradient.values())
     if not isinstance(unit, pgm.Categorical) or scale < 100:  # at kinks of F neither minimiser of a vector xi arrives
-        agree(m, found.log_z, oracle(m, rows, found))
+        assert_agree(m, found.log_z, oracle(m, rows, found))
 
 
 @pytest.mark.parametrize("parent", [pgm.Binary(), pgm.Categorical(3)], ids=repr)
@@ -263,8 +263,8 @@ def test_noisy_or_of_small_and_large_weights(parent, scale):
     m = machine("noisy", {"v": (pgm.NoisyOr(), 3), "h": (parent, 2)}, (), [("h", "v")], scale)
     rows = patterns(m)
     found = ask(m, rows)
-    below(found, exact(m, rows))
-    agree(m, found.log_z, oracle(m, rows, found))
+    assert_below(found, exact(m, rows))
+    assert_agree(m, found.log_z, oracle(m, rows, found))
 
 
 def test_isolated_units_are_exact(rtol=1e-9):
@@ -275,8 +275,8 @@ def test_isolated_units_are_exact(rtol=1e-9):
     m = tiny("isolated", layers, [("h", "v")], [[[1.5, 0.0], [0.0, 0.0]]], biases)
     rows = patterns(m)
     found, truth = ask(m, rows), exact(m, rows)
-    agree(m, found.log_z, oracle(m, rows, found))
-    below(found, truth)
+    assert_agree(m, found.log_z, oracle(m, rows, found))
+    assert_below(found, truth)
     only = [{"v": [None, 1.0], "h": [None, None], "z": [None, -1.0]}]
     np.testing.assert_allclose(ask(m, only).log_z, exact(m, only), rtol=rtol)
     zero = tiny("zero", layers, [("h", "v")], [np.zeros((2, 2))], biases)

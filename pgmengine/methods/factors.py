@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.couplings import only_parameters
 from pgmengine.kernels.packed import packed
 from pgmengine.kernels.plain import layers_by_unit
 from pgmengine.model import Flat
@@ -118,9 +117,9 @@ class Factors:
         """E_Q[d log_density / d params], summed over rows with weights (rows,): multilinear, so that means will do."""
         return self.target.gradient(self.mean, weights)
 
-    def finite(self) -> list[str]:
-        """Layers with finitely many values."""
-        return [name for name, layer in self.target.structure.layers.items() if layer.unit.support is not None]
+    def add_slopes(self, weights: Array, total: Any) -> None:
+        """Add `gradient` to a GradientSum: as the point at which the slopes are those on average."""
+        total.points(self.mean, weights)
 
     def prob(self, name: str) -> Array:
         """State probabilities (rows, size, K)."""
@@ -130,15 +129,6 @@ class Factors:
         if name not in self.eta:
             return known
         return np.where(target.free[name][..., None], layer.unit.prob(layer.shaped(self.eta[name])), known)
-
-    def pairs(self, c: Any) -> Array:
-        """E_Q[x_a x_b'] (rows, width a, width b): products of means, 0 for two components of one unit."""
-        weight, width = self.target.model.weight(c), self.target.structure.layers[c.a].unit.width
-        found = np.einsum("ri,rj->rij", self.mean[c.a], self.mean[c.b])
-        if c.a == c.b:
-            unit = np.arange(found.shape[1]) // width
-            found = np.where(unit[:, None] == unit, 0.0, found)
-        return only_parameters(c, weight, found)
 
     def predicted(self, name: str) -> Array:
         """The means of a layer given the others' means, (rows, width)."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.couplings import Coupling, only_parameters
 from pgmengine.errors import PgmError
 from pgmengine.methods.answers import accepted, check_want, no_room, public, squeeze
 from pgmengine.methods.conditions import free_parents, obstacle
@@ -24,6 +25,7 @@ from pgmengine.result import Plan, Result
 from pgmengine.target import Target
 
 Array = np.ndarray
+EDGE = 60.0  # bytes of the graph for one weight
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class MeanField:
                       for layer in s.layers.values())
         memory = 8.0 * target.rows * (8 * numbers + sum(s.layers[c.a].width * s.layers[c.b].width for c in s.couplings
                                                          if "pairs" in wanted))
+        if free_parents(target):
+            memory += EDGE * sum(s.layers[c.a].width * s.layers[c.b].width for c in s.couplings)
         if too_much := no_room(memory):
             return Plan("MeanField", refusal=too_much)
         return Plan("MeanField", "lower bound", f"at most {self.updates} rounds", self.updates * work / 8, memory)
@@ -100,19 +104,19 @@ class MeanField:
     def _answers(self, q: Factors | Tables, wanted: tuple[str, ...]) -> dict[str, Any]:
         target, answers = q.target, dict[str, Any]()
         if "marginals" in wanted:
-            answers = {"mean": public(target, q.mean), "prob": squeeze(target, {n: q.prob(n) for n in q.finite()})}
+            finite = [n for n, layer in target.structure.layers.items() if layer.unit.support is not None]
+            answers = {"mean": public(target, q.mean), "prob": squeeze(target, {n: q.prob(n) for n in finite})}
         if "pairs" in wanted:
-            answers["pairs"] = squeeze(target, {c.key: q.pairs(c) for c in target.structure.couplings})
+            mean = q.mean
+            answers["pairs"] = squeeze(target, {c.key: _pairs(target, mean, c) for c in target.structure.couplings})
         if "gradient" in wanted:
             answers["gradient"] = q.gradient(np.ones(target.rows))
-        if "bound" in wanted:
-            answers["bound"] = q.bound()
+        if asked := {"bound", "log_z", "log_prob"} & set(wanted):
+            bound = q.bound()
+            answers |= {name: bound for name in asked}
         if {"log_z", "log_prob"} & set(wanted):
-            answers["log_z"] = q.bound()
-            answers["log_z_error"] = np.zeros(target.rows)
-            answers["log_z_interval"] = np.stack((answers["log_z"], np.full(target.rows, np.inf)), axis=1)
-            if "log_prob" in wanted:
-                answers["log_prob"] = answers["log_z"]
+            answers |= {"log_z": bound, "log_z_error": np.zeros(target.rows),
+                        "log_z_interval": np.stack((bound, np.full(target.rows, np.inf)), axis=1)}
         return answers
 
     def _start(self, target: Target, state: Flat | None = None,
@@ -145,10 +149,7 @@ class MeanField:
         """Add E_Q[d log_density], or the slopes of the bound, summed over rows with weights, to a GradientSum."""
         q = self._start(target)
         q.settle(self.updates, self.tolerance)
-        if isinstance(q, Factors):
-            total.points(q.mean, weights)  # the point at which the slopes are those on average
-        else:
-            total.arrays(q.gradient(weights), 1.0, float(weights.sum()))
+        q.add_slopes(weights, total)
 
     def draw(self, target: Target, rng: np.random.Generator) -> Flat:
         """A draw from Q, (rows, width): from the posterior itself where Q is exact."""
@@ -157,3 +158,12 @@ class MeanField:
         drawn = {name: layers[name].flat(layers[name].unit.sample(layers[name].shaped(eta), rng))
                  for name, eta in q.eta.items()}
         return target.clamp({name: drawn.get(name, value) for name, value in q.mean.items()})
+
+
+def _pairs(target: Target, mean: Flat, c: Coupling) -> Array:
+    """E_Q[x_a x_b'] (rows, width a, width b): products of means, 0 for two components of one unit."""
+    found, width = np.einsum("ri,rj->rij", mean[c.a], mean[c.b]), target.structure.layers[c.a].unit.width
+    if c.a == c.b:
+        unit = np.arange(found.shape[1]) // width
+        found = np.where(unit[:, None] == unit, 0.0, found)
+    return only_parameters(c, target.model.weight(c), found)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from pgmengine import _kernels
-from pgmengine.couplings import only_parameters
 from pgmengine.methods.conditions import barren, log_sums, parents_first
 from pgmengine.methods.net import net_of
 from pgmengine.model import Flat
@@ -96,25 +95,12 @@ class Tables:
             power += c.log_density(target.model.weight(c), x[c.a], x[c.b])
         return total + times(target.beta, power)
 
-    def finite(self) -> list[str]:
-        """Layers with finitely many values."""
-        return [name for name, layer in self.target.structure.layers.items() if layer.unit.support is not None]
-
     def prob(self, name: str) -> Array:
         """State probabilities (rows, size, K)."""
         layer, target = self.target.structure.layers[name], self.target
         if name in self.net.units:
             return self._get("q", self.net.units[name].all_states).reshape(target.rows, layer.size, -1)
         return layer.one_hot(target.evidence.values[name])
-
-    def pairs(self, c: Any) -> Array:
-        """E_Q[x_a x_b'] (rows, width a, width b): products of means, 0 for two components of one unit."""
-        x, width = self.mean, self.target.structure.layers[c.a].unit.width
-        found = np.einsum("ri,rj->rij", x[c.a], x[c.b])
-        if c.a == c.b:
-            unit = np.arange(found.shape[1]) // width
-            found = np.where(unit[:, None] == unit, 0.0, found)
-        return only_parameters(c, self.target.model.weight(c), found)
 
     def gradient(self, weights: Array) -> dict[str, Any]:
         """Slopes of the bound in the parameters at the present Q and xi, summed over rows with weights (rows,)."""
@@ -132,6 +118,10 @@ class Tables:
         for e in self.net.edges:
             out[f"{e.arrow.key}.weight"] = e.gathered(target.model.weight(e.arrow), found)
         return out
+
+    def add_slopes(self, weights: Array, total: Any) -> None:
+        """Add `gradient` to a GradientSum."""
+        total.arrays(self.gradient(weights), 1.0, float(weights.sum()))
 
     def _parts(self) -> int:
         return parts((len(self.net.arrays["edge_unit"]) + 1) * self.blocks, WORTH_A_THREAD)
