@@ -69,13 +69,16 @@ class Scaling:
 class _Graphical(BaseEstimator):
     """What the estimators of a visible layer share: an RBM whose visible units suit the data."""
 
-    n_components: int
-    hidden: Unit | None
-    negative: Any
-    optimizer: Any
-    batch_size: int
-    random_state: Any
-    verbose: int
+    def __init__(self, n_components: int = 16, *, hidden: Unit | None = None, negative: Any = None, optimizer: Any = None,
+                 batch_size: int = 20, n_iter: int = 50, random_state: Any = None, verbose: int = 0) -> None:
+        self.n_components = n_components
+        self.hidden = hidden
+        self.negative = negative
+        self.optimizer = optimizer
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.random_state = random_state
+        self.verbose = verbose
 
     def _learn(self, x: Array, rng: int, epochs: int) -> None:
         if not hasattr(self, "model_"):
@@ -112,18 +115,6 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
     >>> RBMTransformer(n_components=3, random_state=0).fit_transform(x).shape
     (50, 3)
     """
-
-    def __init__(self, n_components: int = 64, *, hidden: Unit | None = None, negative: Any = None,
-                 optimizer: Any = None, batch_size: int = 20, n_iter: int = 20, random_state: Any = None,
-                 verbose: int = 0) -> None:
-        self.n_components = n_components
-        self.hidden = hidden
-        self.negative = negative
-        self.optimizer = optimizer
-        self.batch_size = batch_size
-        self.n_iter = n_iter
-        self.random_state = random_state
-        self.verbose = verbose
 
     @property
     def _n_features_out(self) -> int:
@@ -197,15 +188,9 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
     def __init__(self, n_components: int = 16, *, hidden: Unit | None = None, negative: Any = None,
                  optimizer: Any = None, batch_size: int = 20, n_iter: int = 50, sample: bool = False,
                  random_state: Any = None, verbose: int = 0) -> None:
-        self.n_components = n_components
-        self.hidden = hidden
-        self.negative = negative
-        self.optimizer = optimizer
-        self.batch_size = batch_size
-        self.n_iter = n_iter
+        super().__init__(n_components, hidden=hidden, negative=negative, optimizer=optimizer, batch_size=batch_size,
+                         n_iter=n_iter, random_state=random_state, verbose=verbose)
         self.sample = sample
-        self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> GraphicalImputer:
         """Learn from X (rows, features) with NaN where a value is missing."""
@@ -235,7 +220,16 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
         return tags
 
 
-class DRBMClassifier(ClassifierMixin, BaseEstimator):
+class _ByProbability(ClassifierMixin):
+    """A classifier that knows predict_proba."""
+
+    def predict(self, X: Any) -> Array:
+        """The most probable label of each row."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
+
+
+class DRBMClassifier(_ByProbability, BaseEstimator):
     """The discriminative RBM of system 1: p(class | x) learned by its exact gradient (eqs. 25 to 28).
 
     Columns are standardised. Parameters as in RBMTransformer, and `hidden`: MultiValued(inf) by default; `alpha` is the
@@ -285,16 +279,12 @@ class DRBMClassifier(ClassifierMixin, BaseEstimator):
         return infer(self.model_, {"x": self._inputs(x)}).prob["y"][:, 0, : len(self.classes_)]
 
     def predict_log_proba(self, X: Any) -> Array:
-        """Its logarithm."""
-        return np.log(self.predict_proba(X))
-
-    def predict(self, X: Any) -> Array:
-        """The most probable label of each row."""
-        best = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[best]
+        """Its logarithm, -inf where it is below the least number."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
 
-class GenerativeClassifier(ClassifierMixin, BaseEstimator):
+class GenerativeClassifier(_ByProbability, _Graphical):
     """One RBM for each class, and Bayes' rule; likelihoods are exact while min(features, components) <= 25.
 
     Real columns have variance 1 over all classes, and so has every Gaussian unit given the hidden ones: classes that are
@@ -307,17 +297,6 @@ class GenerativeClassifier(ClassifierMixin, BaseEstimator):
     >>> GenerativeClassifier(random_state=0).fit(x, [3, 5] * 30).predict(x[:2])
     array([3, 5])
     """
-
-    def __init__(self, n_components: int = 8, *, hidden: Unit | None = None, negative: Any = None, optimizer: Any = None,
-                 batch_size: int = 20, n_iter: int = 50, random_state: Any = None, verbose: int = 0) -> None:
-        self.n_components = n_components
-        self.hidden = hidden
-        self.negative = negative
-        self.optimizer = optimizer
-        self.batch_size = batch_size
-        self.n_iter = n_iter
-        self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> GenerativeClassifier:
         """Learn a model from the rows of each class."""
@@ -342,11 +321,6 @@ class GenerativeClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Array:
         """p(class | row), (rows, classes)."""
         return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: Any) -> Array:
-        """The most probable label of each row."""
-        best = self.predict_log_proba(X).argmax(axis=1)
-        return self.classes_[best]
 
 
 def _from_base_rates(model: Model, data: Any, rng: Any, **settings: Any) -> Any:
