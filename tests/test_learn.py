@@ -308,109 +308,6 @@ def test_a_negative_phase_of_ones_own_as_in_the_recipe(tmp_path):
     assert log_likelihood(f.model, {"v": x}) > -5.5
 
 
-# ---- monitors ----
-
-
-def free_log_density(model, v):
-    """log sum over hidden states of exp(log_density), by enumeration of the three hidden units."""
-    hidden = np.array(np.meshgrid(*[[0.0, 1.0]] * 3)).reshape(3, -1).T
-    each = [model.log_density({"v": v, "h": np.tile(h, (len(v), 1))}) for h in hidden]
-    return np.logaddexp.reduce(each, axis=0)
-
-
-@pytest.fixture(scope="module")
-def small():
-    rng = np.random.default_rng(0)
-    model = pgm.rbm(5, 3, rng=0)
-    model = model.with_params({k: rng.normal(size=v.shape) for k, v in model.params.items()})
-    return model, rng.integers(0, 2, (6, 5)).astype(float)
-
-
-def test_pseudo_likelihood(small):
-    model, x = small
-    total = 0.0
-    for i in range(5):
-        other = x.copy()
-        other[:, i] = 1 - x[:, i]
-        here, there = free_log_density(model, x), free_log_density(model, other)
-        total += (here - np.logaddexp(here, there)).mean()
-    np.testing.assert_allclose(pgm.PseudoLikelihood({"v": x})(model, 0)["pseudo_likelihood"], total, rtol=1e-10)
-    with pytest.raises(pgm.PgmError, match="complete"):
-        pgm.PseudoLikelihood({"v": np.full((1, 5), np.nan)})(model, 0)
-
-
-@pytest.mark.parametrize("unit", [pgm.Categorical(3), pgm.MultiValued(2), pgm.Spin()], ids=repr)
-def test_pseudo_likelihood_of_other_units_and_lateral_couplings(unit):
-    rng, b = np.random.default_rng(0), pgm.GraphBuilder()
-    b.layer("v", unit, 3)
-    b.layer("h", pgm.Spin(), 2)
-    b.couple("h", "v")
-    if unit.width == 1:
-        b.couple("v", "v", weight=np.array([[0, 1, 2], [1, 0, -1], [2, -1, 0.0]]))
-    model = b.build(rng=0)
-    k = len(unit.support)
-    x = rng.integers(0, k, (4, 3))
-    values = (lambda labels: labels) if unit.width > 1 else (lambda labels: unit.support[labels])
-    log_z = lambda labels: pgm.infer(model, {"v": values(labels)}, want=("log_z",), method=pgm.Exact()).log_z  # noqa: E731
-    total = 0.0
-    for i in range(3):
-        each = []
-        for state in range(k):
-            other = x.copy()
-            other[:, i] = state
-            each.append(log_z(other))
-        total += (log_z(x) - np.logaddexp.reduce(each, axis=0)).mean()
-    found = pgm.PseudoLikelihood({"v": values(x)})(model, 0)["pseudo_likelihood"]
-    np.testing.assert_allclose(found, total, rtol=1e-9)
-
-
-def test_reconstruction_and_free_energy(small):
-    model, x = small
-    h = 1 / (1 + np.exp(-(x @ model.params["v-h.weight"] + model.params["h.bias"])))
-    back = 1 / (1 + np.exp(-(h @ model.params["v-h.weight"].T + model.params["v.bias"])))
-    found = pgm.ReconstructionError({"v": x})(model, 0)["reconstruction_error"]
-    np.testing.assert_allclose(found, ((back - x) ** 2).mean(), rtol=1e-9)
-    gap = pgm.FreeEnergyGap({"v": x[:4]}, {"v": x[4:]})(model, 0)["free_energy_gap"]
-    own = free_log_density(model, x)
-    np.testing.assert_allclose(gap, own[:4].mean() - own[4:].mean(), rtol=1e-5, atol=1e-5)
-
-
-def test_bounds_and_estimates_of_the_likelihood(small, sure=5.0):
-    model, x = small
-    exact = log_likelihood(model, {"v": x})
-    found = pgm.AISLogLikelihood({"v": x})(model, 0)
-    assert abs(found["log_likelihood"] - exact) < sure * found["log_likelihood_error"] + 1e-3
-    np.testing.assert_allclose(pgm.VariationalBound({"v": x}, log_z=pgm.Exact())(model, 0)["bound"], exact, atol=1e-4)
-    deep = pgm.dbm([5, 3, 2], rng=0)
-    bound = pgm.VariationalBound({"v": x}, log_z=pgm.Exact())(deep, 0)["bound"]
-    assert bound < log_likelihood(deep, {"v": x}) + 1e-5
-    with pytest.raises(pgm.PgmError, match="VariationalBound"):
-        pgm.AISLogLikelihood({"v": x})(deep, 0)
-
-
-def test_flip_rates_and_norms(small):
-    model, _ = small
-    still = model.with_params({"v-h.weight": np.zeros((5, 3)), "v.bias": np.full(5, 50.0), "h.bias": np.zeros(3)})
-    found = pgm.FlipRates(chains=2000)(still, 0)
-    assert found["flips v"] == 0.0
-    assert abs(found["flips h"] - 0.5) < 5 * 0.5 / np.sqrt(6000)
-    assert pgm.WeightNorms()(still, 0)["norm v.bias"] == pytest.approx(50 * np.sqrt(5))
-    assert pgm.WeightNorms(every=10)(still, 3) is None
-
-
-def test_early_stopping_survives_a_checkpoint(tmp_path):
-    x = pgm.datasets.bars_and_stripes().x_train
-    stop = pgm.EarlyStopping(pgm.ExactLogLikelihood({"v": x}, every=5), patience=3, least=5.0)
-    settings = {"callbacks": [stop], "rng": 0, "negative": pgm.PCD()}
-    whole = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=100, **settings)
-    assert whole.stopped
-    assert whole.state["update"] == 15
-    pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=12, checkpoint=tmp_path / "c", **settings)
-    part = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=100, checkpoint=tmp_path / "c", **settings)
-    assert part.stopped == whole.stopped
-    assert part.state["update"] == 15
-
-
 # ---- what fit refuses ----
 
 
@@ -564,20 +461,6 @@ def test_distinct_row_weights_are_no_loop_over_rows(monkeypatch):
     x = np.random.default_rng(0).integers(0, 2, (50, 5)).astype(float)
     pgm.fit(pgm.dbm([5, 3, 2], rng=0), {"v": x}, updates=2, sample_weight=np.arange(1.0, 51))
     assert calls == [50, 50]
-
-
-def test_reconstruction_error_refuses_what_it_cannot_do_and_takes_inputs():
-    rng = np.random.default_rng(0)
-    drbm = pgm.drbm(3, 2, 3, hidden=pgm.Binary(), rng=0)
-    data = {"x": rng.normal(size=(6, 3)), "y": rng.integers(0, 3, (6, 1))}
-    q = pgm.infer(drbm, data).mean["h"]
-    eta = q @ drbm.params["h-y.weight"] + drbm.params["y.bias"]
-    back = np.exp(eta) / np.exp(eta).sum(axis=1, keepdims=True)
-    truth = np.square(back - np.eye(3)[data["y"][:, 0]]).mean()
-    np.testing.assert_allclose(pgm.ReconstructionError(data)(drbm, 0)["reconstruction_error"], truth, rtol=1e-9)
-    for model in (pgm.sbn([4, 2], rng=0), pgm.boltzmann_machine(4, unit=pgm.Binary(), rng=0)):
-        with pytest.raises(pgm.PgmError, match="undirected layers"):
-            pgm.ReconstructionError({next(iter(model.structure.layers)): np.zeros((2, 4))})(model, 0)
 
 
 def test_a_fit_that_was_stopped_stays_stopped(tmp_path):
