@@ -106,3 +106,21 @@ def test_refusals():
         pgm.infer(pgm.rbm(3, 2, rng=0), {"v": [0, 1, 0]}, want=("log_prob",), method=pgm.MeanField())
     with pytest.raises(pgm.PgmError, match="samples"):
         pgm.infer(pgm.rbm(3, 2, rng=0), want=("samples",), method=pgm.MeanField())
+
+
+@pytest.mark.parametrize("m", [m for m in MACHINES if all(x.unit.support is not None for x in m.layers)], ids=repr)
+def test_pairs_are_expectations_under_q(m, atol=1e-9):
+    """E_Q[x_a x_b'] summed over the states of two units, and of one unit where both components are its own."""
+    model = m.build()
+    r = pgm.infer(model, as_evidence(m, patterns(m)), want=("pairs", "marginals"), method=pgm.MeanField())
+    values = {n: np.reshape(x.unit.support, (len(x.unit.support), -1)) for n, x in model.structure.layers.items()}
+    for c in model.structure.couplings:
+        found, wa, wb = r.pairs[c.key], values[c.a].shape[1], values[c.b].shape[1]
+        for i, j in np.ndindex(r.prob[c.a].shape[1], r.prob[c.b].shape[1]):
+            p, q = r.prob[c.a][:, i], r.prob[c.b][:, j]
+            joint = p[:, :, None] * np.eye(p.shape[1]) if c.a == c.b and i == j else p[:, :, None] * q[:, None, :]
+            expected = np.einsum("rkl,ka,lb->rab", joint, values[c.a], values[c.b])
+            block = found[:, i * wa : (i + 1) * wa, j * wb : (j + 1) * wb]
+            known = ~np.isnan(block)
+            np.testing.assert_allclose(block[known], expected[known], atol=atol)
+        assert np.any(~np.isnan(found)) or not np.any(model.weight(c))
