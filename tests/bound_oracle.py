@@ -157,7 +157,7 @@ def scalar_least(z, p, values, base, xi):
 
 
 def simplex_least(z, p, xi):
-    """min over xi in [0, 1]^k of xi . E[z] + log sum_k E[exp(z_k - xi . z)], convex in xi."""
+    """min over xi of xi . E[z] + log sum_k E[exp(z_k - xi . z)], convex in xi: a bound wherever xi is, also off the simplex."""
     k, mean = z.shape[1], p @ z
 
     def f(at):
@@ -167,5 +167,5 @@ def simplex_least(z, p, xi):
 
     if xi is not None or len(p) == 1:  # the bound of one state is exact for every xi
         return f(np.full(k, (xi or 0.0) / k))[0]
-    tight = {"method": "L-BFGS-B", "jac": True, "options": {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000}}
-    return min(minimize(f, start, bounds=[(0, 1)] * k, **tight).fun for start in (np.full(k, 1 / k), np.ones(k)))
+    tight = {"method": "L-BFGS-B", "jac": True, "options": {"ftol": 1e-16, "gtol": 1e-11, "maxiter": 5000}}
+    return min(minimize(f, start, **tight).fun for start in (np.full(k, 1 / k), np.ones(k)))
