@@ -57,6 +57,7 @@ def series_statistics(x: Array, step: int = 1) -> dict[str, Array]:
         some = flat[:, :, index]
         axes = {"chain_axis": 0, "draw_axis": 1}
         out["ess"][index] = array_stats.ess(some, method="mean", **axes)
-        out["rhat"][index] = array_stats.rhat(some, method="split", **axes) if chains > 1 else 1.0
+        with np.errstate(divide="ignore", invalid="ignore"):  # halves of chains that stood still: infinite, or NaN
+            out["rhat"][index] = array_stats.rhat(some, method="split", **axes) if chains > 1 else 1.0
         out["mcse"][index] = flat[:, :, index].std(axis=(0, 1)) / np.sqrt(out["ess"][index])
     return {key: value.reshape(rows, width) for key, value in out.items()}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.methods.ais import AIS
@@ -19,7 +18,7 @@ from pgmengine.methods.parallel_tempering import ParallelTempering
 from pgmengine.model import Model
 from pgmengine.progress import showing
 from pgmengine.result import Plan, Result
-from pgmengine.shares import run_on
+from pgmengine.shares import answer
 from pgmengine.target import Target
 
 
@@ -53,6 +52,11 @@ class Auto:
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Run the first candidate that can answer; fall through when its status is bad and another can."""
+        return self.run_on(None, target, check_want(want), rng, state)
+
+    def run_on(self, executor: Executor | None, target: Target, want: tuple[str, ...], rng: Any,
+               state: Any = None) -> Result:
+        """The same bits, on an executor."""
         refused: list[Plan] = []
         last: Result | None = None
         for method in self.candidates:
@@ -62,7 +66,7 @@ class Auto:
             if not plan.accepted:
                 refused.append(plan)
                 continue
-            last = replace(method.run(target, want, rng=rng, state=state), refused=tuple(refused))
+            last = replace(answer(executor, method, target, want, rng, state), refused=tuple(refused))
             if last.status.good:
                 return last
             refused.append(replace(plan, refusal=last.status.value))
@@ -86,8 +90,9 @@ def infer(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals"
     do : layer -> values; cuts the arrows into those units (directed layers only).
     rng : int or numpy Generator; the same rng gives the same bits.
     state : a previous Result.state, to go on from.
-    executor : any concurrent.futures.Executor; the evidence rows are shared out over it in parts of fixed size, so the
-        answer does not depend on the number of workers.
+    executor : any concurrent.futures.Executor (a process pool, `distributed.Client(...).get_executor()`, ...) on which to
+        answer: in parts of rows, or of the chains of one row, where there is enough to do. The bits are the same as
+        without. What a worker that died had to do is done again.
     progress : show a progress bar on work over two seconds, when the output is a terminal.
 
     >>> import pgmengine as pgm
@@ -96,13 +101,11 @@ def infer(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals"
     ((1, 2), 'exact')
     """
     target, wanted, chosen = model.given(evidence, soft=soft, do=do), check_want(want), method or Auto()
-    if executor is not None and state is not None:
-        raise PgmError("state cannot be shared out over an executor: leave one of them out")
     with showing(progress):
-        if executor is None or target.rows == 1:
-            result = chosen.run(target, wanted, rng=rng, state=state)
+        if isinstance(chosen, Auto):
+            result = chosen.run_on(executor, target, wanted, rng, state)
         else:
-            result = run_on(executor, chosen, target, wanted, np.random.default_rng(rng))
+            result = answer(executor, chosen, target, wanted, rng, state)
     return replace(result, target=target)
 
 

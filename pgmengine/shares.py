@@ -1,4 +1,8 @@
-"""Share the evidence rows of one inference out over an executor, and put the answers together again."""
+"""Large questions in parts: rows of evidence, or chains, here or on the workers of an executor.
+
+How a question is parted depends on the question alone, and each part has random numbers of its own, so the answer is the
+same bits with any executor and without one.
+"""
 
 from __future__ import annotations
 
@@ -8,34 +12,105 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.executors import children, done, parts
 from pgmengine.methods.answers import add_gradients
 from pgmengine.result import Result, Status
 from pgmengine.target import Target
 
-PARTS = 16  # at most; fixed, so that the same rng gives the same bits on any number of workers
 ROWS_AXIS = {"samples": 1, "log_weights": 1, "levels": 1, "energy": 2}  # all others have their rows in front
 OF_THE_RUN = {"betas", "adaptive"}  # no rows: the same in all parts
 
 
-def run_on(executor: Executor, method: Any, target: Target, wanted: tuple[str, ...], rng: np.random.Generator) -> Result:
-    """Run the method on parts of the rows, each with a random stream of its own."""
-    rows = np.array_split(np.arange(target.rows), min(PARTS, target.rows))
-    jobs = [executor.submit(method.run, target.take(some), wanted, generator)
-            for some, generator in zip(rows, rng.spawn(len(rows)), strict=True)]
-    return joined([job.result() for job in jobs])
+def answer(executor: Executor | None, method: Any, target: Target, wanted: tuple[str, ...], rng: Any,
+           state: Any = None) -> Result:
+    """Run a method on the target, in parts of its rows if there is enough to do.
+
+    A single row is parted by its chains, by methods that know how (`run_on`), if there is an executor. A state belongs to
+    the whole.
+    """
+    if executor is not None and target.rows == 1 and state is None and hasattr(method, "run_on"):
+        result: Result = method.run_on(executor, target, wanted, rng)
+        return result
+    whole = target.rows == 1 or state is not None
+    count = 1 if whole else parts(method.plan(target, wanted).work, target.rows)
+    generator = np.random.default_rng(rng)
+    if count > 1:
+        return _by_rows(executor, method, target, wanted, generator, count)
+    if executor is None:
+        return method.run(target, wanted, rng=generator, state=state)
+    found, generator.bit_generator.state = done(executor, _run, [(method, target, wanted, generator, state)], "")[0]
+    return found
 
 
-def joined(parts: list[Result]) -> Result:
-    """One Result from those of consecutive rows; methods may differ between parts, the first stands for all."""
-    first = parts[0]
-    answers = {name: _join(name, [part.answers[name] for part in parts]) for name in first.answers}
-    bad = next((part.status for part in parts if not part.status.good), Status.OK)
-    kinds = {part.kind for part in parts}
+def _run(method: Any, target: Target, wanted: tuple[str, ...], rng: np.random.Generator,
+         state: Any) -> tuple[Result, Any]:
+    """The answer, and the state of the random numbers after it."""
+    return method.run(target, wanted, rng=rng, state=state), rng.bit_generator.state
+
+
+def _by_rows(executor: Executor | None, method: Any, target: Target, wanted: tuple[str, ...], rng: np.random.Generator,
+             count: int) -> Result:
+    """Parts of consecutive rows. log Z without evidence, which log_prob needs, is a part of its own: once for all."""
+    streams, rows = children(rng, count + 1), np.array_split(np.arange(target.rows), count)
+    apart = "log_prob" in wanted and not target.structure.normalized and target.nothing_observed.rows == 1
+    asked = tuple(dict.fromkeys("log_z" if w == "log_prob" and apart else w for w in wanted))
+    jobs = [(replace(target.take(some), first=target.first + int(some[0])), asked, stream)
+            for some, stream in zip(rows, streams[1:], strict=True)]
+    if not apart:
+        return joined(done(executor, method.run, jobs, "parts of the rows"))
+    jobs.insert(0, (target.nothing_observed, ("log_z",), streams[0]))
+    whole, *found = done(executor, method.run, jobs, "parts of the rows")
+    return _less(joined(found), whole)
+
+
+def _less(result: Result, whole: Result) -> Result:
+    """log_prob = log_z less that without evidence."""
+    answers, stats = dict(result.answers), dict(result.stats)
+    answers["log_prob"] = answers["log_z"] - whole.log_z
+    error, more = answers.get("log_z_error"), whole.answers.get("log_z_error")
+    if error is not None and more is not None and np.any(error + more > 0):
+        stats["log_prob_error"] = np.hypot(error, more)
+    notes = result.warnings + tuple(f"without evidence, {line}" for line in whole.warnings)
+    return replace(result, answers=answers, stats=stats, warnings=tuple(dict.fromkeys(notes)),
+                   status=result.status if not result.status.good else whole.status)
+
+
+def joined(found: list[Result]) -> Result:
+    """One Result from those of consecutive rows."""
+    found = _alike(found)
+    first = found[0]
+    answers = {name: _join(name, [part.answers[name] for part in found]) for name in first.answers}
+    bad = next((part.status for part in found if not part.status.good), Status.OK)
+    kinds = {part.kind for part in found}
     kind = first.kind if len(kinds) == 1 else "estimate"
-    stats = {name: _join(name, [part.stats[name] for part in parts]) for name in first.stats
-             if all(name in part.stats for part in parts)}
-    warnings = tuple(dict.fromkeys(w for part in parts for w in part.warnings))
-    return replace(first, answers=answers, status=bad, kind=kind, stats=stats, warnings=warnings, state=None)
+    stats = {name: _join(name, [part.stats[name] for part in found]) for name in first.stats
+             if all(name in part.stats for part in found)}
+    warnings = tuple(dict.fromkeys(w for part in found for w in part.warnings))
+    return replace(first, answers=answers, status=bad, kind=kind, stats=stats, warnings=warnings, state=_state(found))
+
+
+def _alike(found: list[Result]) -> list[Result]:
+    """With as many draws of each chain as the least: chains of simulated tempering come to beta = 1 by chance."""
+    shapes = [part.stats["energy"].shape for part in found if "energy" in part.stats]
+    least = min((shape[1] for shape in shapes), default=0)
+    return found if all(shape[1] == least for shape in shapes) else [_cut(part, least) for part in found]
+
+
+def _cut(part: Result, draws: int) -> Result:
+    """The first draws of each chain."""
+    chains, count, _ = part.stats["energy"].shape
+    answers = dict(part.answers)
+    if "samples" in answers:
+        answers["samples"] = {
+            name: x.reshape(chains, count, *x.shape[1:])[:, :draws].reshape(chains * draws, *x.shape[1:])
+            for name, x in answers["samples"].items()}
+    return replace(part, answers=answers, stats={**part.stats, "energy": part.stats["energy"][:, :draws]})
+
+
+def _state(found: list[Result]) -> Any:
+    """Where to go on from, if the parts say so in the same way: layer -> (rows, ...)."""
+    kinds = [{name: np.shape(x)[1:] for name, x in part.state.items()} if part.state else None for part in found]
+    return None if kinds[0] is None or any(k != kinds[0] for k in kinds) else _join("state", [p.state for p in found])
 
 
 def _join(name: str, values: list[Any]) -> Any:

@@ -33,6 +33,7 @@ class Target:
     soft: Flat  # layer -> (rows, width) linear log-likelihood; layers without any are absent
     beta: Array  # (rows,)
     reference: Flat  # layer -> (width,) natural parameters of r; absent = 0
+    first: int = 0  # what messages call the first row, where the rows are a part of what was asked about
 
     @property
     def rows(self) -> int:

@@ -157,7 +157,7 @@ def scalar_least(z, p, values, base, xi):
 
 
 def simplex_least(z, p, xi):
-    """min over xi of xi . E[z] + log sum_k E[exp(z_k - xi . z)], convex in xi: a bound wherever xi is, also off the simplex."""
+    """min over xi of xi . E[z] + log sum_k E[exp(z_k - xi . z)], convex in xi: a bound off the simplex, too."""
     k, mean = z.shape[1], p @ z
 
     def f(at):

@@ -1,9 +1,7 @@
 """Asking: evidence of every shape, refusals that name the place, Auto and explain, results."""
 
 import math
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -127,20 +125,6 @@ def test_cheapest_cover_depends_on_the_evidence():
     seen = pgm.dbm([20, 30, 3], rng=0).given({"v": np.zeros(20)})
     assert "2^3 states of 3 units of 'h2'" in str(pgm.Exact().plan(seen, ("log_z",)))
     assert "independent" in str(pgm.Exact().plan(pgm.sbn([90, 80, 70], rng=0).given(), ("log_prob",)))
-
-
-def test_rows_are_shared_out_over_executors():
-    rows = np.where(np.random.default_rng(0).random((20, 4)) < 0.4, nan, 1.0)
-    want = ("marginals", "log_prob", "samples", "gradient")
-    with ThreadPoolExecutor(2) as threads, ProcessPoolExecutor(1, get_context("spawn")) as processes:
-        one, two = (pgm.infer(RBM, {"v": rows}, want=want, rng=5, executor=pool) for pool in (threads, processes))
-        alone = pgm.infer(RBM, {"v": rows}, want=want, rng=5)
-    assert np.array_equal(one.samples["h"], two.samples["h"]) and one.samples["h"].shape == (1000, 20, 2)
-    np.testing.assert_allclose(one.mean["h"], alone.mean["h"], rtol=1e-12)
-    np.testing.assert_allclose(two.log_prob, alone.log_prob, rtol=1e-12)
-    np.testing.assert_allclose(two.gradient["v-h.weight"], alone.gradient["v-h.weight"], rtol=1e-12)
-    with ThreadPoolExecutor(1) as threads, pytest.raises(pgm.PgmError, match="executor"):
-        pgm.infer(RBM, {"v": rows}, state={}, executor=threads)
 
 
 def test_progress_is_quiet_when_not_a_terminal(capsys):

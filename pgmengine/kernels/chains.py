@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Executor
+from copy import deepcopy
 from typing import Any, Protocol
 
 import numpy as np
 
+from pgmengine.executors import children, done, parts
 from pgmengine.kernels import compiled, plain
 from pgmengine.model import Flat, Model
 from pgmengine.target import Target
@@ -65,11 +69,26 @@ class Chains(Protocol):
         """Put the rows of a mask back to their kept states."""
 
 
-def make_chains(target: Target, kernel: Any, x: Flat, rng: np.random.Generator) -> Chains:
-    """Compiled chains, or the plain engine for kernels and units that it alone knows (those users add in Python)."""
+def make_chains(target: Target, kernel: Any, x: Flat, rng: np.random.Generator, streams: Array | None = None) -> Chains:
+    """Compiled chains, or the plain engine for kernels and units that it alone knows (those users add in Python).
+
+    streams (rows,): the numbers of the chains among all those that are given copies of this rng; compiled ones only.
+    """
     if compiled.knows(target, kernel):
-        return compiled.CompiledChains(target, kernel, x, rng)
+        return compiled.CompiledChains(target, kernel, x, rng, streams)
     return plain.PlainChains(target, kernel, x, rng)
+
+
+def over_chains(executor: Executor | None, function: Callable[..., Any], target: Target, kernel: Any, x: Flat,
+                rng: np.random.Generator, work: float, *more: Any) -> list[Any]:
+    """function(target, x, rng, streams, *more) of groups of chains, in order; of all of them without an executor.
+
+    Compiled chains know nothing of each other, so that these are the same bits.
+    """
+    count = 1 if executor is None or not compiled.knows(target, kernel) else parts(work, target.rows)
+    groups, stream = np.array_split(np.arange(target.rows), count), children(rng, 1)[0]
+    jobs = [(target.take(some), {n: v[some] for n, v in x.items()}, deepcopy(stream), some, *more) for some in groups]
+    return done(executor, function, jobs if count > 1 else [(target, x, stream, groups[0], *more)], "groups of chains")
 
 
 def refusal(target: Target) -> str:

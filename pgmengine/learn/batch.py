@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from pgmengine.evidence import Evidence
 from pgmengine.model import Flat, Model
+from pgmengine.shares import answer
 from pgmengine.target import Target
 from pgmengine.weights import plus
 
@@ -99,11 +101,12 @@ def only(target: Target, names: Sequence[str]) -> Target:
     return out if keep else out.take(np.zeros(1, dtype=int))
 
 
-def add_expected(method: Any, target: Target, weights: Array, total: GradientSum, rng: np.random.Generator) -> None:
+def add_expected(method: Any, target: Target, weights: Array, total: GradientSum, rng: np.random.Generator,
+                 executor: Executor | None = None) -> None:
     """Add sum over rows of weight * E[d log_density | row], as a method knows it.
 
     One that says `expect` adds it itself; one that says `gradient` takes the weights; any other answers rows of equal
-    weight together.
+    weight together, on an executor if there is one.
     """
     if hasattr(method, "expect"):
         method.expect(target, weights, total)
@@ -112,5 +115,5 @@ def add_expected(method: Any, target: Target, weights: Array, total: GradientSum
     else:
         for weight in np.unique(weights):
             index = np.flatnonzero(weights == weight)
-            result = method.run(target.take(index), ("gradient",), rng=rng)
+            result = answer(executor, method, target.take(index), ("gradient",), rng)
             total.arrays(result.gradient, float(weight), float(weight) * len(index))

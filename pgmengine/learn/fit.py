@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ class Fit:
 def fit(model: Model, data: Mapping[str, Any], negative: Any = None, positive: Any = None, given: Sequence[str] = (),
         optimizer: Any = None, batch_size: int = 100, epochs: int = 10, updates: int | None = None,
         callbacks: Sequence[Any] = (), rng: Rng = 0, progress: bool = True, checkpoint: str | Path | None = None,
-        sample_weight: Any = None, state: Mapping[str, Any] | None = None) -> Fit:
+        sample_weight: Any = None, state: Mapping[str, Any] | None = None, executor: Executor | None = None) -> Fit:
     """Learn a model's parameters: theta += step(E[d log_density | data] - E[d log_density | given]).
 
     Parameters
@@ -64,6 +65,7 @@ def fit(model: Model, data: Mapping[str, Any], negative: Any = None, positive: A
         model, data shape and settings goes on, to the same bits as without a stop.
     sample_weight : (rows,) how much each row counts; 1 on average is made of it.
     state : `Fit.state` of an earlier fit to go on from, with its model.
+    executor : on which the data phase is sampled, where `positive` samples and has much to do; the bits are the same.
 
     Raises PgmError for empty data, values outside their units' support, a checkpoint of something else, and parameters
     that are not finite.
@@ -84,7 +86,7 @@ def fit(model: Model, data: Mapping[str, Any], negative: Any = None, positive: A
                 "batch_size": size, "rng": rng, "sample_weight": sample_weight}
     mark = fingerprint(model, data, settings) if checkpoint is not None else {}
     run = Run(model, target, _weights(target, sample_weight), negative, positive, tuple(given), optimizer,
-              np.random.default_rng(rng))
+              np.random.default_rng(rng), executor)
     history = History()
     if state is not None:
         run.load(dict(state))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
@@ -26,9 +27,10 @@ class Run:
     """One fit under way; `model` is always that of the last complete update."""
 
     def __init__(self, model: Model, target: Target, weights: Array, negative: Negative, positive: Any,
-                 given: tuple[str, ...], optimizer: Optimizer, rng: np.random.Generator) -> None:
+                 given: tuple[str, ...], optimizer: Optimizer, rng: np.random.Generator,
+                 executor: Executor | None = None) -> None:
         self.model, self.target, self.weights, self.given = model, compact(target, negative.precision), weights, given
-        self.optimizer, self.rng, self.count = optimizer, rng, 0
+        self.optimizer, self.rng, self.executor, self.count = optimizer, rng, executor, 0
         self.settings, self.precision = negative, negative.precision
         self.positive = positive or default_positive(target, self.precision)
         self.moments = optimizer.start(model.params)
@@ -53,7 +55,7 @@ class Run:
         given = self._given(data) if self.given else self.nothing.with_model(self.model)
         batch = Batch(data, given, self.weights[rows], lambda: posterior_draw(data, self.rng))
         total = GradientSum(self.model, self.precision)
-        add_expected(self.positive, data, batch.weights / batch.rows, total, self.rng)
+        add_expected(self.positive, data, batch.weights / batch.rows, total, self.rng, self.executor)
         means = total.means()
         if self.negative is not None:
             self.negative.add(total, batch, self.count, self.rng)

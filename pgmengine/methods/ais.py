@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from pgmengine.kernels import Gibbs
-from pgmengine.kernels.chains import make_chains, refusal, sweep_work
+from pgmengine.kernels.chains import make_chains, over_chains, refusal, sweep_work
 from pgmengine.kernels.plain import summed_layers
 from pgmengine.methods.answers import accepted, check_want
 from pgmengine.methods.exact import Exact
@@ -85,18 +86,22 @@ class AIS:
 
     def run(self, target: Target, want: Iterable[str] = ("log_z",), rng: Any = None, state: Any = None) -> Result:
         """Anneal."""
+        return self.run_on(None, target, want, rng)
+
+    def run_on(self, executor: Executor | None, target: Target, want: Iterable[str], rng: Any) -> Result:
+        """The same bits, the chains in groups on an executor."""
         wanted, plan = accepted(self, target, want)
         generator = np.random.default_rng(rng)
-        up, down = self._both(target, generator)
+        up, down = self._both(executor, target, generator, plan.work)
         upper = up.log_z + SURE * up.error if down is None else down.log_z + SURE * down.error
         answers = {"log_z": up.log_z, "log_z_error": up.error,
                    "log_z_interval": np.stack((up.log_z - SURE * up.error, upper), axis=1)}
-        note = _notes(up, down, self.chains)
+        note = _notes(up, down, self.chains, target.first)
         stats = {"log_weights": up.weights.T, "ess": up.ess, "log_weight_sd": up.weights.std(axis=1)}
         if "log_prob" in wanted:
             answers["log_prob"], stats["log_prob_error"] = up.log_z, up.error
             if not target.structure.normalized:
-                whole = self._both(target.nothing_observed, generator)
+                whole = self._both(executor, target.nothing_observed, generator, plan.work)
                 answers["log_prob"] = up.log_z - whole[0].log_z
                 stats["log_prob_error"] = np.hypot(up.error, whole[0].error)
                 note += tuple(f"without evidence, {line}" for line in _notes(*whole, self.chains))
@@ -108,40 +113,48 @@ class AIS:
         whole = "log_prob" in wanted and not target.structure.normalized
         return [target, target.nothing_observed] if whole else [target]
 
-    def _both(self, target: Target, rng: np.random.Generator) -> tuple[_Run, _Run | None]:
+    def _both(self, executor: Executor | None, target: Target, rng: np.random.Generator,
+              work: float) -> tuple[_Run, _Run | None]:
         target = target.at(0.0, self.reference)
         betas = ladder(self.betas, target, self.kernel, rng)
         if betas[0] != 0.0:
             betas = np.concatenate(([0.0], betas))
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
-        chains = make_chains(many, self.kernel, many.draw_at_0(rng), rng)
-        at_0 = target.log_z_at_0()
-        backward = _backward(target)
-        weights = chains.anneal(betas, backward=backward).reshape(target.rows, -1)
-        moves = np.any([mask.any(axis=1) for mask in target.free.values()], axis=0)
-        up = _estimate(weights, at_0, 1.0, moves)
+        at_0, moves = target.log_z_at_0(), np.any([mask.any(axis=1) for mask in target.free.values()], axis=0)
+        weights, x = self._annealed(executor, many, many.draw_at_0(rng), rng, work, 0, betas)
+        up = _estimate(weights.reshape(target.rows, -1), at_0, 1.0, moves)
         if not self.reverse:
             return up, None
-        x = self._model_draws(target, chains, weights, len(betas), rng)
-        chains = make_chains(many.at(1.0), self.kernel, x, rng)
-        return up, _estimate(chains.anneal(betas[::-1], backward=backward).reshape(target.rows, -1), at_0, -1.0, moves)
+        x, sweeps = self._model_draws(target, x, up.weights, len(betas), rng)
+        weights, _ = self._annealed(executor, many.at(1.0), x, rng, work, sweeps, betas[::-1])
+        return up, _estimate(weights.reshape(target.rows, -1), at_0, -1.0, moves)
 
-    def _model_draws(self, target: Target, chains: Any, weights: Array, steps: int, rng: np.random.Generator) -> Flat:
-        """States at beta = 1, (rows * chains, width)."""
+    def _annealed(self, executor: Executor | None, many: Target, x: Flat, rng: np.random.Generator, work: float,
+                  sweeps: int, betas: Array) -> tuple[Array, Flat]:
+        """Log weights (rows * chains,) of annealing from x, after some sweeps, and the last states."""
+        found = over_chains(executor, self._anneal, many, self.kernel, x, rng, work, sweeps, betas)
+        return np.concatenate([w for w, _ in found]), {n: np.concatenate([last[n] for _, last in found]) for n in x}
+
+    def _anneal(self, many: Target, x: Flat, rng: np.random.Generator, streams: Array, sweeps: int,
+                betas: Array) -> tuple[Array, Flat]:
+        chains = make_chains(many, self.kernel, x, rng, streams)
+        chains.sweep(sweeps)
+        return chains.anneal(betas, backward=_backward(many)), chains.values()
+
+    def _model_draws(self, target: Target, last: Flat, weights: Array, steps: int,
+                     rng: np.random.Generator) -> tuple[Flat, int]:
+        """States at beta = 1, (rows * chains, width), and how many sweeps they still need."""
         exact = Exact(max_bits=np.log2(SMALL), draws=self.chains)
         if exact.plan(target.at(1.0), ("samples",)).accepted:
             drawn = exact.run(target.at(1.0), ("samples",), rng=rng).samples
             layers = target.structure.layers
-            return {n: np.swapaxes(v, 0, 1).reshape(-1, layers[n].width) for n, v in drawn.items()}
+            return {n: np.swapaxes(v, 0, 1).reshape(-1, layers[n].width) for n, v in drawn.items()}, 0
         p = np.exp(weights - weights.max(axis=1, keepdims=True))
         grid = (np.arange(self.chains) + rng.random((target.rows, 1))) / self.chains  # systematic resampling
         edges = np.cumsum(p / p.sum(axis=1, keepdims=True), axis=1)
         chosen = np.stack([np.searchsorted(e, g) for e, g in zip(edges, grid, strict=True)]).clip(0, self.chains - 1)
-        x = chains.values((chosen + self.chains * np.arange(target.rows)[:, None]).ravel())
-        many = target.at(1.0).take(np.repeat(np.arange(target.rows), self.chains))
-        more = make_chains(many, self.kernel, x, rng)
-        more.sweep(max(steps // 4, 50))
-        return more.values()
+        index = (chosen + self.chains * np.arange(target.rows)[:, None]).ravel()
+        return {name: value[index] for name, value in last.items()}, max(steps // 4, 50)
 
 
 def _backward(target: Target) -> bool:
@@ -163,18 +176,18 @@ def _estimate(weights: Array, at_0: Array, sign: float, moves: Array) -> _Run:
     return _Run(at_0 + sign * (logsumexp(weights, axis=1) - np.log(count)), error, ess, weights)
 
 
-def _notes(up: _Run, down: _Run | None, chains: int) -> tuple[str, ...]:
+def _notes(up: _Run, down: _Run | None, chains: int, first: int = 0) -> tuple[str, ...]:
     out = []
     for name, run in (("forward", up), ("reverse", down)):
         if run is not None and chains > 1 and run.ess.min() < max(FEW * chains, 2.0):
             out.append(f"{name} annealing: an effective {run.ess.min():.3g} of {chains} chains carry the weight of row "
-                       f"{int(run.ess.argmin())}")
+                       f"{first + int(run.ess.argmin())}")
     if down is not None:
         gap = up.log_z - down.log_z
         wide = 5.0 * np.hypot(up.error, down.error) + 1e-3 * (1.0 + np.abs(up.log_z))
         if np.any(gap > wide) or np.any(-gap > np.maximum(wide, 1.0)):
             row = int(np.abs(gap).argmax())
-            out.append(f"forward and reverse annealing disagree by {abs(gap[row]):.3g} nats in row {row}")
+            out.append(f"forward and reverse annealing disagree by {abs(gap[row]):.3g} nats in row {first + row}")
     return tuple(out)
 
 

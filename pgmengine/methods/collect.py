@@ -75,6 +75,21 @@ class Draws:
         if "samples" in self.wanted:
             self.kept.append(x)
 
+    def collected(self) -> dict[str, Any]:
+        """All that was added, without the target."""
+        return {"trace": self.trace, "energy": self.energy, "prob": self.prob, "pairs": self.pairs,
+                "gradient": self.gradient, "kept": self.kept}
+
+    def put(self, found: list[dict[str, Any]]) -> None:
+        """What groups of chains collected: all of them, or in order those of a single row."""
+        self.trace = _side_by_side([part["trace"] for part in found], axis=1)
+        self.energy = np.concatenate([part["energy"] for part in found], axis=1)
+        self.prob = _side_by_side([part["prob"] for part in found], axis=0)
+        self.pairs = {key: sum(part["pairs"][key] for part in found) for key in self.pairs}
+        for part in found if "gradient" in self.wanted else ():
+            self.gradient = add_gradients(self.gradient, part["gradient"])
+        self.kept = [_side_by_side(list(x), axis=0) for x in zip(*(part["kept"] for part in found), strict=True)]
+
     def answers(self, target: Target) -> dict[str, Any]:
         """Means over draws and chains, as users see them."""
         s, draws = target.structure, self.draws * self.chains
@@ -122,6 +137,12 @@ class Draws:
         stacked = np.stack([x[name] for x in self.kept])  # (draws, rows * chains, width)
         split = stacked.reshape(self.draws, target.rows, self.chains, -1)
         return layer.shaped(split.transpose(2, 0, 1, 3).reshape(-1, target.rows, layer.width))
+
+
+def _side_by_side(parts: list[dict[str, Array]], axis: int) -> dict[str, Array]:
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts], axis=axis) for name in parts[0]}
 
 
 def unmixed(rhat: Array, limit: float) -> bool:

@@ -185,7 +185,7 @@ class _Answers:
             return
         self.log_z[rows] = log_z
         if NEEDS_ALL & set(part.wanted) and np.isneginf(log_z).any():
-            row = int(rows[np.flatnonzero(np.isneginf(log_z))[0]])
+            row = int(rows[np.flatnonzero(np.isneginf(log_z))[0]]) + self.target.first
             raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
         if moments is not None:
             self._expectations(rows, Expectations(p, moments))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
-from pgmengine.kernels.chains import make_chains, start, sweep_work
+from pgmengine.kernels.chains import make_chains, over_chains, start, sweep_work
 from pgmengine.kernels.plain import layers_by_unit
 from pgmengine.methods.answers import accepted, check_want, no_room
 from pgmengine.methods.collect import Draws, kept_bytes, refused
@@ -55,19 +56,33 @@ class MCMC:
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Run the chains; `state` (a Result.state of the same rows and chains) goes on from where it ended."""
+        return self.run_on(None, target, want, rng, state)
+
+    def run_on(self, executor: Executor | None, target: Target, want: Iterable[str], rng: Any,
+               state: Any = None) -> Result:
+        """The same bits, the chains of a single row in groups on an executor."""
         wanted, plan = accepted(self, target, want)
         generator = np.random.default_rng(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         x = start(many, generator) if state is None else many.clamp(_checked_state(many, state))
-        chains = make_chains(many, self.kernel, x, generator)
+        found = over_chains(executor, self._sweep, many, self.kernel, x, generator, plan.work, wanted, target.rows)
+        draws = Draws(many, wanted, self.chains, self.draws)
+        draws.put([kept for kept, _ in found])
+        stats, status, note = draws.judged(target, self.rhat_limit)
+        last = {name: np.concatenate([x[name] for _, x in found]) for name in x}
+        return Result(draws.answers(target), "estimate", self, plan, status, (), stats, last, note)
+
+    def _sweep(self, many: Target, x: Flat, rng: np.random.Generator, streams: np.ndarray, wanted: tuple[str, ...],
+               rows: int) -> tuple[dict[str, Any], Flat]:
+        """What some chains collect, and where they end."""
+        chains = make_chains(many, self.kernel, x, rng, streams)
         for _ in track(range(self.warmup), "warming up"):
             chains.sweep(1)
-        draws = Draws(many, wanted, self.chains, self.draws)
+        draws = Draws(many, wanted, many.rows // rows, self.draws)
         for t in track(range(self.draws), "sampling"):
             chains.sweep(self.thin)
             draws.add(t, chains.values(), -chains.log_density())
-        stats, status, note = draws.judged(target, self.rhat_limit)
-        return Result(draws.answers(target), "estimate", self, plan, status, (), stats, chains.values(), note)
+        return draws.collected(), chains.values()
 
 
 def _checked_state(target: Target, state: Flat) -> Flat:

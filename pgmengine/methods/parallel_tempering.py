@@ -96,7 +96,7 @@ class ParallelTempering:
         answers, stats = draws.answers(target), stats | ladders.stats()
         if {"log_z", "log_prob"} & set(wanted):
             answers |= ladders.log_z(target)
-            apart = _apart(answers)
+            apart = _apart(answers, target.first)
             if "log_prob" in wanted:
                 whole = self._without_evidence(target, generator)
                 answers["log_prob"] = answers["log_z"] - whole["log_z"]
@@ -229,13 +229,13 @@ class Ladders:
                 "round_trips": self.trips, "round_trip_rate": self.trips / (sweeps * self.at.shape[1])}
 
 
-def _apart(found: Mapping[str, Array]) -> tuple[str, ...]:
+def _apart(found: Mapping[str, Array], first: int = 0) -> tuple[str, ...]:
     """A warning when the two directions disagree."""
     gap, error = np.diff(found["log_z_interval"], axis=1)[:, 0], found["log_z_error"]
     row = int(np.argmax(gap - 2 * SURE * error))
     if gap[row] <= WIDE + 2 * SURE * error[row]:
         return ()
-    return (f"stepping stones up and down are {gap[row]:.3g} nats apart in row {row}: use more rungs",)
+    return (f"stepping stones up and down are {gap[row]:.3g} nats apart in row {first + row}: use more rungs",)
 
 
 def _stones(log_means: Array) -> tuple[Array, Array]:

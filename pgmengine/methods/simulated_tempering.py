@@ -124,7 +124,7 @@ class _Kept:
 
     def draws(self, target: Target, wanted: tuple[str, ...], chains: int) -> tuple[Draws, tuple[str, ...]]:
         """As many draws of every chain as the least that one has; a chain without any lends its last state."""
-        note = tuple(f"chain {c % chains} of row {c // chains} never came back to beta = 1"
+        note = tuple(f"chain {c % chains} of row {target.first + c // chains} never came back to beta = 1"
                      for c in np.flatnonzero(self.count == 0)[:3])
         assert self.last is not None
         many = target.take(np.repeat(np.arange(target.rows), chains))
