@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine import frames
 from pgmengine.errors import PgmError
+from pgmengine.frames import state_names, unit_names
 from pgmengine.layer import Layer
 from pgmengine.target import Target
 
@@ -24,32 +26,25 @@ def to_arviz(result: Any) -> Any:
     posterior = {name: _by_chain(v, chains) for name, v in samples.items() if target.free[name].any()}
     dims = {name: ["row", *_dims(layers[name])] for name in layers}
     groups = {"posterior": posterior}
-    if energy is not None:
-        groups["sample_stats"], dims["energy"] = {"energy": energy}, ["row"]
+    stats = _sample_stats(result, energy)
+    dims |= {name: ["row"] for name in stats}
+    if stats:
+        groups["sample_stats"] = stats
     seen = {name: _observed(target, name) for name in layers if not target.free[name].all()}
     if seen:
         groups["observed_data"] = seen
     coords = {key: value for layer in layers.values() for key, value in _coords(layer).items()}
     tree = from_dict(groups, dims=dims, coords=coords | {"row": np.arange(target.rows)}, check_conventions=False)
+    if "levels" in result.stats:
+        tree["tempering"] = _tempering(result, target.rows)
     tree.attrs |= {"inference_library": "pgmengine", "method": repr(result.method), "kind": result.kind}
     return tree
 
 
 def to_frame(result: Any) -> Any:
     """See Result.to_frame."""
-    import pandas as pd
-
     target = _target(result)
-    parts = {}
-    for name, layer in target.structure.layers.items():
-        flat = np.reshape(result.mean[name], (target.rows, layer.width))
-        for i, label in enumerate(_labels(layer)):
-            for k in range(layer.unit.width):
-                column = (name, label) if layer.unit.width == 1 else (name, f"{label}[{k}]")
-                parts[column] = flat[:, i * layer.unit.width + k]
-    frame = pd.DataFrame(parts)
-    frame.columns = pd.MultiIndex.from_tuples(frame.columns, names=["layer", "unit"])
-    return frame.rename_axis("row")
+    return frames.to_frame(target.structure, result.mean, target.rows)
 
 
 def _target(result: Any) -> Target:
@@ -58,13 +53,31 @@ def _target(result: Any) -> Target:
     return result.target
 
 
+def _sample_stats(result: Any, energy: Any) -> dict[str, Array]:
+    """What belongs to each draw, (chains, draws, rows)."""
+    if energy is None:
+        return {}
+    out = {"energy": energy, "adaptive": np.zeros(energy.shape, dtype=bool)}
+    if "levels" in result.stats:
+        out["level"] = np.full(energy.shape, len(result.stats["betas"]) - 1)
+    if "swap_accepted" in result.stats:
+        out["swap_accepted"] = result.stats["swap_accepted"]
+    return out
+
+
+def _tempering(result: Any, rows: int) -> Any:
+    """The level of every chain at every sweep, adaptive ones and those at other temperatures among them."""
+    import xarray as xr
+
+    levels = result.stats["levels"]  # (sweeps, rows, chains)
+    dims = {"chain": np.arange(levels.shape[2]), "sweep": np.arange(len(levels)), "row": np.arange(rows)}
+    return xr.DataTree(xr.Dataset({"level": (tuple(dims), levels.transpose(2, 0, 1)),
+                                   "adaptive": ("sweep", result.stats["adaptive"])}, coords=dims))
+
+
 def _by_chain(samples: Array, chains: int) -> Array:
     """(chains * draws, rows, ...) as (chains, draws, rows, ...), the draws of one chain being together."""
     return samples.reshape(chains, -1, *samples.shape[1:])
-
-
-def _labels(layer: Layer) -> list[Any]:
-    return list(range(layer.size)) if layer.labels is None else [str(label) for label in layer.labels]
 
 
 def _dims(layer: Layer) -> list[str]:
@@ -72,7 +85,7 @@ def _dims(layer: Layer) -> list[str]:
 
 
 def _coords(layer: Layer) -> dict[str, list[Any]]:
-    return dict(zip(_dims(layer), (_labels(layer), list(range(layer.unit.width))), strict=False))
+    return dict(zip(_dims(layer), (unit_names(layer), state_names(layer)), strict=False))
 
 
 def _observed(target: Target, name: str) -> Array:

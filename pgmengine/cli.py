@@ -105,7 +105,13 @@ def info(model: ModelFile) -> None:
 def explain(model: ModelFile, evidence: Evidence = None, want: Want = "marginals") -> None:
     """Say which method would answer, and why."""
     m = read_model(model)
-    print(pgm.explain(m, read_evidence(m, evidence), _wanted(want)))
+    found = pgm.explain(m, read_evidence(m, evidence), _wanted(want))
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(found)
+    else:
+        print(found)
 
 
 def _wanted(text: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from scipy.special import softmax
 
 from pgmengine.convergence import chain_statistics, series_statistics
 from pgmengine.errors import PgmError
+from pgmengine.kernels.plain import moves
 from pgmengine.model import Flat
 from pgmengine.target import Target
 
@@ -75,7 +76,7 @@ def transition_matrix(target: Target, kernel: Any) -> Array:
         weights = log_p[reached]
         impossible = np.isneginf(weights).all(axis=1, keepdims=True)  # such a unit moves anywhere
         prob = softmax(np.where(impossible, 0.0, weights), axis=1)
-        move = prob if target.beta[0] == 0 else kernel.transition(prob, digits[u])  # at beta = 0 the draw is exact
+        move = prob if target.beta[0] == 0 else moves(kernel, prob, digits[u])  # at beta = 0 the draw is exact
         entries = (move.ravel(), (np.repeat(np.arange(states), sizes[u]), reached.ravel()))
         matrix = matrix @ sp.csr_array(entries, shape=(states, states))
     return matrix

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.errors import PgmError
+from pgmengine.frames import by_layer
 from pgmengine.layer import Layer
 from pgmengine.structure import Structure
 from pgmengine.validate import as_floats
@@ -29,10 +30,13 @@ class Evidence:
 def parse_evidence(structure: Structure, evidence: Mapping[str, Any] | None, what: str = "evidence") -> Evidence:
     """Layer -> (size,) or (rows, size), NaN = not observed; Categorical one-hot (..., size, k) or labels (..., size).
 
+    Or a DataFrame with a column for each unit that is observed in some row; see frames.by_layer.
+
     Raises PgmError with layer, row and index for values outside a unit's support, wrong shapes, unequal rows.
     """
+    evidence = by_layer(structure, evidence, what)
     if evidence is not None and not isinstance(evidence, Mapping):
-        raise PgmError(f"{what} must map layer names to arrays, not {type(evidence).__name__}")
+        raise PgmError(f"{what} must map layer names to arrays, or be a DataFrame, not {type(evidence).__name__}")
     parsed = {}
     for name, given in (evidence or {}).items():
         layer = structure.layer(name, what=f"{what}: layer")

@@ -11,7 +11,7 @@ import numpy as np
 
 from pgmengine.progress import track
 
-PARTS = 16  # of a question, at most
+PARTS = 128  # of a question, at most
 WORTH = 5e8  # unit updates that are worth a part of their own, about half a second: small questions stay whole
 Job = tuple[Any, ...]
 log = logging.getLogger(__name__)

@@ -36,9 +36,13 @@ class GraphBuilder:
     given: list[Any] = field(default_factory=list)  # the bias of each layer, in order; None = zeros
     weights: list[Any] = field(default_factory=list)  # the weight of each coupling; None = drawn by build
 
-    def layer(self, name: str, unit: Unit, size: int, bias: Any = None, labels: Any = None) -> None:
-        """Add a layer of `size` units; bias (size,), or (size, k) for Categorical(k); None = zeros."""
-        self.layers.append(Layer(name, unit, size, None if labels is None else tuple(labels)))
+    def layer(self, name: str, unit: Unit, size: int, bias: Any = None, labels: Any = None, states: Any = None) -> None:
+        """Add a layer of `size` units; bias (size,), or (size, k) for Categorical(k); None = zeros.
+
+        labels: names of the units; states: names of the states of each unit, in the order of unit.support.
+        """
+        names = [None if given is None else tuple(given) for given in (labels, states)]
+        self.layers.append(Layer(name, unit, size, *names))
         self.given.append(bias)
 
     def couple(self, a: str, b: str, weight: Any = None) -> None:

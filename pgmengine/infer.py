@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pgmengine.errors import PgmError
+from pgmengine.explanation import Explanation
 from pgmengine.methods.ais import AIS
 from pgmengine.methods.answers import check_want
 from pgmengine.methods.exact import Exact
@@ -17,9 +18,10 @@ from pgmengine.methods.mean_field import MeanField
 from pgmengine.methods.parallel_tempering import ParallelTempering
 from pgmengine.model import Model
 from pgmengine.progress import showing
-from pgmengine.result import Plan, Result
+from pgmengine.result import ANSWERS, Plan, Result
 from pgmengine.shares import answer
 from pgmengine.target import Target
+from pgmengine.validate import check_instance
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def infer(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals"
     Parameters
     ----------
     evidence : layer -> (size,) or (rows, size); NaN = not observed; omitted layers are free. Categorical layers take
-        labels or one-hot rows.
+        labels or one-hot rows. Or a pandas DataFrame with a column for each unit.
     want : any of "marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", and "bound", a lower bound of
         log_z.
     method : Auto() by default.
@@ -100,23 +102,28 @@ def infer(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals"
     >>> r.mean["h"].shape, r.kind
     ((1, 2), 'exact')
     """
+    check_instance(method, "method")
     target, wanted, chosen = model.given(evidence, soft=soft, do=do), check_want(want), method or Auto()
     with showing(progress):
         if isinstance(chosen, Auto):
             result = chosen.run_on(executor, target, wanted, rng, state)
         else:
             result = answer(executor, chosen, target, wanted, rng, state)
+    if missing := [w for w in wanted if not any(ANSWERS.get(name) == w for name in result.answers)]:
+        raise PgmError(f"{result.method!r} was asked for {', '.join(missing)}, but its answers are "
+                       f"{', '.join(result.answers)}")
     return replace(result, target=target)
 
 
 def explain(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals",), method: Any = None,
-            soft: Any = None, do: Any = None) -> str:
-    """The plan as text, without running: what each candidate would do, and which one answers.
+            soft: Any = None, do: Any = None) -> Explanation:
+    """The plan as text, without running: what each candidate would do, and which one answers; a table to rich.print.
 
     >>> import pgmengine as pgm
     >>> print(pgm.explain(pgm.rbm(4, 2, rng=0), want=("log_z",)).splitlines()[0])
     wanted: log_z; 1 evidence row, 0 of 6 units observed
     """
+    check_instance(method, "method")
     target = model.given(evidence, soft=soft, do=do)
     wanted = check_want(want)
     chooser = method if isinstance(method, Auto) else Auto(candidates=(method,)) if method else Auto()
@@ -124,9 +131,6 @@ def explain(model: Model, evidence: Any = None, want: Iterable[str] = ("marginal
     units = sum(layer.size for layer in model.structure.layers.values())
     share = f"{seen} of {units} units observed" if target.rows == 1 else (
         f"{seen / target.rows:.4g} of {units} units observed on average")
-    lines = [f"wanted: {', '.join(wanted)}; {target.rows} evidence row{'s' * (target.rows > 1)}, {share}"]
+    head = f"wanted: {', '.join(wanted)}; {target.rows} evidence row{'s' * (target.rows > 1)}, {share}"
     plans = chooser.plans(target, wanted)
-    chosen = next((p for p in plans if p.accepted), None)
-    lines += [f"{'->' if p is chosen else '  '} {p}" for p in plans]
-    lines.append(f"answer: {chosen.method}, {chosen.guarantee}" if chosen else "answer: none of these can")
-    return "\n".join(lines)
+    return Explanation(head, plans, next((p for p in plans if p.accepted), None))

@@ -14,12 +14,16 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Layer:
-    """A named array of `size` units of one type; `labels` are the variables' names, if they have any."""
+    """A named array of `size` units of one type.
+
+    `labels` are the variables' names, `state_names` those of the states of each, in the order of unit.support, if any.
+    """
 
     name: str
     unit: Unit
     size: int
     labels: tuple[Hashable, ...] | None = None
+    state_names: tuple[str, ...] | None = None
 
     @property
     def width(self) -> int:

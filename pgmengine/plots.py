@@ -22,21 +22,28 @@ def _axes(ax: Any, size: tuple[float, float] = (6.0, 4.0)) -> Any:
 
 
 def images(rows: Any, shape: tuple[int, int], columns: int = 10, ax: Any = None, **imshow: Any) -> Any:
-    """Rows (n, pixels) as a mosaic of images with `columns` in a line; NaN is left blank.
+    """Rows (n, pixels) as a mosaic of images with `columns` in a line; NaN is light blue.
 
     >>> import numpy as np
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.images(np.eye(16), (4, 4), columns=4)
     """
+    from matplotlib.pyplot import get_cmap
+
     rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
     if rows.shape[1] != shape[0] * shape[1]:
         raise PgmError(f"rows have {rows.shape[1]} pixels, images of shape {shape} have {shape[0] * shape[1]}")
     columns = min(columns, len(rows))
-    framed = [np.pad(row.reshape(shape), 1, constant_values=np.nan) for row in rows]
-    framed += [np.full((shape[0] + 2, shape[1] + 2), np.nan)] * (-len(framed) % columns)
+    seen = rows[np.isfinite(rows)]
+    low, high = imshow.pop("vmin", seen.min(initial=np.inf)), imshow.pop("vmax", seen.max(initial=-np.inf))
+    low, high = (low, high) if low < high else (0.0, 1.0)
+    frame = 3 * high - 2 * low  # above the scale: light grey
+    framed = [np.pad(row.reshape(shape), 1, constant_values=frame) for row in rows]
+    framed += [np.full((shape[0] + 2, shape[1] + 2), frame)] * (-len(framed) % columns)
     mosaic = np.block([framed[i: i + columns] for i in range(0, len(framed), columns)])
-    ax = _axes(ax, (0.7 * columns, 0.7 * len(framed) / columns))
-    ax.imshow(mosaic, **({"cmap": "gray_r"} | imshow))
+    ax = _axes(ax, (max(0.7 * columns, 3.0), max(0.7 * columns, 3.0) * len(framed) / columns**2))
+    colors = get_cmap(imshow.pop("cmap", "gray_r")).with_extremes(bad="#bcd3ec", over="#e8e8e8")
+    ax.imshow(mosaic, **({"cmap": colors, "vmin": low, "vmax": high, "interpolation": "nearest"} | imshow))
     ax.set_axis_off()
     return ax
 
@@ -74,7 +81,7 @@ def samples(result: Any, layer: str, shape: tuple[int, int], times: int = 12, ch
 
 
 def completions(result: Any, layer: str, shape: tuple[int, int], ax: Any = None) -> Any:
-    """Evidence above the means that complete it, one column for each row.
+    """Evidence above the means that complete it, one column for each row; what is not seen is light blue.
 
     >>> import numpy as np
     >>> import pgmengine as pgm
@@ -98,7 +105,10 @@ def history(fits: Any, name: str, ax: Any = None, label: str | None = None) -> A
     >>> ax = pgm.plots.history(f, "weight_norm")
     """
     several = list(fits) if isinstance(fits, (list, tuple)) else [fits]
-    found: list[Mapping[str, Array]] = [getattr(f, "history", f)[name] for f in several]
+    histories = [getattr(f, "history", f) for f in several]
+    if missing := [h for h in histories if name not in h]:
+        raise PgmError(f"{name!r} was not monitored; there is {', '.join(missing[0])}")
+    found: list[Mapping[str, Array]] = [h[name] for h in histories]
     ax = _axes(ax)
     values = np.stack([np.asarray(h["value"], dtype=np.float64) for h in found])
     mean = values.mean(axis=0)
@@ -157,24 +167,25 @@ def bound_gap(bound: Any, exact: Any, ax: Any = None, bins: int = 40) -> Any:
 
 
 def graph(model: Model, ax: Any = None) -> Any:
-    """The layers as boxes with their units, parents above children; arrows directed, lines undirected, loops lateral.
+    """The layers as boxes with their units, parents above children; arrows directed, lines undirected.
 
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.graph(pgm.dbn([12, 8, 4], rng=0))
     """
-    s, ax = model.structure, _axes(ax, (5.0, 1.2 + 1.1 * len(model.structure.layers)))
+    s, ax = model.structure, _axes(ax, (4.0, 0.9 * len(model.structure.layers)))
+    inside = {c.a for c in s.couplings if c.a == c.b}
     place = {name: (0.0, float(i)) for i, name in enumerate(s.layers)}
     box = {"boxstyle": "round,pad=0.5", "facecolor": "#eef3fa", "edgecolor": "#35618f"}
     for c in s.couplings:
         if c.a == c.b:
-            ax.annotate("lateral", (0.9, place[c.a][1]), fontsize=8, color="#35618f", va="center")
             continue
         bend = 0.0 if abs(place[c.a][1] - place[c.b][1]) == 1 else 0.5
         ax.annotate("", place[c.b], place[c.a], arrowprops={
             "arrowstyle": "-|>" if c.directed else "-", "shrinkA": 16, "shrinkB": 16, "color": "#35618f",
             "connectionstyle": f"arc3,rad={bend}"})
     for name, layer in s.layers.items():
-        ax.text(*place[name], f"{name}: {layer.size} {layer.unit!r}", ha="center", va="center", bbox=box)
-    ax.set(xlim=(-1.5, 1.5), ylim=(-0.7, len(place) - 0.3))
+        own = ", coupled inside" if name in inside else ""
+        ax.text(*place[name], f"{name}: {layer.size} {layer.unit!r}{own}", ha="center", va="center", bbox=box)
+    ax.set(xlim=(-1.5, 1.5), ylim=(-0.5, len(place) - 0.5))
     ax.set_axis_off()
     return ax

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.errors import NotAsked
+from pgmengine.errors import NoSuchName, NotAsked
 
 Array = np.ndarray
 WANTS = ("marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", "bound")
@@ -57,6 +57,21 @@ ANSWERS = {"mean": "marginals", "prob": "marginals", "log_z": "log_z", "log_prob
            "bound": "bound"}
 
 
+class Named(dict[str, Any]):
+    """An answer by layer, coupling or parameter; says what there is when a name is not."""
+
+    def __init__(self, values: Mapping[str, Any], answer: str) -> None:
+        super().__init__(values)
+        self.answer = answer
+
+    def __missing__(self, name: str) -> Any:
+        why = "; only layers of finitely many states have state probabilities" if self.answer == "prob" else ""
+        raise NoSuchName(f"{self.answer} has no {name!r}, it has {', '.join(self)}{why}")
+
+    def __reduce__(self) -> Any:
+        return Named, (dict(self), self.answer)
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
     """Answers of one inference; those asked for with `want=` are attributes.
@@ -83,6 +98,8 @@ class Result:
         """The samples as an ArviZ DataTree (extra "arviz"): posterior, sample_stats, observed_data.
 
         Dimensions: chain, draw, row, the units of each layer by their labels, and states of Categorical units.
+        sample_stats has the energy of each draw, whether it was adaptive (no draw is), and of tempered chains level and
+        swap_accepted; where chains wander over temperatures, the group tempering has their level at every sweep.
         """
         from pgmengine.arviz import to_arviz
 
@@ -98,7 +115,8 @@ class Result:
         if name.startswith("_") or "answers" not in self.__dict__:
             raise AttributeError(name)
         if name in self.answers:
-            return self.answers[name]
+            value = self.answers[name]
+            return Named(value, name) if isinstance(value, dict) else value
         if name in ANSWERS:
             raise NotAsked(f"{name} was not computed: ask for it with want=({ANSWERS[name]!r},)")
         raise AttributeError(f"Result has no {name!r}")

@@ -17,7 +17,7 @@ from pgmengine.methods.answers import add_gradients
 from pgmengine.result import Result, Status
 from pgmengine.target import Target
 
-ROWS_AXIS = {"samples": 1, "log_weights": 1, "levels": 1, "energy": 2}  # all others have their rows in front
+ROWS_AXIS = {"samples": 1, "log_weights": 1, "levels": 1, "energy": 2, "swap_accepted": 2}  # of all others 0
 OF_THE_RUN = {"betas", "adaptive"}  # no rows: the same in all parts
 
 

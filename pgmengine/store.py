@@ -13,6 +13,7 @@ A declaration holds layers and couplings:
     s = 4                                               # the unit's own arguments stand beside it; inf is inf
     size = 500
     bias = 0.0                                          # a number or a list, optional
+    labels = ["first", "second"]                        # names of the units, optional; states = [...] of their states
     [[couplings]]
     couple = ["v", "h"]                                 # undirected; cause = ["parent", "child"] is an arrow
     weight = [[...]]                                    # optional; drawn if absent
@@ -92,6 +93,8 @@ def declaration_of(model: Model) -> dict[str, Any]:
         entry = {"name": layer.name, "unit": type(layer.unit).__name__, **asdict(layer.unit), "size": int(layer.size)}
         if layer.labels is not None:
             entry["labels"] = [_label(v) for v in layer.labels]
+        if layer.state_names is not None:
+            entry["states"] = [_label(v) for v in layer.state_names]
         layers.append(entry)
     couplings = [{"cause" if c.directed else "couple": [c.a, c.b]} for c in model.structure.couplings]
     return {"layers": layers, "couplings": couplings}
@@ -162,7 +165,7 @@ def _add_layer(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], p
     types = unit_types()
     if kind not in types:
         raise PgmError(f"{path}: layer {name!r}: unit {kind!r} is unknown, expected one of {', '.join(sorted(types))}")
-    labels, bias = entry.pop("labels", None), entry.pop("bias", None)
+    labels, states, bias = (entry.pop(key, None) for key in ("labels", "states", "bias"))
     own = {f.name for f in fields(types[kind])}
     wrong = [key for key in entry if key not in own]
     if wrong:
@@ -174,7 +177,7 @@ def _add_layer(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], p
     bias = params.pop(f"{name}.bias", bias)
     if isinstance(bias, (int, float)) and isinstance(size, int):
         bias = np.full(size if unit.width == 1 else (size, unit.width), float(bias))
-    b.layer(name, unit, size, bias=bias, labels=_unlabel(labels) if labels is not None else None)  # type: ignore[arg-type]
+    b.layer(name, unit, size, bias=bias, labels=_unlabel(labels), states=states)  # type: ignore[arg-type]
 
 
 def _add_coupling(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], path: str) -> None:

@@ -180,10 +180,11 @@ def _per_unit(layer: Layer, flat: Array) -> Array:
     return shaped if layer.unit.width == 1 else shaped.sum(axis=-1)
 
 
-def make_target(model: Model, evidence: Any = None, soft: Any = None, do: Any = None, beta: Any = 1.0) -> Target:
-    """Parse and check evidence, soft evidence and interventions into a Target."""
+def make_target(model: Model, evidence: Any = None, soft: Any = None, do: Any = None, beta: Any = 1.0,
+                what: str = "evidence") -> Target:
+    """Parse and check evidence (called `what` in messages), soft evidence and interventions into a Target."""
     s = model.structure
-    seen = parse_evidence(s, evidence)
+    seen = parse_evidence(s, evidence, what)
     done = parse_evidence(s, do, what="do")
     field, soft_rows = _parse_soft(s, soft)
     rows = _common_rows({"evidence": seen.rows if seen.has_rows else 1, "do": done.rows if done.has_rows else 1,
@@ -244,7 +245,7 @@ def _parse_soft(structure: Structure, soft: Any) -> tuple[Flat, int | None]:
         if not np.isfinite(flat).all():
             row, index = (int(i) for i in np.argwhere(~np.isfinite(flat))[0])
             raise PgmError(f"soft: layer {name!r}, row {row}, index {index // unit.width} is {flat[row, index]}, "
-                           "expected finite")
+                           "expected finite; 0 is no hint")
         if two_valued and unit.support is not None:
             flat = flat / (unit.support[1] - unit.support[0])
         fields[name] = flat

@@ -32,6 +32,25 @@ def check_layers(layers: list[Layer]) -> None:
             raise PgmError(f"layer {layer.name!r}: the size must be an integer of at least 1, not {layer.size!r}")
         if layer.labels is not None and len(layer.labels) != layer.size:
             raise PgmError(f"layer {layer.name!r}: {len(layer.labels)} labels for {layer.size} units")
+        _check_unit(layer)
+        count = 0 if layer.unit.support is None else len(layer.unit.support)
+        if layer.state_names is not None and (len(layer.state_names) != count or len(set(layer.state_names)) != count):
+            raise PgmError(f"layer {layer.name!r}: {', '.join(map(repr, layer.state_names))} are not {count} different "
+                           f"names, one for each state of {layer.unit!r}")
+
+
+def _check_unit(layer: Layer) -> None:
+    """What a unit type says of its values fits together."""
+    unit, support, base = layer.unit, layer.unit.support, layer.unit.log_base
+    if support is None:
+        return
+    shape = (unit.width,) if unit.width > 1 else ()
+    if not isinstance(support, np.ndarray) or support.ndim < 1 or support.shape[1:] != shape or len(support) < 1:
+        raise PgmError(f"layer {layer.name!r}: the support of {unit!r} must be an array {('K', *shape)} of its values, "
+                       f"not {support!r}")
+    if not isinstance(base, np.ndarray) or base.shape != support.shape[:1] or not np.isfinite(base).all():
+        raise PgmError(f"layer {layer.name!r}: log_base of {unit!r} must be an array of {len(support)} finite numbers, "
+                       f"one for each value, not {base!r}")
 
 
 def check_structure(structure: Structure) -> None:
@@ -105,7 +124,22 @@ def check_weight(structure: Structure, coupling: Coupling, weight: Any) -> Any:
     _check_entries(array, what, coupling.directed and b.unit.nonnegative)
     if coupling.a == coupling.b:
         _check_inside(array, a, coupling.directed, what)
-    return array
+        if not coupling.directed:
+            array = (array + array.T) / 2  # rounding is forgiven
+    return sp.csr_array(array) if sp.issparse(array) else array
+
+
+def check_instance(thing: Any, what: str) -> None:
+    """PgmError for a class where one of its instances is meant."""
+    if isinstance(thing, type):
+        raise PgmError(f"{what} must be an instance such as {thing.__name__}(...), not the class {thing.__name__}")
+
+
+def check_kernel(kernel: Any) -> None:
+    """A kernel has a transition."""
+    check_instance(kernel, "kernel")
+    if not callable(getattr(kernel, "transition", None)):
+        raise PgmError(f"kernel must be one such as Gibbs() or FlipState(), with a transition, not {kernel!r}")
 
 
 def as_floats(values: Any, what: str) -> np.ndarray:
@@ -143,6 +177,8 @@ def _check_inside(array: Any, layer: Layer, directed: bool, what: str) -> None:
                            f"{nx.find_cycle(graph)[0][0]}")
     else:
         odd = sp.coo_array(array - array.T)
-        if odd.nnz and np.any(odd.data != 0):
-            i = int(np.flatnonzero(odd.data)[0])
-            raise PgmError(f"{what} is not symmetric at [{odd.row[i]}, {odd.col[i]}]")
+        wrong = np.flatnonzero(np.abs(odd.data) > 1e-12 * np.abs(entries.data).max(initial=0.0))
+        if len(wrong):
+            i, j = int(odd.row[wrong[0]]), int(odd.col[wrong[0]])
+            values = sp.csr_array(array)[[i, j], [j, i]]
+            raise PgmError(f"{what} is not symmetric at [{i}, {j}]: {values[0]:.17g} and {values[1]:.17g}")

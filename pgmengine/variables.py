@@ -23,20 +23,22 @@ def builder_from_variables(graph: nx.Graph, unit: Unit) -> GraphBuilder:
     """Layers by colour class (nx.Graph, "c0", "c1", ...) or topological generation (nx.DiGraph, "g0", "g1", ...).
 
     Node attributes: bias (default 0; k numbers for Categorical), unit (default `unit`). Edge attribute: weight (default
-    1; a matrix between Categorical units). Units of different types in one class get layers of their own. The nodes
-    are kept as the labels of the layers, in the graph's order.
+    1; a matrix between Categorical units), and states, the names of the states of a node. Units of different types, or
+    with other names of states, get layers of their own in one class. The nodes are kept as the labels of the layers, in
+    the graph's order.
     """
     from pgmengine.graph import GraphBuilder
 
     if graph.is_multigraph() or not len(graph):
         raise PgmError("from_networkx takes an nx.Graph or nx.DiGraph with at least one node")
     units = {node: data.get("unit", unit) for node, data in graph.nodes(data=True)}
-    members = _groups(graph, units)
+    states = {node: tuple(data["states"]) if "states" in data else None for node, data in graph.nodes(data=True)}
+    members = _groups(graph, {node: (units[node], states[node]) for node in graph})
     place = {node: (name, i) for name, nodes in members.items() for i, node in enumerate(nodes)}
     b = GraphBuilder()
     for name, nodes in members.items():
         bias = [graph.nodes[node].get("bias", np.zeros(units[node].width).squeeze()) for node in nodes]
-        b.layer(name, units[nodes[0]], len(nodes), bias=bias, labels=nodes)
+        b.layer(name, units[nodes[0]], len(nodes), bias=bias, labels=nodes, states=states[nodes[0]])
     blocks: dict[tuple[str, str], list[tuple[int, int, Array]]] = {}
     for one, two, data in graph.edges(data=True):
         (a, i), (c, j) = place[one], place[two]
@@ -51,7 +53,7 @@ def builder_from_variables(graph: nx.Graph, unit: Unit) -> GraphBuilder:
     return b
 
 
-def _groups(graph: nx.Graph, units: dict[Hashable, Unit]) -> dict[str, list[Hashable]]:
+def _groups(graph: nx.Graph, units: dict[Hashable, Any]) -> dict[str, list[Hashable]]:
     if graph.is_directed():
         if not nx.is_directed_acyclic_graph(graph):
             cycle = [edge[0] for edge in nx.find_cycle(graph)]
@@ -62,7 +64,7 @@ def _groups(graph: nx.Graph, units: dict[Hashable, Unit]) -> dict[str, list[Hash
         if loop is not None:
             raise PgmError(f"node {loop[0]!r} is coupled with itself")
         color = nx.bipartite.color(graph) if nx.is_bipartite(graph) else nx.greedy_color(graph, strategy="DSATUR")
-    keys: dict[tuple[int, Unit], list[Hashable]] = {}
+    keys: dict[tuple[int, Any], list[Hashable]] = {}
     for node in graph:
         keys.setdefault((color[node], units[node]), []).append(node)
     letter = "g" if graph.is_directed() else "c"
@@ -80,7 +82,7 @@ def _sparse(entries: list[tuple[int, int, Array]], wa: int, wc: int, na: int, nc
 
 
 def variable_graph(model: Model) -> nx.Graph:
-    """Nodes (layer, index) or their labels, with unit and bias; edges with weight, for every non-zero coupling.
+    """Nodes (layer, index) or their labels, with unit, bias and states; edges with weight, for every non-zero coupling.
 
     An nx.DiGraph if all couplings are arrows, an nx.Graph if none is; with both, a DiGraph whose undirected edges
     go one way and carry directed=False.
@@ -92,7 +94,7 @@ def variable_graph(model: Model) -> nx.Graph:
         bias = model.params[f"{name}.bias"]
         for i, node in enumerate(names[name]):
             graph.add_node(node, unit=layer.unit, bias=float(bias[i]) if layer.unit.width == 1 else bias[i],
-                           layer=name, index=i)
+                           layer=name, index=i, **({"states": layer.state_names} if layer.state_names else {}))
     for c in s.couplings:
         wa, wb = s.layers[c.a].unit.width, s.layers[c.b].unit.width
         matrix: Any = sp.csr_array(model.weight(c))

@@ -74,6 +74,26 @@ def test_what_is_missing_is_named():
         pgm.Exact().run(model.given(), ("samples",)).to_arviz()
 
 
+def test_tempered_chains_say_where_they_were():
+    model = pgm.rbm(4, 2, rng=0)
+    method = pgm.SimulatedTempering(betas=pgm.Linear(4), chains=3, warmup=50, draws=100)
+    r = pgm.infer(model, want=("samples",), method=method, rng=0)
+    tree = r.to_arviz()
+    assert tree["tempering"]["level"].dims == ("chain", "sweep", "row") and tree["tempering"]["level"].shape == (
+        3,
+        150,
+        1,
+    )
+    np.testing.assert_array_equal(tree["tempering"]["level"].values[2, :, 0], r.stats["levels"][:, 0, 2])
+    assert tree["tempering"]["adaptive"].values.sum() == 50
+    assert (tree["sample_stats"]["level"] == 3).all() and not tree["sample_stats"]["adaptive"].any()
+    r = pgm.infer(model, want=("samples",), method=pgm.ParallelTempering(rungs=3, draws=400, warmup=50), rng=0)
+    swapped = r.to_arviz()["sample_stats"]["swap_accepted"]
+    assert swapped.dims == ("chain", "draw", "row") and set(np.unique(swapped)) <= {0.0, 1.0}  # one pair at a time
+    expected = 1 - r.stats["swap_rejection"].mean()
+    assert abs(float(swapped.mean()) - expected) < 5 * np.sqrt(expected * (1 - expected) / swapped.size)
+
+
 @pytest.mark.parametrize("method", [pgm.Exact(draws=50), pgm.ParallelTempering(draws=100, warmup=50),
                                     pgm.SimulatedTempering(draws=300), pgm.Forward(60)], ids=repr)  # fmt: skip
 def test_every_sampler_gives_a_tree(method):

@@ -1,6 +1,8 @@
 """Asking: evidence of every shape, refusals that name the place, Auto and explain, results."""
 
+import io
 import math
+import pickle
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,6 +127,59 @@ def test_cheapest_cover_depends_on_the_evidence():
     seen = pgm.dbm([20, 30, 3], rng=0).given({"v": np.zeros(20)})
     assert "2^3 states of 3 units of 'h2'" in str(pgm.Exact().plan(seen, ("log_z",)))
     assert "independent" in str(pgm.Exact().plan(pgm.sbn([90, 80, 70], rng=0).given(), ("log_prob",)))
+
+
+def test_classes_in_place_of_instances_and_broken_kernels_are_named():
+    x = {"v": np.zeros((3, 4))}
+    with pytest.raises(pgm.PgmError, match=r"method must be an instance such as Exact\(\.\.\.\)"):
+        pgm.infer(RBM, method=pgm.Exact)
+    with pytest.raises(pgm.PgmError, match="negative must be an instance such as CD"):
+        pgm.fit(RBM, x, negative=pgm.CD)
+    for kernel in (pgm.Blend, 3):
+        with pytest.raises(pgm.PgmError, match="kernel must be"):
+            pgm.infer(RBM, method=pgm.MCMC(kernel=kernel))
+
+    class Half:
+        def transition(self, prob, current):
+            return prob / 2
+
+    matrix, chains = pgm.diagnostics.transition_matrix, pgm.MCMC(kernel=Half())
+    for use in (lambda: pgm.infer(RBM, method=chains), lambda: matrix(RBM.given(), Half())):
+        with pytest.raises(pgm.PgmError, match=r"must give probabilities .* sums from 0.5 to 0.5"):
+            use()
+
+
+def test_answers_name_what_they_have():
+    r = pgm.infer(pgm.rbm(3, 2, hidden=pgm.MultiValued(math.inf), rng=0), want=("marginals", "pairs"))
+    with pytest.raises(pgm.PgmError, match="prob has no 'h', it has v; only layers of finitely many states"):
+        r.prob["h"]
+    with pytest.raises(KeyError, match="mean has no 'x', it has v, h"):
+        r.mean["x"]
+    assert pickle.loads(pickle.dumps(r)).mean.keys() == {"v", "h"}
+
+    @dataclass(frozen=True)
+    class Silent:
+        def plan(self, target, want):
+            return pgm.Plan("Silent", "estimate")
+
+        def run(self, target, want, rng=None, state=None):
+            return pgm.Result({"log_z": np.zeros(1)}, "estimate", self, self.plan(target, want))
+
+    with pytest.raises(pgm.PgmError, match="was asked for marginals, but its answers are log_z"):
+        pgm.infer(RBM, method=Silent())
+
+
+def test_explanations_are_text_and_tables():
+    from rich.console import Console
+
+    found = pgm.explain(pgm.rbm(40, 40, rng=0))
+    console = Console(width=110, record=True, file=io.StringIO())
+    console.print(found)
+    table = console.export_text()
+    assert isinstance(found, str) and "-> MCMC: estimate" in found
+    for word in ("MCMC", "refused", "2^40", "updates", "MeanField"):
+        assert word in table and word in found._repr_html_().replace("MeanField", "MeanField")
+    assert found._repr_html_().count("<tr>") == 1 + len(found.plans)
 
 
 def test_progress_is_quiet_when_not_a_terminal(capsys):

@@ -5,8 +5,10 @@ import pytest
 from tiny import MACHINES, as_evidence, patterns
 
 import pgmengine as pgm
-from pgmengine.learn.batch import GradientSum, add_expected
-from pgmengine.learn.positive import default_positive
+from pgmengine.learn.batch import Batch, GradientSum, add_expected
+from pgmengine.learn.positive import default_positive, posterior_draw
+from pgmengine.learn.run import Run
+from pgmengine.learn.settled import settled_layers
 
 DIRECTED = [m for m in MACHINES if m.directed and all(x.unit.support is not None for x in m.layers)]
 
@@ -115,3 +117,50 @@ def test_a_noisy_or_bias_at_zero_can_be_left_again():
     assert np.all(f.model.params["v.bias"] > 0)
     on = pgm.fit(f.model, {"v": [[1, 1]] * 50}, optimizer=pgm.Adam(0.1), epochs=200, progress=False)
     assert pgm.infer(on.model, {"v": [1, 1]}, want="log_prob").log_prob[0] > -1.0
+
+
+def deep(rng=0):
+    """Pixels below parts below a machine of a top layer and a label: undirected above, directed below."""
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.Binary(), 5)
+    b.layer("h", pgm.MultiValued(2), 3)
+    b.layer("t", pgm.Spin(), 3)
+    b.layer("y", pgm.Categorical(3), 1)
+    b.couple("t", "y")
+    b.cause("t", "h")
+    b.cause("h", "v")
+    return b.build(rng=rng)
+
+
+SAMPLED = [pgm.PCD(chains=500, k=20), pgm.CD(30), pgm.PT(4, k=20, chains=300), pgm.FastPCD(chains=500),
+           pgm.CAST(betas=[0.5, 1.0], chains=500), pgm.TransSAP(chains=200)]  # fmt: skip
+
+
+@pytest.mark.parametrize("negative", SAMPLED, ids=repr)
+def test_layers_below_which_nothing_is_known_are_not_sampled(negative):
+    """E[d log_density] of their biases and weights is 0 without evidence, and that is what they get, not noise."""
+    model, rng = deep(), np.random.default_rng(0)
+    x = {"v": rng.integers(0, 2, (300, 5)), "y": rng.integers(0, 3, (300, 1))}
+    run = Run(model, model.given(x), np.ones(300), negative, None, (), pgm.SGD(0.1), rng)
+    assert run.settled == ("h", "v")
+    batch = Batch(run.target, run.nothing, np.ones(300), lambda: posterior_draw(run.target, rng))
+    exact = pgm.Exact().gradient(model.given(), np.ones(1))
+    for update in range(4):
+        total = GradientSum(model, np.float32)
+        total.settled = run.settled
+        run.negative.add(total, batch, update, rng)
+    found = total.total()
+    for name in ("v.bias", "h.bias", "t->h.weight", "h->v.weight"):
+        np.testing.assert_allclose(found[name], 0.0, atol=1e-6)
+        np.testing.assert_allclose(exact[name], 0.0, atol=1e-12)
+    for name in ("t.bias", "y.bias", "t-y.weight"):
+        np.testing.assert_allclose(found[name], -exact[name], atol=0.25)
+
+
+def test_only_what_is_barren_is_left_out():
+    """With the pixels given, the parts above them are known of; parents inside a layer stay."""
+    model = deep()
+    run = Run(model, model.given({"v": np.zeros((4, 5)), "y": np.zeros((4, 1))}), np.ones(4), pgm.CD(), None, ("v",),
+              pgm.SGD(0.1), np.random.default_rng(0))  # fmt: skip
+    assert run.settled == ()
+    assert settled_layers(model.given({"h": np.ones((1, 3))})) == ("v",)

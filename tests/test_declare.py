@@ -2,7 +2,12 @@
 
 import json
 import math
+from dataclasses import dataclass
 
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
 import pytest
@@ -54,7 +59,7 @@ bad[1, 1] = math.nan
         ([("layer", "v", "Binary", 3)], "unit must be"),
         ([("layer", "", pgm.Binary(), 3)], "name"),
         ([("layer", "v", pgm.Binary(), 3, [0, 0])], r"shape \(2,\), expected \(3,\)"),
-        ([V, ("couple", "v", "v", {"weight": np.triu(np.ones((3, 3)), 1)})], r"not symmetric at \[0, 1\]"),
+        ([V, ("couple", "v", "v", {"weight": np.triu(np.ones((3, 3)), 1)})], r"not symmetric at \[0, 1\]: 1 and 0"),
         ([V, ("couple", "v", "v", {"weight": np.eye(3)})], r"\[0, 0\] couples a unit with itself"),
         ([V, ("cause", "v", "v", {"weight": np.ones((3, 3)) - np.eye(3)})], "directed cycle through unit"),
     ],
@@ -244,3 +249,91 @@ def test_bad_toml(old, new, match, tmp_path):
     path.write_text(TOML.replace(old, new))
     with pytest.raises(pgm.PgmError, match=match):
         pgm.load_declaration(path, rng=0)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rounding_of_symmetric_weights_is_forgiven(sparse):
+    weight = np.random.default_rng(0).normal(size=(5, 5))
+    weight = weight + weight.T
+    np.fill_diagonal(weight, 0)
+    weight[0, 1] *= 1 + 1e-15
+    found = pgm.boltzmann_machine(5, weight=sp.csr_array(weight) if sparse else weight).params["x-x.weight"]
+    dense = found.toarray() if sparse else found
+    assert sp.issparse(found) == sparse and np.array_equal(dense, dense.T)
+    np.testing.assert_allclose(dense, weight, rtol=1e-14)
+
+
+def test_states_have_names_and_keep_them(tmp_path):
+    graph = nx.DiGraph()
+    graph.add_node("sky", unit=pgm.Categorical(3), states=("sun", "cloud", "rain"), bias=[0.0, 0.5, 1.0])
+    graph.add_node("wet", unit=pgm.Binary(), states=("dry", "wet"))
+    graph.add_edge("sky", "wet", weight=np.array([[-2.0], [-1.0], [3.0]]))
+    model = pgm.GraphBuilder.from_networkx(graph).build()
+    pgm.save(model, tmp_path / "m.safetensors")
+    for m in (model, pgm.load(tmp_path / "m.safetensors")):
+        nodes = m.to_networkx(level="variables").nodes
+        assert nodes["sky"]["states"] == ("sun", "cloud", "rain") and nodes["wet"]["states"] == ("dry", "wet")
+    b = pgm.GraphBuilder()
+    b.layer("x", pgm.Binary(), 2, states=("a", "b", "c"))
+    with pytest.raises(pgm.PgmError, match="layer 'x': 'a', 'b', 'c' are not 2 different names"):
+        b.build()
+
+
+def test_both_views_can_be_drawn():
+    model = pgm.dbn([4, 3, 2], rng=0)
+    for level in ("layers", "variables"):
+        nx.draw(model.to_networkx(level=level), with_labels=True)
+    plt.close("all")
+
+
+@dataclass(frozen=True)
+class Odd(pgm.Unit):
+    """A unit type that says too little or the wrong thing of itself."""
+
+    values: object = None
+    base: object = None
+
+    @property
+    def support(self):
+        return self.values
+
+    @property
+    def log_base(self):
+        return self.base
+
+
+@pytest.mark.parametrize(
+    ("values", "base", "message"),
+    [([0.0, 1.0], np.zeros(2), "must be an array"), (np.arange(3.0), np.zeros(2), "3 finite numbers"),
+     (np.eye(2), np.zeros(2), "must be an array"), (np.arange(2.0), np.array([0.0, np.nan]), "2 finite numbers")],
+)  # fmt: skip
+def test_unit_types_that_do_not_fit_together_are_named(values, base, message):
+    b = pgm.GraphBuilder()
+    b.layer("x", Odd(values, base), 2)
+    with pytest.raises(pgm.PgmError, match=f"(?s)layer 'x'.*{message}"):
+        b.build()
+
+
+@dataclass(frozen=True)
+class Three(pgm.Unit):
+    """The number of heads of three coins."""
+
+    @property
+    def support(self):
+        return np.arange(4.0)
+
+    @property
+    def log_base(self):
+        return np.log([1.0, 3.0, 3.0, 1.0])
+
+
+def test_a_unit_needs_only_its_support_and_base_measure(rtol=1e-9):
+    """By every way in which log h is used."""
+    model = pgm.rbm(3, 2, visible=Three(), rng=0)
+    v = np.array(np.meshgrid(*[np.arange(4.0)] * 3, indexing="ij")).reshape(3, -1).T
+    h = np.array(np.meshgrid([0.0, 1.0], [0.0, 1.0], indexing="ij")).reshape(2, -1).T
+    log_p = [model.log_density({"v": np.repeat(v[i : i + 1], 4, axis=0), "h": h}) for i in range(len(v))]
+    r = pgm.infer(model, want=("log_z",))
+    np.testing.assert_allclose(np.logaddexp.reduce(np.concatenate(log_p)), r.log_z[0], rtol=rtol)
+    annealed = pgm.infer(model, want=("log_z",), method=pgm.AIS(chains=500, betas=200), rng=0)
+    assert abs(annealed.log_z[0] - r.log_z[0]) < 5 * annealed.log_z_error[0]

@@ -27,7 +27,9 @@ def test_images_lie_where_their_rows_are():
     assert found.shape == (8, 10)
     np.testing.assert_array_equal(found[1:3, 6:9], rows[1].reshape(2, 3))
     np.testing.assert_array_equal(found[5:7, 1:4], rows[2].reshape(2, 3))
-    assert np.isnan(found[0]).all() and np.isnan(found[4:, 5:]).all()
+    assert (found[0] > rows.max()).all() and (found[4:, 5:] > rows.max()).all()  # frames: above the scale
+    holes = shown(pgm.plots.images(np.where(np.arange(6) < 2, np.nan, rows), (2, 3)))
+    assert np.isnan(holes).sum() == 6
     with pytest.raises(pgm.PgmError, match="rows have 6 pixels, images of shape \\(2, 2\\) have 4"):
         pgm.plots.images(rows, (2, 2))
 
@@ -85,4 +87,10 @@ def test_graph_names_every_layer_and_draws_every_coupling():
     texts = [t.get_text() for t in pgm.plots.graph(model).texts]
     assert all(any(t.startswith(f"{name}: ") for t in texts) for name in model.structure.layers)
     assert sum(t == "" for t in texts) == len(model.structure.couplings)
-    assert "lateral" in [t.get_text() for t in pgm.plots.graph(pgm.boltzmann_machine(4, rng=0)).texts]
+    lateral = pgm.plots.graph(pgm.boltzmann_machine(4, rng=0)).texts
+    assert [t.get_text() for t in lateral] == ["x: 4 Spin(), coupled inside"]
+
+
+def test_what_was_not_monitored_is_named():
+    with pytest.raises(pgm.PgmError, match="'kl' was not monitored; there is weight_norm"):
+        pgm.plots.history({"weight_norm": {"update": [0], "value": [1.0]}}, "kl")

@@ -1,5 +1,7 @@
 """Annealing and tempering against the oracle: brackets, invariance with levels, weights, broken rules that are caught."""
 
+import math
+
 import numpy as np
 import pytest
 from brute import Brute
@@ -148,6 +150,53 @@ def test_variance_of_ais_falls_as_one_over_the_temperatures():
         for n in (250, 1000, 4000)
     ]
     assert 3 < spread[0] / spread[1] < 5.5 and 3 < spread[1] / spread[2] < 5.5
+
+
+def test_coupled_chains_keep_their_distribution_where_valleys_are_rarely_left():
+    """A swap when the fast chain comes to beta = 1, not just when it is there, gives the valleys other shares."""
+    n, w = 6, 2.0
+    weight = w * (1 - np.eye(n))
+    model = pgm.boltzmann_machine(n, unit=pgm.Binary(), weight=weight)
+    model = model.with_params({"x.bias": np.full(n, (1.5 - w * n * (n - 1) / 2) / n)})  # all on: 1.5 nats above all off
+    pairs, steps = 3000, 600
+    target = model.given().take(np.zeros(pairs, dtype=int))
+    coupled = pgm.CoupledTempering(
+        target, np.linspace(0.3, 1.0, 6), pgm.Gibbs(), pgm.OneOverT(), 20, np.random.default_rng(0)
+    )
+    exact = pgm.infer(model, want=("samples", "marginals"), method=pgm.Exact(draws=2 * pairs), rng=1)
+    coupled.chains.place_at({"x": exact.samples["x"][:, 0]})
+    means = []
+    for t in range(steps):
+        coupled.step()
+        if t >= steps // 2:
+            means.append(coupled.states()["x"].mean(axis=1))
+    each = np.mean(means, axis=0)
+    assert coupled.swaps > 3 * pairs
+    assert abs(each.mean() - exact.mean["x"].mean()) < 5 * each.std() / np.sqrt(pairs)
+
+
+def test_base_rates_of_every_unit(atol=1e-6):
+    """A'(eta) is the shrunk mean of the data, missing values left out."""
+    rng = np.random.default_rng(0)
+    units = {"b": pgm.Binary(), "s": pgm.Spin(), "m": pgm.MultiValued(3), "i": pgm.MultiValued(math.inf),
+             "g": pgm.Gaussian(2.0), "c": pgm.Categorical(3)}  # fmt: skip
+    b = pgm.GraphBuilder()
+    for name, unit in units.items():
+        b.layer(name, unit, 2)
+    model, rows = b.build(), 50
+    data = {"b": rng.integers(0, 2, (rows, 2)), "s": rng.choice([-1, 1], (rows, 2)), "c": rng.integers(0, 3, (rows, 2)),
+            "m": rng.choice([-1, -1 / 3, 1 / 3, 1], (rows, 2)), "i": rng.uniform(-1, 0.5, (rows, 2)),
+            "g": rng.normal(3, 5, (rows, 2))}  # fmt: skip
+    data["b"] = np.where(rng.random((rows, 2)) < 0.3, np.nan, data["b"])
+    found = base_rates(model, data, shrink=4.0)
+    for name, unit in units.items():
+        x = np.eye(3)[data[name]] if name == "c" else np.asarray(data[name], dtype=float)
+        seen = (~np.isnan(x)).sum(axis=0)
+        middle = {"b": 0.5, "c": 1 / 3}.get(name, 0.0)
+        mean = (np.nansum(x, axis=0) + 4 * middle) / (seen + 4)
+        np.testing.assert_allclose(unit.mean(found[name].reshape(mean.shape)), mean, atol=atol)
+    start = pgm.base_rate_start(model, {"m": data["m"]}, strength=0.0)
+    np.testing.assert_allclose(pgm.infer(start).mean["m"], data["m"].mean(axis=0), atol=atol)
 
 
 def test_base_rates_and_adaptive_temperatures_lower_the_variance():
@@ -349,7 +398,7 @@ def test_slow_chains_of_the_coupled_sampler_stay_at_p_and_change_places():
     coupled = CoupledTempering(target, np.linspace(0.3, 1, 5), pgm.Gibbs(), OneOverT(), 10, rng)
     for _ in range(100):
         coupled.step()
-    assert coupled.swaps > 0.5 * pairs * 9 and p_value(truth, coupled.states()) > 1e-6
+    assert coupled.swaps > 0.15 * pairs * 9 and p_value(truth, coupled.states()) > 1e-6
     coupled.chains.adopt(target.model, pgm.Gibbs(), rng)
     coupled.step()
     assert set(coupled.slow) | set(coupled.fast) == set(range(2 * pairs))

@@ -13,6 +13,7 @@ from pgmengine.executors import children, done, parts
 from pgmengine.kernels import compiled, plain
 from pgmengine.model import Flat, Model
 from pgmengine.target import Target
+from pgmengine.validate import check_kernel
 
 Array = np.ndarray
 
@@ -74,6 +75,7 @@ def make_chains(target: Target, kernel: Any, x: Flat, rng: np.random.Generator, 
 
     streams (rows,): the numbers of the chains among all those that are given copies of this rng; compiled ones only.
     """
+    check_kernel(kernel)
     if compiled.knows(target, kernel):
         return compiled.CompiledChains(target, kernel, x, rng, streams)
     return plain.PlainChains(target, kernel, x, rng)
@@ -85,6 +87,7 @@ def over_chains(executor: Executor | None, function: Callable[..., Any], target:
 
     Compiled chains know nothing of each other, so that these are the same bits.
     """
+    check_kernel(kernel)
     count = 1 if executor is None or not compiled.knows(target, kernel) else parts(work, target.rows)
     groups, stream = np.array_split(np.arange(target.rows), count), children(rng, 1)[0]
     jobs = [(target.take(some), {n: v[some] for n, v in x.items()}, deepcopy(stream), some, *more) for some in groups]

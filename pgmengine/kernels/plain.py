@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from scipy.special import softmax
 
 from pgmengine.couplings import Arrow
+from pgmengine.errors import PgmError
 from pgmengine.layer import Layer
 from pgmengine.model import Flat, Model
 from pgmengine.target import Target, times
@@ -243,7 +244,19 @@ def _moved_unit(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array,
 def transition(target: Target, kernel: Any, prob: Array, current: Array) -> Array:
     """The kernel's probabilities (rows, ..., K) of the next state; at beta = 0 the exact draw is at hand, and made."""
     exact = (target.beta == 0).reshape(-1, *[1] * (prob.ndim - 1))
-    return np.where(exact, prob, kernel.transition(prob, current))
+    return np.where(exact, prob, moves(kernel, prob, current))
+
+
+def moves(kernel: Any, prob: Array, current: Array) -> Array:
+    """kernel.transition, if it gives probabilities."""
+    found = np.asarray(kernel.transition(prob, current))
+    if found.shape != prob.shape or not (np.all(found >= -1e-12) and np.all(np.abs(found.sum(axis=-1) - 1) < 1e-6)):
+        sums = found.sum(axis=-1)
+        what = f"shape {found.shape}" if found.shape != prob.shape else (
+            f"numbers from {found.min():.4g} on with sums from {sums.min():.4g} to {sums.max():.4g}")
+        raise PgmError(f"the kernel {kernel!r} must give probabilities of shape {prob.shape} that sum to 1 over the last "
+                       f"axis, not {what}")
+    return found
 
 
 def next_state(prob: Array, current: Array, u: Array) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.evidence import Evidence
+from pgmengine.learn.settled import at_means
 from pgmengine.model import Flat, Model
 from pgmengine.shares import answer
 from pgmengine.target import Target
@@ -53,9 +54,11 @@ class GradientSum:
         self.weights: list[Array] = []
         self.known: list[tuple[Any, float]] = []
         self.mass = 0.0  # total weight so far
+        self.settled: tuple[str, ...] = ()  # layers that the states which follow leave to their means
 
     def points(self, x: Flat, weights: Array) -> None:
         """Add sum over rows of weight * d log_density at x."""
+        x = at_means(self.model, x, self.settled) if self.settled else x
         self.x.append({name: value.astype(self.precision, copy=False) for name, value in x.items()})
         self.weights.append(weights.astype(self.precision))
         self.mass += float(weights.sum())

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.errors import PgmError
+from pgmengine.frames import by_layer
 from pgmengine.graph import Rng
 from pgmengine.learn.checkpoint import fingerprint, read, write
 from pgmengine.learn.history import History
@@ -21,9 +22,9 @@ from pgmengine.learn.optimizers import Adam
 from pgmengine.learn.run import Run
 from pgmengine.model import Model
 from pgmengine.progress import track
-from pgmengine.target import Target
+from pgmengine.target import Target, make_target
 from pgmengine.threads import one_blas_thread
-from pgmengine.validate import as_floats
+from pgmengine.validate import as_floats, check_instance
 
 Array = np.ndarray
 SAVE_EVERY = 4.0  # seconds between checkpoints
@@ -44,7 +45,7 @@ class Fit:
     stopped: str = ""
 
 
-def fit(model: Model, data: Mapping[str, Any], negative: Any = None, positive: Any = None, given: Sequence[str] = (),
+def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, given: Sequence[str] = (),
         optimizer: Any = None, batch_size: int = 100, epochs: int = 10, updates: int | None = None,
         callbacks: Sequence[Any] = (), rng: Rng = 0, progress: bool = True, checkpoint: str | Path | None = None,
         sample_weight: Any = None, state: Mapping[str, Any] | None = None, executor: Executor | None = None) -> Fit:
@@ -52,15 +53,15 @@ def fit(model: Model, data: Mapping[str, Any], negative: Any = None, positive: A
 
     Parameters
     ----------
-    data : layer -> (rows, size); NaN = missing; layers left out are hidden.
+    data : layer -> (rows, size), or a DataFrame with a column for each unit; NaN = missing; layers left out are hidden.
     negative : the model phase: PCD() by default, CD() with `given` layers; a normalised (directed) model has none.
     positive : method for the data phase; by default exact where the posterior factorises or has up to 2^10 states, else
         MeanField(updates=5), whose bound is then what is maximised, or one-chain Gibbs sampling where that refuses.
     given : layers to condition on: log p(rest | given) is maximised.
     optimizer : Adam(1e-3) by default.
     updates : number of updates; overrides epochs.
-    callbacks : called as callback(model, update), from update 0 (before learning) to the last; what they return is
-        history. One with `stops(history)` ends the fit when that returns a reason.
+    callbacks : called as callback(model, update), from update 0 (before learning) to the last; what they return, name ->
+        number or None, is history. One with `stops(history)` ends the fit when that returns a reason.
     checkpoint : file to which everything is written every few seconds and at the end, and from which a fit of the same
         model, data shape and settings goes on, to the same bits as without a stop.
     sample_weight : (rows,) how much each row counts; 1 on average is made of it.
@@ -76,7 +77,10 @@ def fit(model: Model, data: Mapping[str, Any], negative: Any = None, positive: A
     >>> f.history["weight_norm"]["update"][-1]
     np.int64(20)
     """
-    target = model.given(_checked(model, data, given))
+    data = by_layer(model.structure, data, "data")
+    target = make_target(model, _checked(model, data, given), what="data")
+    for name, thing in (("negative", negative), ("positive", positive), ("optimizer", optimizer)):
+        check_instance(thing, name)
     size = min(batch_size, target.rows)
     if size < 1:
         raise PgmError(f"batch_size must be at least 1, not {batch_size}")
@@ -145,7 +149,7 @@ class _Saver:
 
 
 def _checked(model: Model, data: Mapping[str, Any], given: Sequence[str]) -> Mapping[str, Any]:
-    if not data:
+    if not isinstance(data, Mapping) or not data:
         raise PgmError("data is empty: give layer -> (rows, size) for at least one layer")
     for name in given:
         model.structure.layer(name, what="given: layer")

@@ -7,11 +7,25 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.errors import PgmError
 from pgmengine.model import Model
 from pgmengine.weights import numbers
 
 Callback = Callable[[Model, int], Mapping[str, float] | None]
 OWN = 10  # updates between two weight norms
+
+
+def _numbers(callback: Callback, said: Any) -> dict[str, float]:
+    """What a callback returned, name -> number."""
+    if said is None:
+        return {}
+    if not isinstance(said, Mapping):
+        raise PgmError(f"callback {callback!r} returned {type(said).__name__}, expected a mapping of names to numbers, "
+                       "or None")
+    try:
+        return {str(name): float(value) for name, value in said.items()}
+    except (TypeError, ValueError):
+        raise PgmError(f"callback {callback!r} returned {said!r}, expected one number for each name") from None
 
 
 class History:
@@ -27,9 +41,9 @@ class History:
             norms = [float(np.vdot(w, w)) for k, v in model.params.items() if k.endswith(".weight") for w in [numbers(v)]]
             found["weight_norm"] = sum(norms) ** 0.5
         for callback in callbacks:
-            found |= callback(model, update) or {}
+            found |= _numbers(callback, callback(model, update))
         for name, value in found.items():
-            self.values.setdefault(name, []).append((update, float(value)))
+            self.values.setdefault(name, []).append((update, value))
 
     def arrays(self) -> dict[str, dict[str, Any]]:
         """Name -> {"update": (n,), "value": (n,)}."""

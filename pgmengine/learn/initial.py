@@ -20,8 +20,10 @@ from pgmengine.model import Model
 ROWS = 1000  # states that a layer is drawn at least, however few rows there are
 
 
-def base_rate_start(model: Model, data: Mapping[str, Any], strength: float = 0.05) -> Model:
+def base_rate_start(model: Model, data: Any, strength: float = 0.05) -> Model:
     """The model with the biases of the observed layers such that, with zero weights, they have the data's means.
+
+    Those of NoisyOr units stay as they are.
 
     Each unit counts `strength` * rows states drawn evenly besides the data, so that units that never change get a finite
     bias (see base_rates). Early chains then look like data, and learning need not begin by finding the biases.
@@ -32,7 +34,8 @@ def base_rate_start(model: Model, data: Mapping[str, Any], strength: float = 0.0
     True
     """
     found = base_rates(model, data, strength * model.given(data).rows)
-    return model.with_params({f"{n}.bias": np.reshape(v, model.structure.layers[n].bias_shape) for n, v in found.items()})
+    layers = {n: model.structure.layers[n] for n in found if model.structure.layers[n].unit.canonical}
+    return model.with_params({f"{n}.bias": np.reshape(found[n], layer.bias_shape) for n, layer in layers.items()})
 
 
 def pretrain(model: Model, data: Mapping[str, Any], **settings: Any) -> Model:

@@ -14,6 +14,7 @@ from pgmengine.learn.batch import Batch, GradientSum, add_expected, only
 from pgmengine.learn.negative.base import Negative
 from pgmengine.learn.optimizers import Optimizer, Stepped
 from pgmengine.learn.positive import default_positive, posterior_draw
+from pgmengine.learn.settled import settled_layers, without
 from pgmengine.model import Model
 from pgmengine.target import Target
 from pgmengine.weights import elementwise, like, numbers
@@ -35,12 +36,14 @@ class Run:
         self.positive = positive or default_positive(target, self.precision)
         self.moments = optimizer.start(model.params)
         self.normalized = model.structure.normalized and not given
-        self.nothing = self._given(target.take(np.zeros(1, dtype=int)))
+        first = only(target.take(np.zeros(1, dtype=int)), given)
+        self.settled = settled_layers(first)
+        self.nothing = without(first, self.settled)
         self.negative = None if self.normalized else negative.start(self.nothing, rng)
         self.order: Array = np.zeros(0, dtype=int)
 
     def _given(self, target: Target) -> Target:
-        return only(target, self.given)
+        return without(only(target, self.given), self.settled)
 
     def next_rows(self, size: int) -> Array:
         """The next mini-batch: shuffled passes over the rows, the last batch of a pass may be smaller."""
@@ -58,6 +61,7 @@ class Run:
         add_expected(self.positive, data, batch.weights / batch.rows, total, self.rng, self.executor)
         means = total.means()
         if self.negative is not None:
+            total.settled = self.settled
             self.negative.add(total, batch, self.count, self.rng)
         gradient = total.total()
         gradient.means = means

@@ -18,7 +18,8 @@ from pgmengine.methods.exact import Exact
 from pgmengine.methods.schedules import Adaptive, count_of, ladder
 from pgmengine.model import Flat
 from pgmengine.result import Plan, Result, Status
-from pgmengine.target import Target
+from pgmengine.target import Target, make_target
+from pgmengine.units import Unit
 
 Array = np.ndarray
 ANSWERS = {"log_z", "log_prob"}
@@ -191,24 +192,42 @@ def _notes(up: _Run, down: _Run | None, chains: int, first: int = 0) -> tuple[st
     return tuple(out)
 
 
-def base_rates(model: Any, data: Mapping[str, Any], shrink: float = 1.0) -> dict[str, Array]:
-    """Natural parameters of independent two-valued units with the means of the data: a reference for annealing.
+def base_rates(model: Any, data: Any, shrink: float = 1.0) -> dict[str, Array]:
+    """Natural parameters of independent units with the means of the data, A'(eta) = mean: a reference for annealing.
 
-    `shrink` observations of the middle value are added; NaN is left out. Layers without data, and those of other units,
+    `shrink` observations of what the unit is at eta = 0 are added; NaN is left out. Layers without data, and Input units,
     are left at 0.
 
     >>> import pgmengine as pgm
     >>> pgm.base_rates(pgm.rbm(2, 1, rng=0), {"v": [[0, 1], [0, 1]]})["v"].round(3)
     array([-1.609,  1.609])
     """
-    out = {}
-    for name, values in data.items():
-        layer = model.structure.layer(name)
-        unit = layer.unit
-        if unit.support is None or unit.width > 1 or len(unit.support) != 2:
+    out, e = {}, make_target(model, data, what="data").evidence
+    for name, layer in model.structure.layers.items():
+        seen = e.observed[name].sum(axis=0)
+        if not seen.any() or layer.unit.observed_only:
             continue
-        low, high = unit.support
-        x = (np.asarray(values, dtype=np.float64) - low) / (high - low)
-        on, seen = np.nansum(x, axis=0) + shrink / 2, (~np.isnan(x)).sum(axis=0) + shrink
-        out[name] = np.log(on / (seen - on)) / (high - low)
+        middle = layer.unit.mean(np.zeros(layer.bias_shape))
+        count = seen.reshape(-1, *[1] * (len(layer.bias_shape) - 1))
+        known = np.repeat(e.observed[name], layer.unit.width, axis=1)
+        total = layer.shaped(np.where(known, e.values[name], 0.0).sum(axis=0))
+        out[name] = _natural(layer.unit, (total + shrink * middle) / (count + shrink)).ravel()
     return out
+
+
+def _natural(unit: Unit, mean: Array) -> Array:
+    """Eta with A'(eta) = mean, (size[, k]): in closed form, or by bisection."""
+    if unit.width > 1:
+        return np.log(mean)
+    if unit.support is not None and len(unit.support) == 2:
+        low, high = unit.support
+        share: Array = (mean - low) / (high - low)
+        return np.log(share / (1 - share)) / (high - low)
+    low, high = np.full(mean.shape, -1.0), np.full(mean.shape, 1.0)
+    while (wide := (unit.mean(low) > mean) | (unit.mean(high) < mean)).any() and np.abs(high).max() < 1e4:
+        low, high = np.where(wide, 2 * low, low), np.where(wide, 2 * high, high)
+    for _ in range(60):
+        half = (low + high) / 2
+        below = unit.mean(half) < mean
+        low, high = np.where(below, half, low), np.where(below, high, half)
+    return half

@@ -1,4 +1,4 @@
-"""Coupled adaptive simulated tempering (system 3, section 5): what CAST training runs on."""
+"""Coupled adaptive simulated tempering (system 3, section 4.2): what CAST training runs on."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ Array = np.ndarray
 class CoupledTempering:
     """Slow chains at beta = 1 and as many fast ones that wander over temperatures with adaptive weights.
 
-    Every `swap_every` steps each slow chain is due to change places with its fast chain, which it does as soon as that
-    one is at beta = 1: an exchange of two chains of the same distribution. (The paper takes the fast chain's last state
-    there instead of its next.) Fast chains adapt at each step, so only the slow ones are draws.
+    Every `swap_every` steps each slow chain changes places with its fast chain, if that one is at beta = 1 just then: an
+    exchange of two chains of the same distribution. (The paper takes the fast chain's last state there. That one, and
+    the next, have another distribution, since when a chain comes to beta = 1 depends on where it is: between valleys that
+    are rarely left the slow chains would get the shares that these have over all temperatures.) Fast chains adapt at each
+    step, so only the slow ones are draws.
 
     `target` has one row for each pair of chains; the pairs share the weights.
 
@@ -39,7 +41,6 @@ class CoupledTempering:
         self.weights = Weights(1, len(self.betas), schedule)
         self.level = rng.integers(len(self.betas), size=(1, self.pairs))
         self.slow, self.fast = np.arange(self.pairs), np.arange(self.pairs) + self.pairs  # chain numbers
-        self.due = np.zeros(self.pairs, dtype=bool)
         both = target.take(np.tile(np.arange(self.pairs), 2))
         beta = np.ones(2 * self.pairs)
         beta[self.fast] = self.betas[self.level[0]]
@@ -51,10 +52,8 @@ class CoupledTempering:
         self.level = hop(self.level, power, self.betas, self.weights.log_g, self.rng)
         self.weights.adapt(self.level)
         self.steps += 1
-        self.due |= self.steps % self.swap_every == 0
-        now = self.due & (self.level[0] == len(self.betas) - 1)
+        now = (self.level[0] == len(self.betas) - 1) & (self.steps % self.swap_every == 0)
         self.slow[now], self.fast[now] = self.fast[now], self.slow[now]
-        self.due &= ~now
         self.swaps += int(now.sum())
         self.chains.beta[self.slow] = 1.0
         self.chains.beta[self.fast] = self.betas[self.level[0]]

@@ -46,8 +46,8 @@ class ParallelTempering:
     chains : ladders for each row of evidence.
     warmup, draws, thin : sweeps dropped, draws kept, sweeps from one draw to the next; a swap after each sweep.
 
-    `stats` holds those of MCMC, and betas (rungs,), swap_rejection (rungs - 1,), round_trips (rows,) and
-    round_trip_rate (rows,), round trips a sweep and ladder.
+    `stats` holds those of MCMC, and betas (rungs,), swap_rejection (rungs - 1,), round_trips (rows,), round_trip_rate
+    (rows,), round trips a sweep and ladder, and swap_accepted (chains, draws, rows), the share before each draw.
 
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(4, 3, rng=0), want=("log_z", "marginals"), method=pgm.ParallelTempering(rungs=4), rng=0)
@@ -86,14 +86,15 @@ class ParallelTempering:
         generator = np.random.default_rng(rng)
         ladders = self._warmed(target, generator)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
-        draws = Draws(many, wanted, self.chains, self.draws)
+        draws, swapped = Draws(many, wanted, self.chains, self.draws), np.zeros((self.draws, target.rows, self.chains))
         for t in track(range(self.draws), "sampling"):
             for _ in range(self.thin):
                 ladders.step()
             top = ladders.top()
             draws.add(t, ladders.chains.values(top), -ladders.energy_at_1(top))
+            swapped[t] = ladders.accepted
         stats, status, note = draws.judged(target, self.rhat_limit)
-        answers, stats = draws.answers(target), stats | ladders.stats()
+        answers, stats = draws.answers(target), stats | ladders.stats() | {"swap_accepted": swapped.transpose(2, 0, 1)}
         if {"log_z", "log_prob"} & set(wanted):
             answers |= ladders.log_z(target)
             apart = _apart(answers, target.first)
@@ -153,6 +154,7 @@ class Ladders:
         self.at = np.arange(len(rows)).reshape(target.rows, ladders, count)  # chain at each rung
         self.chains: Chains = make_chains(many, kernel, many.draw_at_0(rng), rng)
         self.came_from_0 = np.zeros(len(rows), dtype=bool)
+        self.accepted = np.zeros(self.at.shape[:2])  # share of the last swaps that were proposed
         self.forget()
 
     def forget(self, coming: int = 0) -> None:
@@ -183,6 +185,8 @@ class Ladders:
         self.proposed += 1.0
         swap = np.zeros(chance.shape, dtype=bool)
         swap[..., pairs] = self.rng.random((*chance.shape[:2], len(pairs))) < chance[..., pairs]
+        if len(pairs):
+            self.accepted = swap[..., pairs].mean(axis=-1)
         lower, upper = self.at[..., :-1].copy(), self.at[..., 1:].copy()
         self.at[..., :-1] = np.where(swap, upper, self.at[..., :-1])
         self.at[..., 1:] = np.where(swap, lower, self.at[..., 1:])

@@ -91,6 +91,11 @@ def ladder(betas: Any, target: Target, kernel: Any, rng: np.random.Generator) ->
     return found
 
 
+def fixed(betas: Any) -> Any:
+    """Numbers as a tuple, so that settings can be compared; anything else as it is."""
+    return tuple(np.asarray(betas, dtype=np.float64).tolist()) if np.ndim(betas) == 1 else betas
+
+
 def count_of(betas: Any) -> int:
     """The number of temperatures of what `ladder` takes."""
     if isinstance(betas, (int, np.integer)):

@@ -108,9 +108,12 @@ class Unit:
 
     def log_h(self, x: Array) -> Array:
         """Log h(x) of values in the support, shape (...,)."""
-        assert self.log_base is not None and not np.any(self.log_base - self.log_base[0])
+        assert self.support is not None and self.log_base is not None
         x = np.asarray(x, dtype=np.float64)
-        return np.full(x.shape if self.width == 1 else x.shape[:-1], self.log_base[0])
+        if not np.any(self.log_base - self.log_base[0]):
+            return np.full(x.shape if self.width == 1 else x.shape[:-1], self.log_base[0])
+        nearest = x.argmax(axis=-1) if self.width > 1 else np.abs(x[..., None] - self.support).argmin(axis=-1)
+        return np.asarray(self.log_base)[nearest]
 
     def contains(self, x: Array) -> Array:
         """Which x are values of the unit, shape (...,)."""

@@ -12,7 +12,7 @@ from pgmengine.kernels.chains import Chains
 from pgmengine.learn.negative.base import NegativeRun, Persistent, State
 from pgmengine.learn.schedules import at
 from pgmengine.methods.levels import OneOverT, Weights, hop
-from pgmengine.methods.schedules import ladder
+from pgmengine.methods.schedules import fixed, ladder
 from pgmengine.target import Target
 
 
@@ -39,6 +39,9 @@ class AdaptiveSAP:
     kernel: Any = Gibbs()
     gamma: Any = OneOverT()
     precision: ClassVar[type] = np.float32
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "betas", fixed(self.betas))
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
         """See Negative."""

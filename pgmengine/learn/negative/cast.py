@@ -13,7 +13,7 @@ from pgmengine.learn.negative.base import NegativeRun, State, adopted, unconditi
 from pgmengine.learn.schedules import at
 from pgmengine.methods.coupled import CoupledTempering
 from pgmengine.methods.levels import OneOverT
-from pgmengine.methods.schedules import ladder
+from pgmengine.methods.schedules import fixed, ladder
 from pgmengine.target import Target
 
 
@@ -21,8 +21,9 @@ from pgmengine.target import Target
 class CAST:
     """Coupled adaptive simulated tempering (system 3, section 4.2; see CoupledTempering).
 
-    `chains` slow chains give the gradient; as many fast ones wander over `betas` with adaptive weights, and every
-    `swap_every` updates the two of a pair change places.
+    `chains` slow chains give the gradient; as many fast ones wander over `betas` (a schedule, or numbers that reach 1;
+    the default suits large machines, small ones need lower temperatures) with adaptive weights, and every `swap_every`
+    updates the two of a pair change places, where the fast one is at beta = 1 just then.
 
     >>> import pgmengine as pgm
     >>> pgm.CAST(chains=50, swap_every=50).k
@@ -36,6 +37,9 @@ class CAST:
     kernel: Any = Gibbs()
     gamma: Any = OneOverT()
     precision: ClassVar[type] = np.float32
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "betas", fixed(self.betas))
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
         """See Negative."""
@@ -61,14 +65,14 @@ class _Run(NegativeRun):
     def state(self) -> State:
         """All chains, their roles, and the weights of the levels."""
         c = self.coupled
-        return {**c.chains.values(), "/level": c.level, "/slow": c.slow, "/fast": c.fast, "/due": c.due,
+        return {**c.chains.values(), "/level": c.level, "/slow": c.slow, "/fast": c.fast,
                 "/steps": c.steps, **c.weights.state()}
 
     def load(self, state: State) -> None:
         """See NegativeRun."""
         c = self.coupled
         c.chains.place_at(state)
-        c.level, c.slow, c.fast, c.due = (np.array(state[f"/{k}"]) for k in ("level", "slow", "fast", "due"))
+        c.level, c.slow, c.fast = (np.array(state[f"/{k}"]) for k in ("level", "slow", "fast"))
         c.steps = int(state["/steps"])
         c.chains.beta[c.slow] = 1.0
         c.chains.beta[c.fast] = c.betas[c.level[0]]

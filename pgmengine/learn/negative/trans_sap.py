@@ -11,7 +11,7 @@ from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import Chains
 from pgmengine.learn.negative.base import NegativeRun, Persistent
 from pgmengine.learn.schedules import at
-from pgmengine.methods.schedules import Linear, ladder
+from pgmengine.methods.schedules import Linear, fixed, ladder
 from pgmengine.methods.tempered_transitions import excursion
 from pgmengine.target import Target
 
@@ -33,6 +33,9 @@ class TransSAP:
     chains: int = 100
     kernel: Any = Gibbs()
     precision: ClassVar[type] = np.float32
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "betas", fixed(self.betas))
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
         """See Negative."""

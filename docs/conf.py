@@ -1,0 +1,139 @@
+"""Sphinx configuration: `sphinx-build -W -b html docs docs/_build/html`, which needs no network."""
+
+import ast
+import inspect
+import re
+import shutil
+import textwrap
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+from sphinx.ext import autosummary
+from sphinx.util import logging
+
+import pgmengine
+
+HERE = Path(__file__).parent
+RETURNED = {"Dataset", "Fit", "Model", "Plan", "Result", "Status", "Target"}  # shown without arguments
+TUTORIALS = HERE / "tutorials"  # copies of ../tutorials/*.ipynb; git ignores them
+
+project = "pgmengine"
+version = release = pgmengine.__version__
+author = "the authors of pgmengine"
+project_copyright = author
+
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode", "myst_nb"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "pgmengine"
+html_static_path = ["_static"]
+html_css_files = ["pgmengine.css"]
+html_math_renderer = "mathml"
+html_copy_source = False
+smartquotes = False  # "v" is the name of a layer, x' a transpose
+pygments_style, pygments_dark_style = "tango", "monokai"
+
+nb_execution_mode = "off"  # notebooks are kept executed
+nb_merge_streams = True
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+
+add_module_names = False
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_typehints = "none"
+autosummary_generate = False
+autosummary.WELL_KNOWN_ABBREVIATIONS += ("eq.", "eqs.")  # a summary does not end there
+toc_object_entries_show_parents = "hide"
+
+
+def copy_tutorials(app: Sphinx) -> None:
+    """Put the notebooks where Sphinx looks for pages."""
+    shutil.rmtree(TUTORIALS, ignore_errors=True)
+    shutil.copytree(HERE.parent / "tutorials", TUTORIALS, ignore=shutil.ignore_patterns("*.py", ".*", "__pycache__"))
+
+
+def check_names(app: Sphinx, env: Any) -> None:
+    """Every public name has an entry in api/ and a line in api.md."""
+    entries = {name.removeprefix("pgmengine.") for name in env.domains.python_domain.objects}
+    lines = set((HERE / "api.md").read_text(encoding="utf-8").split())
+    missing = [name for name in pgmengine.__all__ if name not in entries or name not in lines]
+    if missing:
+        logging.getLogger(__name__).warning("names without an entry in api/, or a line in api.md: %s", ", ".join(missing))
+
+
+def show_defaults(app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str, returned: str) -> Any:
+    """The fields of a dataclass with their defaults as they are written; nothing for what only the package makes."""
+    if what == "class" and thing.__name__ in RETURNED:
+        return "", None
+    if what != "class" or not is_dataclass(thing) or signature == "()":
+        return None
+    source = textwrap.dedent(inspect.getsource(thing))
+    declared = [n for n in ast.parse(source).body[0].body if isinstance(n, ast.AnnAssign)]
+    fields = [n for n in declared if "ClassVar" not in ast.unparse(n.annotation)]
+    return f"({', '.join(_field(source, n) for n in fields)})", None
+
+
+def _field(source: str, node: ast.AnnAssign) -> str:
+    name = ast.unparse(node.target)
+    return f"{name}={ast.get_source_segment(source, node.value)}" if node.value else name
+
+
+def as_rest(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Docstrings are plain text: escape it, quote indented blocks, list parameters (`name : what it is`)."""
+    lines[:] = "\n\n".join(map(_block, _blocks(lines))).split("\n")
+
+
+def _blocks(lines: list[str]) -> list[str]:
+    return re.split(r"\n\n+(?! )", "\n".join(lines).strip("\n"))  # an indented block stays whole
+
+
+def _block(block: str) -> str:
+    head, _, rest = block.partition("\n")
+    if head.startswith(">>>"):
+        return block
+    if head == "Parameters":
+        found = re.findall(r"^(\S.*?) : (.*(?:\n +.*)*)", rest, flags=re.M)
+        entries = (f"    * **{_plain(names)}** – {_plain(' '.join(text.split()))}" for names, text in found)
+        return "\n".join([":Parameters:", *entries])
+    prose, *quoted = block.split("\n\n    ", 1)
+    if not quoted:
+        return _plain(prose)
+    return f"{_plain(prose)}\n\n::\n\n    {quoted[0]}"
+
+
+def _plain(text: str) -> str:
+    parts = text.split("`")
+    escaped = [re.sub(r"([\\*|]|_(?!\w))", r"\\\1", part) for part in parts]
+    return "".join(f"``{parts[i]}``" if i % 2 else escaped[i] for i in range(len(parts)))
+
+
+def _mathml(node: nodes.Element, **how: bool) -> str:
+    """MathML, which browsers show by themselves; a thin space, as TeX has it, from log to what it is taken of."""
+    applied = re.compile(r'<mo>&ApplyFunction;</mo>(?!\s*(?:<mrow>\s*)?<mo[^>]*>[(\[])')
+    return applied.sub('<mspace width="0.17em"></mspace>', tex2mathml(node.astext(), **how))
+
+
+def inline_math(translator: Any, node: nodes.Element) -> None:
+    """$...$."""
+    translator.body.append(_mathml(node))
+    raise nodes.SkipNode
+
+
+def block_math(translator: Any, node: nodes.Element) -> None:
+    """$$...$$."""
+    translator.body.append(f'<div class="math">{_mathml(node, as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    """Connect all of it."""
+    app.add_html_math_renderer("mathml", (inline_math, None), (block_math, None))
+    app.connect("builder-inited", copy_tutorials)
+    app.connect("env-check-consistency", check_names)
+    app.connect("autodoc-process-signature", show_defaults)
+    app.connect("autodoc-process-docstring", as_rest)

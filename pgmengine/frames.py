@@ -1,0 +1,95 @@
+"""pandas DataFrames as evidence and data, and of results: one column for each unit, by the names that units have."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pgmengine.errors import PgmError
+from pgmengine.layer import Layer
+from pgmengine.structure import Structure
+
+Array = np.ndarray
+
+
+def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
+    """A DataFrame as layer -> (rows, size), NaN in units without a column; anything else as it is.
+
+    A column is (layer, label of the unit) or the label alone, if no other layer has it; a layer of one unit may be named
+    in place of its unit. Units without labels are numbered. Values may be the names of states.
+    """
+    if not (hasattr(given, "columns") and hasattr(given, "iloc")):
+        return given
+    places, out = _places(structure), dict[str, Array]()
+    for i, column in enumerate(given.columns):
+        if column not in places:
+            near = difflib.get_close_matches(str(column), map(str, places), n=1)
+            raise PgmError(f"{what}: column {column!r} is no unit's name"
+                           + (f"; did you mean {near[0]}?" if near else ": name columns (layer, unit)"))
+        layer, index = places[column]
+        values = out.setdefault(layer.name, np.full((len(given), layer.size), np.nan))
+        values[:, index] = _numbers(layer, given.iloc[:, i].to_numpy(dtype=object), f"{what}: column {column!r}")
+    return out
+
+
+def to_frame(structure: Structure, mean: Mapping[str, Array], rows: int) -> Any:
+    """Means with columns (layer, unit[, state])."""
+    import pandas as pd
+
+    parts = {}
+    for name, layer in structure.layers.items():
+        flat = np.reshape(mean[name], (rows, layer.width))
+        for i, label in enumerate(unit_names(layer)):
+            for k in range(layer.unit.width):
+                column = (name, label) if layer.unit.width == 1 else (name, f"{label}[{state_names(layer)[k]}]")
+                parts[column] = flat[:, i * layer.unit.width + k]
+    frame = pd.DataFrame(parts)
+    frame.columns = pd.MultiIndex.from_tuples(frame.columns, names=["layer", "unit"])
+    return frame.rename_axis("row")
+
+
+def unit_names(layer: Layer) -> list[Any]:
+    """What units are called: their labels as text, or their numbers."""
+    return list(range(layer.size)) if layer.labels is None else [str(label) for label in layer.labels]
+
+
+def state_names(layer: Layer) -> list[Any]:
+    """What the states of a finite unit are called: their names, or their numbers."""
+    return list(range(layer.unit.width)) if layer.state_names is None else list(layer.state_names)
+
+
+def _places(structure: Structure) -> dict[Hashable, tuple[Layer, int]]:
+    """Column -> the unit that it is."""
+    out: dict[Hashable, tuple[Layer, int]] = {}
+    short: dict[Hashable, set[tuple[str, int]]] = {}
+    for layer in structure.layers.values():
+        for i, label in enumerate(layer.labels or range(layer.size)):
+            out[layer.name, label] = out[layer.name, str(label)] = layer, i
+            names: set[Hashable] = {label, str(label)} if layer.labels else set()
+            for name in names | ({layer.name} if layer.size == 1 else set()):
+                short.setdefault(name, set()).add((layer.name, i))
+    for name, found in short.items():
+        if len(found) == 1:
+            (owner, i), = found
+            out.setdefault(name, (structure.layers[owner], i))
+    return out
+
+
+def _numbers(layer: Layer, values: Array, what: str) -> Array:
+    """Floats; names of states as their values (labels of Categorical units), what is missing as NaN."""
+    out = np.full(len(values), np.nan)
+    support = None if layer.unit.support is None else (
+        np.arange(layer.unit.width) if layer.unit.width > 1 else layer.unit.support)
+    known = dict(zip(layer.state_names, support, strict=True)) if layer.state_names and support is not None else {}
+    for row, value in enumerate(values):
+        if value is None or value != value or type(value).__name__ == "NAType":
+            continue
+        try:
+            out[row] = known[value] if value in known else float(value)
+        except (TypeError, ValueError):
+            expected = f"one of {', '.join(map(str, known))}" if known else "a number"
+            raise PgmError(f"{what}, row {row}: {value!r} is not {expected}") from None
+    return out

@@ -1,0 +1,68 @@
+"""DataFrames as evidence, as data, and of results."""
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+import pgmengine as pgm
+
+
+def weather():
+    graph = nx.DiGraph()
+    graph.add_node("sky", unit=pgm.Categorical(3), states=("sun", "cloud", "rain"), bias=[0.0, 0.5, 1.0])
+    graph.add_node("wet", unit=pgm.Binary(), states=("dry", "wet"))
+    graph.add_node("mood", unit=pgm.MultiValued(2))
+    graph.add_edge("sky", "wet", weight=np.array([[-2.0], [-1.0], [3.0]]))
+    graph.add_edge("sky", "mood", weight=np.array([[2.0], [0.0], [-1.0]]))
+    return pgm.GraphBuilder.from_networkx(graph).build()
+
+
+def test_names_of_variables_and_states():
+    model = weather()
+    frame = pd.DataFrame({"wet": ["wet", None, "dry"], "mood": [np.nan, -1.0, 0.0], "sky": [None, "rain", pd.NA]})
+    shown = pgm.infer(model, frame, want=("marginals", "log_prob"))
+    s = model.structure
+    places = {label: (x.name, i) for x in s.layers.values() for i, label in enumerate(x.labels)}
+    plain = {x.name: np.full((3, x.size), np.nan) for x in s.layers.values()}
+    for label, values in {"wet": [1, np.nan, 0], "mood": [np.nan, -1, 0], "sky": [np.nan, 2, np.nan]}.items():
+        layer, i = places[label]
+        plain[layer][:, i] = values
+    told = pgm.infer(model, plain, want=("marginals", "log_prob"))
+    np.testing.assert_array_equal(shown.log_prob, told.log_prob)
+    out = shown.to_frame()
+    assert {u for _, u in out.columns} == {"sky[sun]", "sky[cloud]", "sky[rain]", "wet", "mood"}
+    assert out["g0", "sky[rain]"].iloc[1] == 1.0 and len(out) == 3
+
+
+def test_a_result_goes_back_in():
+    """The columns of to_frame are understood as evidence."""
+    model = pgm.rbm(3, 2, rng=0)
+    rows = np.array([[1.0, 0, 1], [0, 0, 1]])
+    frame = pgm.infer(model, {"v": rows}).to_frame()
+    again = pgm.infer(model, frame[["v"]], want=("log_prob",))
+    np.testing.assert_array_equal(again.log_prob, pgm.infer(model, {"v": rows}, want=("log_prob",)).log_prob)
+
+
+def test_fit_takes_frames():
+    x = pgm.datasets.bars_and_stripes().x_train
+    labels = [f"p{i}" for i in range(16)]
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.Binary(), 16, labels=labels)
+    b.layer("h", pgm.Binary(), 4)
+    b.couple("v", "h")
+    one = pgm.fit(b.build(rng=0), pd.DataFrame(x, columns=labels), updates=5, progress=False)
+    two = pgm.fit(b.build(rng=0), {"v": x}, updates=5, progress=False)
+    np.testing.assert_array_equal(one.model.params["v-h.weight"], two.model.params["v-h.weight"])
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [(pd.DataFrame({"wett": [1]}), "column 'wett' is no unit's name; did you mean wet"),
+     (pd.DataFrame({"sky": ["snow"]}), "column 'sky', row 0: 'snow' is not one of sun, cloud, rain"),
+     (pd.DataFrame({"mood": ["good"]}), "column 'mood', row 0: 'good' is not a number"),
+     (pd.DataFrame({"mood": [0.3]}), "is not a value of")],
+)  # fmt: skip
+def test_what_cannot_be_read_is_named(frame, message):
+    with pytest.raises(pgm.PgmError, match=message):
+        pgm.infer(weather(), frame)
