@@ -43,9 +43,10 @@ class Explanation(str):
     def _repr_html_(self) -> str:
         from html import escape
 
-        cells = [("", "method", "guarantee", "what it would do, or why not", "updates", "memory")]
-        cells += [("→" if p is self.chosen else "", p.method, "refused" if p.refusal else p.guarantee, p.refusal or p.why,
+        head = ("", "method", "guarantee", "what it would do, or why not", "updates", "memory")
+        cells = [("→" if p is self.chosen else "", p.method, "refused" if p.refusal else p.guarantee, p.refusal or p.why,
                    "" if p.refusal else f"{p.work:.2g}", "" if p.refusal else f"{p.bytes / 2**20:.3g} MiB")
                   for p in self.plans]
-        rows = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in cells)
+        rows = f"<tr>{''.join(f'<th>{c}</th>' for c in head)}</tr>"
+        rows += "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in cells)
         return f"<p>{escape(self.head)}</p><table>{rows}</table>"

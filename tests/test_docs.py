@@ -2,16 +2,18 @@
 
 import doctest
 import importlib
+import json
 import pkgutil
 import re
-import runpy
 from pathlib import Path
 
+import jupytext
 import pytest
 
 import pgmengine
 
 README = Path(__file__).parent.parent / "README.md"
+TUTORIALS = sorted((README.parent / "tutorials").glob("*.py"))
 MODULES = [m.name for m in pkgutil.walk_packages(pgmengine.__path__, "pgmengine.") if not m.name.endswith("_kernels")]
 
 
@@ -26,17 +28,31 @@ def test_readme_blocks(capsys):
     assert shown in printed
 
 
-TUTORIALS = sorted((README.parent / "tutorials").glob("*.py"))
+def test_pages_run(capsys):
+    """The Python blocks of the documentation's pages, in order, print what is shown."""
+    pages = [p for p in sorted((README.parent / "docs").glob("*.md")) if "```python" in p.read_text(encoding="utf-8")]
+    assert pages
+    for page in pages:
+        text, names = page.read_text(encoding="utf-8"), {}
+        for block in re.findall(r"```python\n(.*?)```", text, flags=re.S):
+            exec(compile(block, page.name, "exec"), names)
+        printed = capsys.readouterr().out
+        assert all(shown in printed for shown in re.findall(r"```text\n(.*?)```", text, flags=re.S)), page
 
 
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda p: p.stem)
-def test_tutorials_run(path, capsys):
-    runpy.run_path(str(path))
-    assert capsys.readouterr().out
+@pytest.mark.parametrize("script", TUTORIALS, ids=lambda p: p.stem)
+def test_notebooks_are_their_scripts_executed(script):
+    """pytest runs the notebooks; here, that each is what its script says, with the outputs of a run."""
+    notebook, own = jupytext.read(script.with_suffix(".ipynb")), jupytext.read(script)
+    assert [(c.cell_type, c.source) for c in notebook.cells] == [(c.cell_type, c.source) for c in own.cells]
+    cells = [c for c in notebook.cells if c.cell_type == "code"]
+    assert all(c.execution_count for c in cells) and sum(len(c.outputs) for c in cells) >= 2
+    shown = json.dumps([c.outputs for c in cells])
+    assert "image/png" in shown and "output_type\": \"error" not in shown and " at 0x" not in shown
 
 
-def test_there_are_tutorials():
-    assert TUTORIALS
+def test_there_are_eight_tutorials():
+    assert [p.stem[:2] for p in TUTORIALS] == [f"0{i}" for i in range(1, 9)]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -5,11 +5,8 @@
 # and ask it about pixels that it cannot see.
 
 # %%
-import matplotlib
-import numpy as np
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
 
 import pgmengine as pgm
 
@@ -40,7 +37,7 @@ for name in ("train", "test"):
     pgm.plots.history(fitted, name, ax=left)
 left.set(ylabel="log-likelihood, nats")
 left.legend()
-pgm.plots.receptive_fields(model, "v-h", (8, 8), columns=8, ax=right)
+_ = pgm.plots.receptive_fields(model, "v-h", (8, 8), columns=8, ax=right)
 
 # %% [markdown]
 # ## Likelihoods you can trust

@@ -30,7 +30,7 @@ for s, name in names.items():
     ax.plot(inputs, unit.mean(inputs), label=name)
     assert np.isclose(unit.variance(0.0), (1 + 2 / s) / 3)  # the slope of the mean is the variance
 ax.set(xlabel="input z", ylabel="mean of a unit, psi_s(z)")
-ax.legend()
+_ = ax.legend()
 
 # %% [markdown]
 # So the same weights say less. Take two visible spins that share two hidden units, with all weights w: for a correlation
@@ -88,7 +88,7 @@ for what, ax in zip(measures, axes, strict=True):
 axes[0].set(ylim=(0.005, 0.035), ylabel="divergence from the generator / 8")
 axes[1].set(ylim=(-0.006, 0.014), ylabel="log-likelihood, less the generator's / 8")
 axes[1].axhline(0, color="gray", lw=0.5)
-axes[0].legend()
+_ = axes[0].legend()
 
 # %% [markdown]
 # All learners soon know the rows better than the generator does, and the divergence of s = 1 rises again. The bands,

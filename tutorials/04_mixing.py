@@ -5,11 +5,8 @@
 # Flip-the-state (system 2: Bruegge, Fischer and Igel 2013) flips a unit whenever that is not less probable.
 
 # %%
-import matplotlib
-import numpy as np
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
 
 import pgmengine as pgm
 from pgmengine import diagnostics
@@ -49,7 +46,7 @@ for name, kernel in kernels.items():
     times[name] = np.mean([diagnostics.autocorrelation_time(chain) for chain in r.stats["energy"][:, :, 0]])
     ess = r.stats["energy_ess"][0]
     print(f"{name}: autocorrelation time {times[name]:.1f} sweeps; effective draws {ess:.0f} of 20,000")
-ax.legend()
+_ = ax.legend()
 
 # %% [markdown]
 # ## Where does it go?

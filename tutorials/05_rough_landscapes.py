@@ -78,7 +78,7 @@ wandering = pgm.infer(memory, want=("marginals", "log_z"), method=pgm.SimulatedT
 print("overlaps:", overlaps(wandering), wandering.status.value, sep="\n  ")
 print("  share of time at each level:", np.round(wandering.stats["occupancy"][0], 2))
 assert wandering.status.good and wandering.stats["adaptive"].sum() == 2000
-pgm.plots.levels(wandering, ax=plt.subplots(figsize=(9, 2.5), layout="tight")[1]).set_xlim(1500, 3000)
+_ = pgm.plots.levels(wandering, ax=plt.subplots(figsize=(9, 2.5), layout="tight")[1]).set_xlim(1500, 3000)
 
 # %% [markdown]
 # ## What Auto does by itself

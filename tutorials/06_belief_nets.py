@@ -9,11 +9,8 @@
 import time
 from functools import partial
 
-import matplotlib
-import numpy as np
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
 
 import pgmengine as pgm
 
@@ -73,7 +70,7 @@ for i, (row, label) in enumerate(zip(chosen, labels, strict=True)):
         axis.imshow(image.reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)
         axis.set_title(title, fontsize=8)
         axis.set_axis_off()
-fig.suptitle("covered, completed, true")
+_ = fig.suptitle("covered, completed, true")
 
 # %% [markdown]
 # ## Whom to trust

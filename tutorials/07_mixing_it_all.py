@@ -28,7 +28,7 @@ b.couple("top", "top")
 b.cause("top", "parts")
 b.cause("parts", "pixels")
 model = b.build(rng=0)
-pgm.plots.graph(model, ax=plt.subplots(figsize=(5, 3), layout="tight")[1])
+_ = pgm.plots.graph(model, ax=plt.subplots(figsize=(5, 3), layout="tight")[1])
 
 # %% [markdown]
 # ## Learn
@@ -65,9 +65,8 @@ hints = {"label": np.zeros((4, 1, 4)), "pixels": np.zeros((4, 64))}
 hints["label"][3, 0, 1], hints["pixels"][3, 56:] = 2, 1
 exact = pgm.infer(model, seen, soft=hints, want=("marginals", "log_z"))
 print("the images are of", truth[:2], exact.to_frame()[["label", "parts"]].round(2), sep="\n")
-shown = np.where(np.isnan(pixels), 0.3, pixels), exact.mean["pixels"]
-ax = pgm.plots.images(np.concatenate(shown), (8, 8), columns=4, ax=plt.subplots(figsize=(5, 2.7), layout="tight")[1])
-ax.set_title("evidence (grey: not seen) and what completes it", fontsize=10)
+ax = pgm.plots.completions(exact, "pixels", (8, 8), ax=plt.subplots(figsize=(5, 2.7), layout="tight")[1])
+_ = ax.set_title("evidence (blue: not seen) and what completes it", fontsize=10)
 
 # %% [markdown]
 # ## Ask another way
@@ -82,9 +81,11 @@ for name, method in methods.items():
     r = pgm.infer(model, seen, soft=hints, method=method, rng=0)
     off = np.abs(r.prob["label"] - exact.prob["label"]).max(axis=(1, 2))
     table[name] = {"kind": r.kind, "status": r.status.name} | {f"row {i}": round(e, 3) for i, e in enumerate(off)}
+    if name == "tempered":
+        assert np.all(off <= 5 * r.stats["mcse"]["label"].reshape(4, -1).max(axis=1) + 1e-3)  # five standard errors
 table = pd.DataFrame(table).T
 print("\nlargest error of a label's probability:", table, sep="\n")
-assert table.loc["tempered", "status"] == "OK" and table.loc["tempered", "row 3"] < 0.02
+assert table.loc["tempered", "status"] == "OK"
 assert table.loc["Gibbs", "status"] == "NOT_MIXED" and table.loc["mean field", "row 3"] > 0.2
 
 # %% [markdown]
@@ -120,7 +121,7 @@ cut = pgm.infer(model.with_params({"top->parts.weight": weight}), {"parts": valu
 assert np.allclose(cut.mean["pixels"], do.mean["pixels"])  # doing is seeing in the model without those arrows
 ax = pgm.plots.images(np.concatenate((see.mean["pixels"], do.mean["pixels"])), (8, 8), columns=3,
                       ax=plt.subplots(figsize=(5, 3.2), layout="tight")[1])
-ax.set_title("part 0 is -1, 0, 1: seen above, done below", fontsize=10)
+_ = ax.set_title("part 0 is -1, 0, 1: seen above, done below", fontsize=10)
 
 # %% [markdown]
 # ## All at once
