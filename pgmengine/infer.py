@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ from pgmengine.result import ANSWERS, Plan, Result
 from pgmengine.shares import answer
 from pgmengine.target import Target
 from pgmengine.validate import check_instance
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,11 @@ class Auto:
             if not plan.accepted:
                 refused.append(plan)
                 continue
+            log.debug("%s answers", plan)
             last = replace(answer(executor, method, target, want, rng, state), refused=tuple(refused))
             if last.status.good:
                 return last
+            log.info("%s ended badly (%s): the next candidate is asked", plan.method, last.status.value)
             refused.append(replace(plan, refusal=last.status.value))
         if last is None:
             raise PgmError("no method can answer: " + "; ".join(map(str, refused)))

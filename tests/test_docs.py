@@ -48,7 +48,7 @@ def test_notebooks_are_their_scripts_executed(script):
     cells = [c for c in notebook.cells if c.cell_type == "code"]
     assert all(c.execution_count for c in cells) and sum(len(c.outputs) for c in cells) >= 2
     shown = json.dumps([c.outputs for c in cells])
-    assert "image/png" in shown and "output_type\": \"error" not in shown and " at 0x" not in shown
+    assert "image/png" in shown and 'output_type": "error' not in shown and " at 0x" not in shown
 
 
 def test_there_are_eight_tutorials():

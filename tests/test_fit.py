@@ -206,3 +206,13 @@ def test_bad_data(data, match):
 def test_divergence_is_named():
     with pytest.raises(pgm.PgmError, match="not finite.*diverged"), np.errstate(all="ignore"):
         pgm.fit(pgm.rbm(4, 2, visible=pgm.Gaussian(), rng=0), {"v": np.ones((5, 4))}, optimizer=pgm.SGD(1e200), updates=9)
+
+
+def test_a_fit_says_what_it_did(caplog):
+    x = pgm.datasets.bars_and_stripes().x_train
+    with caplog.at_level("INFO", logger="pgmengine"):
+        f = pgm.fit(pgm.sbn([16, 12, 4], rng=0), {"v": x}, updates=2, progress=False)
+    assert f.positive == pgm.MeanField(updates=5, tolerance=1e-4, precision=np.float32) and f.negative is None
+    assert "2 updates" in repr(f) and "MeanField(updates=5" in repr(f) and "data phase by MeanField" in caplog.text
+    g = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=2, progress=False)
+    assert g.negative == pgm.PCD()

@@ -64,7 +64,6 @@ assert tempered.status.good and np.abs(overlaps(tempered) - overlaps(exact)).max
 fig, axes = plt.subplots(1, 2, figsize=(11, 2.2), layout="tight")
 for ax, result, title in zip(axes, (stuck, tempered), ("Gibbs", "parallel tempering"), strict=True):
     pgm.plots.samples(result, "x", (5, 5), times=12, ax=ax)
-    ax.images[0].set_cmap(plt.get_cmap("gray_r").with_extremes(bad="lightsteelblue"))  # frames, for the negatives
     ax.set_title(f"{title}: one line a chain, time to the right")
 
 # %% [markdown]

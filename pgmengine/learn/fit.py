@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
@@ -27,6 +28,7 @@ from pgmengine.threads import one_blas_thread
 from pgmengine.validate import as_floats, check_instance
 
 Array = np.ndarray
+log = logging.getLogger(__name__)
 SAVE_EVERY = 4.0  # seconds between checkpoints
 
 
@@ -35,7 +37,8 @@ class Fit:
     """What fit returns: the model, what was monitored, and the state to go on from.
 
     history maps a name to {"update": (n,), "value": (n,)}; `interrupted` is True after Ctrl-C, and the model is then
-    that of the last complete update; `stopped` says why a callback ended the fit, if one did.
+    that of the last complete update; `stopped` says why a callback ended the fit, if one did. `positive` and `negative`
+    are the methods of the two phases, as chosen; a normalised model has no negative one.
     """
 
     model: Model
@@ -43,6 +46,12 @@ class Fit:
     state: dict[str, Any]
     interrupted: bool = False
     stopped: str = ""
+    positive: Any = None
+    negative: Any = None
+
+    def __repr__(self) -> str:
+        return (f"Fit({self.model!r}; {self.state['update']} updates; data phase by {self.positive!r}, model phase by "
+                f"{self.negative!r}; monitored: {', '.join(self.history)})")
 
 
 def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, given: Sequence[str] = (),
@@ -91,11 +100,13 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     mark = fingerprint(model, data, settings) if checkpoint is not None else {}
     run = Run(model, target, _weights(target, sample_weight), negative, positive, tuple(given), optimizer,
               np.random.default_rng(rng), executor)
+    log.info("data phase by %r, model phase by %r", run.positive, run.settings if run.negative is not None else None)
     history = History()
     if state is not None:
         run.load(dict(state))
     saved = read(checkpoint, mark) if checkpoint is not None else None
     if saved is not None:
+        log.info("going on from %s", checkpoint)
         arrays, notes = saved
         run.set_params(arrays)
         run.load({**arrays, "rng": notes["rng"], "by": notes["by"]})
@@ -103,7 +114,10 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     else:
         history.add(run.model, run.count, callbacks)
     interrupted, stopped = _learn(run, history, total, size, callbacks, progress, _Saver(checkpoint, mark))
-    return Fit(run.model, history.arrays(), run.state(), interrupted, stopped)
+    if stopped:
+        log.info("stopped after %d updates: %s", run.count, stopped)
+    phases = run.positive, negative if run.negative is not None else None
+    return Fit(run.model, history.arrays(), run.state(), interrupted, stopped, *phases)
 
 
 def _learn(run: Run, history: History, total: int, size: int, callbacks: Sequence[Any], progress: bool,
