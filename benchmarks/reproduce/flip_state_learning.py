@@ -7,7 +7,9 @@ updates. Start, batches and chains as in the paper: N(0, 0.01^2), batches of 100
 samples as rows, no momentum, no decay. For every method and rate the median over repeats of the largest
 log-likelihood, and the p-value of the two-sided Wilcoxon signed-rank test over repeats with the same start.
 
-Writes flip_state_learning.txt and flip_state_learning.png into OUT. MNIST (n = 10) is left out without --data.
+Writes flip_state_learning.txt and flip_state_learning.png into OUT, and every run into OUT/parts, from which it goes on
+when it is run again. MNIST (n = 10) is left out without --data. --workers N shares the runs out over processes,
+--scheduler ADDRESS over a dask cluster.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ import os
 import sys
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import typer
 from scipy.stats import wilcoxon
+from sweep import sweep_on
 
 import pgmengine as pgm
 
@@ -45,7 +49,7 @@ SCALES = {
 
 
 def main(out: Path, scale: str = "small", data: Path | None = None, only: str = "", repeats: int = 0,
-         updates: int = 0) -> None:
+         updates: int = 0, workers: int = 1, scheduler: str = "") -> None:
     """Run the experiment and write the table and the figure."""
     size, begin = SCALES[scale], time.time()
     size = Scale(repeats or size.repeats, updates or size.updates, size.rates, size.ladders)
@@ -59,23 +63,28 @@ def main(out: Path, scale: str = "small", data: Path | None = None, only: str = 
         print(f"[{time.time() - begin:6.0f} s] {line}", file=sys.stderr, flush=True)
         (out / "flip_state_learning.txt").write_text("\n".join(lines) + "\n")
 
-    curves = {}
-    for name, (x, hidden) in problems(data).items():
-        for rate in size.rates if only in name else ():
-            for label, make in methods(size, len(x)).items():
-                both = {k: runs(x, hidden, make(kernel), rate, size) for k, kernel in KERNELS.items()}
-                curves[name, label, rate] = both
-                report(row(name, label, rate, {k: v.max(axis=1) for k, v in both.items()}))
+    curves, directory = {}, str(data.resolve()) if data is not None else ""
+    with sweep_on(workers, scheduler, out / "parts") as sweep:
+        for name, (x, _) in problems(directory).items():
+            for rate in size.rates if only in name else ():
+                for label, make in methods(size, len(x)).items():
+                    both = {}
+                    for key, kernel in KERNELS.items():
+                        jobs = [(name, directory, make(kernel), rate, size.updates, r) for r in range(size.repeats)]
+                        both[key] = sweep.results(f"{name}-{label}-{key}-{rate}-{size.updates}", run, jobs)
+                    curves[name, label, rate] = both
+                    report(row(name, label, rate, {k: v.max(axis=1) for k, v in both.items()}))
     figure(curves, out / "flip_state_learning.png")
 
 
-def problems(data: Path | None):
+@lru_cache(maxsize=1)
+def problems(data: str):
     """Name -> (rows, hidden units)."""
     found = {"Bars-and-Stripes 4x4": (pgm.datasets.bars_and_stripes().x_train, 16),
              "Modes, p_mut 0.1": (pgm.datasets.artificial_modes(0.1).x_train, 16),
              "Modes, p_mut 0.01": (pgm.datasets.artificial_modes(0.01).x_train, 16)}
-    if data is not None:
-        os.environ["PGMENGINE_DATA"] = str(data)
+    if data:
+        os.environ["PGMENGINE_DATA"] = data
         found["MNIST, n = 10"] = pgm.datasets.mnist().x_train, 10
     return found
 
@@ -90,20 +99,17 @@ def methods(size: Scale, rows: int):
     return out
 
 
-def runs(x: np.ndarray, hidden: int, negative, rate: float, size: Scale) -> np.ndarray:
-    """Exact log-likelihood (repeats, points) every 100 updates; of 2,000 rows at most."""
-    found = []
-    for repeat in range(size.repeats):
-        rng = np.random.default_rng(repeat)
-        model = pgm.rbm(x.shape[1], hidden).with_params({
-            "v-h.weight": rng.normal(0, 0.01, (x.shape[1], hidden)), "v.bias": rng.normal(0, 0.01, x.shape[1]),
-            "h.bias": rng.normal(0, 0.01, hidden)})
-        shown = x if len(x) <= 2000 else x[rng.choice(len(x), 2000, replace=False)]
-        monitor = pgm.ExactLogLikelihood({"v": shown}, every=100)
-        f = pgm.fit(model, {"v": x}, negative=negative, optimizer=pgm.SGD(rate), batch_size=min(100, len(x)),
-                    updates=size.updates, callbacks=[monitor], rng=repeat, progress=False)
-        found.append(f.history["log_likelihood"]["value"])
-    return np.array(found)
+def run(name: str, data: str, negative, rate: float, updates: int, repeat: int) -> np.ndarray:
+    """Exact log-likelihood (points,) every 100 updates; of 2,000 rows at most."""
+    (x, hidden), rng = problems(data)[name], np.random.default_rng(repeat)
+    model = pgm.rbm(x.shape[1], hidden).with_params({
+        "v-h.weight": rng.normal(0, 0.01, (x.shape[1], hidden)), "v.bias": rng.normal(0, 0.01, x.shape[1]),
+        "h.bias": rng.normal(0, 0.01, hidden)})
+    shown = x if len(x) <= 2000 else x[rng.choice(len(x), 2000, replace=False)]
+    monitor = pgm.ExactLogLikelihood({"v": shown}, every=100)
+    f = pgm.fit(model, {"v": x}, negative=negative, optimizer=pgm.SGD(rate), batch_size=min(100, len(x)), updates=updates,
+                callbacks=[monitor], rng=repeat, progress=False)
+    return f.history["log_likelihood"]["value"]
 
 
 def row(name: str, label: str, rate: float, top: dict[str, np.ndarray]) -> str:

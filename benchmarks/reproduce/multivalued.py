@@ -8,7 +8,8 @@ Kullback-Leibler divergence from generator to learner and the log-likelihood of 
 updates, means over repeats. Figure 6: discriminative RBMs 784-200-10 learn 1,000 MNIST images (batches of 100, AdaMax),
 and classify test images with Gaussian noise of standard deviation 120 of 255, clipped; needs --data.
 
-Writes multivalued.txt and multivalued.png into OUT.
+Writes multivalued.txt and multivalued.png into OUT, and every repeat into OUT/parts, from which it goes on when it is run
+again. --workers N shares the repeats out over processes, --scheduler ADDRESS over a dask cluster.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import typer
 from scipy.optimize import brentq
+from sweep import Sweep, sweep_on
 
 import pgmengine as pgm
 
@@ -43,7 +45,8 @@ class Scale:
 SCALES = {"small": Scale(12, 2_000, 100, 2, 300), "full": Scale(300, 2_000, 100, 120, 1_000)}
 
 
-def main(out: Path, data: Path | None = None, scale: str = "small", repeats: int = 0, classifiers: int = -1) -> None:
+def main(out: Path, data: Path | None = None, scale: str = "small", repeats: int = 0, classifiers: int = -1,
+         workers: int = 1, scheduler: str = "") -> None:
     """Run the experiments and write the tables and the figure."""
     size, begin, lines = SCALES[scale], time.time(), [f"# scale {scale}"]
     out.mkdir(parents=True, exist_ok=True)
@@ -54,11 +57,12 @@ def main(out: Path, data: Path | None = None, scale: str = "small", repeats: int
         (out / "multivalued.txt").write_text("\n".join(lines) + "\n")
 
     correlations(report)
-    curves = {extra: over_fitting(extra, size, repeats or size.repeats, report) for extra in (0, 5)}
-    errors = None
-    if data is not None:
-        os.environ["PGMENGINE_DATA"] = str(data)
-        errors = noisy_digits(size, size.classifiers if classifiers < 0 else classifiers, report)
+    with sweep_on(workers, scheduler, out / "parts") as sweep:
+        curves = {extra: over_fitting(extra, size, repeats or size.repeats, report, sweep) for extra in (0, 5)}
+        errors = None
+        if data is not None:
+            count = size.classifiers if classifiers < 0 else classifiers
+            errors = noisy_digits(size, count, report, sweep, data)
     figure(curves, errors, size, out / "multivalued.png")
 
 
@@ -90,16 +94,11 @@ def log_probabilities(model: pgm.Model) -> np.ndarray:
     return pgm.infer(model, {"v": STATES}, want=("log_prob",), method=pgm.Exact()).log_prob
 
 
-def over_fitting(extra: int, size: Scale, repeats: int, report) -> dict[float, np.ndarray]:
+def over_fitting(extra: int, size: Scale, repeats: int, report, sweep: Sweep) -> dict[float, np.ndarray]:
     """Curves (repeats, points, 2) of KL / 8 and log-likelihood / 8 for each s."""
-    points = size.updates // size.every + 1
-    found = {s: np.empty((repeats, points, 2)) for s in LEVELS}
-    for repeat in range(repeats):
-        rng = np.random.default_rng(repeat)
-        true = log_probabilities(xavier(8, 4, 1, rng, bias=0.1))
-        rows = rng.choice(256, size=200, p=np.exp(true))
-        for s in LEVELS:
-            found[s][repeat] = learned(s, 4 + extra, true, rows, size, np.random.default_rng([repeat, 1]))
+    jobs = [(extra, size, repeat) for repeat in range(repeats)]
+    curves = sweep.results(f"over-fitting-{extra}-{size.updates}", four_learners, jobs)
+    found = dict(zip(LEVELS, curves.swapaxes(0, 1), strict=True))
     report(f"\n## Learners 8x{4 + extra}, {repeats} repeats: mean and standard error, at the best and at the last update")
     report("s      KL / 8 best (at)      KL / 8 last         log-likelihood / 8 last")
     for s, curve in found.items():
@@ -109,6 +108,14 @@ def over_fitting(extra: int, size: Scale, repeats: int, report) -> dict[float, n
                f"{error[-1, 0]:.4f}  {mean[-1, 1]:.4f} +- {error[-1, 1]:.4f}")
     ordered(found, report)
     return found
+
+
+def four_learners(extra: int, size: Scale, repeat: int) -> np.ndarray:
+    """One generator and its rows, the curve of a learner for each s, (s, points, 2)."""
+    rng = np.random.default_rng(repeat)
+    true = log_probabilities(xavier(8, 4, 1, rng, bias=0.1))
+    rows = rng.choice(256, size=200, p=np.exp(true))
+    return np.array([learned(s, 4 + extra, true, rows, size, np.random.default_rng([repeat, 1])) for s in LEVELS])
 
 
 def ordered(found: dict[float, np.ndarray], report) -> None:
@@ -134,20 +141,11 @@ def learned(s: float, hidden: int, true: np.ndarray, rows: np.ndarray, size: Sca
     return np.array(curve)
 
 
-def noisy_digits(size: Scale, repeats: int, report) -> dict[float, np.ndarray]:
+def noisy_digits(size: Scale, repeats: int, report, sweep: Sweep, data: Path) -> dict[float, np.ndarray]:
     """Error rates (repeats, 2) on test images without and with noise, for s = 1 and inf."""
-    digits = pgm.datasets.mnist(binary=False)
-    found = {s: np.empty((repeats, 2)) for s in (1, math.inf)}
-    for repeat in range(repeats):
-        rng = np.random.default_rng(repeat)
-        rows, test = rng.choice(60_000, 1000, replace=False), rng.choice(10_000, 2000, replace=False)
-        noisy = np.clip(digits.x_test[test] + rng.normal(0, 120 / 255, (2000, 784)), 0, 1)
-        for s, error in found.items():
-            model = pgm.drbm(784, 200, 10, hidden=pgm.MultiValued(s), rng=repeat)
-            data = {"x": digits.x_train[rows], "y": digits.y_train[rows][:, None]}
-            f = pgm.fit(model, data, given=("x",), negative=pgm.ExactGradient(), optimizer=pgm.AdaMax(),
-                        updates=size.classifier_updates, rng=repeat, progress=False)
-            error[repeat] = [np.mean(labels(f.model, x) != digits.y_test[test]) for x in (digits.x_test[test], noisy)]
+    jobs = [(size, repeat, str(data.resolve())) for repeat in range(repeats)]
+    errors = sweep.results(f"classifiers-{size.classifier_updates}", two_classifiers, jobs)
+    found = dict(zip((1, math.inf), errors.swapaxes(0, 1), strict=True)) if repeats else {}
     report(f"\n## Discriminative RBM 784-200-10, 1,000 MNIST images, {size.classifier_updates} updates, {repeats} "
            "repeats: error on 2,000 test images")
     for s, error in found.items():
@@ -155,6 +153,21 @@ def noisy_digits(size: Scale, repeats: int, report) -> dict[float, np.ndarray]:
         report(f"s = {s}: clean {error[:, 0].mean():.2%} +- {spread[0]:.2%}, noise of sd 120 {error[:, 1].mean():.2%} +- "
                f"{spread[1]:.2%}")
     return found
+
+
+def two_classifiers(size: Scale, repeat: int, data: str) -> np.ndarray:
+    """Error rates (s, without and with noise) of one draw of training and test images."""
+    os.environ["PGMENGINE_DATA"] = data
+    digits, rng, out = pgm.datasets.mnist(binary=False), np.random.default_rng(repeat), []
+    rows, test = rng.choice(60_000, 1000, replace=False), rng.choice(10_000, 2000, replace=False)
+    noisy = np.clip(digits.x_test[test] + rng.normal(0, 120 / 255, (2000, 784)), 0, 1)
+    for s in (1, math.inf):
+        model = pgm.drbm(784, 200, 10, hidden=pgm.MultiValued(s), rng=repeat)
+        shown = {"x": digits.x_train[rows], "y": digits.y_train[rows][:, None]}
+        f = pgm.fit(model, shown, given=("x",), negative=pgm.ExactGradient(), optimizer=pgm.AdaMax(),
+                    updates=size.classifier_updates, rng=repeat, progress=False)
+        out.append([np.mean(labels(f.model, x) != digits.y_test[test]) for x in (digits.x_test[test], noisy)])
+    return np.array(out)
 
 
 def labels(model: pgm.Model, x: np.ndarray) -> np.ndarray:
