@@ -77,9 +77,9 @@ class Result:
     """Answers of one inference; those asked for with `want=` are attributes.
 
     mean[layer] (rows, size[, k]), prob[layer] (rows, size, states) and mode[layer] have no rows axis when the evidence
-    had none; log_z, log_prob, log_z_error are (rows,), log_z_interval (rows, 2); samples[layer] (draws, rows, size[, k]);
-    bound (rows,) is a lower bound of log_z; pairs[coupling] (rows, width, width) = E[x_a x_b'], NaN where
-    the weight has no parameter; gradient[parameter] is E[d log_density] summed over rows.
+    had none. log_z, log_prob, log_z_error are (rows,), log_z_interval (rows, 2), up to inf where only a lower bound is
+    known; bound (rows,) is a lower bound of log_z. samples[layer] (draws, rows, size[, k]). pairs[coupling] (rows, width,
+    width) = E[x_a x_b'], NaN where the weight has no parameter; gradient[parameter] is E[d log_density] summed over rows.
     Reading an answer that was not asked for raises NotAsked.
     """
 
