@@ -48,6 +48,7 @@ class Model:
     def __init__(self, structure: Structure, params: Mapping[str, Any]) -> None:
         self.structure = structure
         self.params: Mapping[str, Any] = MappingProxyType({k: freeze(v) for k, v in params.items()})
+        self.covers: dict[Any, Any] = {}  # what enumeration found for patterns of evidence
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Model, (self.structure, dict(self.params))  # so that executors can send it to another process

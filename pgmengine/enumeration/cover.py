@@ -26,6 +26,7 @@ Vertex = tuple[str, int]
 Groups = dict[str, list[Array]]
 MANY_VERTICES = 400  # above this the cover is the greedy one
 MANY_GROUPS = 4000  # above this there is no search at all
+REMEMBERED = 1000  # covers of a model
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,10 +108,23 @@ def forced_units(target: Target, active: dict[str, Array], structural: bool) -> 
 
 
 def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
-    """The cover of a target whose rows share one evidence pattern.
+    """The cover of a target whose rows share one evidence pattern; the model remembers those it was asked for.
 
     `prune` leaves barren units out (log_z does not need them); `structural` covers every parameter, zero or not.
     """
+    masks = [mask[0] for both in (target.free, target.cut) for mask in both.values()]
+    hinted = [np.any(soft != 0, axis=0) for soft in target.soft.values()]
+    key = prune, structural, bool(np.all(target.beta == 1.0)), *target.soft, *(m.tobytes() for m in masks + hinted)
+    known = target.model.covers
+    if key not in known:
+        if len(known) >= REMEMBERED:
+            known.clear()
+        known[key] = _cheapest(target, prune, structural)
+    found: Cover = known[key]
+    return found
+
+
+def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
     s = target.structure
     none = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     barren = barren_units(target) if prune else none
