@@ -168,6 +168,8 @@ class Lateral:
         """Symmetric to the last bit, so that the weights stay so, and 0 inside a unit."""
         if not sp.issparse(weight):
             return (found + found.T) / 2 * self.parameters(weight).astype(found.dtype)
+        if not weight.nnz:
+            return found
         entries = weight.tocoo()
         place = sp.csr_array((np.arange(1.0, weight.nnz + 1), weight.indices, weight.indptr), shape=weight.shape)
         other = np.asarray(place[entries.col, entries.row]).astype(int) - 1  # the number of the entry across

@@ -12,14 +12,14 @@ import numpy as np
 from pgmengine.progress import track
 
 PARTS = 128  # of a question, at most
-WORTH = 5e8  # unit updates that are worth a part of their own, about half a second: small questions stay whole
+WORTH = 2e8  # unit updates that are worth a part of their own, half a second or so: small questions stay whole
 Job = tuple[Any, ...]
 log = logging.getLogger(__name__)
 
 
 def parts(work: float, most: int) -> int:
     """How many parts so much work is worth."""
-    return max(1, min(PARTS, most, int(work / WORTH)))
+    return max(1, int(min(PARTS, most, work / WORTH)))
 
 
 def children(rng: np.random.Generator, count: int) -> list[np.random.Generator]:

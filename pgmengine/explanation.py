@@ -22,12 +22,21 @@ class Explanation(str):
         self.head, self.plans, self.chosen = head, tuple(plans), chosen
         return self
 
+    def __reduce__(self) -> Any:
+        return Explanation.again, (self.head, self.plans, None if self.chosen is None else self.plans.index(self.chosen))
+
+    @classmethod
+    def again(cls, head: str, plans: tuple[Plan, ...], chosen: int | None) -> Explanation:
+        """From its parts, as pickle keeps them."""
+        return cls(head, list(plans), None if chosen is None else plans[chosen])
+
     def __rich__(self) -> Any:
         """The table."""
         from rich.box import SIMPLE_HEAD
+        from rich.markup import escape
         from rich.table import Table
 
-        table = Table(title=self.head, title_justify="left", box=SIMPLE_HEAD)
+        table = Table(title=escape(self.head), title_justify="left", box=SIMPLE_HEAD)
         for column in ("", "method", "guarantee"):
             table.add_column(column, no_wrap=True)
         table.add_column("what it would do, or why not")
@@ -37,7 +46,7 @@ class Explanation(str):
             style = "bold" if p is self.chosen else "dim" if p.refusal else None
             sizes = ("", "") if p.refusal else (f"{p.work:.2g}", f"{p.bytes / 2**20:.3g} MiB")
             table.add_row("->" if p is self.chosen else "", p.method, p.guarantee if not p.refusal else "refused",
-                          p.refusal or p.why, *sizes, style=style)
+                          escape(p.refusal or p.why), *sizes, style=style)
         return table
 
     def _repr_html_(self) -> str:

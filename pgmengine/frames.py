@@ -23,13 +23,18 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
     """
     if not (hasattr(given, "columns") and hasattr(given, "iloc")):
         return given
-    places, out = _places(structure), dict[str, Array]()
+    places, out, taken = _places(structure), dict[str, Array](), dict[tuple[str, int], Any]()
+    if not len(given.columns):
+        raise PgmError(f"{what}: the DataFrame has no columns")
     for i, column in enumerate(given.columns):
         if column not in places:
             near = difflib.get_close_matches(str(column), map(str, places), n=1)
             raise PgmError(f"{what}: column {column!r} is no unit's name"
                            + (f"; did you mean {near[0]}?" if near else ": name columns (layer, unit)"))
         layer, index = places[column]
+        if (layer.name, index) in taken:
+            raise PgmError(f"{what}: columns {taken[layer.name, index]!r} and {column!r} are the same unit")
+        taken[layer.name, index] = column
         values = out.setdefault(layer.name, np.full((len(given), layer.size), np.nan))
         values[:, index] = _numbers(layer, given.iloc[:, i].to_numpy(dtype=object), f"{what}: column {column!r}")
     return out
@@ -52,8 +57,11 @@ def to_frame(structure: Structure, mean: Mapping[str, Array], rows: int) -> Any:
 
 
 def unit_names(layer: Layer) -> list[Any]:
-    """What units are called: their labels as text, or their numbers."""
-    return list(range(layer.size)) if layer.labels is None else [str(label) for label in layer.labels]
+    """What units are called: their labels as text (as Python writes them where text is ambiguous), or their numbers."""
+    if layer.labels is None:
+        return list(range(layer.size))
+    texts = [str(label) for label in layer.labels]
+    return texts if len(set(texts)) == len(texts) else [repr(label) for label in layer.labels]
 
 
 def state_names(layer: Layer) -> list[Any]:
@@ -66,9 +74,10 @@ def _places(structure: Structure) -> dict[Hashable, tuple[Layer, int]]:
     out: dict[Hashable, tuple[Layer, int]] = {}
     short: dict[Hashable, set[tuple[str, int]]] = {}
     for layer in structure.layers.values():
-        for i, label in enumerate(layer.labels or range(layer.size)):
-            out[layer.name, label] = out[layer.name, str(label)] = layer, i
-            names: set[Hashable] = {label, str(label)} if layer.labels else set()
+        for i, (label, text) in enumerate(zip(layer.labels or range(layer.size), unit_names(layer), strict=True)):
+            out.setdefault((layer.name, text), (layer, i))
+            out[layer.name, label] = layer, i
+            names: set[Hashable] = {label, text} if layer.labels else set()
             for name in names | ({layer.name} if layer.size == 1 else set()):
                 short.setdefault(name, set()).add((layer.name, i))
     for name, found in short.items():
@@ -85,7 +94,7 @@ def _numbers(layer: Layer, values: Array, what: str) -> Array:
         np.arange(layer.unit.width) if layer.unit.width > 1 else layer.unit.support)
     known = dict(zip(layer.state_names, support, strict=True)) if layer.state_names and support is not None else {}
     for row, value in enumerate(values):
-        if value is None or value != value or type(value).__name__ == "NAType":
+        if value is None or type(value).__name__ == "NAType" or value != value:
             continue
         try:
             out[row] = known[value] if value in known else float(value)

@@ -36,14 +36,15 @@ def images(rows: Any, shape: tuple[int, int], columns: int = 10, ax: Any = None,
     columns = min(columns, len(rows))
     seen = rows[np.isfinite(rows)]
     low, high = imshow.pop("vmin", seen.min(initial=np.inf)), imshow.pop("vmax", seen.max(initial=-np.inf))
-    low, high = (low, high) if low < high else (0.0, 1.0)
+    low, high = (low, high) if low < high else (min(low, 0.0), max(high, 1.0)) if len(seen) else (0.0, 1.0)
     frame = 3 * high - 2 * low  # above the scale: light grey
     framed = [np.pad(row.reshape(shape), 1, constant_values=frame) for row in rows]
     framed += [np.full((shape[0] + 2, shape[1] + 2), frame)] * (-len(framed) % columns)
     mosaic = np.block([framed[i: i + columns] for i in range(0, len(framed), columns)])
     ax = _axes(ax, (max(0.7 * columns, 3.0), max(0.7 * columns, 3.0) * len(framed) / columns**2))
     colors = get_cmap(imshow.pop("cmap", "gray_r")).with_extremes(bad="#bcd3ec", over="#e8e8e8")
-    ax.imshow(mosaic, **({"cmap": colors, "vmin": low, "vmax": high, "interpolation": "nearest"} | imshow))
+    scale = {} if "norm" in imshow else {"vmin": low, "vmax": high}
+    ax.imshow(mosaic, **({"cmap": colors, "interpolation": "nearest"} | scale | imshow))
     ax.set_axis_off()
     return ax
 

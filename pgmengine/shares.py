@@ -14,7 +14,8 @@ import numpy as np
 
 from pgmengine.executors import children, done, parts
 from pgmengine.methods.answers import add_gradients
-from pgmengine.result import Result, Status
+from pgmengine.methods.collect import unmixed_notes
+from pgmengine.result import Plan, Result, Status
 from pgmengine.target import Target
 
 ROWS_AXIS = {"samples": 1, "log_weights": 1, "levels": 1, "energy": 2, "swap_accepted": 2}  # of all others 0
@@ -31,11 +32,11 @@ def answer(executor: Executor | None, method: Any, target: Target, wanted: tuple
     if executor is not None and target.rows == 1 and state is None and hasattr(method, "run_on"):
         result: Result = method.run_on(executor, target, wanted, rng)
         return result
-    whole = target.rows == 1 or state is not None
-    count = 1 if whole else parts(method.plan(target, wanted).work, target.rows)
     generator = np.random.default_rng(rng)
-    if count > 1:
-        return _by_rows(executor, method, target, wanted, generator, count)
+    if target.rows > 1 and state is None:
+        plan = method.plan(target, wanted)
+        if (count := parts(plan.work, target.rows)) > 1:
+            return _by_rows(executor, method, target, wanted, generator, count, plan)
     if executor is None:
         return method.run(target, wanted, rng=generator, state=state)
     found, generator.bit_generator.state = done(executor, _run, [(method, target, wanted, generator, state)], "")[0]
@@ -49,18 +50,18 @@ def _run(method: Any, target: Target, wanted: tuple[str, ...], rng: np.random.Ge
 
 
 def _by_rows(executor: Executor | None, method: Any, target: Target, wanted: tuple[str, ...], rng: np.random.Generator,
-             count: int) -> Result:
+             count: int, plan: Plan) -> Result:
     """Parts of consecutive rows. log Z without evidence, which log_prob needs, is a part of its own: once for all."""
     streams, rows = children(rng, count + 1), np.array_split(np.arange(target.rows), count)
     apart = "log_prob" in wanted and not target.structure.normalized and target.nothing_observed.rows == 1
     asked = tuple(dict.fromkeys("log_z" if w == "log_prob" and apart else w for w in wanted))
     jobs = [(replace(target.take(some), first=target.first + int(some[0])), asked, stream)
             for some, stream in zip(rows, streams[1:], strict=True)]
-    if not apart:
-        return joined(done(executor, method.run, jobs, "parts of the rows"))
-    jobs.insert(0, (target.nothing_observed, ("log_z",), streams[0]))
-    whole, *found = done(executor, method.run, jobs, "parts of the rows")
-    return _less(joined(found), whole)
+    if apart:
+        jobs.insert(0, (target.nothing_observed, ("log_z",), streams[0]))
+    found = done(executor, method.run, jobs, "parts of the rows")
+    result = _less(joined(found[1:]), found[0]) if apart else joined(found)
+    return replace(result, plan=plan)
 
 
 def _less(result: Result, whole: Result) -> Result:
@@ -80,13 +81,25 @@ def joined(found: list[Result]) -> Result:
     found = _alike(found)
     first = found[0]
     answers = {name: _join(name, [part.answers[name] for part in found]) for name in first.answers}
-    bad = next((part.status for part in found if not part.status.good), Status.OK)
     kinds = {part.kind for part in found}
     kind = first.kind if len(kinds) == 1 else "estimate"
     stats = {name: _join(name, [part.stats[name] for part in found]) for name in first.stats
              if all(name in part.stats for part in found)}
-    warnings = tuple(dict.fromkeys(w for part in found for w in part.warnings))
-    return replace(first, answers=answers, status=bad, kind=kind, stats=stats, warnings=warnings, state=_state(found))
+    status, warnings = _judged(found, stats)
+    return replace(first, answers=answers, status=status, kind=kind, stats=stats, warnings=warnings, state=_state(found))
+
+
+def _judged(found: list[Result], stats: dict[str, Any]) -> tuple[Status, tuple[str, ...]]:
+    """Whether chains mixed is judged on all rows together; whatever else went badly in a part, went badly."""
+    if "energy_rhat" not in stats or not hasattr(found[0].method, "rhat_limit"):
+        bad = next((part.status for part in found if not part.status.good), Status.OK)
+        return bad, tuple(dict.fromkeys(w for part in found for w in part.warnings))
+    limit = found[0].method.rhat_limit
+    others = [[w for w in part.warnings if w not in unmixed_notes(part.stats, limit)] for part in found]
+    notes = unmixed_notes(stats, limit)
+    bad = next((part.status for part, rest in zip(found, others, strict=True) if rest and not part.status.good),
+               Status.NOT_MIXED if notes else Status.OK)
+    return bad, tuple(dict.fromkeys([*notes, *(w for rest in others for w in rest)]))
 
 
 def _alike(found: list[Result]) -> list[Result]:

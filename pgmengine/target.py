@@ -231,6 +231,8 @@ def _parse_soft(structure: Structure, soft: Any) -> tuple[Flat, int | None]:
 
     fields: Flat = {}
     rows: int | None = None
+    if soft is not None and not isinstance(soft, Mapping):
+        raise PgmError(f"soft must map layer names to arrays, not {type(soft).__name__}")
     for name, given in (soft or {}).items():
         layer = structure.layer(name, what="soft: layer")
         unit = layer.unit

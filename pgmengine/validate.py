@@ -32,6 +32,9 @@ def check_layers(layers: list[Layer]) -> None:
             raise PgmError(f"layer {layer.name!r}: the size must be an integer of at least 1, not {layer.size!r}")
         if layer.labels is not None and len(layer.labels) != layer.size:
             raise PgmError(f"layer {layer.name!r}: {len(layer.labels)} labels for {layer.size} units")
+        if layer.labels is not None and len(set(layer.labels)) < layer.size:
+            twice = next(label for label in layer.labels if layer.labels.count(label) > 1)
+            raise PgmError(f"layer {layer.name!r}: the label {twice!r} is there twice")
         _check_unit(layer)
         count = 0 if layer.unit.support is None else len(layer.unit.support)
         if layer.state_names is not None and (len(layer.state_names) != count or len(set(layer.state_names)) != count):
@@ -125,8 +128,8 @@ def check_weight(structure: Structure, coupling: Coupling, weight: Any) -> Any:
     if coupling.a == coupling.b:
         _check_inside(array, a, coupling.directed, what)
         if not coupling.directed:
-            array = (array + array.T) / 2  # rounding is forgiven
-    return sp.csr_array(array) if sp.issparse(array) else array
+            array = _symmetric(array)
+    return array
 
 
 def check_instance(thing: Any, what: str) -> None:
@@ -160,6 +163,18 @@ def _check_entries(array: Any, what: str, nonnegative: bool) -> None:
                 entries = array.tocoo()
                 at = (int(entries.row[first]), int(entries.col[first]))
             raise PgmError(f"{what}[{', '.join(map(str, at))}] is {value}, expected {expected}")
+
+
+def _symmetric(array: Any) -> Any:
+    """Without what rounding has left between an entry and that across; stored zeros are kept."""
+    if not sp.issparse(array):
+        return (array + array.T) / 2
+    across = sp.csr_array(array.T)
+    across.sort_indices()
+    if np.array_equal(across.indptr, array.indptr) and np.array_equal(across.indices, array.indices):
+        array.data = (array.data + across.data) / 2
+        return array
+    return sp.csr_array((array + across) / 2)
 
 
 def _check_inside(array: Any, layer: Layer, directed: bool, what: str) -> None:

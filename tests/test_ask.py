@@ -180,6 +180,8 @@ def test_explanations_are_text_and_tables():
     for word in ("MCMC", "refused", "2^40", "updates", "MeanField"):
         assert word in table and word in found._repr_html_().replace("MeanField", "MeanField")
     assert found._repr_html_().count("<tr>") == 1 + len(found.plans)
+    again = pickle.loads(pickle.dumps(found))
+    assert again == found and again.plans == found.plans and again.chosen is again.plans[2]
 
 
 def test_progress_is_quiet_when_not_a_terminal(capsys):

@@ -157,10 +157,37 @@ def test_layers_below_which_nothing_is_known_are_not_sampled(negative):
         np.testing.assert_allclose(found[name], -exact[name], atol=0.25)
 
 
-def test_only_what_is_barren_is_left_out():
-    """With the pixels given, the parts above them are known of; parents inside a layer stay."""
-    model = deep()
-    run = Run(model, model.given({"v": np.zeros((4, 5)), "y": np.zeros((4, 1))}), np.ones(4), pgm.CD(), None, ("v",),
-              pgm.SGD(0.1), np.random.default_rng(0))  # fmt: skip
-    assert run.settled == ()
-    assert settled_layers(model.given({"h": np.ones((1, 3))})) == ("v",)
+def test_only_layers_below_which_nothing_is_given_are_left_out():
+    s = deep().structure
+    assert settled_layers(s, ()) == ("h", "v") and settled_layers(s, ("v",)) == ()
+    assert settled_layers(s, ("h",)) == settled_layers(s, ("y",))[1:] == ("v",)
+    b = pgm.GraphBuilder()
+    b.layer("a", pgm.Binary(), 3)
+    b.layer("v", pgm.Binary(), 3)
+    b.cause("a", "v")
+    b.cause("v", "v", weight=np.triu(np.ones((3, 3)), 1))
+    assert settled_layers(b.build(rng=0).structure, ()) == ()  # its units are parents of one another
+
+
+@pytest.mark.parametrize("hole", [False, True], ids=["complete", "first row has a hole"])
+def test_conditional_learning_of_belief_nets_from_zero_weights(hole, rtol=1e-9):
+    """What is left out may depend neither on the first weights nor on the first row."""
+    b, rng = pgm.GraphBuilder(), np.random.default_rng(0)
+    b.layer("x", pgm.Binary(), 3)
+    b.layer("h", pgm.Binary(), 2)
+    b.layer("y", pgm.Binary(), 1)
+    b.cause("h", "x", weight=np.zeros((2, 3)))
+    b.cause("h", "y", weight=[[0.5], [-0.4]])
+    model, x = b.build(), rng.integers(0, 2, (40, 3)).astype(float)
+    data = {"x": x, "y": x[:, :1].copy()}
+    if hole:
+        data["x"][0] = np.nan
+    f = pgm.fit(model, data, given=("x",), negative=pgm.ExactGradient(), positive=pgm.Exact(), optimizer=pgm.SGD(0.3),
+                batch_size=40, updates=30, progress=False)  # fmt: skip
+    params = dict(model.params)
+    for _ in range(30):
+        m = model.with_params(params)
+        both, given = (pgm.Exact().gradient(m.given(e), np.ones(40)) for e in (data, {"x": data["x"]}))
+        params = {k: params[k] + 0.3 * (both[k] - given[k]) / 40 for k in params}
+    for k, value in params.items():
+        np.testing.assert_allclose(f.model.params[k], value, rtol=rtol, atol=rtol)

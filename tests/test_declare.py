@@ -263,6 +263,25 @@ def test_rounding_of_symmetric_weights_is_forgiven(sparse):
     np.testing.assert_allclose(dense, weight, rtol=1e-14)
 
 
+@pytest.mark.parametrize("values", [[0.0, 0.0, 0.3, 0.3], [0.0] * 4])
+def test_stored_zeros_of_sparse_lateral_weights_are_parameters(values):
+    weight = sp.csr_array((values, ([0, 1, 1, 2], [1, 0, 2, 1])), shape=(3, 3))
+    model = pgm.boltzmann_machine(3, unit=pgm.Binary(), weight=weight)
+    assert model.params["x-x.weight"].nnz == 4
+    x = {"x": [[1, 1, 0], [1, 1, 1]]}
+    f = pgm.fit(model, x, negative=pgm.ExactGradient(), optimizer=pgm.SGD(0.1), updates=3, progress=False)
+    assert f.model.params["x-x.weight"][0, 1] > 0.01
+    none = pgm.boltzmann_machine(3, unit=pgm.Binary(), weight=sp.csr_array((3, 3)))
+    pgm.fit(none, x, negative=pgm.ExactGradient(), updates=2, progress=False)
+
+
+def test_weights_that_are_not_symmetric_are_refused():
+    weight = np.array([[0.0, 1.0], [1.0 + 1e-9, 0.0]])
+    for w in (weight, sp.csr_array(weight)):
+        with pytest.raises(pgm.PgmError, match=r"not symmetric at \[0, 1\]: 1 and 1.000000001"):
+            pgm.boltzmann_machine(2, weight=w)
+
+
 def test_states_have_names_and_keep_them(tmp_path):
     graph = nx.DiGraph()
     graph.add_node("sky", unit=pgm.Categorical(3), states=("sun", "cloud", "rain"), bias=[0.0, 0.5, 1.0])

@@ -21,7 +21,7 @@ def pool():
 
 
 @pytest.mark.parametrize("rows", [20, 1])
-@pytest.mark.parametrize("name", ["MCMC", "AIS", "auto"])
+@pytest.mark.parametrize("name", ["MCMC", "chains", "AIS", "auto"])
 def test_the_same_bits_as_here(pool, name, rows, monkeypatch):
     monkeypatch.setattr(executors, "WORTH", 1.0)
     model, method, want = QUESTIONS[name]

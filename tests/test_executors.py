@@ -1,6 +1,7 @@
 """Questions on executors: the same bits as without, whatever the workers do."""
 
 import os
+import re
 import signal
 import threading
 import time
@@ -14,6 +15,8 @@ import pytest
 
 import pgmengine as pgm
 from pgmengine import executors
+from pgmengine.shares import _less as without_evidence_less
+from pgmengine.shares import joined
 
 SPAWN = get_context("spawn")
 RNG = np.random.default_rng(0)
@@ -24,6 +27,7 @@ MIXED = ("marginals", "pairs", "samples", "gradient")
 QUESTIONS = {
     "exact": (RBM, pgm.Exact(draws=20), (*MIXED, "mode", "log_prob")),
     "MCMC": (RBM, pgm.MCMC(draws=50, warmup=20), MIXED),
+    "chains": (RBM, pgm.MCMC(draws=50, warmup=20), ("marginals", "samples")),
     "AIS": (RBM, pgm.AIS(chains=40, betas=50), ("log_z", "log_prob")),
     "tempering": (RBM, pgm.ParallelTempering(draws=60, warmup=20), (*MIXED, "log_z", "log_prob")),
     "levels": (RBM, pgm.SimulatedTempering(draws=200, warmup=50), ("marginals", "samples", "log_z")),
@@ -72,7 +76,7 @@ def test_the_same_bits_as_without(name, rows, worth):
     alone = pgm.infer(model, evidence, want=want, method=method, rng=5)
     shared = pgm.infer(model, evidence, want=want, method=method, rng=5, executor=pool)
     assert_same(alone, shared)
-    grouped = rows == 1 and name in ("MCMC", "AIS", "auto")
+    grouped = rows == 1 and name in ("chains", "AIS", "auto")
     assert pool.jobs > 1 if worth == 1.0 and (rows > 1 or grouped) else pool.jobs >= 1
 
 
@@ -153,6 +157,75 @@ def test_a_generator_moves_on_alike():
             for _ in range(2):
                 one = pgm.infer(RBM, evidence, method=pgm.MCMC(draws=20), rng=alone)
                 assert_same(one, pgm.infer(RBM, evidence, method=pgm.MCMC(draws=20), rng=shared, executor=pool))
+
+
+def test_what_depends_on_memory_order_does_not_depend_on_workers():
+    """Evidence that travels is laid out anew; sums must not follow."""
+    model, method = pgm.sbn([4, 3, 2], rng=1), pgm.Forward(draws=50)
+    evidence, want = {"v": [1, 0, np.nan, 1]}, ("marginals", "pairs", "gradient", "log_prob")
+    with ProcessPoolExecutor(1, SPAWN) as pool:
+        shared = pgm.infer(model, evidence, want=want, method=method, rng=3, executor=pool)
+        assert_same(pgm.infer(model, evidence, want=want, method=method, rng=3), shared)
+        rng = np.random.default_rng(0)
+        model = pgm.rbm(20, 10, hidden=pgm.MultiValued(3), rng=0)
+        sums = pgm.MCMC(chains=30, draws=20)
+        one = pgm.infer(model, want=("pairs", "gradient"), method=sums, rng=rng, executor=pool)
+        assert_same(pgm.infer(model, want=("pairs", "gradient"), method=sums, rng=0), one)
+        after = rng.bit_generator.state
+    rng = np.random.default_rng(0)
+    pgm.infer(model, want=("pairs", "gradient"), method=sums, rng=rng)
+    assert rng.bit_generator.state == after
+
+
+def test_chains_are_judged_over_all_rows(monkeypatch):
+    """One in a hundred R-hats may be large by chance: of all rows, not of each part."""
+    model = pgm.rbm(6, 5, rng=0)
+    model = model.with_params({"v-h.weight": 2.2 * model.params["v-h.weight"]})
+    rows = np.where(RNG.random((400, 6)) < 0.5, np.nan, RNG.integers(0, 2, (400, 6)))
+    method = pgm.MCMC(warmup=50, draws=80)
+    whole = pgm.infer(model, {"v": rows}, method=method, rng=0)
+    monkeypatch.setattr(executors, "WORTH", 1.0)
+    parted = pgm.infer(model, {"v": rows}, method=method, rng=0)
+    share = np.mean(parted.stats["energy_rhat"] > 1.05)
+    assert 0 < share < 0.01 and whole.status == parted.status == pgm.Status.OK and not parted.warnings
+    assert parted.plan == whole.plan
+    strict = pgm.infer(model, {"v": rows}, method=pgm.MCMC(warmup=50, draws=80, rhat_limit=1.0001), rng=0)
+    assert strict.status == pgm.Status.NOT_MIXED and 1 <= len(strict.warnings) <= 3
+
+
+def result(kind="exact", status=pgm.Status.OK, warnings=(), **stats):
+    answers = {"log_z": np.zeros(2), "log_z_error": np.full(2, 0.3)}
+    return pgm.Result(answers, kind, pgm.Exact(), pgm.Plan("Exact", "exact"), status, (), stats, None, warnings)
+
+
+def test_what_a_part_says_the_whole_says():
+    few = pgm.Status.FEW_WEIGHTS
+    parts = [
+        result(swap_rejection=np.array([0.0])),
+        result("estimate", few, ("row 3 is bad",), swap_rejection=np.array([1.0])),
+    ]
+    both = joined(parts)
+    assert both.kind == "estimate" and both.status == few and both.warnings == ("row 3 is bad",)
+    assert both.stats["swap_rejection"] == [0.5] and both.log_z.shape == (4,)
+    less = without_evidence_less(result(), result(status=few, warnings=("few",)))
+    assert less.status == few and less.warnings == ("without evidence, few",)
+    np.testing.assert_allclose(less.stats["log_prob_error"], 0.3 * np.sqrt(2))
+
+
+FEW = [pgm.AIS(chains=40, betas=pgm.Linear(3)), pgm.ParallelTempering(rungs=2, draws=40, warmup=10)]
+
+
+@pytest.mark.parametrize("method", FEW, ids=["AIS", "ParallelTempering"])
+def test_samplers_name_the_row_of_the_question(method, monkeypatch):
+    """Input layers give each row a model of its own, also without other evidence."""
+    model = pgm.drbm(3, 6, 3, rng=0)
+    model = model.with_params({k: 12 * v for k, v in model.params.items()})
+    x = np.zeros((6, 3))
+    x[4] = 5.0
+    monkeypatch.setattr(executors, "WORTH", 1.0)
+    said = pgm.infer(model, {"x": x, "y": np.zeros((6, 1))}, want=("log_prob",), method=method, rng=0).warnings
+    named = {int(n) for line in said if "without evidence" in line for n in re.findall(r"row (\d+)", line)}
+    assert 4 in named and not named <= {0}
 
 
 @dataclass(frozen=True)

@@ -66,3 +66,33 @@ def test_fit_takes_frames():
 def test_what_cannot_be_read_is_named(frame, message):
     with pytest.raises(pgm.PgmError, match=message):
         pgm.infer(weather(), frame)
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64"])
+def test_missing_values_of_every_kind(dtype):
+    model = pgm.rbm(2, 1, rng=0)
+    frame = pd.DataFrame({("v", 0): pd.array([1, None, 0], dtype=dtype), ("v", 1): [None, 1, 0]})
+    plain = {"v": [[1, np.nan], [np.nan, 1], [0, 0]]}
+    want = ("log_prob",)
+    np.testing.assert_array_equal(
+        pgm.infer(model, frame, want=want).log_prob, pgm.infer(model, plain, want=want).log_prob
+    )
+
+
+def test_nothing_is_lost_in_silence():
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.Binary(), 2, labels=["1", 1])
+    model = b.build()
+    assert [u for _, u in pgm.infer(model).to_frame().columns] == ["'1'", "1"]
+    seen = pgm.infer(model, pd.DataFrame([[1, 0]], columns=pd.Index([("v", "1"), ("v", 1)], tupleize_cols=False)))
+    np.testing.assert_array_equal(seen.mean["v"][0], [1, 0])
+    twice = pd.DataFrame([[1, np.nan]], columns=["wet", "wet"])
+    with pytest.raises(pgm.PgmError, match="columns 'wet' and 'wet' are the same unit"):
+        pgm.infer(weather(), twice)
+    with pytest.raises(pgm.PgmError, match="has no columns"):
+        pgm.infer(weather(), pd.DataFrame(index=range(5)))
+    with pytest.raises(pgm.PgmError, match="soft must map layer names to arrays, not DataFrame"):
+        pgm.infer(weather(), soft=pd.DataFrame({"wet": [1.0]}))
+    b.layer("w", pgm.Binary(), 2, labels=["a", "a"])
+    with pytest.raises(pgm.PgmError, match="layer 'w': the label 'a' is there twice"):
+        b.build()

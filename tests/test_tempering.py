@@ -195,6 +195,11 @@ def test_base_rates_of_every_unit(atol=1e-6):
         middle = {"b": 0.5, "c": 1 / 3}.get(name, 0.0)
         mean = (np.nansum(x, axis=0) + 4 * middle) / (seen + 4)
         np.testing.assert_allclose(unit.mean(found[name].reshape(mean.shape)), mean, atol=atol)
+    narrow = base_rates(pgm.rbm(1, 1, visible=pgm.Gaussian(0.01)), {"v": [[4.9], [5.0]]}, shrink=0.0)
+    np.testing.assert_allclose(narrow["v"], 49_500)
+    grey = base_rates(pgm.rbm(2, 1), {"v": [[0.3, 0.5], [0.2, 0.9]]}, shrink=0.0)["v"]
+    np.testing.assert_allclose(1 / (1 + np.exp(-grey)), [0.25, 0.7])
+    assert set(base_rates(pgm.drbm(2, 3, 2), {"y": [[0], [1]]})) == {"y"}
     start = pgm.base_rate_start(model, {"m": data["m"]}, strength=0.0)
     np.testing.assert_allclose(pgm.infer(start).mean["m"], data["m"].mean(axis=0), atol=atol)
 

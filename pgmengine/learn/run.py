@@ -36,9 +36,8 @@ class Run:
         self.positive = positive or default_positive(target, self.precision)
         self.moments = optimizer.start(model.params)
         self.normalized = model.structure.normalized and not given
-        first = only(target.take(np.zeros(1, dtype=int)), given)
-        self.settled = settled_layers(first)
-        self.nothing = without(first, self.settled)
+        self.settled = settled_layers(model.structure, given)
+        self.nothing = self._given(target.take(np.zeros(1, dtype=int)))
         self.negative = None if self.normalized else negative.start(self.nothing, rng)
         self.order: Array = np.zeros(0, dtype=int)
 

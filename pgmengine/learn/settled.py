@@ -1,7 +1,8 @@
-"""Layers that the model phase need not sample: directed ones below which nothing is known.
+"""Layers that the model phase need not sample: directed ones below which nothing is given.
 
-Their conditionals sum to 1, so E[d log_density] with respect to their biases and the weights into them is 0. Chains leave
-them out, and their place is taken by conditional means, parents first: the score (x - E[x | parents]) is 0 there.
+Which these are depends on the graph alone, not on weights or rows, so that it holds for all of a fit. Their conditionals
+sum to 1, so E[d log_density] with respect to their biases and the weights into them is 0. Chains leave them out, and
+their place is taken by conditional means, parents first: the score (x - E[x | parents]) is 0 there.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ from dataclasses import replace
 import numpy as np
 
 from pgmengine.evidence import Evidence
-from pgmengine.methods.conditions import barren
 from pgmengine.model import Flat, Model
+from pgmengine.structure import Structure
 from pgmengine.target import Target
 
 
-def settled_layers(target: Target) -> tuple[str, ...]:
-    """Names, parents first: whole layers without arrows inside."""
-    found, s = barren(target), target.structure
-    inside = {c.a for c in s.couplings if c.a == c.b}
-    return tuple(n for n in s.directed_layers if n not in inside and found[n].all())
+def settled_layers(s: Structure, given: Sequence[str]) -> tuple[str, ...]:
+    """Names, parents first: directed layers without arrows inside, not given, all of whose children are such layers."""
+    out: list[str] = []
+    for name in reversed(s.directed_layers):
+        children = {arrow.b for arrow in s.arrows_from[name]}
+        if name not in given and name not in s.undirected_layers and children <= set(out):
+            out.insert(0, name)
+    return tuple(out)
 
 
 def without(target: Target, names: Sequence[str]) -> Target:

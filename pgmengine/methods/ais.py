@@ -10,16 +10,21 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
+from pgmengine.errors import PgmError
+from pgmengine.evidence import parse_layer
+from pgmengine.frames import by_layer
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import make_chains, over_chains, refusal, sweep_work
 from pgmengine.kernels.plain import summed_layers
+from pgmengine.layer import Layer
 from pgmengine.methods.answers import accepted, check_want
 from pgmengine.methods.exact import Exact
 from pgmengine.methods.schedules import Adaptive, count_of, ladder
 from pgmengine.model import Flat
 from pgmengine.result import Plan, Result, Status
-from pgmengine.target import Target, make_target
+from pgmengine.target import Target
 from pgmengine.units import Unit
+from pgmengine.validate import as_floats
 
 Array = np.ndarray
 ANSWERS = {"log_z", "log_prob"}
@@ -105,7 +110,8 @@ class AIS:
                 whole = self._both(executor, target.nothing_observed, generator, plan.work)
                 answers["log_prob"] = up.log_z - whole[0].log_z
                 stats["log_prob_error"] = np.hypot(up.error, whole[0].error)
-                note += tuple(f"without evidence, {line}" for line in _notes(*whole, self.chains))
+                offset = target.first if target.nothing_observed.rows == target.rows else 0
+                note += tuple(f"without evidence, {line}" for line in _notes(*whole, self.chains, offset))
         if down is not None:
             stats |= {"reverse_log_z": down.log_z, "reverse_error": down.error, "reverse_ess": down.ess}
         return Result(answers, "estimate", self, plan, Status.FEW_WEIGHTS if note else Status.OK, (), stats, None, note)
@@ -202,23 +208,33 @@ def base_rates(model: Any, data: Any, shrink: float = 1.0) -> dict[str, Array]:
     >>> pgm.base_rates(pgm.rbm(2, 1, rng=0), {"v": [[0, 1], [0, 1]]})["v"].round(3)
     array([-1.609,  1.609])
     """
-    out, e = {}, make_target(model, data, what="data").evidence
-    for name, layer in model.structure.layers.items():
-        seen = e.observed[name].sum(axis=0)
-        if not seen.any() or layer.unit.observed_only:
+    out = {}
+    for name, given in by_layer(model.structure, data, "data").items():
+        layer = model.structure.layer(name, what="data: layer")
+        if layer.unit.observed_only:
             continue
-        middle = layer.unit.mean(np.zeros(layer.bias_shape))
-        count = seen.reshape(-1, *[1] * (len(layer.bias_shape) - 1))
-        known = np.repeat(e.observed[name], layer.unit.width, axis=1)
-        total = layer.shaped(np.where(known, e.values[name], 0.0).sum(axis=0))
-        out[name] = _natural(layer.unit, (total + shrink * middle) / (count + shrink)).ravel()
+        x = layer.shaped(_values(layer, given))
+        seen, middle = (~np.isnan(x)).sum(axis=0), layer.unit.mean(np.zeros(layer.bias_shape))
+        out[name] = _natural(layer.unit, (np.nansum(x, axis=0) + shrink * middle) / (seen + shrink)).ravel()
     return out
+
+
+def _values(layer: Layer, given: Any) -> Array:
+    """Data (rows, width), NaN where missing; of units of one component any numbers, grey levels for two values, say."""
+    if layer.unit.width > 1:
+        return parse_layer(layer, given, "data")[0]
+    x = as_floats(given, f"data: layer {layer.name!r}")
+    if x.ndim not in (1, 2) or x.shape[-1] != layer.size:
+        raise PgmError(f"data: layer {layer.name!r} has shape {x.shape}, expected (rows, {layer.size})")
+    return x.reshape(-1, layer.size)
 
 
 def _natural(unit: Unit, mean: Array) -> Array:
     """Eta with A'(eta) = mean, (size[, k]): in closed form, or by bisection."""
     if unit.width > 1:
         return np.log(mean)
+    if unit.curvature is not None:
+        return mean / unit.curvature
     if unit.support is not None and len(unit.support) == 2:
         low, high = unit.support
         share: Array = (mean - low) / (high - low)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,13 +82,11 @@ class Draws:
                 "gradient": self.gradient, "kept": self.kept}
 
     def put(self, found: list[dict[str, Any]]) -> None:
-        """What groups of chains collected: all of them, or in order those of a single row."""
+        """What all chains collected, or in order groups of those of a single row: these have no pairs and no gradient."""
         self.trace = _side_by_side([part["trace"] for part in found], axis=1)
         self.energy = np.concatenate([part["energy"] for part in found], axis=1)
         self.prob = _side_by_side([part["prob"] for part in found], axis=0)
-        self.pairs = {key: sum(part["pairs"][key] for part in found) for key in self.pairs}
-        for part in found if "gradient" in self.wanted else ():
-            self.gradient = add_gradients(self.gradient, part["gradient"])
+        self.pairs, self.gradient = found[0]["pairs"], found[0]["gradient"]
         self.kept = [_side_by_side(list(x), axis=0) for x in zip(*(part["kept"] for part in found), strict=True)]
 
     def answers(self, target: Target) -> dict[str, Any]:
@@ -114,9 +113,7 @@ class Draws:
         means = {n: v / self.counts[:, None, None] for n, v in self.trace.items()}
         stats = chain_statistics(means, self.energy, target, self.chains)
         stats["energy"] = self.energy.reshape(self.draws, target.rows, self.chains).transpose(2, 0, 1)
-        rhat = {"the energy": stats["energy_rhat"], **{f"layer {n!r}": v for n, v in stats["rhat"].items()}}
-        note = tuple(f"R-hat of {what} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
-                     for what, v in rhat.items() if unmixed(v, limit))
+        note = unmixed_notes(stats, limit)
         return stats, Status.NOT_MIXED if note else Status.OK, note
 
     def _prob(self, name: str, mean: Array, target: Target) -> Array:
@@ -143,6 +140,13 @@ def _side_by_side(parts: list[dict[str, Array]], axis: int) -> dict[str, Array]:
     if len(parts) == 1:
         return parts[0]
     return {name: np.concatenate([part[name] for part in parts], axis=axis) for name in parts[0]}
+
+
+def unmixed_notes(stats: Mapping[str, Any], limit: float) -> tuple[str, ...]:
+    """What has not mixed, a line each."""
+    rhat = {"the energy": stats["energy_rhat"], **{f"layer {n!r}": v for n, v in stats["rhat"].items()}}
+    return tuple(f"R-hat of {what} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
+                 for what, v in rhat.items() if unmixed(v, limit))
 
 
 def unmixed(rhat: Array, limit: float) -> bool:

@@ -103,6 +103,7 @@ class Forward:
         p = np.exp(log_w - np.where(possible, top, 0.0))
         p = np.where(possible, p / np.where(possible, p.sum(axis=1, keepdims=True), 1.0), np.nan)
         ess = np.where(possible[:, 0], 1.0 / np.square(p).sum(axis=1), 0.0)
+        x = {name: np.ascontiguousarray(value) for name, value in x.items()}  # sums in one order, wherever they are made
         draws = {name: value.reshape(target.rows, self.draws, -1) for name, value in x.items()}
         answers, stats = _moments(target, wanted, draws, p), {"log_weights": log_w.T, "ess": ess}
         if "mcse" in answers:

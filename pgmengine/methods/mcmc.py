@@ -60,12 +60,13 @@ class MCMC:
 
     def run_on(self, executor: Executor | None, target: Target, want: Iterable[str], rng: Any,
                state: Any = None) -> Result:
-        """The same bits, the chains of a single row in groups on an executor."""
+        """The same bits, the chains of a single row in groups on an executor; in one if sums over them are wanted."""
         wanted, plan = accepted(self, target, want)
+        work = 0.0 if {"pairs", "gradient"} & set(wanted) else plan.work
         generator = np.random.default_rng(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         x = start(many, generator) if state is None else many.clamp(_checked_state(many, state))
-        found = over_chains(executor, self._sweep, many, self.kernel, x, generator, plan.work, wanted, target.rows)
+        found = over_chains(executor, self._sweep, many, self.kernel, x, generator, work, wanted, target.rows)
         draws = Draws(many, wanted, self.chains, self.draws)
         draws.put([kept for kept, _ in found])
         stats, status, note = draws.judged(target, self.rhat_limit)

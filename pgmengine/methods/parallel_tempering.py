@@ -102,7 +102,8 @@ class ParallelTempering:
                 whole = self._without_evidence(target, generator)
                 answers["log_prob"] = answers["log_z"] - whole["log_z"]
                 stats["log_prob_error"] = np.hypot(answers["log_z_error"], whole["log_z_error"])
-                apart += tuple(f"without evidence, {line}" for line in _apart(whole))
+                first = target.first if len(whole["log_z"]) == target.rows else 0
+                apart += tuple(f"without evidence, {line}" for line in _apart(whole, first))
             note, status = note + apart, Status.FEW_WEIGHTS if apart else status
         return Result(answers, "estimate", self, plan, status, (), stats, None, note)
 
