@@ -82,7 +82,12 @@ class GraphBuilder:
 
     @staticmethod
     def from_networkx(graph: nx.Graph, unit: Unit | None = None) -> GraphBuilder:
-        """A builder from a graph whose nodes are variables; see `pgmengine.variables`."""
+        """A builder from an nx.Graph or nx.DiGraph whose nodes are variables.
+
+        Node attributes: bias (0), unit (`unit`, Binary() by default), states (names). Edge attribute: weight (1; a matrix
+        between Categorical units). Nodes become units of layers: c0, c1, ... by colour class of an nx.Graph, g0, g1, ... by
+        topological generation of an nx.DiGraph; their names are the labels of the units.
+        """
         from pgmengine.variables import builder_from_variables
 
         return builder_from_variables(graph, Binary() if unit is None else unit)

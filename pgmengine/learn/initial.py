@@ -46,6 +46,9 @@ def pretrain(model: Model, data: Mapping[str, Any], **settings: Any) -> Model:
     sides in the whole model, an undirected one, its RBM has as many copies of the layer at the other end with tied
     parameters, so that in the whole model the inputs from below and above together are of the right size.
 
+    Parameters
+    ----------
+    data : layer -> (rows, size) for the first layer of the path.
     settings : those of fit, for every RBM; an optimizer is wrapped in Tied where there are copies.
 
     >>> import pgmengine as pgm
