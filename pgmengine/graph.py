@@ -85,8 +85,8 @@ class GraphBuilder:
         """A builder from an nx.Graph or nx.DiGraph whose nodes are variables.
 
         Node attributes: bias (0), unit (`unit`, Binary() by default), states (names). Edge attribute: weight (1; a matrix
-        between Categorical units). Nodes become units of layers: c0, c1, ... by colour class of an nx.Graph, g0, g1, ... by
-        topological generation of an nx.DiGraph; their names are the labels of the units.
+        between Categorical units). Nodes become units of layers: c0, c1, ... by colour class of an nx.Graph, g0, g1, ...
+        by topological generation of an nx.DiGraph; their names are the labels of the units.
         """
         from pgmengine.variables import builder_from_variables
 
