@@ -81,6 +81,18 @@ def test_large_nets_learn_by_the_bound_unless_told_otherwise():
     assert all(np.isfinite(v).all() for v in f.model.params.values())
 
 
+def test_the_data_phase_does_not_depend_on_how_many_rows_there_are_or_what_memory_is_free(monkeypatch):
+    """Updates take a few rows at a time; a choice that depends on the machine would learn another model there."""
+    monkeypatch.setattr("pgmengine.methods.answers.available_memory", lambda: 1e6)
+    rows = np.zeros((20_000, 40))
+    for model in (pgm.dbm([40, 30, 20], rng=0), pgm.sbn([40, 30, 20], rng=0)):
+        assert isinstance(default_positive(model.given({"v": rows}), np.float32), pgm.MeanField)
+    assert default_positive(pgm.dbm([40, 30, 3], rng=0).given({"v": rows}), np.float64) == pgm.Exact(10)
+    holes = np.where(np.arange(40) == 3, np.nan, rows[:50])
+    holes[0] = 0.0  # of an RBM: the first row alone would be independent
+    assert default_positive(pgm.rbm(40, 30, rng=0).given({"v": holes}), np.float64) == pgm.Exact(10)
+
+
 def test_missing_values_are_left_out_of_the_bound():
     """Learning from rows with holes: the slope of a pixel that is never seen is 0."""
     x = np.where(np.arange(6) < 4, digits_of(100), np.nan)

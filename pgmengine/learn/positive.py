@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.methods.answers import evidence_patterns
+from pgmengine.methods.conditions import free_parents, obstacle
 from pgmengine.methods.exact import Exact
 from pgmengine.methods.factors import independent
 from pgmengine.methods.mcmc import MCMC
@@ -19,15 +21,17 @@ BITS = 10  # posteriors of up to so many are enumerated unless `positive` says o
 def default_positive(target: Target, precision: type) -> Any:
     """Mean field (exact) when all that is free is independent, Exact when that is cheap, else five mean-field updates.
 
-    A short MCMC run for each row where mean field refuses.
+    A short MCMC run for each row where mean field refuses. Only patterns of evidence decide, never how many rows there
+    are or how much memory is free: updates take a few rows at a time.
     """
+    each = target.take(np.array([rows[0] for rows in evidence_patterns(target)]))
     one = MeanField(updates=5, tolerance=1e-4 if precision is np.float32 else 0.0, precision=precision)
-    if independent(target):
+    if independent(each):
         return one
     exact = Exact(BITS)
-    if exact.plan(target, ("gradient",)).accepted:
+    if exact.plan(each, ("gradient",)).accepted:
         return exact
-    return one if one.plan(target, ("gradient",)).accepted else MCMC(chains=1, warmup=10, draws=5)
+    return MCMC(chains=1, warmup=10, draws=5) if free_parents(each) and obstacle(target) else one
 
 
 def posterior_draw(target: Target, rng: np.random.Generator) -> Flat:
