@@ -301,7 +301,10 @@ def test_states_have_names_and_keep_them(tmp_path):
 def test_both_views_can_be_drawn():
     model = pgm.dbn([4, 3, 2], rng=0)
     for level in ("layers", "variables"):
-        nx.draw(model.to_networkx(level=level), with_labels=True)
+        graph, ax = model.to_networkx(level=level), plt.figure().gca()
+        nx.draw(graph, ax=ax, with_labels=True)
+        assert {t.get_text() for t in ax.texts} >= {str(node) for node in graph}
+        assert len(ax.collections[0].get_offsets()) == len(graph) == (3 if level == "layers" else 9)
     plt.close("all")
 
 
