@@ -35,8 +35,9 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
         if (layer.name, index) in taken:
             raise PgmError(f"{what}: columns {taken[layer.name, index]!r} and {column!r} are the same unit")
         taken[layer.name, index] = column
-        values = out.setdefault(layer.name, np.full((len(given), layer.size), np.nan))
-        values[:, index] = _numbers(layer, given.iloc[:, i].to_numpy(dtype=object), f"{what}: column {column!r}")
+        if layer.name not in out:
+            out[layer.name] = np.full((len(given), layer.size), np.nan)
+        out[layer.name][:, index] = _numbers(layer, given.iloc[:, i].to_numpy(), f"{what}: column {column!r}")
     return out
 
 
@@ -89,6 +90,8 @@ def _places(structure: Structure) -> dict[Hashable, tuple[Layer, int]]:
 
 def _numbers(layer: Layer, values: Array, what: str) -> Array:
     """Floats; names of states as their values (labels of Categorical units), what is missing as NaN."""
+    if values.dtype.kind in "biuf" and not layer.state_names:
+        return values.astype(np.float64)
     out = np.full(len(values), np.nan)
     support = None if layer.unit.support is None else (
         np.arange(layer.unit.width) if layer.unit.width > 1 else layer.unit.support)
