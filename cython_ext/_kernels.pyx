@@ -86,7 +86,7 @@ cdef class GrayWalk:
 
         log_sums (pieces,): log of the sum of the weights of each piece. log_weights (count,) if given. When best, units
         summed out take their most probable value instead.
-        moments (1 + indicators, components + indicators) if given receives the weighted probabilities of all
+        moments (1 or 1 + indicators, components + indicators) if given receives the weighted probabilities of all
         components and indicators (row 0), and the same while indicator d is on (row 1 + d), divided by exp(scale);
         returns scale.
         """
@@ -94,13 +94,16 @@ cdef class GrayWalk:
         cdef pgm_work w
         cdef int64_t n = p.components + p.indicators
         cdef int64_t[::1] integers = np.zeros(2 * p.units + 1, dtype=np.int64)
-        cdef bint wanted = moments is not None
-        cdef double[::1] reals = np.zeros(1 + p.indicators + p.components + (n * (1 + p.indicators) if wanted else 0))
+        cdef int64_t rows = 0 if moments is None else moments.shape[0]
+        cdef int wanted = 0 if rows == 0 else 1 if rows == 1 else 2
+        cdef int64_t c, length, size = n * rows
+        cdef double[::1] reals = np.zeros(1 + p.indicators + p.components + size)
         cdef double *sums = NULL
         cdef double *per_state = NULL
         cdef double scale = 0.0, total = -INFINITY, factor, keep
-        cdef int64_t done = 0, piece = 0, c, length, size = n * (1 + p.indicators)
-        if theta.shape[0] != p.indicators or offset.shape[0] != p.components or log_sums.shape[0] * step < count:
+        cdef int64_t done = 0, piece = 0
+        if theta.shape[0] != p.indicators or offset.shape[0] != p.components or log_sums.shape[0] * step < count \
+                or (rows > 1 and rows != 1 + p.indicators) or (rows and moments.shape[1] != n):
             raise ValueError("arrays do not fit the problem")
         p.theta = &theta[0] if p.indicators else NULL
         p.offset = &offset[0] if p.components else NULL

@@ -37,8 +37,10 @@ typedef struct {
     double *field;               /* (indicators) theta + pair of the current state */
     double *e;                   /* (components) */
     double *sums;                /* (components + indicators) weighted probabilities so far */
-    double *open;                /* (indicators, components + indicators), used when moments are wanted */
+    double *open;                /* (indicators, components + indicators), used when PGM_EACH_MOMENT */
 } pgm_work;
+
+enum { PGM_NO_MOMENTS, PGM_FIRST_MOMENTS, PGM_EACH_MOMENT }; /* probabilities; and those times each indicator */
 
 /* take the exponents of positive p out into `exponent` (biased by 1023 each), leaving mantissas in [1, 2) */
 PGM_INLINE void pgm_extract(pgm_v8 *p, pgm_i8 *exponent)
@@ -195,11 +197,11 @@ PGM_INLINE double pgm_step(const pgm_problem *p, pgm_work *w, int moments)
     w->state[i] = new;
     if (old > 0) {
         change -= w->field[leave];
-        if (moments) pgm_axpy(1.0, w->sums, w->open + leave * n, n);
+        if (moments == PGM_EACH_MOMENT) pgm_axpy(1.0, w->sums, w->open + leave * n, n);
     }
     if (new > 0) {
         change += w->field[enter];
-        if (moments) pgm_axpy(-1.0, w->sums, w->open + enter * n, n);
+        if (moments == PGM_EACH_MOMENT) pgm_axpy(-1.0, w->sums, w->open + enter * n, n);
     }
     if (old > 0) pgm_axpy(-1.0, p->pair + leave * p->indicators, w->field, p->indicators);
     if (new > 0) pgm_axpy(1.0, p->pair + enter * p->indicators, w->field, p->indicators);
@@ -209,19 +211,20 @@ PGM_INLINE double pgm_step(const pgm_problem *p, pgm_work *w, int moments)
 }
 
 /* Log weights of `count` consecutive states from `index`. Returns the log of their sum.
- * log_weight (count) or NULL. When best: units summed out take their most probable value instead. When moments: w->sums holds sum_t w_t prob_t, and w->open[d] the same over the states in
- * which indicator d is on, all scaled by exp(-reference); the reference goes to *scale.
+ * log_weight (count) or NULL. When best: units summed out take their
+ * most probable value instead. When moments: w->sums holds sum_t w_t prob_t, and with PGM_EACH_MOMENT w->open[d] the same
+ * over the states in which indicator d is on, all scaled by exp(-reference); the reference goes to *scale.
  * A probability times an indicator is a sum over intervals: w->open gains the running sum when d goes off and loses it
  * when d goes on, so a step costs one vector addition and not one per indicator. */
 PGM_CLONES
 double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count, int moments,
                      int best, double *log_weight, double *scale)
 {
-    int64_t n = p->components + p->indicators;
+    int64_t n = p->components + p->indicators, open = moments == PGM_EACH_MOMENT ? n * p->indicators : 0;
     double base = constant + pgm_start(p, w, index), reference = -INFINITY, sum = 0.0;
     if (moments) {
         memset(w->sums, 0, sizeof(double) * n);
-        memset(w->open, 0, sizeof(double) * n * p->indicators);
+        if (open) memset(w->open, 0, sizeof(double) * open);
     }
     for (int64_t step = 0; step < count; step++) {
         if (step) base += pgm_step(p, w, moments);
@@ -233,7 +236,7 @@ double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t
             sum *= factor;
             if (moments) {
                 for (int64_t c = 0; c < n; c++) w->sums[c] *= factor;
-                for (int64_t c = 0; c < n * p->indicators; c++) w->open[c] *= factor;
+                for (int64_t c = 0; c < open; c++) w->open[c] *= factor;
             }
             reference = lw;
         }
@@ -245,7 +248,7 @@ double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t
                 if (w->state[i] > 0) w->sums[p->components + p->first[i] + w->state[i] - 1] += weight;
         }
     }
-    if (moments)
+    if (open)
         for (int64_t i = 0; i < p->units; i++)
             if (w->state[i] > 0) pgm_axpy(1.0, w->sums, w->open + (p->first[i] + w->state[i] - 1) * n, n);
     *scale = reference;

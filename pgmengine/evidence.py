@@ -34,14 +34,15 @@ def parse_evidence(structure: Structure, evidence: Mapping[str, Any] | None, wha
 
     Raises PgmError with layer, row and index for values outside a unit's support, wrong shapes, unequal rows.
     """
-    evidence = by_layer(structure, evidence, what)
-    if evidence is not None and not isinstance(evidence, Mapping):
+    evidence = {} if evidence is None else by_layer(structure, evidence, what)
+    if not isinstance(evidence, Mapping):
         raise PgmError(f"{what} must map layer names to arrays, or be a DataFrame, not {type(evidence).__name__}")
-    parsed = {}
-    for name, given in (evidence or {}).items():
-        layer = structure.layer(name, what=f"{what}: layer")
-        parsed[name] = parse_layer(layer, given, what)
-    with_rows = {name: flat.shape[0] for name, (flat, has_rows) in parsed.items() if has_rows}
+    parsed, with_rows = {}, {}
+    for name, given in evidence.items():
+        flat, has_rows = parse_layer(structure.layer(name, what=f"{what}: layer"), given, what)
+        parsed[name] = flat
+        if has_rows:
+            with_rows[name] = flat.shape[0]
     if len(set(with_rows.values())) > 1:
         counts = ", ".join(f"{name!r} has {n}" for name, n in with_rows.items())
         raise PgmError(f"{what}: layers differ in their number of rows: {counts}")
@@ -50,11 +51,17 @@ def parse_evidence(structure: Structure, evidence: Mapping[str, Any] | None, wha
         raise PgmError(f"{what}: there are no rows")
     values, observed = {}, {}
     for name, layer in structure.layers.items():
-        flat = parsed[name][0] if name in parsed else np.full((1, layer.width), np.nan)
-        seen = ~np.isnan(flat[:, :: layer.unit.width])
-        values[name] = np.broadcast_to(np.nan_to_num(flat, nan=0.0), (rows, layer.width))
-        observed[name] = np.broadcast_to(seen, (rows, layer.size))
+        value, seen = structure.blank[name]
+        if name in parsed:
+            missing = np.isnan(parsed[name])
+            value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, :: layer.unit.width]
+        values[name], observed[name] = spread(value, rows), spread(seen, rows)
     return Evidence(rows, bool(with_rows), values, observed)
+
+
+def spread(array: Array, rows: int) -> Array:
+    """An array of one row, or of as many, as an array of these rows; nothing is copied."""
+    return array if len(array) == rows else np.broadcast_to(array, (rows, *array.shape[1:]))
 
 
 def parse_layer(layer: Layer, given: Any, what: str) -> tuple[Array, bool]:

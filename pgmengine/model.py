@@ -9,6 +9,7 @@ where log p(x | zeta) = x link(zeta) + log h(x) - A(link(zeta)), and link is the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ import scipy.sparse as sp
 
 from pgmengine.couplings import Coupling, weighted_sum
 from pgmengine.errors import PgmError
+from pgmengine.evidence import parse_evidence
+from pgmengine.memo import Memo
 from pgmengine.structure import Structure
 
 if TYPE_CHECKING:
@@ -48,7 +51,7 @@ class Model:
     def __init__(self, structure: Structure, params: Mapping[str, Any]) -> None:
         self.structure = structure
         self.params: Mapping[str, Any] = MappingProxyType({k: freeze(v) for k, v in params.items()})
-        self.covers: dict[Any, Any] = {}  # what enumeration found for patterns of evidence
+        self.memo = Memo()  # what methods prepared for patterns of evidence
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Model, (self.structure, dict(self.params))  # so that executors can send it to another process
@@ -65,6 +68,15 @@ class Model:
     def weight(self, coupling: Coupling) -> Any:
         """The weight of a coupling, (width of a, width of b)."""
         return self.params[f"{coupling.key}.weight"]
+
+    @cached_property
+    def neighbours(self) -> dict[str, tuple[tuple[str, Any], ...]]:
+        """Layer -> (other layer, M) of its undirected couplings: its field gains x_other @ M."""
+        found: dict[str, list[tuple[str, Any]]] = {name: [] for name in self.structure.layers}
+        for c in self.structure.undirected:
+            for to, source, block in c.blocks(self.weight(c)):
+                found[to].append((source, block))
+        return {name: tuple(blocks) for name, blocks in found.items()}
 
     def with_params(self, params: Mapping[str, Any]) -> Model:
         """A new Model in which the named parameters are replaced; checked as in build."""
@@ -86,8 +98,6 @@ class Model:
 
     def log_density(self, values: Mapping[str, Any]) -> Array:
         """Log of the unnormalised joint density of complete states, shape (rows,)."""
-        from pgmengine.evidence import parse_evidence
-
         evidence = parse_evidence(self.structure, values)
         for name, seen in evidence.observed.items():
             if not seen.all():

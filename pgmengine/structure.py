@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import networkx as nx
+import numpy as np
 
 from pgmengine.couplings import Arrow, Coupling, Lateral, Pair
 from pgmengine.errors import PgmError
 from pgmengine.layer import Layer
+
+Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,11 @@ class Structure:
         graph.add_nodes_from(self.layers)
         graph.add_edges_from((c.b, c.a) for c in self.arrows if c.a != c.b)
         return tuple(nx.lexicographical_topological_sort(graph, key=list(self.layers).index))
+
+    @cached_property
+    def blank(self) -> dict[str, tuple[Array, Array]]:
+        """Layer -> values (1, width) and mask (1, size) of a row in which nothing is known."""
+        return {name: (np.zeros((1, x.width)), np.zeros((1, x.size), dtype=bool)) for name, x in self.layers.items()}
 
     @cached_property
     def normalized(self) -> bool:

@@ -8,17 +8,19 @@ part of the log density.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from pgmengine.errors import PgmError
-from pgmengine.evidence import Evidence, parse_evidence
+from pgmengine.evidence import Evidence, parse_evidence, spread
 from pgmengine.layer import Layer
+from pgmengine.memo import Memo
 from pgmengine.model import Flat, Model
 from pgmengine.structure import Structure
+from pgmengine.validate import as_floats
 
 Array = np.ndarray
 
@@ -34,6 +36,7 @@ class Target:
     beta: Array  # (rows,)
     reference: Flat  # layer -> (width,) natural parameters of r; absent = 0
     first: int = 0  # what messages call the first row, where the rows are a part of what was asked about
+    memo: Memo = field(default_factory=Memo, init=False)  # what methods found out when they planned
 
     @property
     def rows(self) -> int:
@@ -53,6 +56,8 @@ class Target:
     def take(self, index: Array) -> Target:
         """The same target with the rows `index` (repeats allowed)."""
         e = self.evidence
+        if len(index) == e.rows == 1:
+            return self
         picked = Evidence(len(index), e.has_rows, _rows_of(e.values, index), _rows_of(e.observed, index))
         return replace(self, evidence=picked, cut=_rows_of(self.cut, index), soft=_rows_of(self.soft, index),
                        beta=self.beta[index])
@@ -94,17 +99,27 @@ class Target:
 
         u = beta (bias of an undirected layer + undirected neighbours + soft evidence) + (1 - beta) reference.
         """
-        u: Any = 0.0 if name in self.structure.directed_layers else self.model.bias(name)
-        for c in self.structure.undirected:
-            for to, source, block in c.blocks(self.model.weight(c)):
-                if to == name:
-                    u = u + x[source] @ block
-        u = u + self.soft.get(name, 0.0)
+        u = self.own_field(name)
+        for source, block in self.model.neighbours[name]:
+            near = x[source] @ block
+            u = u + (near if self.untempered else self.beta[:, None] * near)
+        return u if u.shape == x[name].shape else np.broadcast_to(u, x[name].shape)
+
+    def own_field(self, name: str) -> Array:
+        """outer_field without neighbours, (rows or 1, width)."""
+        directed = name in self.structure.directed_layers
+        u = self.structure.blank[name][0] if directed else self.model.bias(name)[None]
+        if name in self.soft:
+            u = u + self.soft[name]
+        if self.untempered:
+            return u
         beta = self.beta[:, None]
-        u = np.broadcast_to(beta * u, x[name].shape)
-        if name in self.reference:
-            u = u + (1.0 - beta) * self.reference[name]
-        return u
+        return beta * u + (1.0 - beta) * self.reference[name] if name in self.reference else beta * u
+
+    @cached_property
+    def untempered(self) -> bool:
+        """Whether beta = 1 in all rows."""
+        return bool((self.beta == 1.0).all())
 
     def natural(self, x: Flat, name: str) -> Array:
         """The natural parameter of a layer given all else, when it has no children: (rows, width).
@@ -185,35 +200,49 @@ def make_target(model: Model, evidence: Any = None, soft: Any = None, do: Any = 
     """Parse and check evidence (called `what` in messages), soft evidence and interventions into a Target."""
     s = model.structure
     seen = parse_evidence(s, evidence, what)
-    done = parse_evidence(s, do, what="do")
-    field, soft_rows = _parse_soft(s, soft)
-    rows = _common_rows({"evidence": seen.rows if seen.has_rows else 1, "do": done.rows if done.has_rows else 1,
-                         "soft": soft_rows or 1})
-    values, observed, cut = {}, {}, {}
-    for name, layer in s.layers.items():
-        cut[name] = np.broadcast_to(done.observed[name], (rows, layer.size))
-        if cut[name].any() and (name not in s.directed_layers or name in s.undirected_layers):
+    hints, soft_rows = _parse_soft(s, soft)
+    done = None if do is None else parse_evidence(s, do, what="do")
+    rows = _common_rows({"evidence": seen.rows if seen.has_rows else 1, "soft": soft_rows or 1,
+                         "do": done.rows if done is not None and done.has_rows else 1})
+    cut = {name: spread(mask if done is None else done.observed[name], rows) for name, (_, mask) in s.blank.items()}
+    values = {name: spread(value, rows) for name, value in seen.values.items()}
+    observed = {name: spread(mask, rows) for name, mask in seen.observed.items()}
+    if done is not None:
+        _check_interventions(s, cut, observed)
+        values = {name: value + done.values[name] for name, value in values.items()}
+        observed = {name: mask | cut[name] for name, mask in observed.items()}
+    _check_inputs(s, observed)
+    has_rows = seen.has_rows or (done is not None and done.has_rows) or soft_rows is not None
+    joint = Evidence(rows, has_rows, values, observed)
+    hints = {name: spread(v, rows) for name, v in hints.items()}
+    target = Target(model, joint, cut, hints, np.ones(rows), {})
+    return target if isinstance(beta, float) and beta == 1.0 else target.at(beta)
+
+
+def _check_interventions(s: Structure, cut: dict[str, Array], observed: dict[str, Array]) -> None:
+    """do() is for directed layers, and not for what is observed."""
+    for name, mask in cut.items():
+        if mask.any() and (name not in s.directed_layers or name in s.undirected_layers):
             raise PgmError(f"do: layer {name!r} is not directed: do() cuts arrows, so it needs a layer of children or "
                            "roots without undirected couplings")
-        both = done.observed[name] & seen.observed[name]
+        both = mask & observed[name]
         if both.any():
             row, index = np.argwhere(both)[0]
             raise PgmError(f"do: layer {name!r}, row {row}, index {index} is both observed and set")
-        observed[name] = seen.observed[name] | cut[name]
-        values[name] = np.broadcast_to(seen.values[name] + done.values[name], (rows, layer.width))
+
+
+def _check_inputs(s: Structure, observed: dict[str, Array]) -> None:
+    """Input units are observed."""
+    for name, layer in s.layers.items():
         if layer.unit.observed_only and not observed[name].all():
             row, index = np.argwhere(~observed[name])[0]
             raise PgmError(f"layer {name!r} has {layer.unit!r} units, which must be observed; row {row}, index "
                            f"{index} is not")
-    has_rows = seen.has_rows or done.has_rows or soft_rows is not None
-    joint = Evidence(rows, has_rows, values, {n: np.broadcast_to(v, (rows, v.shape[1])) for n, v in observed.items()})
-    field = {name: np.broadcast_to(v, (rows, v.shape[1])) for name, v in field.items()}
-    return Target(model, joint, cut, field, np.ones(rows), {}).at(beta)
 
 
 def _rows_of(arrays: dict[str, Array], index: Array) -> dict[str, Array]:
     """The rows `index` of arrays; what is the same for all rows is not copied."""
-    return {name: np.broadcast_to(v[:1], (len(index), *v.shape[1:])) if v.strides[0] == 0 and len(v) else v[index]
+    return {name: spread(v[:1], len(index)) if len(v) == 1 or (len(v) and v.strides[0] == 0) else v[index]
             for name, v in arrays.items()}
 
 
@@ -227,8 +256,6 @@ def _common_rows(counts: dict[str, int]) -> int:
 
 def _parse_soft(structure: Structure, soft: Any) -> tuple[Flat, int | None]:
     """Layer -> linear field (rows or 1, width), and the number of rows if any array had a rows axis."""
-    from pgmengine.validate import as_floats
-
     fields: Flat = {}
     rows: int | None = None
     if soft is not None and not isinstance(soft, Mapping):

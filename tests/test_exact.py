@@ -8,6 +8,7 @@ from tiny import INFINITE, MACHINES, as_evidence, draw_row, patterns
 import pgmengine as pgm
 from pgmengine.enumeration import walk
 from pgmengine.enumeration.cover import choose_cover
+from pgmengine.enumeration.frame import frame_of
 from pgmengine.enumeration.problem import build_problem
 
 BETAS = (1.0, 0.37)
@@ -260,7 +261,7 @@ def test_noisy_or_is_compiled(leak, monkeypatch):
     want = ("log_z", "marginals", "pairs", "gradient", "mode")
     target = model.given({"finding": rows}, soft=soft)
     one = target.take(np.arange(1))
-    p = build_problem(one, choose_cover(one, prune=True, structural=False))
+    p = build_problem(one, frame_of(one, choose_cover(one, prune=True, structural=False)))
     assert isinstance(walk.make_walker(p), walk.GrayWalker)
     compiled = pgm.Exact().run(target, want)
     monkeypatch.setattr(walk, "FEW_STATES", 1 << 60)

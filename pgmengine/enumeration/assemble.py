@@ -1,6 +1,7 @@
 """From the moments of a walk to expectations of layers, couplings and the gradient.
 
-`expected(name)` is F (n, 1 + D, width): F[:, 0] = E[x], F[:, 1 + d] = E[x ind_d]. A layer's value is
+`expected(name)` is F (n, 1 + D, width): F[:, 0] = E[x], F[:, 1 + d] = E[x ind_d], as many rows as the moments have
+(pairs and gradients need all, means and probabilities the first). A layer's value is
 x = origin + ind . steps + rest, and the units of the rest are independent given the indicators, so every pair
 statistic that a coupling needs follows from F.
 """
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.couplings import Coupling, Weight, only_parameters, outer
-from pgmengine.enumeration.problem import FiniteBlock, Problem, counted
+from pgmengine.enumeration.problem import FiniteBlock, Problem
 from pgmengine.enumeration.walk import _padded
 from pgmengine.weights import plus
 
@@ -24,7 +25,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Expectations:
-    """Expectations of one problem; `moments` (n, 1 + D, columns) as walk.py lays them out."""
+    """Expectations of one problem; `moments` (n, 1 or 1 + D, columns) as walk.py lays them out."""
 
     problem: Problem
     moments: Array
@@ -34,12 +35,13 @@ class Expectations:
         """E[ind_d'] in row 0, E[ind_d ind_d'] in row 1 + d: (n, 1 + D, D)."""
         p = self.problem
         start = sum(_padded(b) * b.offset.shape[2] for b in p.finite)
-        return self.moments[:, :, start: start + len(p.owner)]
+        return self.moments[:, :, start: start + p.frame.indicators]
 
     @cached_property
     def weight(self) -> Array:
         """1 in column 0 and E[ind_d] in column 1 + d: (n, 1 + D)."""
-        return np.concatenate((np.ones((len(self.moments), 1)), self.indicator[:, 0]), axis=1)
+        one = np.ones((len(self.moments), 1))
+        return one if self.moments.shape[1] == 1 else np.concatenate((one, self.indicator[:, 0]), axis=1)
 
     def _finite(self) -> Iterator[tuple[FiniteBlock, Array]]:
         """Each finite block with its probabilities (n, 1 + D, T, K-1)."""
@@ -83,7 +85,7 @@ class Expectations:
         """F of a layer, (n, 1 + D, width)."""
         p = self.problem
         fixed = p.origin[name][:, None] * self.weight[:, :, None]
-        return fixed + self.indicator @ p.steps[name] + self.rest(name)
+        return fixed + self.indicator @ p.frame.steps[name] + self.rest(name)
 
     def score(self, name: str) -> Array:
         """What a layer's bias and incoming arrows are multiplied by in the gradient, (n, 1 + D, width)."""
@@ -93,14 +95,14 @@ class Expectations:
             return self.expected(name)
         if not layer.unit.canonical:
             return self._off_score(name)
-        out = self.expected(name) * counted(p, name)
+        out = self.expected(name) * p.frame.counted[name]
         for index, value in self._statistics(name, summed=False):
             out[:, :, layer.columns(index)] -= value
         return out
 
     def _off_score(self, name: str) -> Array:
         """Score of children with p(0 | z) = e^-z: -(1 - x) + x e^-z / (1 - e^-z), x known, enumerated or summed out."""
-        out = (self.expected(name) - self.rest(name) - self.weight[:, :, None]) * counted(self.problem, name)
+        out = (self.expected(name) - self.rest(name) - self.weight[:, :, None]) * self.problem.frame.counted[name]
         for b, prob in self._finite():
             if b.layer == name and b.summed:
                 out[:, :, b.index] = prob[..., 1] - prob[..., 0]
@@ -117,7 +119,7 @@ class Expectations:
         support = layer.unit.support.reshape(k, layer.unit.width)
         value = p.origin[name].reshape(-1, layer.size, layer.unit.width)
         out = (np.abs(value[:, :, None] - support).max(axis=-1) < 1e-9).astype(np.float64)
-        for d, (owner, unit, a) in enumerate(p.owner):
+        for d, (owner, unit, a) in enumerate(p.frame.owner):
             if owner == name:
                 out[:, unit, a] = self.indicator[:, 0, d]
                 out[:, unit, 0] -= self.indicator[:, 0, d]
@@ -138,13 +140,13 @@ class Expectations:
         p = self.problem
         fb, ra, rb = self.expected(c.b), self.rest(c.a), self.rest(c.b)
         out = np.einsum("ni,nj->nij", p.origin[c.a], fb[:, 0])
-        out += np.einsum("di,ndj->nij", p.steps[c.a], fb[:, 1:])
+        out += np.einsum("di,ndj->nij", p.frame.steps[c.a], fb[:, 1:])
         out += np.einsum("ni,nj->nij", ra[:, 0], p.origin[c.b] + rb[:, 0])
-        out += np.einsum("ndi,dj->nij", ra[:, 1:], p.steps[c.b])
+        out += np.einsum("ndi,dj->nij", ra[:, 1:], p.frame.steps[c.b])
         if c.a == c.b:  # a unit with itself: E[x^2] is not a product of means
             layer = p.target.structure.layers[c.a]
             second = self.second_moment(c.a)
-            for unit in p.cover.rest[c.a]:
+            for unit in p.frame.cover.rest[c.a]:
                 columns = layer.columns(np.array([unit]))
                 out[:, columns[:, None], columns] = second[:, unit]
         return only_parameters(c, p.target.model.weight(c), out)
@@ -161,13 +163,13 @@ class Expectations:
         p, heavy = self.problem, rows[:, None, None]
         fb = heavy * (self.score(c.b) if c.directed else self.expected(c.b))
         total = outer(weight, p.origin[c.a], fb[:, 0])
-        if len(p.owner):
-            total = plus(total, outer(weight, p.steps[c.a], fb[:, 1:].sum(axis=0)))
-        if len(p.cover.rest[c.a]) and not c.directed:
+        if len(p.frame.owner):
+            total = plus(total, outer(weight, p.frame.steps[c.a], fb[:, 1:].sum(axis=0)))
+        if len(p.frame.cover.rest[c.a]) and not c.directed:
             ra, rb = heavy * self.rest(c.a), self.rest(c.b)
             total = plus(total, outer(weight, ra[:, 0], p.origin[c.b] + rb[:, 0]))
-            if len(p.owner):
-                total = plus(total, outer(weight, ra[:, 1:].sum(axis=0), p.steps[c.b]))
+            if len(p.frame.owner):
+                total = plus(total, outer(weight, ra[:, 1:].sum(axis=0), p.frame.steps[c.b]))
         return c.projected(weight, total)
 
     def all_gradients(self, rows: Array) -> dict[str, Any]:

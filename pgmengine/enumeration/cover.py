@@ -26,7 +26,6 @@ Vertex = tuple[str, int]
 Groups = dict[str, list[Array]]
 MANY_VERTICES = 400  # above this the cover is the greedy one
 MANY_GROUPS = 4000  # above this there is no search at all
-REMEMBERED = 1000  # covers of a model
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +36,7 @@ class Cover:
     rest: dict[str, Array]
     barren: dict[str, Array]
     bits: float  # log2 of the number of states
+    indicators: int  # number of states but the first, of all units
 
 
 def pattern(target: Target, c: Coupling, structural: bool) -> Array | sp.csr_array:
@@ -114,14 +114,8 @@ def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
     """
     masks = [mask[0] for both in (target.free, target.cut) for mask in both.values()]
     hinted = [np.any(soft != 0, axis=0) for soft in target.soft.values()]
-    key = prune, structural, bool(np.all(target.beta == 1.0)), *target.soft, *(m.tobytes() for m in masks + hinted)
-    known = target.model.covers
-    if key not in known:
-        if len(known) >= REMEMBERED:
-            known.clear()
-        known[key] = _cheapest(target, prune, structural)
-    found: Cover = known[key]
-    return found
+    key = prune, structural, target.untempered, *target.soft, *(m.tobytes() for m in masks + hinted)
+    return target.model.memo.recall(key, lambda: _cheapest(target, prune, structural))
 
 
 def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
@@ -137,11 +131,13 @@ def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
         if mask.any() and unit.support is None:
             raise PgmError(f"layer {name!r} has {unit!r} units, which cannot be enumerated, and nothing else can "
                            "stand in for them")
-    bits = sum(_bits(target, name) * int(mask.sum()) for name, mask in chosen.items())
+    count = {name: int(mask.sum()) for name, mask in chosen.items()}
+    bits = sum(_bits(target, name) * n for name, n in count.items())
+    indicators = sum(n * (round(2 ** _bits(target, name)) - 1) for name, n in count.items() if n)
     free = {name: target.free[name][0] & active[name] for name in s.layers}
     return Cover({n: np.flatnonzero(chosen[n]) for n in s.layers},
                  {n: np.flatnonzero(free[n] & ~chosen[n]) for n in s.layers},
-                 {n: np.flatnonzero(barren[n]) for n in s.layers}, bits)
+                 {n: np.flatnonzero(barren[n]) for n in s.layers}, bits, indicators)
 
 
 def _bits(target: Target, name: str) -> float:

@@ -9,6 +9,8 @@ where a_tk = offset_tk + sum_d value_d,tk ind_d. A unit summed out and the norma
 power +1 and -beta. A child that is off with probability e^-z (noisy-or) has a last term with a minus sign. Units whose A
 is quadratic (Gaussian) fold into theta and pair; units with infinitely many values are kept as smooth blocks, which only
 the numpy walk knows how to read.
+
+What does not depend on the rows is in a Frame (frame.py).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pgmengine.enumeration.cover import Cover
+from pgmengine.enumeration.frame import Frame
 from pgmengine.layer import Layer
 from pgmengine.model import Flat
 from pgmengine.target import Target
@@ -74,161 +76,86 @@ class Problem:
     """See the module; D indicators, n rows."""
 
     target: Target
-    cover: Cover
+    frame: Frame
     origin: Flat  # evidence, cover units in their first state, 0 elsewhere
-    owner: list[tuple[str, int, int]]  # (layer, unit, state) of each indicator
-    states: Array  # (cover units,) number of states
     const: Array  # (n,)
     theta: Array  # (n, D)
     pair: Array  # (D, D), zero inside a unit
     finite: list[FiniteBlock] = field(default_factory=list)
     smooth: list[SmoothBlock] = field(default_factory=list)
     quadratic: list[QuadraticBlock] = field(default_factory=list)
-    steps: Flat = field(default_factory=dict)  # layer -> (D, width): what an indicator adds to the layer's values
 
     @property
     def size(self) -> int:
         """Number of states of the cover."""
-        return int(np.prod(self.states.astype(object))) if len(self.states) else 1
+        return self.frame.size
 
 
-def origin_of(target: Target, cover: Cover) -> Flat:
-    """Evidence with the cover units in the first state of their support."""
-    origin = {name: np.array(value) for name, value in target.evidence.values.items()}
-    for name, index in cover.units.items():
-        layer = target.structure.layers[name]
-        if len(index) and layer.unit.support is not None:
-            origin[name][:, layer.columns(index)] = np.tile(np.ravel(layer.unit.support[0]), len(index))
-    return origin
-
-
-def build_problem(target: Target, cover: Cover) -> Problem:
-    """The problem of a target whose rows share evidence pattern and beta."""
-    owner, states, steps = _indicators(target, cover)
-    origin = origin_of(target, cover)
-    count = len(owner)
-    beta = float(target.beta[0])
-    p = Problem(target, cover, origin, owner, states, np.zeros(target.rows), np.zeros((target.rows, count)),
-                np.zeros((count, count)), steps=steps)
-    fixed = {name: target.evidence.observed[name][0].copy() for name in origin}
-    for name, index in cover.units.items():
-        fixed[name][index] = True
+def build_problem(target: Target, frame: Frame) -> Problem:
+    """The problem of a target whose rows share the evidence pattern and the beta of the frame."""
+    origin = {name: value + frame.first[name] if name in frame.first else value
+              for name, value in target.evidence.values.items()}
+    theta = np.zeros((target.rows, frame.indicators)) + frame.theta
+    p = Problem(target, frame, origin, np.zeros(target.rows), theta, frame.pair)
     for name, layer in target.structure.layers.items():
-        _add_own_terms(p, name, layer, fixed[name], beta)
-    for c in target.structure.undirected:
-        p.const += beta * c.log_density(target.model.weight(c), origin[c.a], origin[c.b])
-        for to, source, block in c.blocks(target.model.weight(c)):
-            if (to == c.b or c.a == c.b) and len(cover.units[source]) and len(cover.units[to]):
-                cross = steps[source] @ block @ steps[to].T * beta
-                p.pair += cross if c.a == c.b else cross + cross.T
-    for name in target.structure.directed_layers:
-        _add_child(p, name, beta)
+        _add_layer(p, name, layer)
     return p
 
 
-def _indicators(target: Target, cover: Cover) -> tuple[list[tuple[str, int, int]], Array, Flat]:
-    owner: list[tuple[str, int, int]] = []
-    states: list[int] = []
-    for name, index in cover.units.items():
-        support = target.structure.layers[name].unit.support
-        for unit in index:
-            assert support is not None
-            owner += [(name, int(unit), a) for a in range(1, len(support))]
-            states.append(len(support))
-    steps = {name: np.zeros((len(owner), layer.width)) for name, layer in target.structure.layers.items()}
-    for d, (name, unit, a) in enumerate(owner):
-        layer = target.structure.layers[name]
-        support = layer.unit.support
-        assert support is not None
-        steps[name][d, layer.columns(np.array([unit]))] = support[a] - support[0]
-    return owner, np.array(states, dtype=np.int64), steps
+def _add_layer(p: Problem, name: str, layer: Layer) -> None:
+    """The layer's share of const and theta, its units that are summed out, and the normalisers of its conditionals."""
+    target, frame = p.target, p.frame
+    beta, directed = frame.beta, name in target.structure.directed_layers
+    zeta = target.model.inputs(p.origin, name) if directed else None
+    outer = target.outer_field(p.origin, name)
+    own = (target.own_field(name) + outer) / 2  # a coupling counts once, and is in the fields of both its ends
+    if name in target.reference:  # the reference is a density of the free units
+        own = own - (1 - beta) * target.reference[name] * frame.observed[name]
+    if zeta is not None and layer.unit.canonical:
+        own = own + beta * zeta * frame.counted[name]
+    p.const += (p.origin[name] * own).sum(axis=1)
+    if name in frame.fixed:
+        p.const += np.where(frame.fixed[name], layer.unit.log_h(layer.shaped(p.origin[name])), 0.0).sum(axis=1)
+    field = _linear_field(p, name, layer, outer, zeta)
+    if len(frame.cover.units[name]):
+        p.theta += field @ frame.steps[name].T
+    _add_blocks(p, name, layer, field, zeta)
 
 
-def linear_field(p: Problem, name: str) -> tuple[Array, Array]:
-    """Field of a layer's units from everything linear, at the origin (n, width) and per indicator (D, width).
+def _linear_field(p: Problem, name: str, layer: Layer, outer: Array, zeta: Array | None) -> Array:
+    """Field of a layer's units from everything linear, at the origin (n, width).
 
     Undirected neighbours, soft evidence, reference, its own input if its link is linear, and its children's values.
     """
-    target, s = p.target, p.target.structure
-    beta = float(target.beta[0])
-    at_origin = target.outer_field(p.origin, name)
-    per_step = np.zeros((len(p.owner), s.layers[name].width))
-    for c in s.undirected:
-        for to, source, block in c.blocks(target.model.weight(c)):
-            if to == name and len(p.cover.units[source]):
-                per_step += beta * (p.steps[source] @ block)
-    if name in s.directed_layers and s.layers[name].unit.canonical:
-        zeta, change = child_input(p, name)
-        alive = np.repeat(~target.cut[name][0], s.layers[name].unit.width)
-        at_origin = at_origin + beta * zeta * alive
-        per_step += beta * change * alive
-    for arrow in s.arrows_from[name]:
-        if s.layers[arrow.b].unit.canonical:
-            weight = target.model.weight(arrow).T
-            alive = counted(p, arrow.b)
-            at_origin = at_origin + beta * ((p.origin[arrow.b] * alive) @ weight)
-            per_step += beta * ((p.steps[arrow.b] * alive) @ weight)
-    return at_origin, per_step
+    target, frame, total = p.target, p.frame, outer
+    if zeta is not None and layer.unit.canonical:
+        total = total + frame.beta * zeta * frame.uncut[name]
+    for arrow in target.structure.arrows_from[name]:
+        if arrow.b in frame.linear:
+            total = total + frame.beta * ((p.origin[arrow.b] * frame.counted[arrow.b]) @ target.model.weight(arrow).T)
+    return total
 
 
-def counted(p: Problem, name: str) -> Array:
-    """Which components of a directed layer have their conditional in the density: not cut, not barren. (width,)."""
-    alive = ~p.target.cut[name][0]
-    alive[p.cover.barren[name]] = False
-    return np.repeat(alive, p.target.structure.layers[name].unit.width)
-
-
-def child_input(p: Problem, name: str) -> tuple[Array, Array]:
-    """Zeta of a directed layer at the origin (n, width), and what each indicator adds (D, width)."""
-    zeta = p.target.model.inputs(p.origin, name)
-    change = np.zeros((len(p.owner), zeta.shape[1]))
-    for arrow in p.target.structure.arrows_into[name]:
-        change += p.steps[arrow.a] @ p.target.model.weight(arrow)
-    return zeta, change
-
-
-def _add_own_terms(p: Problem, name: str, layer: Layer, fixed: Array, beta: float) -> None:
-    """The layer's share of const, theta, pair (arrows), and its units that are summed out."""
-    target, cover = p.target, p.cover
-    value, at_origin, per_step = p.origin[name], *linear_field(p, name)
-    own = target.outer_field({n: np.zeros_like(v) for n, v in p.origin.items()}, name)
-    if (name in target.structure.directed_layers) and layer.unit.canonical:
-        own = own + beta * child_input(p, name)[0] * counted(p, name)
-    observed = np.repeat(target.evidence.observed[name][0], layer.unit.width)
-    if name in target.reference:  # the reference is a density of the free units
-        own = own - (1 - beta) * target.reference[name] * observed
-    p.const += np.einsum("ni,ni->n", value, own)
-    base = layer.unit.log_h(layer.shaped(value))
-    p.const += np.where(fixed & ~target.cut[name][0], base, 0.0).sum(axis=1)
-    p.theta += at_origin @ p.steps[name].T
-    for d, (owner, _, a) in enumerate(p.owner):
-        if owner == name and layer.unit.log_base is not None:
-            p.theta[:, d] += layer.unit.log_base[a] - layer.unit.log_base[0]
-    rest = cover.rest[name]
-    if len(rest) and (layer.unit.canonical or name not in target.structure.directed_layers):
+def _add_blocks(p: Problem, name: str, layer: Layer, field: Array, zeta: Array | None) -> None:
+    frame = p.frame
+    rest, slopes = frame.cover.rest[name], frame.fields[name]
+    if len(rest) and (layer.unit.canonical or zeta is None):
         columns = layer.columns(rest)
-        add_log_sum(p, layer, rest, 1.0, True, at_origin[:, columns], per_step[:, columns])
-
-
-def _add_child(p: Problem, name: str, beta: float) -> None:
-    """Pairs through the arrows into a directed layer, and its normalisers."""
-    layer = p.target.structure.layers[name]
-    zeta, change = child_input(p, name)
-    alive = counted(p, name)
-    index = np.flatnonzero(alive[:: layer.unit.width])
+        _add_log_sum(p, layer, rest, 1.0, True, field[:, columns], slopes[:, columns])
+    if zeta is None:
+        return
+    index, change = frame.children[name], frame.inputs[name]
     columns = layer.columns(index)
     if layer.unit.canonical:
-        cross = beta * (change * alive) @ p.steps[name].T
-        p.pair += cross + cross.T
-        add_log_sum(p, layer, index, -beta, False, zeta[:, columns], change[:, columns])
+        _add_log_sum(p, layer, index, -frame.beta, False, zeta[:, columns], change[:, columns])
     elif len(index):
-        rest = np.isin(index, p.cover.rest[name])
-        _add_off_switches(p, layer, index[~rest], zeta[:, index[~rest]], change[:, index[~rest]], beta)
-        _add_off_summed(p, layer, index[rest], zeta[:, index[rest]], change[:, index[rest]])
+        summed = np.isin(index, rest)
+        _add_off_switches(p, layer, index[~summed], zeta[:, index[~summed]], change[:, index[~summed]])
+        _add_off_summed(p, layer, index[summed], zeta, change, field, slopes)
 
 
-def add_log_sum(p: Problem, layer: Layer, index: Array, power: float, summed: bool, offset: Array,
-                value: Array) -> None:
+def _add_log_sum(p: Problem, layer: Layer, index: Array, power: float, summed: bool, offset: Array,
+                 value: Array) -> None:
     """Power * sum over units of A(offset + ind . value), offset (n, T*w), value (D, T*w)."""
     unit = layer.unit
     if not len(index):
@@ -237,49 +164,49 @@ def add_log_sum(p: Problem, layer: Layer, index: Array, power: float, summed: bo
         c = power * unit.curvature
         p.const += c / 2 * np.einsum("nt,nt->n", offset, offset)
         p.theta += c * offset @ value.T + c / 2 * np.einsum("dt,dt->d", value, value)
-        p.pair += c * _between_units(p, value @ value.T)
+        p.pair = p.pair + c * p.frame.between_units(value @ value.T)
         p.quadratic.append(QuadraticBlock(layer.name, index, summed, unit.curvature, offset, value))
     elif unit.support is not None and unit.log_base is not None:
-        units = (len(index), unit.width)
         support = unit.support.reshape(len(unit.support), unit.width)
-        log_weight = offset.reshape(len(offset), *units) @ support.T + unit.log_base  # (n, T, K)
-        change = value.reshape(len(value), *units) @ support.T
-        p.const += power * log_weight[..., 0].sum(axis=1)
-        p.theta += power * change[..., 0].sum(axis=1)
-        p.finite.append(FiniteBlock(layer.name, index, power, summed, log_weight[..., 1:] - log_weight[..., :1],
-                                    change[..., 1:] - change[..., :1]))
+        first, gap, base = support[0], (support[1:] - support[0]).T, unit.log_base
+        offset, value = _by_unit(layer, offset), _by_unit(layer, value)
+        if first.any() or base[0]:
+            p.const += power * ((offset @ first).sum(axis=1) + base[0] * len(index))
+            p.theta += power * (value @ first).sum(axis=1)
+        p.finite.append(FiniteBlock(layer.name, index, power, summed, offset @ gap + (base[1:] - base[0]), value @ gap))
     else:
         p.smooth.append(SmoothBlock(
             layer.name, index, summed, offset, value, lambda z: power * unit.log_normalizer(z),
             lambda z: unit.max_log_weight(z) if summed else power * unit.log_normalizer(z), unit.mean))
 
 
-def _between_units(p: Problem, matrix: Array) -> Array:
-    unit = np.repeat(np.arange(len(p.states)), p.states - 1)
-    return np.where(unit[:, None] == unit, 0.0, matrix)
+def _by_unit(layer: Layer, array: Array) -> Array:
+    """(rows, T * w) -> (rows, T, w)."""
+    return array.reshape(len(array), array.shape[1] // layer.unit.width, layer.unit.width)
 
 
-def _add_off_switches(p: Problem, layer: Layer, index: Array, zeta: Array, change: Array, beta: float) -> None:
+def _add_off_switches(p: Problem, layer: Layer, index: Array, zeta: Array, change: Array) -> None:
     """Known or enumerated children with p(0 | z) = e^-z: beta [-(1 - x) z + log(1 - x e^-z)].
 
     x e^-z is e^(-z + log x), and log 0 is as good as SWITCHED_OFF.
     """
     if not len(index):
         return
-    x, x_step = p.origin[layer.name][:, index], p.steps[layer.name][:, index]
+    beta, x, x_step = p.frame.beta, p.origin[layer.name][:, index], p.frame.steps[layer.name][:, index]
     p.const += beta * ((x - 1) * zeta).sum(axis=1)
     p.theta += beta * ((x - 1) @ change.T + zeta @ x_step.T)
     cross = beta * x_step @ change.T
-    p.pair += cross + cross.T
+    p.pair = p.pair + cross + cross.T
     offset, value = (1 - x) * SWITCHED_OFF - zeta, -x_step * SWITCHED_OFF - change
     p.finite.append(FiniteBlock(layer.name, index, beta, False, offset[..., None], value[..., None], complement=True))
 
 
-def _add_off_summed(p: Problem, layer: Layer, index: Array, zeta: Array, change: Array) -> None:
+def _add_off_summed(p: Problem, layer: Layer, index: Array, zeta: Array, change: Array, field: Array,
+                    slopes: Array) -> None:
     """The same children summed out (beta = 1): log(e^-z + e^u (1 - e^-z)) = u + log(1 + e^-(z + u) - e^-z)."""
     if not len(index):
         return
-    u, per_step = (a[:, index] for a in linear_field(p, layer.name))
+    zeta, change, u, per_step = (array[:, index] for array in (zeta, change, field, slopes))
     p.const += u.sum(axis=1)
     p.theta += per_step.sum(axis=1)
     offset, value = np.stack((-zeta - u, -zeta), axis=-1), np.stack((-change - per_step, -change), axis=-1)

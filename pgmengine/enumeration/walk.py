@@ -3,19 +3,19 @@
 Two walkers give the same answers in the same order of states: `gray` is compiled and multiplicative, for problems of
 finite units whose exponents stay in range; `plain` is vectorised numpy in the log domain, for all others.
 
-Moments of one row are a matrix (1 + D, columns): row 0 holds expectations, row 1 + d those times indicator d. Columns
-are the finite blocks' probabilities (block, state, unit), then the indicators, then the smooth blocks' statistics.
+Moments of one row are a matrix (1 or 1 + D, columns): row 0 holds expectations, row 1 + d those times indicator d.
+Columns are the finite blocks' probabilities (block, state, unit), then the indicators, then the smooth blocks'
+statistics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pgmengine import _kernels
 from pgmengine.enumeration.problem import FiniteBlock, Problem, SmoothBlock
@@ -33,8 +33,8 @@ FEW_STATES = 64  # below this the numpy walk, vectorised over rows, wins
 class Walker(Protocol):
     """What the exact method needs from a walk."""
 
-    def log_sums(self, moments: bool) -> tuple[Array, Array | None]:
-        """Log sums of the weights per piece (n, pieces), and moments (n, 1 + D, columns) if wanted."""
+    def log_sums(self, moments: int) -> tuple[Array, Array | None]:
+        """Log sums of the weights per piece (n, pieces), and so many rows of moments (n, moments, columns), or None."""
 
     def log_weights(self, row: int, piece: int) -> Array:
         """Log weights of the states of one piece, in order."""
@@ -52,8 +52,8 @@ def make_walker(p: Problem) -> Walker:
 
 def decode(p: Problem, index: Array) -> Array:
     """Digits (len(index), cover units) of reflected mixed-radix Gray-code numbers."""
-    digits = np.empty((len(index), len(p.states)), dtype=np.int64)
-    for i, k in enumerate(p.states):
+    digits = np.empty((len(index), len(p.frame.states)), dtype=np.int64)
+    for i, k in enumerate(p.frame.states):
         index, digit = np.divmod(index, int(k))
         digits[:, i] = np.where(index % 2 == 1, k - 1 - digit, digit)
     return digits
@@ -61,9 +61,9 @@ def decode(p: Problem, index: Array) -> Array:
 
 def indicators(p: Problem, index: Array) -> Array:
     """The indicators (len(index), D) of the states with these numbers, as floats."""
-    digits = decode(p, index)
-    unit = np.repeat(np.arange(len(p.states)), p.states - 1)
-    first = np.concatenate(([0], np.cumsum(p.states - 1)))
+    digits, states = decode(p, index), p.frame.states
+    unit = np.repeat(np.arange(len(states)), states - 1)
+    first = np.concatenate(([0], np.cumsum(states - 1)))
     state = np.arange(len(unit)) - first[unit] + 1
     return (digits[:, unit] == state).astype(np.float64)
 
@@ -76,7 +76,7 @@ def pieces(p: Problem) -> int:
 def column_count(p: Problem) -> int:
     """Columns of the moments matrix."""
     finite = sum(_padded(b) * b.offset.shape[2] for b in p.finite)
-    return finite + len(p.owner) + sum(len(b.index) for b in p.smooth)
+    return finite + p.frame.indicators + sum(len(b.index) for b in p.smooth)
 
 
 def _padded(block: FiniteBlock) -> int:
@@ -96,7 +96,7 @@ class GrayWalker:
     def __init__(self, p: Problem) -> None:
         self.problem = p
         self.offset = _joined([_laid_out(b, b.offset, -np.inf) for b in p.finite], p.target.rows)
-        value = _joined([_laid_out(b, b.value, 0.0) for b in p.finite], len(p.owner))
+        value = _joined([_laid_out(b, b.value, 0.0) for b in p.finite], p.frame.indicators)
         up, down = _steps(p, value)
         blocks, start = [], 0
         for b in p.finite:
@@ -104,8 +104,8 @@ class GrayWalker:
             largest = _largest(b) + np.log(k + 1)
             blocks.append((k, size, start, b.power, int(np.clip(690 // max(largest, 1e-9), 1, 16)), b.complement))
             start += k * size
-        self.kernel = _kernels.GrayWalk(p.states, np.ascontiguousarray(p.pair), np.ascontiguousarray(value), up, down,
-                                        blocks)
+        self.kernel = _kernels.GrayWalk(p.frame.states, np.ascontiguousarray(p.pair), np.ascontiguousarray(value),
+                                        up, down, blocks)
 
     @staticmethod
     def safe(p: Problem) -> bool:
@@ -113,11 +113,11 @@ class GrayWalker:
         inside = all(np.isfinite(b.offset).all() and _largest(b) < SAFE_EXPONENT for b in p.finite)
         return inside and bool(np.isfinite(p.theta).all()) and all(_apart(b) for b in p.finite if b.complement)
 
-    def log_sums(self, moments: bool) -> tuple[Array, Array | None]:
+    def log_sums(self, moments: int) -> tuple[Array, Array | None]:
         """See Walker."""
         p, count = self.problem, pieces(self.problem)
         tasks = [(row, start) for row in range(p.target.rows) for start in range(0, p.size, TASK)]
-        shape = (1 + len(p.owner), column_count(p))
+        shape = (moments, column_count(p))
         sums = np.empty((p.target.rows, count))
 
         def run(task: tuple[int, int]) -> tuple[float, Array | None]:
@@ -147,7 +147,7 @@ class GrayWalker:
             new = max(scales[row], scale)
             out[row] = out[row] * np.exp(scales[row] - new) + part * np.exp(scale - new)
             scales[row] = new
-        log_z = logsumexp(sums, axis=1)
+        log_z = log_sum(sums)
         gap = np.subtract(scales, log_z, out=np.zeros(len(log_z)), where=np.isfinite(scales))
         return out * np.exp(gap)[:, None, None]
 
@@ -181,7 +181,7 @@ def _joined(parts: list[Array], rows: int) -> Array:
 def _steps(p: Problem, value: Array) -> tuple[Array, Array]:
     """Exp of the change of every component when a unit steps up into an indicator, and its inverse."""
     change = value.copy()
-    first = np.array([a == 1 for _, _, a in p.owner], dtype=bool)
+    first = np.array([a == 1 for _, _, a in p.frame.owner], dtype=bool)
     later = np.flatnonzero(~first)
     change[later] -= value[later - 1]
     return np.exp(change), np.exp(-change)
@@ -213,119 +213,144 @@ class PlainWalker:
     def chunk(self) -> int:
         """States at a time: about 4 million numbers in the largest temporary."""
         p = self.problem
-        widest = max([b.offset[0].size for b in p.finite] + [len(b.index) for b in p.smooth] + [len(p.owner), 1])
-        return int(np.clip(4_000_000 // (widest * p.target.rows), 1, PIECE))
+        widest = max([b.offset[0].size for b in p.finite] + [len(b.index) for b in p.smooth] + [p.frame.indicators, 1])
+        return min(max(4_000_000 // (widest * p.target.rows), 1), PIECE)
 
-    def log_sums(self, moments: bool) -> tuple[Array, Array | None]:
+    def _chunks(self, start: int, stop: int) -> Iterator[Array]:
+        """Numbers of the states from start to stop, none of two pieces."""
+        while start < stop:
+            end = min(start + self.chunk, stop, (start // PIECE + 1) * PIECE)
+            yield np.arange(start, end)
+            start = end
+
+    def log_sums(self, moments: int) -> tuple[Array, Array | None]:
         """See Walker."""
         p = self.problem
         n = p.target.rows
         sums = np.full((n, pieces(p)), -np.inf)
-        total = np.zeros((n, 1 + len(p.owner), column_count(p))) if moments else None
-        scale = np.full(n, -np.inf)
-        for start in range(0, p.size, self.chunk):
-            index = np.arange(start, min(start + self.chunk, p.size))
+        total, scale = np.zeros((n, moments, column_count(p))), np.full(n, -np.inf)
+        for index in self._chunks(0, p.size):
             ind = indicators(p, index)
-            weight = self.weight(ind)
-            for piece in np.unique(index // PIECE):
-                part = logsumexp(weight[:, index // PIECE == piece], axis=1)
-                sums[:, piece] = np.logaddexp(sums[:, piece], part)
-            if total is not None:
-                new = np.maximum(scale, weight.max(axis=1))
+            terms = [_Terms(b, _exponents(b, ind)) for b in p.finite]
+            weight = self._linear(ind)
+            for t in terms:
+                weight += t.block.power * t.log_sum.sum(axis=-1)
+            for s in p.smooth:
+                weight += s.log_weight(_inputs(s, ind)).sum(axis=-1)
+            part = log_sum(weight)
+            sums[:, index[0] // PIECE] = np.logaddexp(sums[:, index[0] // PIECE], part)
+            if moments:
+                new = np.maximum(scale, part)
                 safe = np.where(np.isneginf(new), 0.0, new)
                 w = np.exp(weight - safe[:, None])
                 total *= np.exp(scale - safe)[:, None, None]
-                on = np.concatenate((np.ones((len(ind), 1)), ind), axis=1)
-                columns = np.where(w[:, :, None] > 0, self.columns(ind), 0.0)  # the score of an impossible state is inf
-                total += np.matmul((w[:, :, None] * on).transpose(0, 2, 1), columns)
+                total += _weighted(w, ind, moments, self._columns(ind, terms))
                 scale = new
-        if total is not None:
-            possible = np.isfinite(scale)
-            gap = np.subtract(scale, logsumexp(sums, axis=1), out=np.zeros(n), where=possible)
-            total *= np.exp(gap)[:, None, None]
-        return sums, total
+        gap = np.subtract(scale, log_sum(sums), out=np.zeros(n), where=np.isfinite(scale))
+        return sums, total * np.exp(gap)[:, None, None] if moments else None
 
     def log_weights(self, row: int, piece: int) -> Array:
         """See Walker."""
         p = self.problem
-        index = np.arange(piece * PIECE, min((piece + 1) * PIECE, p.size))
-        return np.concatenate([self.weight(indicators(p, part))[row]
-                               for part in np.array_split(index, -(-len(index) // self.chunk))])
+        stop = min((piece + 1) * PIECE, p.size)
+        return np.concatenate([self.weight(indicators(p, index))[row] for index in self._chunks(piece * PIECE, stop)])
 
     def best_states(self) -> Array:
         """See Walker."""
         p = self.problem
         best, where = np.full(p.target.rows, -np.inf), np.zeros(p.target.rows, dtype=np.int64)
-        for start in range(0, p.size, self.chunk):
-            index = np.arange(start, min(start + self.chunk, p.size))
-            weight = self.best_weight(indicators(p, index))
+        for index in self._chunks(0, p.size):
+            weight = self.weight(indicators(p, index), best=True)
             top = weight.argmax(axis=1)
             value = weight[np.arange(len(weight)), top]
             where = np.where(value > best, index[top], where)
             best = np.maximum(best, value)
         return where
 
-    def weight(self, ind: Array) -> Array:
-        """Log weights (n, states)."""
-        return self._linear(ind) + self._blocks(ind, lambda b, a: b.power * _log_sum(b, a), lambda b: b.log_weight)
-
-    def best_weight(self, ind: Array) -> Array:
-        """Log weights (n, states) with every unit that is summed out at its most probable value instead."""
-        return self._linear(ind) + self._blocks(
-            ind, lambda b, a: _log_terms(b, a).max(axis=-1) if b.summed else b.power * _log_sum(b, a), lambda b: b.best)
+    def weight(self, ind: Array, best: bool = False) -> Array:
+        """Log weights (n, states); `best`: with every unit that is summed out at its most probable value instead."""
+        weight = self._linear(ind)
+        for b in self.problem.finite:
+            terms = _Terms(b, _exponents(b, ind))
+            weight += terms.largest.sum(axis=-1) if best and b.summed else b.power * terms.log_sum.sum(axis=-1)
+        for s in self.problem.smooth:
+            weight += (s.best if best else s.log_weight)(_inputs(s, ind)).sum(axis=-1)
+        return weight
 
     def _linear(self, ind: Array) -> Array:
         p = self.problem
-        pairs = np.einsum("sd,sd->s", ind @ p.pair, ind) / 2
+        pairs = ((ind @ p.pair) * ind).sum(axis=1) / 2
         return p.const[:, None] + p.theta @ ind.T + pairs
 
-    def _blocks(self, ind: Array, finite: Callable[[FiniteBlock, Array], Array],
-                smooth: Callable[[SmoothBlock], Callable[[Array], Array]]) -> Array:
-        total = np.zeros((self.problem.target.rows, len(ind)))
-        for b in self.problem.finite:
-            total += finite(b, _exponents(b, ind)).sum(axis=-1)
-        for s in self.problem.smooth:
-            total += smooth(s)(_inputs(s, ind)).sum(axis=-1)
-        return total
-
-    def columns(self, ind: Array) -> Array:
+    def _columns(self, ind: Array, terms: list[_Terms]) -> Array:
         """The columns of the moments matrix for each state, (n, states, columns)."""
-        p = self.problem
-        n, states = p.target.rows, len(ind)
+        n, states = self.problem.target.rows, len(ind)
         parts = []
-        for b in p.finite:
-            a = _exponents(b, ind)
-            log_sum = _log_sum(b, a)[..., None]
-            prob = np.exp(np.subtract(a, log_sum, out=np.full_like(a, -np.inf), where=np.isfinite(log_sum)))
-            padded = np.zeros((n, states, prob.shape[-1], _padded(b)))
-            padded[..., : len(b.index)] = prob.swapaxes(-1, -2)
+        for t in terms:
+            padded = np.zeros((n, states, t.exponent.shape[-1], _padded(t.block)))
+            padded[..., : len(t.block.index)] = t.prob.swapaxes(-1, -2)
             parts.append(padded.reshape(n, states, -1))
         parts.append(np.broadcast_to(ind, (n, *ind.shape)))
-        parts += [s.statistic(_inputs(s, ind)) for s in p.smooth]
+        parts += [s.statistic(_inputs(s, ind)) for s in self.problem.smooth]
         return np.concatenate(parts, axis=2)
+
+
+def _weighted(w: Array, ind: Array, moments: int, columns: Array) -> Array:
+    """Sums over states of weight times column, and times each indicator, (n, moments, columns)."""
+    columns = np.where(w[:, :, None] > 0, columns, 0.0)  # the score of an impossible state is inf
+    on = np.concatenate((np.ones((len(ind), 1)), ind), axis=1)[:, :moments]
+    return np.matmul((w[:, :, None] * on).transpose(0, 2, 1), columns)
 
 
 def _exponents(b: FiniteBlock, ind: Array) -> Array:
     """A (n, states, T, K-1)."""
-    return b.offset[:, None] + np.tensordot(ind, b.value, axes=1)
+    d, units, terms = b.value.shape
+    return b.offset[:, None] + (ind @ b.value.reshape(d, units * terms)).reshape(len(ind), units, terms)
 
 
 def _inputs(s: SmoothBlock, ind: Array) -> Array:
     return s.offset[:, None] + ind @ s.value
 
 
-def _log_terms(b: FiniteBlock, a: Array) -> Array:
-    """Logs of the terms of a block's sum, last axis: 0 and a; or log(1 - e^a_K) and a_k, k < K."""
-    if not b.complement:
-        return np.concatenate((np.zeros_like(a[..., :1]), a), axis=-1)
-    with np.errstate(divide="ignore"):
-        return np.concatenate((np.log(-np.expm1(np.minimum(a[..., -1:], 0.0))), a[..., :-1]), axis=-1)
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """The terms of a block's sums, 1 and exp(a_k), or exp(a_k) and 1 - exp(a_K), for each row, state and unit."""
+
+    block: FiniteBlock
+    exponent: Array  # a (n, states, T, K-1)
+
+    @cached_property
+    def logs(self) -> Array:
+        """Logs of the terms, last axis."""
+        a = self.exponent
+        if not self.block.complement:
+            return np.concatenate((np.zeros_like(a[..., :1]), a), axis=-1)
+        with np.errstate(divide="ignore"):
+            return np.concatenate((np.log(-np.expm1(np.minimum(a[..., -1:], 0.0))), a[..., :-1]), axis=-1)
+
+    @property
+    def largest(self) -> Array:
+        """Log of the largest term, (n, states, T)."""
+        return self.logs.max(axis=-1)
+
+    @cached_property
+    def log_sum(self) -> Array:
+        """Log of the sum, (n, states, T)."""
+        if self.exponent.shape[-1] == 1 and not self.block.complement:
+            a = self.exponent[..., 0]
+            return np.maximum(a, 0.0) + np.log1p(np.exp(-np.abs(a)))
+        return log_sum(self.logs)
+
+    @property
+    def prob(self) -> Array:
+        """exp(a) over the sum, the shape of a; 0 where the sum is."""
+        gap = self.log_sum[..., None]
+        return np.exp(np.subtract(self.exponent, gap, out=np.full_like(self.exponent, -np.inf), where=gap > -np.inf))
 
 
-def _log_sum(b: FiniteBlock, a: Array) -> Array:
-    """log(1 + sum_k exp(a_k)) over the last axis, or its kin with a minus sign."""
-    terms = _log_terms(b, a)
-    top = terms.max(axis=-1)
+def log_sum(logs: Array) -> Array:
+    """Log sum_k exp(a_k) over the last axis; -inf where every term is."""
+    top = logs.max(axis=-1)
+    safe = np.where(top > -np.inf, top, 0.0)
     with np.errstate(divide="ignore"):
-        safe = np.where(np.isneginf(top), 0.0, top)
-        return safe + np.log(np.exp(terms - safe[..., None]).sum(axis=-1))
+        return safe + np.log(np.exp(logs - safe[..., None]).sum(axis=-1))

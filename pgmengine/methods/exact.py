@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pgmengine.enumeration.assemble import Expectations
 from pgmengine.enumeration.cover import Cover, choose_cover
+from pgmengine.enumeration.frame import frame_of
 from pgmengine.enumeration.problem import Problem, build_problem
-from pgmengine.enumeration.walk import PIECE, indicators, make_walker
+from pgmengine.enumeration.walk import PIECE, indicators, log_sum, make_walker
 from pgmengine.errors import PgmError
 from pgmengine.methods.answers import (
+    LITTLE,
     accepted,
     add_gradients,
     available_memory,
@@ -29,7 +30,8 @@ from pgmengine.result import Plan, Result
 from pgmengine.target import Target
 
 Array = np.ndarray
-MOMENTS = {"marginals", "pairs", "gradient"}
+PAIRS = {"pairs", "gradient"}  # of these every indicator's moments are needed
+MOMENTS = PAIRS | {"marginals"}
 NEEDS_ALL = MOMENTS | {"samples", "mode"}
 ROWS_BYTES = 256 * 2**20  # rows of one pattern are taken in parts whose moments fit in this
 
@@ -56,46 +58,56 @@ class Exact:
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Bits of the cheapest cover of every evidence pattern; refuses above max_bits or the free memory."""
         wanted = check_want(want)
+        return target.memo.recall((self, wanted), lambda: self._plan(target, wanted))
+
+    def _plan(self, target: Target, wanted: tuple[str, ...]) -> Plan:
         if "bound" in wanted:
             return Plan("Exact", refusal="enumeration gives log_z itself, not a bound")
-        bits, work, memory, where = -1.0, 0.0, 0.0, ""
-        for part in _targets(target, wanted):
-            prune, structural = _mode_of(part.wanted)
-            for rows in evidence_patterns(part.target):
-                one = part.target.take(rows[:1])
-                try:
-                    cover = choose_cover(one, prune, structural)
-                except PgmError as error:
-                    return Plan("Exact", refusal=str(error))
-                if cover.bits > bits:
-                    bits, where = cover.bits, _describe(cover)
-                per_state, width = _size(one, cover, part.wanted)
-                work += len(rows) * 2.0 ** min(cover.bits, 1000) * per_state
-                memory = max(memory, width * min(len(rows), _rows_at_once(width)))
-        memory += _output_bytes(target, wanted, self.draws)
-        if bits > self.max_bits:
-            return Plan("Exact", work=work, bytes=memory, refusal=f"cheapest enumeration needs 2^{bits:.4g} states, the "
-                        f"limit is 2^{self.max_bits:g}")
-        if memory > 0.8 * available_memory():
+        try:
+            groups = [group for part in _parts(target, wanted) for group in part.groups]
+        except PgmError as error:
+            return Plan("Exact", refusal=str(error))
+        work = sum(len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups)
+        memory = max(g.width * min(len(g.rows), g.at_once) for g in groups) + _output_bytes(target, wanted, self.draws)
+        largest = max((g.cover for g in groups), key=lambda cover: cover.bits)
+        if largest.bits > self.max_bits:
+            return Plan("Exact", work=work, bytes=memory, refusal=f"cheapest enumeration needs 2^{largest.bits:.4g} "
+                        f"states, the limit is 2^{self.max_bits:g}")
+        if memory > LITTLE and memory > 0.8 * (free := available_memory()):
             return Plan("Exact", work=work, bytes=memory, refusal=f"it needs {memory / 2**30:.3g} GiB, "
-                        f"{available_memory() / 2**30:.3g} GiB are free")
-        why = f"2^{bits:.4g} states of {where}" if bits > 0 else "all that is free is independent"
-        return Plan("Exact", "exact", why, work, memory)
+                        f"{free / 2**30:.3g} GiB are free")
+        return Plan("Exact", "exact", _describe(largest), work, memory)
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Answer by enumeration; PgmError with the plan's refusal when it does not fit."""
         wanted, plan = accepted(self, target, want)
-        answers = _Answers(target, wanted, self.draws, np.random.default_rng(rng))
-        for part in _targets(target, wanted):
+        answers = _Answers(target, wanted, self.draws, rng)
+        for part in _parts(target, wanted):
             answers.take(part)
         return Result(answers.finished(), "exact", self, plan)
 
     def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
         """Sum over rows of weight * E[d log_density | row], parameter by parameter."""
         accepted(self, target, ("gradient",))
-        answers = _Answers(target, ("gradient",), 0, np.random.default_rng(0), weights)
-        answers.take(_Part(target, ("gradient",)))
+        answers = _Answers(target, ("gradient",), 0, None, weights)
+        for part in _parts(target, ("gradient",)):
+            answers.take(part)
         return answers.finished()["gradient"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Rows of one evidence pattern, and what they cost."""
+
+    rows: Array
+    cover: Cover
+    per_state: float  # unit updates
+    width: float  # bytes of working arrays per row
+
+    @property
+    def at_once(self) -> int:
+        """Rows that are taken together."""
+        return max(1, int(ROWS_BYTES // max(self.width, 1.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,40 +115,41 @@ class _Part:
     """One target and what is wanted of it; `normaliser` is that of log_prob, with nothing observed."""
 
     target: Target
-    wanted: tuple[str, ...]
+    wanted: frozenset[str]
     normaliser: bool = False
 
+    @property
+    def groups(self) -> list[_Group]:
+        """The rows by evidence pattern; PgmError when one has no cover."""
+        return self.target.memo.recall(("groups", self.wanted), lambda: [
+            _group(self.target.take(rows[:1]), rows, self.wanted) for rows in evidence_patterns(self.target)])
 
-def _targets(target: Target, wanted: tuple[str, ...]) -> Iterator[_Part]:
-    own = tuple(w for w in wanted if w != "log_prob") + (("log_z",) if "log_prob" in wanted else ())
-    if NEEDS_ALL & set(own):
-        yield _Part(target, own)
-    else:
-        yield _Part(target, ("log_z",))
-    if "log_prob" in wanted:
-        yield _Part(target.nothing_observed, ("log_z",), normaliser=True)
-
-
-def _mode_of(wanted: tuple[str, ...]) -> tuple[bool, bool]:
-    """(prune barren units, cover zero weights too)."""
-    return not NEEDS_ALL & set(wanted), bool({"pairs", "gradient"} & set(wanted))
+    def moments(self, indicators: int) -> int:
+        """Rows of moments that a walk over so many indicators has to give."""
+        return 1 + indicators if PAIRS & self.wanted else 1 if MOMENTS & self.wanted else 0
 
 
-def _size(target: Target, cover: Cover, wanted: tuple[str, ...]) -> tuple[float, float]:
+def _parts(target: Target, wanted: tuple[str, ...]) -> list[_Part]:
+    needs = frozenset(wanted) & NEEDS_ALL
+    parts = [_Part(target, needs)]
+    return [*parts, _Part(target.nothing_observed, frozenset(), True)] if "log_prob" in wanted else parts
+
+
+def _group(one: Target, rows: Array, wanted: frozenset[str]) -> _Group:
+    """Barren units are pruned where log_z alone is wanted, zero weights covered where their statistics are."""
+    cover = choose_cover(one, prune=not wanted, structural=bool(PAIRS & wanted))
+    return _Group(rows, cover, *one.model.memo.recall((cover, wanted), lambda: _size(one, cover, wanted)))
+
+
+def _size(target: Target, cover: Cover, wanted: frozenset[str]) -> tuple[float, float]:
     """Unit updates per state, and bytes of working arrays per row."""
-    layers = target.structure.layers
+    layers, inside = target.structure.layers, cover.indicators
     states = {n: 2 if x.unit.support is None else len(x.unit.support) for n, x in layers.items()}
     outside = sum(len(i) * (states[n] - 1) for n, i in cover.rest.items())
     children = sum(layers[n].width for n in target.structure.directed_layers)
-    inside = sum(len(i) * (states[n] - 1) for n, i in cover.units.items())
-    columns = outside + children + inside
-    width = 8.0 * (columns * ((1 + inside) if MOMENTS & set(wanted) else 2)
-                   + 3 * sum(layer.width * (1 + inside if MOMENTS & set(wanted) else 1) for layer in layers.values()))
-    return float(max(columns, 1) * (4 if MOMENTS & set(wanted) else 1)), width
-
-
-def _rows_at_once(width: float) -> int:
-    return max(1, int(ROWS_BYTES // max(width, 1.0)))
+    columns, moments = outside + children + inside, 1 + inside if PAIRS & wanted else 1
+    width = 8.0 * (columns * max(moments, 2) + 3 * sum(layer.width * moments for layer in layers.values()))
+    return float(max(columns, 1) * (4 if MOMENTS & wanted else 1)), width
 
 
 def _output_bytes(target: Target, wanted: tuple[str, ...], draws: int) -> float:
@@ -150,15 +163,17 @@ def _output_bytes(target: Target, wanted: tuple[str, ...], draws: int) -> float:
 
 
 def _describe(cover: Cover) -> str:
-    return " and ".join(f"{len(i)} units of {n!r}" for n, i in cover.units.items() if len(i)) or "nothing"
+    units = " and ".join(f"{len(i)} units of {n!r}" for n, i in cover.units.items() if len(i))
+    return f"2^{cover.bits:.4g} states of {units}" if cover.bits > 0 else "all that is free is independent"
 
 
 class _Answers:
     """Collects the answers of all parts, patterns and rows."""
 
-    def __init__(self, target: Target, wanted: tuple[str, ...], draws: int, rng: np.random.Generator,
+    def __init__(self, target: Target, wanted: tuple[str, ...], draws: int, rng: Any,
                  weights: Array | None = None) -> None:
-        self.target, self.wanted, self.draws, self.rng = target, wanted, draws, rng
+        self.target, self.wanted, self.draws = target, wanted, draws
+        self.rng: Any = np.random.default_rng(rng) if "samples" in wanted else None
         self.weights = np.ones(target.rows) if weights is None else weights  # of the rows in the gradient
         self.log_z = np.zeros(target.rows)
         self.normaliser = np.zeros(target.rows)
@@ -167,24 +182,21 @@ class _Answers:
 
     def take(self, part: _Part) -> None:
         """Work through one part, pattern by pattern."""
-        prune, structural = _mode_of(part.wanted)
-        for rows in track(evidence_patterns(part.target), "enumerating"):
-            cover = choose_cover(part.target.take(rows[:1]), prune, structural)
-            _, width = _size(part.target, cover, part.wanted)
-            step = _rows_at_once(width)
-            for start in range(0, len(rows), step):
-                some = rows[start: start + step]
-                self._solve(part, some, build_problem(part.target.take(some), cover))
+        for group in track(part.groups, "enumerating"):
+            for start in range(0, len(group.rows), group.at_once):
+                some = group.rows[start: start + group.at_once]
+                target = part.target if len(some) == part.target.rows else part.target.take(some)
+                self._solve(part, some, build_problem(target, frame_of(target, group.cover)))
 
     def _solve(self, part: _Part, rows: Array, p: Problem) -> None:
         walker = make_walker(p)
-        sums, moments = walker.log_sums(bool(MOMENTS & set(part.wanted)))
-        log_z = logsumexp(sums, axis=1)
+        sums, moments = walker.log_sums(part.moments(p.frame.indicators))
+        log_z = log_sum(sums)
         if part.normaliser:
             self.normaliser[rows if part.target.rows == self.target.rows else slice(None)] = log_z
             return
         self.log_z[rows] = log_z
-        if NEEDS_ALL & set(part.wanted) and np.isneginf(log_z).any():
+        if part.wanted and np.isneginf(log_z).any():
             row = int(rows[np.flatnonzero(np.isneginf(log_z))[0]]) + self.target.first
             raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
         if moments is not None:
@@ -237,9 +249,9 @@ class _Answers:
 def fill_rest(p: Problem, states: Array, rows: Array, choose: Any) -> Flat:
     """Complete flat values of cover states (m, D) for the rows (m,), the rest chosen by choose(unit, eta)."""
     target = p.target.take(rows)
-    x = {name: p.origin[name][rows] + states @ p.steps[name] for name in p.origin}
+    x = {name: p.origin[name][rows] + states @ p.frame.steps[name] for name in p.origin}
     for name in _parents_first(p):
-        index = p.cover.rest[name]
+        index = p.frame.cover.rest[name]
         if len(index):
             layer = target.structure.layers[name]
             value = layer.flat(choose(layer.unit, layer.shaped(target.natural(x, name))))
@@ -267,12 +279,12 @@ def draw(p: Problem, walker: Any, sums: Array, draws: int, rng: np.random.Genera
         if p.size == 1:
             chosen[:, row] = 0
             continue
-        share = np.exp(sums[row] - logsumexp(sums[row]))
+        share = np.exp(sums[row] - log_sum(sums[row]))
         counts = rng.multinomial(draws, share / share.sum())
         index = []
         for piece in np.flatnonzero(counts):
             weight = walker.log_weights(row, int(piece))
-            prob = np.exp(weight - logsumexp(weight))
+            prob = np.exp(weight - log_sum(weight))
             index.append(piece * PIECE + rng.choice(len(prob), size=counts[piece], p=prob / prob.sum()))
         chosen[:, row] = rng.permutation(np.concatenate(index))
     rows = np.tile(np.arange(p.target.rows), draws)

@@ -1,0 +1,22 @@
+"""What has been worked out once and may be asked for again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+KEPT = 5000
+
+
+class Memo(dict[Any, Any]):
+    """Key -> what was made for it; forgets everything when there is too much."""
+
+    def recall(self, key: Any, make: Callable[[], T]) -> T:
+        """What `make` made when this key was first asked for."""
+        if key not in self:
+            if len(self) >= KEPT:
+                self.clear()
+            self[key] = make()
+        found: T = self[key]
+        return found
