@@ -15,7 +15,6 @@ cdef extern from "gray.h" nogil:
         int64_t size
         int64_t start
         double power
-        int every
         int complement
 
     ctypedef struct pgm_problem:
@@ -29,6 +28,7 @@ cdef extern from "gray.h" nogil:
         const double *up
         const double *down
         const pgm_block *block
+        int every
 
     ctypedef struct pgm_work:
         int64_t *state
@@ -57,7 +57,7 @@ cdef class GrayWalk:
 
     def __init__(self, const int64_t[::1] states, const double[:, ::1] pair, const double[:, ::1] value,
                  const double[:, ::1] up, const double[:, ::1] down, list blocks):
-        """`blocks`: tuples (terms, padded size, start, power, every, complement)."""
+        """`blocks`: tuples (terms, padded size, start, power, complement)."""
         cdef Py_ssize_t b, count = len(blocks)
         cdef int64_t[::1] first = np.concatenate(([0], np.cumsum(np.asarray(states) - 1)[:-1])).astype(np.int64) \
             if len(states) else np.zeros(1, dtype=np.int64)
@@ -65,7 +65,7 @@ cdef class GrayWalk:
         self.blocks = <pgm_block *> malloc(sizeof(pgm_block) * max(count, 1))
         for b in range(count):
             self.blocks[b].terms, self.blocks[b].size, self.blocks[b].start, self.blocks[b].power, \
-                self.blocks[b].every, self.blocks[b].complement = blocks[b]
+                self.blocks[b].complement = blocks[b]
         self.problem.units = states.shape[0]
         self.problem.indicators = pair.shape[0]
         self.problem.components = value.shape[1]
@@ -80,10 +80,11 @@ cdef class GrayWalk:
         self.problem.block = self.blocks
 
     def walk(self, double constant, const double[::1] theta, const double[::1] offset, int64_t start, int64_t count,
-             int64_t step, double[::1] log_sums, double[::1] log_weights=None, double[:, ::1] moments=None,
+             int64_t step, int every, double[::1] log_sums, double[::1] log_weights=None, double[:, ::1] moments=None,
              bint best=False):
         """Walk `count` states from `start` in pieces of `step`; the GIL is released.
 
+        every: factors of a product that cannot overflow before its exponent is taken out.
         log_sums (pieces,): log of the sum of the weights of each piece. log_weights (count,) if given. When best, units
         summed out take their most probable value instead.
         moments (1 or 1 + indicators, components + indicators) if given receives the weighted probabilities of all
@@ -107,6 +108,7 @@ cdef class GrayWalk:
             raise ValueError("arrays do not fit the problem")
         p.theta = &theta[0] if p.indicators else NULL
         p.offset = &offset[0] if p.components else NULL
+        p.every = every
         w.state = &integers[0]
         w.direction = w.state + p.units
         w.field = &reals[0]

@@ -15,7 +15,6 @@ typedef struct {
     int64_t size;      /* units, padded to a multiple of PGM_LANES with e = 0 */
     int64_t start;     /* first component; layout [term][unit] */
     double power;      /* +1 for units summed out, -beta for normalisers of children */
-    int every;         /* multiplications that cannot overflow between two extractions of the exponent */
     int complement;    /* the last term is subtracted: a sum may be 0, and the state impossible */
 } pgm_block;
 
@@ -30,6 +29,7 @@ typedef struct {
     const double *up;        /* exp of the change when a unit steps up into an indicator (indicators, components) */
     const double *down;      /* its inverse */
     const pgm_block *block;
+    int every;               /* multiplications that cannot overflow between two extractions of the exponent */
 } pgm_problem;
 
 typedef struct {
@@ -91,12 +91,13 @@ PGM_INLINE pgm_v8 pgm_sum(const double *base, const pgm_block *b, int64_t t, int
 
 /* prod_t (1 + sum_k e_kt) = mantissa * 2^(returned exponent), taken out before it can overflow; mantissa < 256.
  * An impossible state has the mantissa 0. */
-PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int complement, int best, double *mantissa)
+PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int every, int complement, int best,
+                               double *mantissa)
 {
     pgm_v8 p = {1, 1, 1, 1, 1, 1, 1, 1};
     pgm_i8 exponent = {0, 0, 0, 0, 0, 0, 0, 0}, impossible = exponent;
     int64_t extractions = 1, sum = 0;
-    int left = b->every;
+    int left = every;
     const double *base = e + b->start;
     for (int64_t t = 0; t < b->size; t += PGM_LANES) {
         pgm_v8 s = pgm_sum(base, b, t, complement, best);
@@ -104,7 +105,7 @@ PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int compleme
         p *= s;
         if (--left == 0) {
             pgm_extract(&p, &exponent);
-            left = b->every;
+            left = every;
             extractions++;
         }
     }
@@ -128,8 +129,8 @@ PGM_INLINE double pgm_blocks(const pgm_problem *p, const double *e, int best, do
     for (int64_t b = 0; b < p->blocks; b++) {
         double m;
         int most = best && p->block[b].power == 1.0;
-        int64_t exponent = p->block[b].complement ? pgm_product(e, p->block + b, 1, most, &m)
-                                                  : pgm_product(e, p->block + b, 0, most, &m);
+        int64_t exponent = p->block[b].complement ? pgm_product(e, p->block + b, p->every, 1, most, &m)
+                                                  : pgm_product(e, p->block + b, p->every, 0, most, &m);
         if (m == 0.0) {
             *mantissa = 0.0;
             return -INFINITY;

@@ -72,7 +72,8 @@ class Auto:
                 refused.append(plan)
                 continue
             log.debug("%s answers", plan)
-            last = replace(answer(executor, method, target, want, rng, state), refused=tuple(refused))
+            last = answer(executor, method, target, want, rng, state)
+            last = replace(last, refused=tuple(refused)) if refused else last
             if last.status.good:
                 return last
             log.info("%s ended badly (%s): the next candidate is asked", plan.method, last.status.value)

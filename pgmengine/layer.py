@@ -50,7 +50,7 @@ class Layer:
         if self.unit.width > 1:
             return self.shaped(flat).argmax(axis=-1)
         if len(support) == 2:
-            return (np.asarray(flat) > support.mean()).astype(np.int64)
+            return (np.asarray(flat) > (support[0] + support[1]) / 2).astype(np.int64)
         return np.searchsorted((support[1:] + support[:-1]) / 2, flat)
 
     def one_hot(self, flat: Array) -> Array:

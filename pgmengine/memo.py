@@ -14,9 +14,9 @@ class Memo(dict[Any, Any]):
 
     def recall(self, key: Any, make: Callable[[], T]) -> T:
         """What `make` made when this key was first asked for."""
-        if key not in self:
+        found: T | None = self.get(key)
+        if found is None:
             if len(self) >= KEPT:
                 self.clear()
-            self[key] = make()
-        found: T = self[key]
+            found = self[key] = make()
         return found

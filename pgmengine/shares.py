@@ -32,13 +32,13 @@ def answer(executor: Executor | None, method: Any, target: Target, wanted: tuple
     if executor is not None and target.rows == 1 and state is None and hasattr(method, "run_on"):
         result: Result = method.run_on(executor, target, wanted, rng)
         return result
-    generator = np.random.default_rng(rng)
     if target.rows > 1 and state is None:
         plan = method.plan(target, wanted)
         if (count := parts(plan.work, target.rows)) > 1:
-            return _by_rows(executor, method, target, wanted, generator, count, plan)
+            return _by_rows(executor, method, target, wanted, np.random.default_rng(rng), count, plan)
     if executor is None:
-        return method.run(target, wanted, rng=generator, state=state)
+        return method.run(target, wanted, rng=rng, state=state)
+    generator = np.random.default_rng(rng)
     found, generator.bit_generator.state = done(executor, _run, [(method, target, wanted, generator, state)], "")[0]
     return found
 

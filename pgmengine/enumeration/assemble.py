@@ -43,20 +43,22 @@ class Expectations:
         one = np.ones((len(self.moments), 1))
         return one if self.moments.shape[1] == 1 else np.concatenate((one, self.indicator[:, 0]), axis=1)
 
-    def _finite(self) -> Iterator[tuple[FiniteBlock, Array]]:
+    @cached_property
+    def _finite(self) -> list[tuple[FiniteBlock, Array]]:
         """Each finite block with its probabilities (n, 1 + D, T, K-1)."""
-        start = 0
+        start, out = 0, []
         for b in self.problem.finite:
             k, size = b.offset.shape[2], _padded(b)
             part = self.moments[:, :, start: start + k * size].reshape(*self.moments.shape[:2], k, size)
-            yield b, part[..., : len(b.index)].swapaxes(-1, -2)
+            out.append((b, part[..., : len(b.index)].swapaxes(-1, -2)))
             start += k * size
+        return out
 
     def _statistics(self, name: str, summed: bool) -> Iterator[tuple[Array, Array]]:
         """(units, expected values (n, 1 + D, T * w)) of the blocks of a layer."""
         p = self.problem
         unit = p.target.structure.layers[name].unit
-        for b, prob in self._finite():
+        for b, prob in self._finite:
             if (b.layer, b.summed) == (name, summed) and b.complement:
                 yield b.index, self.weight[:, :, None] - prob[..., 0] if summed else prob[..., 0]
             elif (b.layer, b.summed) == (name, summed) and unit.support is not None:
@@ -84,8 +86,12 @@ class Expectations:
     def expected(self, name: str) -> Array:
         """F of a layer, (n, 1 + D, width)."""
         p = self.problem
-        fixed = p.origin[name][:, None] * self.weight[:, :, None]
-        return fixed + self.indicator @ p.frame.steps[name] + self.rest(name)
+        total = p.origin[name][:, None] * self.weight[:, :, None]
+        if len(p.frame.cover.units[name]):
+            total += self.indicator @ p.frame.steps[name]
+        for index, value in self._statistics(name, summed=True):
+            total[:, :, p.target.structure.layers[name].columns(index)] += value
+        return total
 
     def score(self, name: str) -> Array:
         """What a layer's bias and incoming arrows are multiplied by in the gradient, (n, 1 + D, width)."""
@@ -103,7 +109,7 @@ class Expectations:
     def _off_score(self, name: str) -> Array:
         """Score of children with p(0 | z) = e^-z: -(1 - x) + x e^-z / (1 - e^-z), x known, enumerated or summed out."""
         out = (self.expected(name) - self.rest(name) - self.weight[:, :, None]) * self.problem.frame.counted[name]
-        for b, prob in self._finite():
+        for b, prob in self._finite:
             if b.layer == name and b.summed:
                 out[:, :, b.index] = prob[..., 1] - prob[..., 0]
             elif b.layer == name:
@@ -113,27 +119,17 @@ class Expectations:
     def prob(self, name: str) -> Array:
         """State probabilities (n, size, K) of a finite layer."""
         p = self.problem
-        layer = p.target.structure.layers[name]
-        assert layer.unit.support is not None
-        k = len(layer.unit.support)
-        support = layer.unit.support.reshape(k, layer.unit.width)
-        value = p.origin[name].reshape(-1, layer.size, layer.unit.width)
-        out = (np.abs(value[:, :, None] - support).max(axis=-1) < 1e-9).astype(np.float64)
+        out = p.target.structure.layers[name].one_hot(p.origin[name])
         for d, (owner, unit, a) in enumerate(p.frame.owner):
             if owner == name:
                 out[:, unit, a] = self.indicator[:, 0, d]
                 out[:, unit, 0] -= self.indicator[:, 0, d]
-        done = np.zeros(layer.size, dtype=bool)
-        for b, probs in self._finite():
-            if b.layer == name and b.summed and not b.complement:
-                out[:, b.index, 1:] = probs[:, 0]
-                out[:, b.index, 0] = 1.0 - probs[:, 0].sum(axis=-1)
-                done[b.index] = True
-        for index, mean in self._statistics(name, summed=True):
-            if not done[index].all():  # two-valued units of which only the mean is known
-                out[:, index, 1] = (mean[:, 0] - support[0, 0]) / (support[1, 0] - support[0, 0])
-                out[:, index, 0] = 1.0 - out[:, index, 1]
-        return np.clip(out, 0.0, 1.0)
+        for b, prob in self._finite:
+            if b.layer == name and b.summed:
+                later = 1.0 - prob[:, 0, :, :1] if b.complement else prob[:, 0]
+                out[:, b.index, 1:] = later
+                out[:, b.index, 0] = 1.0 - later.sum(axis=-1)
+        return np.minimum(np.maximum(out, 0.0, out=out), 1.0, out=out)
 
     def pairs(self, c: Coupling) -> Array:
         """E[x_a x_b'] per row, (n, width a, width b)."""

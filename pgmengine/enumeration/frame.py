@@ -6,12 +6,13 @@ than its arithmetic.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from pgmengine.enumeration.cover import Cover
+from pgmengine.memo import Memo
 from pgmengine.model import Flat
 from pgmengine.target import Target
 
@@ -39,6 +40,7 @@ class Frame:
     fixed: dict[str, Array]  # layers with a base measure -> (size,) units whose log h counts: observed or in the cover
     theta: Array  # (D,) log h of states against the first
     pair: Array  # (D, D), zero inside a unit
+    memo: Memo = field(default_factory=Memo)  # what the walks make of it
 
     @property
     def indicators(self) -> int:

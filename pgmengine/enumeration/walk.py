@@ -10,10 +10,11 @@ statistics.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,7 +28,8 @@ TASK = 16 * PIECE  # states of one unit of work for the threads; fixed, so resul
 LANES = 8
 SAFE_EXPONENT = 600.0
 SAFE_GAP = 1e-3  # 1 - e^a is taken for 0 when it is far below this: gray.h
-FEW_STATES = 64  # below this the numpy walk, vectorised over rows, wins
+FEW_STATES = 64  # below this the numpy walk, vectorised over rows, wins, unless there are
+FEW_ROWS = 4
 
 
 class Walker(Protocol):
@@ -45,9 +47,10 @@ class Walker(Protocol):
 
 def make_walker(p: Problem) -> Walker:
     """The compiled walk where it is safe and worth it, else the numpy walk."""
-    if p.size < FEW_STATES or p.smooth or not GrayWalker.safe(p):
+    if p.smooth or (p.size < FEW_STATES and p.target.rows > FEW_ROWS):
         return PlainWalker(p)
-    return GrayWalker(p)
+    walker = GrayWalker(p)
+    return walker if walker.safe else PlainWalker(p)
 
 
 def decode(p: Problem, index: Array) -> Array:
@@ -83,35 +86,58 @@ def _padded(block: FiniteBlock) -> int:
     return -(-len(block.index) // LANES) * LANES
 
 
-def _laid_out(block: FiniteBlock, array: Array, fill: float) -> Array:
-    """(rows, T, K-1) -> (rows, (K-1) * padded T), the kernel's order."""
-    out = np.full((array.shape[0], array.shape[2], _padded(block)), fill)
-    out[:, :, : len(block.index)] = array.transpose(0, 2, 1)
-    return out.reshape(array.shape[0], array.shape[2] * _padded(block))
+def _laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: float) -> Array:
+    """(rows, T, K-1) of each block -> (rows, components), the kernel's order: block, state, padded unit."""
+    out = np.full((rows, sum(b.value.shape[2] * _padded(b) for b in blocks)), fill)
+    start = 0
+    for b, array in zip(blocks, arrays, strict=True):
+        terms, size = b.value.shape[2], _padded(b)
+        part = out[:, start: start + terms * size].reshape(rows, terms, size)
+        part[:, :, : len(b.index)] = array.transpose(0, 2, 1)
+        start += terms * size
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class _Compiled:
+    """The part of a compiled walk that does not depend on the rows."""
+
+    kernel: Any  # None when no offsets could be safe
+    reach: list[Array]  # of each block (T, K-1): how far a_tk can be from its offset, or go in one step
+
+
+def _compiled(p: Problem) -> _Compiled:
+    size = [np.abs(b.value) for b in p.finite]
+    reach = [a.sum(axis=0) + 2 * a.max(axis=0, initial=0.0) for a in size]
+    if not all(a.max(initial=0.0) < SAFE_EXPONENT for a in reach):
+        return _Compiled(None, reach)
+    value = _laid_out(p.finite, [b.value for b in p.finite], p.frame.indicators, 0.0)
+    up, down = _steps(p, value)
+    blocks, start = [], 0
+    for b in p.finite:
+        blocks.append((b.value.shape[2], _padded(b), start, b.power, b.complement))
+        start += b.value.shape[2] * _padded(b)
+    kernel = _kernels.GrayWalk(p.frame.states, np.ascontiguousarray(p.pair), value, up, down, blocks)
+    return _Compiled(kernel, reach)
 
 
 class GrayWalker:
     """The compiled walk of gray.h over rows and pieces, on threads."""
 
     def __init__(self, p: Problem) -> None:
-        self.problem = p
-        self.offset = _joined([_laid_out(b, b.offset, -np.inf) for b in p.finite], p.target.rows)
-        value = _joined([_laid_out(b, b.value, 0.0) for b in p.finite], p.frame.indicators)
-        up, down = _steps(p, value)
-        blocks, start = [], 0
-        for b in p.finite:
-            k, size = b.offset.shape[2], _padded(b)
-            largest = _largest(b) + np.log(k + 1)
-            blocks.append((k, size, start, b.power, int(np.clip(690 // max(largest, 1e-9), 1, 16)), b.complement))
-            start += k * size
-        self.kernel = _kernels.GrayWalk(p.frame.states, np.ascontiguousarray(p.pair), np.ascontiguousarray(value),
-                                        up, down, blocks)
+        compiled: _Compiled = p.frame.memo.recall("compiled walk", lambda: _compiled(p))
+        self.problem, self.kernel = p, compiled.kernel
+        self.offset = _laid_out(p.finite, [b.offset for b in p.finite], p.target.rows, -np.inf)
+        largest = [_largest(b, reach) for b, reach in zip(p.finite, compiled.reach, strict=True)]
+        self.safe = self._inside(largest)
+        factors = max((a + np.log(b.value.shape[2] + 1) for a, b in zip(largest, p.finite, strict=True)), default=0.0)
+        self.every = int(min(max(690 // max(factors, 1e-9), 1), 16)) if self.safe else 1
 
-    @staticmethod
-    def safe(p: Problem) -> bool:
+    def _inside(self, largest: list[float]) -> bool:
         """Whether every exponential stays far inside the range of a double, and none close to 1 is subtracted from 1."""
-        inside = all(np.isfinite(b.offset).all() and _largest(b) < SAFE_EXPONENT for b in p.finite)
-        return inside and bool(np.isfinite(p.theta).all()) and all(_apart(b) for b in p.finite if b.complement)
+        p = self.problem
+        inside = all(a < SAFE_EXPONENT for a in largest) and bool(np.isfinite(p.theta).all())
+        return inside and all(_apart(b) for b in p.finite if b.complement)
 
     def log_sums(self, moments: int) -> tuple[Array, Array | None]:
         """See Walker."""
@@ -125,39 +151,42 @@ class GrayWalker:
             states = min(TASK, p.size - start)
             out = np.zeros(shape) if moments else None
             part = np.empty(-(-states // PIECE))
-            scale = self.kernel.walk(p.const[row], p.theta[row], self.offset[row], start, states, PIECE, part, None, out)
+            scale = self.kernel.walk(p.const[row], p.theta[row], self.offset[row], start, states, PIECE, self.every, part,
+                                     None, out)
             sums[row, start // PIECE: start // PIECE + len(part)] = part
             return scale, out
 
-        if len(tasks) == 1 or threads() == 1:
-            done = map(run, tasks)
-            total = self._merge(tasks, done, sums, shape) if moments else [None for _ in done]
-        else:
-            results = pool().map(run, tasks)
-            total = self._merge(tasks, results, sums, shape) if moments else [None for _ in results]
-        return sums, total if moments else None  # type: ignore[return-value]
+        done = map(run, tasks) if len(tasks) == 1 or threads() == 1 else pool().map(run, tasks)
+        if moments:
+            return sums, self._merge(tasks, done, sums, shape)
+        for _ in done:
+            pass
+        return sums, None
 
-    def _merge(self, tasks: list[tuple[int, int]], done: object, sums: Array, shape: tuple[int, int]) -> Array:
+    def _merge(self, tasks: list[tuple[int, int]], done: Iterator[tuple[float, Array | None]], sums: Array,
+               shape: tuple[int, int]) -> Array:
         """Expectations per row from the tasks' scaled sums, in the order of the tasks."""
         out = np.zeros((self.problem.target.rows, *shape))
-        scales = np.full(self.problem.target.rows, -np.inf)
-        for (row, _), (scale, part) in zip(tasks, done, strict=True):  # type: ignore[call-overload]
-            if scale == -np.inf:
+        scales = [-math.inf] * len(out)
+        for (row, _), (scale, part) in zip(tasks, done, strict=True):
+            if part is None or scale == -math.inf:
                 continue
             new = max(scales[row], scale)
-            out[row] = out[row] * np.exp(scales[row] - new) + part * np.exp(scale - new)
+            out[row] *= math.exp(scales[row] - new)
+            out[row] += part * math.exp(scale - new)
             scales[row] = new
-        log_z = log_sum(sums)
-        gap = np.subtract(scales, log_z, out=np.zeros(len(log_z)), where=np.isfinite(scales))
-        return out * np.exp(gap)[:, None, None]
+        for row, (scale, log_z) in enumerate(zip(scales, log_sum(sums).tolist(), strict=True)):
+            if scale > -math.inf:
+                out[row] *= math.exp(scale - log_z)
+        return out
 
     def log_weights(self, row: int, piece: int, best: bool = False) -> Array:
         """See Walker."""
         p = self.problem
         count = min(PIECE, p.size - piece * PIECE)
         out = np.empty(count)
-        self.kernel.walk(p.const[row], p.theta[row], self.offset[row], piece * PIECE, count, PIECE, np.empty(1), out,
-                         None, best)
+        self.kernel.walk(p.const[row], p.theta[row], self.offset[row], piece * PIECE, count, PIECE, self.every,
+                         np.empty(1), out, None, best)
         return out
 
     def best_states(self) -> Array:
@@ -174,10 +203,6 @@ class GrayWalker:
         return found[np.arange(len(found)), winner, 1].astype(np.int64)
 
 
-def _joined(parts: list[Array], rows: int) -> Array:
-    return np.concatenate(parts, axis=1) if parts else np.zeros((rows, 0))
-
-
 def _steps(p: Problem, value: Array) -> tuple[Array, Array]:
     """Exp of the change of every component when a unit steps up into an indicator, and its inverse."""
     change = value.copy()
@@ -187,12 +212,9 @@ def _steps(p: Problem, value: Array) -> tuple[Array, Array]:
     return np.exp(change), np.exp(-change)
 
 
-def _largest(b: FiniteBlock) -> float:
-    """A bound on |a_tk| over all states of the cover, and on its change in one step."""
-    if not b.offset.size:
-        return 0.0
-    reach = np.abs(b.value).sum(axis=0) + 2 * np.abs(b.value).max(axis=0, initial=0.0)
-    return float((np.abs(b.offset).max(axis=0) + reach).max())
+def _largest(b: FiniteBlock, reach: Array) -> float:
+    """A bound on |a_tk| over all states of the cover, and on its change in one step; NaN or inf where an offset is."""
+    return float((np.abs(b.offset).max(axis=0) + reach).max(initial=0.0))
 
 
 def _apart(b: FiniteBlock) -> bool:
@@ -350,6 +372,8 @@ class _Terms:
 
 def log_sum(logs: Array) -> Array:
     """Log sum_k exp(a_k) over the last axis; -inf where every term is."""
+    if logs.shape[-1] == 1:
+        return logs[..., 0]
     top = logs.max(axis=-1)
     safe = np.where(top > -np.inf, top, 0.0)
     with np.errstate(divide="ignore"):

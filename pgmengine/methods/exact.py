@@ -219,6 +219,9 @@ class _Answers:
 
     def _store(self, what: str, rows: Array, values: dict[str, Array]) -> None:
         out = self.per_row.setdefault(what, {})
+        if len(rows) == self.target.rows:
+            out |= values
+            return
         for name, value in values.items():
             if name not in out:
                 out[name] = np.empty((self.target.rows, *value.shape[1:]))
@@ -240,7 +243,7 @@ class _Answers:
                               for n, v in self.per_row["samples"].items()}
         out["log_z"] = self.log_z
         out["log_z_error"] = np.zeros(target.rows)
-        out["log_z_interval"] = np.stack((self.log_z, self.log_z), axis=1)
+        out["log_z_interval"] = np.repeat(self.log_z, 2).reshape(-1, 2)
         if "log_prob" in self.wanted:
             out["log_prob"] = self.log_z - self.normaliser
         return out
