@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax
 
 from pgmengine.errors import PgmError
 from pgmengine.infer import infer
 from pgmengine.learn.fit import fit
 from pgmengine.model import Model
+from pgmengine.stable import log_sum
 
 Array = np.ndarray
 
@@ -78,7 +78,8 @@ class GenerativeClassifier:
         """Log p(class | x), (rows, classes); the prior for a row that no class can explain."""
         joint = self.log_prob(x) + self.log_prior_
         known = np.isfinite(joint).any(axis=1, keepdims=True)
-        return log_softmax(np.where(known, joint, self.log_prior_), axis=1)
+        joint = np.where(known, joint, self.log_prior_)
+        return joint - log_sum(joint)[:, None]
 
     def predict_proba(self, x: Any) -> Array:
         """p(class | x), (rows, classes)."""

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from pgmengine import _kernels
 from pgmengine.layer import Layer
 from pgmengine.threads import parts
-from pgmengine.weights import like
+from pgmengine.weights import is_sparse, like
 
 Array = np.ndarray
 Weight = Any  # a 2-D numpy array or a scipy sparse array: they share @, .T and slicing
@@ -35,7 +34,7 @@ def outer(weight: Weight, xa: Array, xb: Array) -> Weight:
 
     In single precision zeros cost nothing: with few of them a matrix product is faster, else sums of the rows of x_b.
     """
-    if not sp.issparse(weight):
+    if not is_sparse(weight):
         few = xa.dtype == xb.dtype == np.float32 and has_few(xa)
         return sum_of_rows(xa, xb) if few else columns_times(xa, xb)
     entries = weight.tocoo()
@@ -71,16 +70,16 @@ def columns_times(xa: Array, xb: Array) -> Array:
     return out
 
 
-def stored(weight: Weight) -> sp.csr_array:
+def stored(weight: Weight) -> Weight:
     """1 at every stored entry of a sparse weight."""
-    return sp.csr_array((np.ones(weight.nnz), weight.indices, weight.indptr), shape=weight.shape)
+    return like(weight, np.ones(weight.nnz))
 
 
 def only_parameters(coupling: Coupling, weight: Weight, pairs: Array) -> Array:
     """Pair statistics (rows, a, b) with NaN where the coupling has no parameter, or a unit would meet itself."""
-    inside = isinstance(coupling, Lateral) and not sp.issparse(weight)  # two components of one unit are a pair, too
+    inside = isinstance(coupling, Lateral) and not is_sparse(weight)  # two components of one unit are a pair, too
     mask: Weight = 1.0 - np.eye(len(weight)) if inside else coupling.parameters(weight)
-    dense = mask.toarray() if sp.issparse(mask) else mask
+    dense = mask.toarray() if is_sparse(mask) else mask
     return np.where((dense > 0) | (dense.T > 0) if coupling.a == coupling.b else dense > 0, pairs, np.nan)
 
 
@@ -108,7 +107,7 @@ class Pair:
 
     def parameters(self, weight: Weight) -> Weight:
         """1 where an entry of the weight is a parameter: everywhere, or where a sparse weight stores one."""
-        return stored(weight) if sp.issparse(weight) else np.ones(weight.shape)
+        return stored(weight) if is_sparse(weight) else np.ones(weight.shape)
 
     def log_density(self, weight: Weight, xa: Array, xb: Array) -> Array:
         """x_a W x_b, shape (rows,)."""
@@ -151,7 +150,7 @@ class Lateral:
 
     def parameters(self, weight: Weight) -> Weight:
         """1 where an entry of the weight is a parameter: between units, or where a sparse weight stores one."""
-        if sp.issparse(weight):
+        if is_sparse(weight):
             return stored(weight)
         unit = np.arange(len(weight)) // self.unit_width
         return (unit[:, None] != unit) * 1.0
@@ -166,12 +165,12 @@ class Lateral:
 
     def projected(self, weight: Weight, found: Weight) -> Weight:
         """Symmetric to the last bit, so that the weights stay so, and 0 inside a unit."""
-        if not sp.issparse(weight):
+        if not is_sparse(weight):
             return (found + found.T) / 2 * self.parameters(weight).astype(found.dtype)
         if not weight.nnz:
             return found
         entries = weight.tocoo()
-        place = sp.csr_array((np.arange(1.0, weight.nnz + 1), weight.indices, weight.indptr), shape=weight.shape)
+        place = like(weight, np.arange(1.0, weight.nnz + 1))
         other = np.asarray(place[entries.col, entries.row]).astype(int) - 1  # the number of the entry across
         between = entries.row // self.unit_width != entries.col // self.unit_width
         return like(weight, np.where(between, (found.data + found.data[other]) / 2, 0.0))
@@ -204,7 +203,7 @@ class Arrow:
 
         Inside one layer a dense weight has its non-zero entries only, for others could close a cycle.
         """
-        if sp.issparse(weight):
+        if is_sparse(weight):
             return stored(weight)
         return np.ones(weight.shape) if self.a != self.b else (weight != 0) * 1.0
 
@@ -214,7 +213,7 @@ class Arrow:
 
     def projected(self, weight: Weight, found: Weight) -> Weight:
         """The part of a matrix of slopes that changes parameters."""
-        return found if self.a != self.b or sp.issparse(weight) else found * self.parameters(weight)
+        return found if self.a != self.b or is_sparse(weight) else found * self.parameters(weight)
 
 
 Coupling = Pair | Lateral | Arrow

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.special import softmax
 
 from pgmengine.convergence import chain_statistics, series_statistics
 from pgmengine.errors import PgmError
 from pgmengine.kernels.plain import moves
 from pgmengine.model import Flat
+from pgmengine.stable import softmax
 from pgmengine.target import Target
 
 __all__ = ["autocorrelation_function", "autocorrelation_time", "autocorrelation_time_ar", "chain_statistics",
@@ -63,6 +62,8 @@ def transition_matrix(target: Target, kernel: Any) -> Array:
     >>> pgm.diagnostics.transition_matrix(pgm.rbm(1, 1, rng=0).given(), pgm.Gibbs()).shape
     (4, 4)
     """
+    from scipy.sparse import csr_array
+
     grid = _grid(target)
     sizes = [len(support) for _, _, support in grid]
     states = int(np.prod(sizes))
@@ -75,10 +76,10 @@ def transition_matrix(target: Target, kernel: Any) -> Array:
         reached = (np.arange(states) - digits[u] * step)[:, None] + step * np.arange(sizes[u])
         weights = log_p[reached]
         impossible = np.isneginf(weights).all(axis=1, keepdims=True)  # such a unit moves anywhere
-        prob = softmax(np.where(impossible, 0.0, weights), axis=1)
+        prob = softmax(np.where(impossible, 0.0, weights))
         move = prob if target.beta[0] == 0 else moves(kernel, prob, digits[u])  # at beta = 0 the draw is exact
         entries = (move.ravel(), (np.repeat(np.arange(states), sizes[u]), reached.ravel()))
-        matrix = matrix @ sp.csr_array(entries, shape=(states, states))
+        matrix = matrix @ csr_array(entries, shape=(states, states))
     return matrix
 
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
-import scipy.sparse as sp
 
 from pgmengine.couplings import Coupling, weighted_sum
 from pgmengine.errors import PgmError
 from pgmengine.evidence import parse_evidence
 from pgmengine.memo import Memo
 from pgmengine.structure import Structure
+from pgmengine.weights import is_sparse
 
 if TYPE_CHECKING:
     from pgmengine.target import Target
@@ -32,7 +32,7 @@ Flat = dict[str, Array]  # layer -> (rows, width)
 
 def freeze(array: Any) -> Any:
     """The array, read only: a Model never changes."""
-    for part in (array.data, array.indices, array.indptr) if sp.issparse(array) else (array,):
+    for part in (array.data, array.indices, array.indptr) if is_sparse(array) else (array,):
         part.flags.writeable = False
     return array
 

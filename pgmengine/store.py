@@ -29,12 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from pgmengine.errors import PgmError
 from pgmengine.graph import GraphBuilder, Rng
 from pgmengine.model import Model
 from pgmengine.units import Unit
+from pgmengine.weights import is_sparse
 
 FORMAT = "pgmengine-1"
 
@@ -52,7 +52,7 @@ def save(model: Model, path: str | Path) -> None:
 
     tensors: dict[str, Any] = {}
     for name, value in model.params.items():
-        if sp.issparse(value):
+        if is_sparse(value):
             tensors |= {f"{name}/data": value.data, f"{name}/indices": value.indices, f"{name}/indptr": value.indptr,
                         f"{name}/shape": np.array(value.shape)}
         else:
@@ -130,6 +130,9 @@ def _read(path: str | Path) -> tuple[dict[str, Any], Mapping[str, str]]:
 
 def _parameters(tensors: Mapping[str, Any], path: str) -> dict[str, Any]:
     params: dict[str, Any] = {name: value for name, value in tensors.items() if "/" not in name}
+    sparse = {name.partition("/")[0] for name in tensors if "/" in name}
+    if sparse:
+        import scipy.sparse as sp
     for name in {name.partition("/")[0] for name in tensors if "/" in name}:
         try:
             data, indices, indptr, shape = (tensors[f"{name}/{part}"] for part in ("data", "indices", "indptr", "shape"))

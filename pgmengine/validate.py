@@ -6,13 +6,13 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-import scipy.sparse as sp
 
 from pgmengine.couplings import Coupling
 from pgmengine.errors import PgmError
 from pgmengine.layer import Layer
 from pgmengine.structure import Structure
 from pgmengine.units import Unit
+from pgmengine.weights import is_sparse
 
 
 def check_layers(layers: list[Layer]) -> None:
@@ -116,8 +116,10 @@ def check_weight(structure: Structure, coupling: Coupling, weight: Any) -> Any:
     """The weight as float64, dense in C order or csr, of shape (width of a, width of b), finite."""
     a, b = structure.layers[coupling.a], structure.layers[coupling.b]
     what = f"coupling {coupling.key!r} of layers {coupling.a!r} and {coupling.b!r}: weight"
-    if sp.issparse(weight):
-        array = sp.csr_array(weight, dtype=np.float64, copy=True)
+    if is_sparse(weight):
+        from scipy.sparse import csr_array
+
+        array = csr_array(weight, dtype=np.float64, copy=True)
         array.sum_duplicates()
         array.sort_indices()
     else:
@@ -154,12 +156,12 @@ def as_floats(values: Any, what: str) -> np.ndarray:
 
 
 def _check_entries(array: Any, what: str, nonnegative: bool) -> None:
-    values = array.data if sp.issparse(array) else array
+    values = array.data if is_sparse(array) else array
     for bad, expected in ((~np.isfinite(values), "finite"), ((values < 0) & nonnegative, ">= 0 for this unit")):
         if bad.any():
             first = tuple(int(i) for i in np.argwhere(bad)[0])
             value, at = values[first], first
-            if sp.issparse(array):
+            if is_sparse(array):
                 entries = array.tocoo()
                 at = (int(entries.row[first]), int(entries.col[first]))
             raise PgmError(f"{what}[{', '.join(map(str, at))}] is {value}, expected {expected}")
@@ -167,33 +169,28 @@ def _check_entries(array: Any, what: str, nonnegative: bool) -> None:
 
 def _symmetric(array: Any) -> Any:
     """Without what rounding has left between an entry and that across; stored zeros are kept."""
-    if not sp.issparse(array):
+    if not is_sparse(array):
         return (array + array.T) / 2
-    across = sp.csr_array(array.T)
+    across = array.T.tocsr()
     across.sort_indices()
     if np.array_equal(across.indptr, array.indptr) and np.array_equal(across.indices, array.indices):
         array.data = (array.data + across.data) / 2
         return array
-    return sp.csr_array((array + across) / 2)
+    return ((array + across) / 2).tocsr()
 
 
 def _check_inside(array: Any, layer: Layer, directed: bool, what: str) -> None:
-    entries = sp.coo_array(array)
-    rows, columns, used = entries.row, entries.col, entries.data != 0
-    own = used & (rows // layer.unit.width == columns // layer.unit.width)
-    if own.any():
-        i = int(np.flatnonzero(own)[0])
-        raise PgmError(f"{what}[{rows[i]}, {columns[i]}] couples a unit with itself, expected 0")
+    rows, columns = array.nonzero()
+    own = np.flatnonzero(rows // layer.unit.width == columns // layer.unit.width)
+    if len(own):
+        raise PgmError(f"{what}[{rows[own[0]]}, {columns[own[0]]}] couples a unit with itself, expected 0")
     if directed:
-        graph: nx.DiGraph = nx.DiGraph(zip(rows[used] // layer.unit.width, columns[used] // layer.unit.width,
-                                           strict=True))
+        graph: nx.DiGraph = nx.DiGraph(zip(rows // layer.unit.width, columns // layer.unit.width, strict=True))
         if not nx.is_directed_acyclic_graph(graph):
             raise PgmError(f"{what}: arrows inside layer {layer.name!r} form a directed cycle through unit "
                            f"{nx.find_cycle(graph)[0][0]}")
     else:
-        odd = sp.coo_array(array - array.T)
-        wrong = np.flatnonzero(np.abs(odd.data) > 1e-12 * np.abs(entries.data).max(initial=0.0))
-        if len(wrong):
-            i, j = int(odd.row[wrong[0]]), int(odd.col[wrong[0]])
-            values = sp.csr_array(array)[[i, j], [j, i]]
-            raise PgmError(f"{what} is not symmetric at [{i}, {j}]: {values[0]:.17g} and {values[1]:.17g}")
+        above = abs(array - array.T) > 1e-12 * abs(array).max()
+        if len(wrong := above.nonzero()[0]):
+            i, j = int(wrong[0]), int(above.nonzero()[1][0])
+            raise PgmError(f"{what} is not symmetric at [{i}, {j}]: {array[i, j]:.17g} and {array[j, i]:.17g}")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
-import scipy.sparse as sp
 
 from pgmengine.errors import PgmError
 from pgmengine.units import Unit
+from pgmengine.weights import is_sparse
 
 if TYPE_CHECKING:
     from pgmengine.graph import GraphBuilder
@@ -73,12 +73,14 @@ def _groups(graph: nx.Graph, units: dict[Hashable, Any]) -> dict[str, list[Hasha
     return {f"{letter}{c}" + (f"_{kinds[c].index(u)}" if len(kinds[c]) > 1 else ""): keys[c, u] for c, u in order}
 
 
-def _sparse(entries: list[tuple[int, int, Array]], wa: int, wc: int, na: int, nc: int) -> sp.csr_array:
+def _sparse(entries: list[tuple[int, int, Array]], wa: int, wc: int, na: int, nc: int) -> Any:
+    from scipy.sparse import csr_array
+
     blocks = np.array([np.broadcast_to(w, (wa, wc)) for _, _, w in entries])
     i, j = np.array([e[0] for e in entries]), np.array([e[1] for e in entries])
     rows = (i[:, None, None] * wa + np.arange(wa)[:, None]) + np.zeros((1, 1, wc), dtype=int)
     columns = (j[:, None, None] * wc + np.arange(wc)) + np.zeros((1, wa, 1), dtype=int)
-    return sp.csr_array((blocks.ravel(), (rows.ravel(), columns.ravel())), shape=(na * wa, nc * wc))
+    return csr_array((blocks.ravel(), (rows.ravel(), columns.ravel())), shape=(na * wa, nc * wc))
 
 
 def variable_graph(model: Model) -> nx.Graph:
@@ -97,14 +99,14 @@ def variable_graph(model: Model) -> nx.Graph:
                            layer=name, index=i, **({"states": layer.state_names} if layer.state_names else {}))
     for c in s.couplings:
         wa, wb = s.layers[c.a].unit.width, s.layers[c.b].unit.width
-        matrix: Any = sp.csr_array(model.weight(c))
-        entries = matrix.tocoo()
-        used = entries.data != 0
-        units = {(int(i), int(j)) for i, j in zip(entries.row[used] // wa, entries.col[used] // wb, strict=True)}
+        weight = model.weight(c)
+        rows, columns = weight.nonzero()
+        units = {(int(i), int(j)) for i, j in zip(rows // wa, columns // wb, strict=True)}
         for i, j in sorted(units):
             if c.a == c.b and not c.directed and i > j:
                 continue
-            block = matrix[i * wa: (i + 1) * wa][:, j * wb: (j + 1) * wb].toarray()
+            block = weight[i * wa: (i + 1) * wa][:, j * wb: (j + 1) * wb]
+            block = block.toarray() if is_sparse(block) else block
             extra = {"directed": c.directed} if s.arrows else {}
             graph.add_edge(names[c.a][i], names[c.b][j], weight=float(block[0, 0]) if wa == wb == 1 else block, **extra)
     return graph

@@ -5,30 +5,36 @@ Sums and products of scipy's sparse arrays drop entries that become 0, which are
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 Array = np.ndarray
 
 
+def is_sparse(value: Any) -> bool:
+    """Whether it is one of scipy's sparse arrays; if nobody has imported those, it is not."""
+    sparse = sys.modules.get("scipy.sparse")
+    return sparse is not None and bool(sparse.issparse(value))
+
+
 def numbers(value: Any) -> Array:
     """All numbers of a parameter, (n,); a copy only if they do not lie in order."""
-    return np.ascontiguousarray(value.data if sp.issparse(value) else value).reshape(-1)
+    return np.ascontiguousarray(value.data if is_sparse(value) else value).reshape(-1)
 
 
 def like(value: Any, flat: Array) -> Any:
     """A parameter of the same shape, and pattern, with other numbers."""
-    if not sp.issparse(value):
+    if not is_sparse(value):
         return flat.reshape(value.shape)
-    return sp.csr_array((flat, value.indices, value.indptr), shape=value.shape)
+    return type(value)((flat, value.indices, value.indptr), shape=value.shape)
 
 
 def elementwise(f: Callable[..., Any], *values: Any) -> Any:
     """F on dense arrays, or on the stored entries of sparse ones with the same pattern."""
-    if not sp.issparse(values[0]):
+    if not is_sparse(values[0]):
         return f(*values)
     return like(values[0], f(*(v.data for v in values)))
 

@@ -14,12 +14,11 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-import scipy.optimize as so
-import scipy.sparse as sp
 
-from pgmengine.couplings import Arrow, Coupling
+from pgmengine.couplings import Arrow, Coupling, Weight
 from pgmengine.errors import PgmError
 from pgmengine.target import Target
+from pgmengine.weights import is_sparse
 
 Array = np.ndarray
 Vertex = tuple[str, int]
@@ -39,7 +38,7 @@ class Cover:
     indicators: int  # number of states but the first, of all units
 
 
-def pattern(target: Target, c: Coupling, structural: bool) -> Array | sp.csr_array:
+def pattern(target: Target, c: Coupling, structural: bool) -> Weight:
     """Where a coupling acts, as 0 and 1: its non-zero weights, or (structural) every entry that is a parameter.
 
     Statistics of a weight are wanted even where it is 0, so they need the structural pattern.
@@ -48,7 +47,7 @@ def pattern(target: Target, c: Coupling, structural: bool) -> Array | sp.csr_arr
     acts = c.parameters(weight)
     if structural:
         return acts
-    return sp.csr_array(acts * (weight != 0)) if sp.issparse(weight) else (weight != 0) * 1.0
+    return (acts * (weight != 0)).tocsr() if is_sparse(weight) else (weight != 0) * 1.0
 
 
 def barren_units(target: Target) -> dict[str, Array]:
@@ -203,9 +202,8 @@ def _conflicts(target: Target, c: Coupling, acting: Any, groups: Groups) -> Iter
     a, b = target.structure.layers[c.a], target.structure.layers[c.b]
     one = a.columns(np.array([g[0] for g in groups[c.a]], dtype=int))
     two = b.columns(np.array([g[0] for g in groups[c.b]], dtype=int))
-    block = sp.coo_array(acting[one][:, two])
-    used = block.data != 0
-    for i, j in zip(block.row[used] // a.unit.width, block.col[used] // b.unit.width, strict=True):
+    row, column = acting[one][:, two].nonzero()
+    for i, j in zip(row // a.unit.width, column // b.unit.width, strict=True):
         if (c.a, i) != (c.b, j):
             yield (c.a, int(i)), (c.b, int(j))
 
@@ -213,6 +211,9 @@ def _conflicts(target: Target, c: Coupling, acting: Any, groups: Groups) -> Iter
 def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
     if len(graph) == 2:
         return {min(graph, key=lambda v: (weights[v], v))}
+    import scipy.optimize as so  # slow to import, and seldom needed
+    import scipy.sparse as sp
+
     greedy = nx.approximation.min_weighted_vertex_cover(_weighted(graph, weights), weight="bits")
     if len(graph) > MANY_VERTICES:
         return greedy

@@ -20,6 +20,7 @@ import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.enumeration.problem import FiniteBlock, Problem, SmoothBlock
+from pgmengine.stable import log_sum
 from pgmengine.threads import pool, threads
 
 Array = np.ndarray
@@ -368,13 +369,3 @@ class _Terms:
         """exp(a) over the sum, the shape of a; 0 where the sum is."""
         gap = self.log_sum[..., None]
         return np.exp(np.subtract(self.exponent, gap, out=np.full_like(self.exponent, -np.inf), where=gap > -np.inf))
-
-
-def log_sum(logs: Array) -> Array:
-    """Log sum_k exp(a_k) over the last axis; -inf where every term is."""
-    if logs.shape[-1] == 1:
-        return logs[..., 0]
-    top = logs.max(axis=-1)
-    safe = np.where(top > -np.inf, top, 0.0)
-    with np.errstate(divide="ignore"):
-        return safe + np.log(np.exp(logs - safe[..., None]).sum(axis=-1))

@@ -7,13 +7,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import scipy.sparse as sp
 
 from pgmengine import _kernels
 from pgmengine.couplings import WORTH_A_THREAD, Coupling, has_few
 from pgmengine.layer import Layer
 from pgmengine.model import Model
 from pgmengine.threads import parts
+from pgmengine.weights import is_sparse
 
 Array = np.ndarray
 WIDE = 16  # floats of a vector
@@ -65,12 +65,12 @@ class Packed:
 
 def weight_in_rows(weight: Any) -> bool:
     """Whether the rows of a dense weight lie in order, so that they can be added as they are."""
-    return not sp.issparse(weight) and bool(weight.flags.c_contiguous)
+    return not is_sparse(weight) and bool(weight.flags.c_contiguous)
 
 
 def rows_times(x: Array, weight: Any) -> Array:
     """X @ weight, rows shared out among the threads."""
-    if sp.issparse(weight):
+    if is_sparse(weight):
         return x @ weight
     turned = not weight.flags.c_contiguous
     out = np.empty((len(x), weight.shape[1]), dtype=np.float32)
@@ -139,8 +139,8 @@ def panels(weight: Array, stride: int) -> Array:
 
 
 def _rows(weight: Any, stride: int) -> tuple[Any, ...]:
-    if not sp.issparse(weight):
+    if not is_sparse(weight):
         return panels(weight, stride), None, None, None
-    rows = sp.csr_array(weight)
+    rows = weight.tocsr()
     rows.sort_indices()
     return None, rows.data.astype(np.float32), rows.indptr.astype(np.int64), rows.indices.astype(np.int32)

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.special import softmax
 
 from pgmengine.couplings import Arrow
 from pgmengine.errors import PgmError
 from pgmengine.layer import Layer
 from pgmengine.model import Flat, Model
+from pgmengine.stable import softmax
 from pgmengine.target import Target, times
 from pgmengine.units import Unit
+from pgmengine.weights import is_sparse
 
 Array = np.ndarray
 
@@ -157,7 +157,7 @@ class _Child:
     def rows_of(self, columns: Array) -> tuple[Array, Array]:
         """(components of the child reached, weights) from the parent's components."""
         block = self.weight[columns]
-        block = block.toarray() if sp.issparse(block) else block
+        block = block.toarray() if is_sparse(block) else block
         k = self.layer.unit.width
         units = np.flatnonzero((block != 0).any(axis=0).reshape(-1, k).any(axis=1))
         reached = self.layer.columns(units)
@@ -236,7 +236,7 @@ def _moved_unit(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array,
             log_weights = log_weights + times(target.beta[:, None], share)
     log_weights = log_weights + extra
     impossible = np.isneginf(log_weights).all(axis=1, keepdims=True)  # such a unit moves anywhere
-    prob = softmax(np.where(impossible, 0.0, log_weights), axis=1)
+    prob = softmax(np.where(impossible, 0.0, log_weights))
     current = nearest(support, old)
     return support[next_state(transition(target, kernel, prob, current), current, rng.random(current.shape))]
 

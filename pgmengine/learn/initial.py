@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from pgmengine.errors import PgmError
 from pgmengine.graph import GraphBuilder
@@ -16,6 +15,7 @@ from pgmengine.learn.optimizers import Adam, Tied
 from pgmengine.learn.positive import posterior_draw
 from pgmengine.methods.ais import base_rates
 from pgmengine.model import Model
+from pgmengine.weights import is_sparse
 
 ROWS = 1000  # states that a layer is drawn at least, however few rows there are
 
@@ -97,7 +97,7 @@ def _path(model: Model, data: Mapping[str, Any]) -> list[tuple[Layer, Layer, str
         out.append((s.layer(name), s.layer(other), c.key, c.a == other))
         left.remove(c)
         name = other
-    if left or not out or any(sp.issparse(model.weight(c)) for c in s.couplings):
+    if left or not out or any(is_sparse(model.weight(c)) for c in s.couplings):
         raise PgmError("pretrain needs layers in a path that starts at the one layer of data, with dense weights")
     return out
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
@@ -23,6 +22,7 @@ from pgmengine.methods.exact import Exact
 from pgmengine.methods.factors import Factors, independent
 from pgmengine.methods.mean_field import MeanField
 from pgmengine.model import Flat, Model
+from pgmengine.stable import log_sum
 from pgmengine.target import Target
 from pgmengine.weights import numbers
 
@@ -168,7 +168,7 @@ def _log_conditional(q: Factors, name: str, columns: Any, field: Any) -> Any:
     each = np.stack(weights)
     support = unit.support.reshape(-1, 1, unit.width)
     here = np.take_along_axis(each, np.abs(value - support).sum(axis=2).argmin(axis=0)[None], axis=0)[0]
-    return here - logsumexp(each, axis=0)
+    return here - log_sum(each, axis=0)
 
 
 @dataclass(frozen=True, eq=False)

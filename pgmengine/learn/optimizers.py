@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.sparse as sp
 
 from pgmengine import _kernels
 from pgmengine.errors import PgmError
@@ -20,7 +19,7 @@ from pgmengine.learn.batch import Gradient
 from pgmengine.learn.schedules import Rate, at
 from pgmengine.structure import Structure
 from pgmengine.threads import parts
-from pgmengine.weights import like, numbers, plus
+from pgmengine.weights import is_sparse, like, numbers, plus
 
 Params = dict[str, Any]
 
@@ -192,7 +191,7 @@ class Centered:
 
 def _plus_outer(slope: Any, terms: Sequence[tuple[Array, Array]]) -> Any:
     """Slope + sum of a b', at the stored entries of a sparse one."""
-    if not sp.issparse(slope):
+    if not is_sparse(slope):
         left, right = (np.stack([term[i] for term in terms], axis=1).astype(slope.dtype) for i in (0, 1))
         return slope + left @ right.T
     at_entry = slope.tocoo()

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pgmengine.errors import PgmError
 from pgmengine.evidence import parse_layer
@@ -22,6 +21,7 @@ from pgmengine.methods.exact import Exact
 from pgmengine.methods.schedules import Adaptive, count_of, ladder
 from pgmengine.model import Flat
 from pgmengine.result import Plan, Result, Status
+from pgmengine.stable import log_sum
 from pgmengine.target import Target
 from pgmengine.units import Unit
 from pgmengine.validate import as_floats
@@ -180,7 +180,7 @@ def _estimate(weights: Array, at_0: Array, sign: float, moves: Array) -> _Run:
         error = w.std(axis=1, ddof=1) / (mean * np.sqrt(count)) if count > 1 else np.full(len(w), np.inf)
         error = np.where(mean > 0, np.where(moves, error, 0.0), np.inf)
         ess = np.where(mean > 0, w.sum(axis=1) ** 2 / np.square(w).sum(axis=1), 0.0)
-    return _Run(at_0 + sign * (logsumexp(weights, axis=1) - np.log(count)), error, ess, weights)
+    return _Run(at_0 + sign * (log_sum(weights, axis=1) - np.log(count)), error, ess, weights)
 
 
 def _notes(up: _Run, down: _Run | None, chains: int, first: int = 0) -> tuple[str, ...]:

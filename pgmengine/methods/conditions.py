@@ -6,10 +6,10 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-import scipy.sparse as sp
 
 from pgmengine import _kernels
 from pgmengine.target import Target
+from pgmengine.weights import is_sparse
 
 Array = np.ndarray
 
@@ -70,7 +70,7 @@ def _least_input(target: Target, name: str) -> Array:
     zeta: Array = np.broadcast_to(target.model.bias(name), target.evidence.values[name].shape)
     for c in s.arrows_into[name]:
         layer, weight = s.layers[c.a], target.model.weight(c)
-        dense = weight.toarray() if sp.issparse(weight) else np.asarray(weight)
+        dense = weight.toarray() if is_sparse(weight) else np.asarray(weight)
         zeta = zeta + np.where(target.components(c.a, target.free[c.a]), 0.0, target.evidence.values[c.a]) @ dense
         if layer.unit.support is not None:
             values = layer.unit.support.reshape(-1, layer.unit.width)

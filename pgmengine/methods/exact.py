@@ -12,7 +12,7 @@ from pgmengine.enumeration.assemble import Expectations
 from pgmengine.enumeration.cover import Cover, choose_cover
 from pgmengine.enumeration.frame import frame_of
 from pgmengine.enumeration.problem import Problem, build_problem
-from pgmengine.enumeration.walk import PIECE, indicators, log_sum, make_walker
+from pgmengine.enumeration.walk import PIECE, indicators, make_walker
 from pgmengine.errors import PgmError
 from pgmengine.methods.answers import (
     LITTLE,
@@ -27,6 +27,7 @@ from pgmengine.methods.answers import (
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
+from pgmengine.stable import log_sum
 from pgmengine.target import Target
 
 Array = np.ndarray

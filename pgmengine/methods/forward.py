@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pgmengine.couplings import only_parameters
 from pgmengine.errors import PgmError
@@ -17,6 +16,7 @@ from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
 from pgmengine.shares import joined
+from pgmengine.stable import log_sum
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -175,7 +175,7 @@ def _weighing(target: Target) -> Array:
 
 def _evidence(log_w: Array, wanted: tuple[str, ...]) -> dict[str, Array]:
     """log_z = log mean w, with its standard error."""
-    log_z = logsumexp(log_w, axis=1) - np.log(log_w.shape[1])
+    log_z = log_sum(log_w, axis=1) - np.log(log_w.shape[1])
     same = (log_w == log_w[:, :1]).all(axis=1)
     ratio = np.exp(log_w - np.where(np.isfinite(log_z), log_z, 0.0)[:, None])
     error = np.where(same, 0.0, ratio.std(axis=1, ddof=1) / np.sqrt(log_w.shape[1]))

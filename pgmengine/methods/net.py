@@ -8,13 +8,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import scipy.sparse as sp
 
 from pgmengine.couplings import Arrow, Coupling
 from pgmengine.layer import Layer
 from pgmengine.model import Model
 from pgmengine.structure import Structure
-from pgmengine.weights import like
+from pgmengine.weights import is_sparse, like
 
 Array = np.ndarray
 Sums = tuple[Array, Array]  # (sets, K, width) values and (K,) log base: terms log sum_k h_k e^(y_k z) of each child
@@ -66,7 +65,7 @@ class Edges:
     def gathered(self, weight: Any, numbers: Array) -> Any:
         """Numbers of all edges' weights as a weight of this arrow, 0 where it has no parameter."""
         found = numbers[self.begin + self.place]
-        return self.arrow.projected(weight, like(weight, found) if sp.issparse(weight) else found.reshape(weight.shape))
+        return self.arrow.projected(weight, like(weight, found) if is_sparse(weight) else found.reshape(weight.shape))
 
 
 class Net:
@@ -182,7 +181,7 @@ NETS: WeakKeyDictionary[Structure, dict[Any, Net]] = WeakKeyDictionary()
 def net_of(model: Model, tables: tuple[str, ...], sums: Mapping[str, Sums]) -> Net:
     """The net of a model; without sparse weights all models of a structure have the same, made once."""
     s = model.structure
-    if any(sp.issparse(model.weight(c)) for c in s.couplings):
+    if any(is_sparse(model.weight(c)) for c in s.couplings):
         return Net(model, tables, sums)
     known, key = NETS.setdefault(s, {}), (tables, tuple((name, len(values)) for name, (values, _) in sums.items()))
     if key not in known:
@@ -195,7 +194,7 @@ def edges_of(c: Arrow, a: Layer, b: Layer, weight: Any, begin: int) -> Edges:
     wa, wb = a.unit.width, b.unit.width
     row, column = _places(weight)
     pairs: Array = (row // wa) * b.size + column // wb
-    if sp.issparse(weight):
+    if is_sparse(weight):
         pairs, at = np.unique(pairs, return_inverse=True)
     else:
         at, pairs = pairs, np.arange(a.size * b.size)
@@ -211,7 +210,7 @@ def _linear(c: Coupling, weight: Any) -> list[tuple[str, str, Any]]:
 
 def _places(weight: Any) -> tuple[Array, Array]:
     """(row, column) of the entries of a weight."""
-    if sp.issparse(weight):
+    if is_sparse(weight):
         entries = weight.tocoo()
         return entries.row.astype(np.int64), entries.col.astype(np.int64)
     row, column = np.divmod(np.arange(weight.size), max(weight.shape[1], 1))
@@ -220,7 +219,7 @@ def _places(weight: Any) -> tuple[Array, Array]:
 
 def _entries(weight: Any) -> Array:
     """The entries of a weight, in the order of `_places`."""
-    return weight.tocoo().data if sp.issparse(weight) else np.ravel(weight)
+    return weight.tocoo().data if is_sparse(weight) else np.ravel(weight)
 
 
 def _joined(parts: list[Array], dtype: type = np.int64) -> Array:

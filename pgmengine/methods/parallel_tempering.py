@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
@@ -17,6 +16,7 @@ from pgmengine.methods.collect import Draws, kept_bytes, refused
 from pgmengine.methods.schedules import count_of, ladder
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
+from pgmengine.stable import log_sum
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -250,7 +250,7 @@ def _stones(log_means: Array) -> tuple[Array, Array]:
     """
     parts = np.moveaxis(log_means, 1, 0)
     parts = parts.reshape(len(parts), -1, parts.shape[3])
-    total = logsumexp(parts, axis=1) - np.log(parts.shape[1])
+    total = log_sum(parts, axis=1) - np.log(parts.shape[1])
     with np.errstate(invalid="ignore"):
         share = np.exp(parts - total[:, None]).sum(axis=2)
     return total.sum(axis=1), share

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
+from pgmengine.stable import expit
 from pgmengine.units.base import Array, Unit
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp, softmax
 
 from pgmengine.errors import PgmError
+from pgmengine.stable import log_sum, softmax
 from pgmengine.units.base import Array, Unit
 
 
@@ -39,11 +39,11 @@ class Categorical(Unit):
 
     def log_normalizer(self, eta: Array) -> Array:
         """Log-sum-exp over the last axis."""
-        return logsumexp(eta, axis=-1)
+        return log_sum(eta)
 
     def mean(self, eta: Array) -> Array:
         """Softmax over the last axis."""
-        return softmax(np.asarray(eta, dtype=np.float64), axis=-1)
+        return softmax(np.asarray(eta, dtype=np.float64))
 
     def variance(self, eta: Array) -> Array:
         """P (1 - p) of each component, (..., k)."""
