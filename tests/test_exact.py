@@ -6,7 +6,7 @@ from brute import Brute
 from tiny import INFINITE, MACHINES, as_evidence, draw_row, patterns
 
 import pgmengine as pgm
-from pgmengine.enumeration import walk
+from pgmengine.enumeration import program, walk
 from pgmengine.enumeration.cover import choose_cover
 from pgmengine.enumeration.frame import frame_of
 from pgmengine.enumeration.problem import build_problem
@@ -25,6 +25,7 @@ def walker(request, monkeypatch):
         monkeypatch.setattr(walk, "TASK", 32)
     if request.param == "plain":
         monkeypatch.setattr(walk, "FEW_STATES", 1 << 60)
+        monkeypatch.setattr(walk, "FEW_ROWS", 0)
 
 
 @table
@@ -234,6 +235,37 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch):
         results.append(pgm.infer(model, want=("log_z", "marginals")))
     assert results[0].log_z == results[1].log_z
     assert np.array_equal(results[0].mean["v"], results[1].mean["v"])
+
+
+@table
+def test_patterns_asked_again_give_the_same(machine, monkeypatch):
+    model, rows, compiled = machine.build(), patterns(machine), []
+    made = program._compile
+    monkeypatch.setattr(program, "_compile", lambda *args: compiled.append(made(*args)) or compiled[-1])
+    want = ("log_z", "log_prob", "marginals")
+    for row in rows:
+        evidence = {name: value[0] for name, value in as_evidence(machine, [row]).items()}
+        first, _, third = (pgm.infer(model, evidence, want, method=pgm.Exact()) for _ in range(3))
+        truth = Brute(machine, row)
+        np.testing.assert_allclose(third.log_z[0], truth.log_z, **EXACT)
+        np.testing.assert_allclose(third.log_prob, first.log_prob, **EXACT)
+        for x in machine.layers:
+            np.testing.assert_allclose(np.ravel(third.mean[x.name]), truth.mean(x.name), **EXACT)
+            if x.unit.support is not None:
+                assert third.prob[x.name].shape == first.prob[x.name].shape
+                np.testing.assert_allclose(third.prob[x.name], truth.prob(x.name), **EXACT)
+    plain = all(x.unit in (pgm.Binary(), pgm.Spin()) for x in machine.layers) and "large" not in repr(machine)
+    assert not plain or all(p is not None for p in compiled) and compiled
+
+
+def test_programs_serve_other_values_and_refuse_what_could_overflow():
+    model = pgm.rbm(3, 2, visible=pgm.Gaussian(0.5), hidden=pgm.MultiValued(2), rng=0)
+    for value in (0.1, 0.2, -0.4, 3.0, 1e4, 1e9, 0.3):
+        found = pgm.infer(model, {"v": [value, np.nan, 1.0]}, want=("log_z", "marginals"))
+        fresh = pgm.infer(model.with_params({}), {"v": [value, np.nan, 1.0]}, want=("log_z", "marginals"))
+        np.testing.assert_allclose(found.log_z, fresh.log_z, rtol=1e-10)
+        np.testing.assert_allclose(found.mean["h"], fresh.mean["h"], rtol=1e-10, atol=1e-12)
+        assert found.mean["v"][0] == value
 
 
 def test_refusal_names_the_number():

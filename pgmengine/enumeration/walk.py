@@ -87,8 +87,8 @@ def _padded(block: FiniteBlock) -> int:
     return -(-len(block.index) // LANES) * LANES
 
 
-def _laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: float) -> Array:
-    """(rows, T, K-1) of each block -> (rows, components), the kernel's order: block, state, padded unit."""
+def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: float) -> Array:
+    """(rows, T, K-1) of each block as (rows, components), the kernel's order: block, state, padded unit."""
     out = np.full((rows, sum(b.value.shape[2] * _padded(b) for b in blocks)), fill)
     start = 0
     for b, array in zip(blocks, arrays, strict=True):
@@ -104,15 +104,15 @@ class _Compiled:
     """The part of a compiled walk that does not depend on the rows."""
 
     kernel: Any  # None when no offsets could be safe
-    reach: list[Array]  # of each block (T, K-1): how far a_tk can be from its offset, or go in one step
+    reach: list[Array]  # of each block (1, T, K-1): how far a_tk can be from its offset, or go in one step
 
 
 def _compiled(p: Problem) -> _Compiled:
     size = [np.abs(b.value) for b in p.finite]
-    reach = [a.sum(axis=0) + 2 * a.max(axis=0, initial=0.0) for a in size]
+    reach = [a.sum(axis=0, keepdims=True) + 2 * a.max(axis=0, initial=0.0) for a in size]
     if not all(a.max(initial=0.0) < SAFE_EXPONENT for a in reach):
         return _Compiled(None, reach)
-    value = _laid_out(p.finite, [b.value for b in p.finite], p.frame.indicators, 0.0)
+    value = laid_out(p.finite, [b.value for b in p.finite], p.frame.indicators, 0.0)
     up, down = _steps(p, value)
     blocks, start = [], 0
     for b in p.finite:
@@ -127,8 +127,8 @@ class GrayWalker:
 
     def __init__(self, p: Problem) -> None:
         compiled: _Compiled = p.frame.memo.recall("compiled walk", lambda: _compiled(p))
-        self.problem, self.kernel = p, compiled.kernel
-        self.offset = _laid_out(p.finite, [b.offset for b in p.finite], p.target.rows, -np.inf)
+        self.problem, self.kernel, self.reach = p, compiled.kernel, compiled.reach
+        self.offset = laid_out(p.finite, [b.offset for b in p.finite], p.target.rows, -np.inf)
         largest = [_largest(b, reach) for b, reach in zip(p.finite, compiled.reach, strict=True)]
         self.safe = self._inside(largest)
         factors = max((a + np.log(b.value.shape[2] + 1) for a, b in zip(largest, p.finite, strict=True)), default=0.0)
@@ -215,7 +215,7 @@ def _steps(p: Problem, value: Array) -> tuple[Array, Array]:
 
 def _largest(b: FiniteBlock, reach: Array) -> float:
     """A bound on |a_tk| over all states of the cover, and on its change in one step; NaN or inf where an offset is."""
-    return float((np.abs(b.offset).max(axis=0) + reach).max(initial=0.0))
+    return float((np.abs(b.offset) + reach).max(initial=0.0))
 
 
 def _apart(b: FiniteBlock) -> bool:

@@ -12,6 +12,7 @@ from pgmengine.enumeration.assemble import Expectations
 from pgmengine.enumeration.cover import Cover, choose_cover
 from pgmengine.enumeration.frame import frame_of
 from pgmengine.enumeration.problem import Problem, build_problem
+from pgmengine.enumeration.program import program_of
 from pgmengine.enumeration.walk import PIECE, indicators, make_walker
 from pgmengine.errors import PgmError
 from pgmengine.methods.answers import (
@@ -187,12 +188,23 @@ class _Answers:
             for start in range(0, len(group.rows), group.at_once):
                 some = group.rows[start: start + group.at_once]
                 target = part.target if len(some) == part.target.rows else part.target.take(some)
-                self._solve(part, some, build_problem(target, frame_of(target, group.cover)))
+                if not self._by_program(part, some, target, group.cover):
+                    self._solve(part, some, build_problem(target, frame_of(target, group.cover)))
 
-    def _solve(self, part: _Part, rows: Array, p: Problem) -> None:
-        walker = make_walker(p)
-        sums, moments = walker.log_sums(part.moments(p.frame.indicators))
-        log_z = log_sum(sums)
+    def _by_program(self, part: _Part, rows: Array, target: Target, cover: Cover) -> bool:
+        """Answer by the pattern's program, if it has one and that is all that is wanted."""
+        program = program_of(target, cover) if part.wanted <= {"marginals"} else None
+        found = program.run(target) if program is not None else None
+        if found is None:
+            return False
+        log_z, mean, prob = found
+        self._keep(part, rows, log_z)
+        if part.wanted:
+            self._store("mean", rows, mean)
+            self._store("prob", rows, prob)
+        return True
+
+    def _keep(self, part: _Part, rows: Array, log_z: Array) -> None:
         if part.normaliser:
             self.normaliser[rows if part.target.rows == self.target.rows else slice(None)] = log_z
             return
@@ -200,6 +212,13 @@ class _Answers:
         if part.wanted and np.isneginf(log_z).any():
             row = int(rows[np.flatnonzero(np.isneginf(log_z))[0]]) + self.target.first
             raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
+
+    def _solve(self, part: _Part, rows: Array, p: Problem) -> None:
+        walker = make_walker(p)
+        sums, moments = walker.log_sums(part.moments(p.frame.indicators))
+        self._keep(part, rows, log_sum(sums))
+        if part.normaliser:
+            return
         if moments is not None:
             self._expectations(rows, Expectations(p, moments))
         if "mode" in part.wanted:
