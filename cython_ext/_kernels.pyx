@@ -9,7 +9,10 @@ from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 import numpy as np
 
 
-cdef extern from "gray.h" nogil:
+cdef extern from "octets.h" nogil:
+    enum:
+        PGM_OCTET
+
     ctypedef struct pgm_block:
         int terms
         int64_t size
@@ -40,6 +43,9 @@ cdef extern from "gray.h" nogil:
 
     double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count,
                          int moments, int best, double *log_weight, double *scale)
+    bint pgm_in_octets(const pgm_problem *p, int64_t index, int64_t count)
+    double pgm_octet_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count,
+                         int moments, double *scale)
 
 
 cdef class GrayWalk:
@@ -99,6 +105,8 @@ cdef class GrayWalk:
         cdef int wanted = 0 if rows == 0 else 1 if rows == 1 else 2
         cdef int64_t c, length, size = n * rows
         cdef double[::1] reals = np.zeros(1 + p.indicators + p.components + size)
+        cdef bint octets = rows < 2 and log_weights is None and not best and step % PGM_OCTET == 0 \
+            and pgm_in_octets(&p, start, count)
         cdef double *sums = NULL
         cdef double *per_state = NULL
         cdef double scale = 0.0, total = -INFINITY, factor, keep
@@ -122,8 +130,11 @@ cdef class GrayWalk:
                 length = min(step, count - done)
                 if log_weights is not None:
                     per_state = &log_weights[done]
-                log_sums[piece] = pgm_gray_walk(&p, &w, constant, start + done, length, wanted, best, per_state,
-                                                 &scale)
+                if octets:
+                    log_sums[piece] = pgm_octet_walk(&p, &w, constant, start + done, length, wanted, &scale)
+                else:
+                    log_sums[piece] = pgm_gray_walk(&p, &w, constant, start + done, length, wanted, best, per_state,
+                                                     &scale)
                 if wanted and scale > -INFINITY:
                     if scale > total:
                         keep = exp(total - scale)

@@ -19,7 +19,7 @@ typedef struct {
 } pgm_block;
 
 typedef struct {
-    int64_t units, indicators, components, blocks;
+    int64_t units, indicators, components, blocks; /* components: a multiple of PGM_LANES */
     const int64_t *states;   /* (units) */
     const int64_t *first;    /* (units) first indicator */
     const double *theta;     /* (indicators) */
@@ -45,32 +45,16 @@ enum { PGM_NO_MOMENTS, PGM_FIRST_MOMENTS, PGM_EACH_MOMENT }; /* probabilities; a
 /* take the exponents of positive p out into `exponent` (biased by 1023 each), leaving mantissas in [1, 2) */
 PGM_INLINE void pgm_extract(pgm_v8 *p, pgm_i8 *exponent)
 {
-    pgm_i8 bits;
-    memcpy(&bits, p, sizeof bits);
+    pgm_i8 bits = (pgm_i8)*p;
     *exponent += bits >> 52;
-    bits = (bits & 0x000fffffffffffffLL) | 0x3ff0000000000000LL;
-    memcpy(p, &bits, sizeof bits);
-}
-
-PGM_INLINE pgm_v8 pgm_larger(pgm_v8 a, pgm_v8 b)
-{
-    pgm_i8 pick = (pgm_i8)(a > b), x, y;
-    memcpy(&x, &a, sizeof x);
-    memcpy(&y, &b, sizeof y);
-    x = (x & pick) | (y & ~pick);
-    memcpy(&a, &x, sizeof a);
-    return a;
+    *p = (pgm_v8)((bits & 0x000fffffffffffffLL) | 0x3ff0000000000000LL);
 }
 
 /* 1 - e, where e is 1 or well below it: what rounding leaves of 1 - 1 is 0 */
 PGM_INLINE pgm_v8 pgm_one_less(pgm_v8 e)
 {
     pgm_v8 s = 1.0 - e;
-    pgm_i8 keep = (pgm_i8)(s > 1e-4), bits;
-    memcpy(&bits, &s, sizeof bits);
-    bits &= keep;
-    memcpy(&s, &bits, sizeof s);
-    return s;
+    return pgm_pick(s > 1e-4, s, pgm_all(0.0));
 }
 
 /* the sums 1 + sum_k e_kt of the units at base + t; `best`: the largest term in place of the sum */
@@ -82,7 +66,7 @@ PGM_INLINE pgm_v8 pgm_sum(const double *base, const pgm_block *b, int64_t t, int
     for (int k = 0; k < last; k++) {
         pgm_v8 e = *(const pgm_v8 *)(base + k * b->size + t);
         if (best)
-            s = pgm_larger(s, e);
+            s = pgm_most(s, e);
         else
             s += e;
     }
@@ -162,13 +146,14 @@ PGM_INLINE void pgm_axpy(double a, const double *x, double *y, int64_t n)
     for (int64_t i = 0; i < n; i++) y[i] += a * x[i];
 }
 
-/* the state number `index` and everything that depends on it, from scratch; returns its log weight less the blocks */
-PGM_INLINE double pgm_start(const pgm_problem *p, pgm_work *w, int64_t index)
+/* the state number `index` of the units from `begin` on, the others in their first state, and everything that depends
+ * on it, from scratch; returns its log weight less the blocks */
+PGM_INLINE double pgm_start(const pgm_problem *p, pgm_work *w, int64_t index, int64_t begin)
 {
     double base = 0.0;
     if (p->indicators) memcpy(w->field, p->theta, sizeof(double) * p->indicators);
     if (p->components) memcpy(w->e, p->offset, sizeof(double) * p->components);
-    for (int64_t i = 0; i < p->units; i++) {
+    for (int64_t i = begin; i < p->units; i++) {
         int64_t k = p->states[i], digit = index % k;
         index /= k;
         w->direction[i] = index & 1 ? -1 : 1;
@@ -180,34 +165,49 @@ PGM_INLINE double pgm_start(const pgm_problem *p, pgm_work *w, int64_t index)
             pgm_axpy(1.0, p->value + d * p->components, w->e, p->components);
         }
     }
-    for (int64_t c = 0; c < p->components; c++) w->e[c] = exp(w->e[c]);
+    for (int64_t c = 0; c < p->components; c += PGM_LANES) *(pgm_v8 *)(w->e + c) = pgm_exp8(*(pgm_v8 *)(w->e + c));
     return base;
+}
+
+/* an indicator that goes off, and one that goes on, or -1; what every component is multiplied by */
+typedef struct {
+    int64_t leave, enter;
+    const double *factor;
+} pgm_move;
+
+/* the next state in Gray order of the units from `first` on */
+PGM_INLINE pgm_move pgm_turn(const pgm_problem *p, pgm_work *w, int64_t first)
+{
+    int64_t i = first;
+    while (w->state[i] + w->direction[i] < 0 || w->state[i] + w->direction[i] >= p->states[i]) {
+        w->direction[i] = -w->direction[i];
+        i++;
+    }
+    int64_t old = w->state[i], new = w->state[i] = old + w->direction[i];
+    pgm_move m = {old > 0 ? p->first[i] + old - 1 : -1, new > 0 ? p->first[i] + new - 1 : -1, NULL};
+    m.factor = new > old ? p->up + m.enter * p->components : p->down + m.leave * p->components;
+    return m;
+}
+
+/* the fields after a move */
+PGM_INLINE void pgm_pass_on(const pgm_problem *p, pgm_work *w, pgm_move m)
+{
+    if (m.leave >= 0) pgm_axpy(-1.0, p->pair + m.leave * p->indicators, w->field, p->indicators);
+    if (m.enter >= 0) pgm_axpy(1.0, p->pair + m.enter * p->indicators, w->field, p->indicators);
 }
 
 /* one Gray step; returns the change of the log weight less the blocks */
 PGM_INLINE double pgm_step(const pgm_problem *p, pgm_work *w, int moments)
 {
-    int64_t i = 0, n = p->components + p->indicators;
-    while (w->state[i] + w->direction[i] < 0 || w->state[i] + w->direction[i] >= p->states[i]) {
-        w->direction[i] = -w->direction[i];
-        i++;
+    int64_t n = p->components + p->indicators;
+    pgm_move m = pgm_turn(p, w, 0);
+    double change = (m.enter >= 0 ? w->field[m.enter] : 0.0) - (m.leave >= 0 ? w->field[m.leave] : 0.0);
+    if (moments == PGM_EACH_MOMENT) {
+        if (m.leave >= 0) pgm_axpy(1.0, w->sums, w->open + m.leave * n, n);
+        if (m.enter >= 0) pgm_axpy(-1.0, w->sums, w->open + m.enter * n, n);
     }
-    int64_t old = w->state[i], new = old + w->direction[i];
-    int64_t leave = p->first[i] + old - 1, enter = p->first[i] + new - 1;
-    double change = 0.0;
-    w->state[i] = new;
-    if (old > 0) {
-        change -= w->field[leave];
-        if (moments == PGM_EACH_MOMENT) pgm_axpy(1.0, w->sums, w->open + leave * n, n);
-    }
-    if (new > 0) {
-        change += w->field[enter];
-        if (moments == PGM_EACH_MOMENT) pgm_axpy(-1.0, w->sums, w->open + enter * n, n);
-    }
-    if (old > 0) pgm_axpy(-1.0, p->pair + leave * p->indicators, w->field, p->indicators);
-    if (new > 0) pgm_axpy(1.0, p->pair + enter * p->indicators, w->field, p->indicators);
-    const double *factor = new > old ? p->up + enter * p->components : p->down + leave * p->components;
-    for (int64_t c = 0; c < p->components; c++) w->e[c] *= factor[c];
+    pgm_pass_on(p, w, m);
+    for (int64_t c = 0; c < p->components; c++) w->e[c] *= m.factor[c];
     return change;
 }
 
@@ -222,7 +222,7 @@ double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t
                      int best, double *log_weight, double *scale)
 {
     int64_t n = p->components + p->indicators, open = moments == PGM_EACH_MOMENT ? n * p->indicators : 0;
-    double base = constant + pgm_start(p, w, index), reference = -INFINITY, sum = 0.0;
+    double base = constant + pgm_start(p, w, index, 0), reference = -INFINITY, sum = 0.0;
     if (moments) {
         memset(w->sums, 0, sizeof(double) * n);
         if (open) memset(w->open, 0, sizeof(double) * open);

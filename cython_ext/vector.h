@@ -46,11 +46,6 @@ PGM_INLINE void pgm_gather(pgm_v8 *sums, pgm_vf x)
     *sums += __builtin_convertvector(half[0], pgm_v8) + __builtin_convertvector(half[1], pgm_v8);
 }
 
-PGM_INLINE double pgm_total(pgm_v8 s)
-{
-    return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
-}
-
 /* e^x for x in [-87, 88]: 2^n e^r with |r| <= ln(2)/2 and a polynomial of degree 6; relative error below 2e-7 */
 PGM_INLINE pgm_vf pgm_exp(pgm_vf x)
 {

@@ -24,8 +24,7 @@ def walker(request, monkeypatch):
         monkeypatch.setattr(walk, "PIECE", 16)
         monkeypatch.setattr(walk, "TASK", 32)
     if request.param == "plain":
-        monkeypatch.setattr(walk, "FEW_STATES", 1 << 60)
-        monkeypatch.setattr(walk, "FEW_ROWS", 0)
+        numpy_walk_only(monkeypatch)
 
 
 @table
@@ -221,10 +220,45 @@ def test_compiled_walk_equals_numpy_walk_on_a_larger_machine(monkeypatch):
     model = model.with_params({"v-h.weight": np.random.default_rng(0).normal(0, 2, (30, 13))})
     want = ("log_z", "marginals", "pairs")
     compiled = pgm.infer(model, want=want)
-    monkeypatch.setattr(walk, "FEW_STATES", 1 << 60)
+    numpy_walk_only(monkeypatch)
     plain = pgm.infer(model, want=want)
     np.testing.assert_allclose(compiled.log_z, plain.log_z, rtol=1e-12)
     np.testing.assert_allclose(compiled.pairs["v-h"], plain.pairs["v-h"], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [0.1, 2.0, 20.0, 60.0])
+@pytest.mark.parametrize("hidden", [pgm.Binary(), pgm.Spin(), pgm.Categorical(3)], ids=repr)
+def test_eight_states_at_a_time_equal_the_numpy_walk(hidden, size, monkeypatch):
+    """Means and log Z, with lateral couplings inside the cover and out, and exponents up to the limit of the walk."""
+    rng, b = np.random.default_rng(1), pgm.GraphBuilder()
+    size = size if hidden == pgm.Binary() else size / 2
+    lateral = np.triu(rng.normal(size=(7, 7)), 1)
+    b.layer("a", pgm.Binary(), 7, bias=rng.normal(size=7))
+    b.layer("h", hidden, 13, bias=rng.normal(size=(13, 3) if hidden == pgm.Categorical(3) else 13))
+    b.layer("c", pgm.Spin(), 5)
+    b.couple("a", "a", weight=lateral + lateral.T)
+    b.couple("a", "h", weight=size * rng.uniform(-1, 1, (7, 13 * hidden.width)))
+    b.couple("h", "c", weight=size / 5 * rng.uniform(-1, 1, (13 * hidden.width, 5)))
+    model, want = b.build(rng=0), ("log_z", "marginals")
+    calls = counted_walks(monkeypatch)
+    compiled = pgm.infer(model, want=want)
+    assert calls
+    numpy_walk_only(monkeypatch)
+    plain = pgm.infer(b.build(rng=0).with_params(model.params), want=want)
+    np.testing.assert_allclose(compiled.log_z, plain.log_z, rtol=1e-13)
+    for name in ("a", "h", "c"):
+        np.testing.assert_allclose(compiled.mean[name], plain.mean[name], rtol=1e-9, atol=1e-13)
+
+
+def numpy_walk_only(monkeypatch):
+    monkeypatch.setattr(walk, "FEW_STATES", 1 << 60)
+    monkeypatch.setattr(walk, "FEW_ROWS", 0)
+
+
+def counted_walks(monkeypatch):
+    calls, made = [], walk.GrayWalker.log_sums
+    monkeypatch.setattr(walk.GrayWalker, "log_sums", lambda self, moments: calls.append(moments) or made(self, moments))
+    return calls
 
 
 def test_the_number_of_threads_changes_no_bit(monkeypatch):
