@@ -1,0 +1,116 @@
+"""Updates of learning: PCD-1 of an RBM, CAST over PCD, stochastic approximation of a deep machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import material
+import numpy as np
+from harness import OURS, Case, Row, Settings
+from peers import JAX, RBMS, SKLEARN, TORCH
+
+import pgmengine as pgm
+
+Array = np.ndarray
+WARM = 300  # updates before any is timed: sparsity is what it is in training
+RATE = 0.02
+
+
+def rows(settings: Settings) -> Iterator[Row]:
+    """See the table."""
+    yield _pcd(settings)
+    yield Row("CAST update over PCD update, 784x500 RBM, 100 chains (and 100 fast ones)", "times",
+              {OURS: _over(settings, _rbm, pgm.CAST(100), 50)}, limit=2.2)
+    yield _sap(settings)
+
+
+class Updates:
+    """Updates of one fit that goes on, by the time between two callbacks."""
+
+    def __init__(self, start: Callable[[Array], pgm.Model], negative: Any, settings: Settings) -> None:
+        self.x, self.negative, self.state, self.done = material.images(settings, 5000), negative, None, 0
+        self.model = start(self.x)
+        self(WARM)
+
+    def __call__(self, updates: int) -> float:
+        """Seconds an update, the mean over `updates` of them."""
+        times: list[float] = []
+        self.done += updates
+        fitted = pgm.fit(self.model, {"v": self.x}, negative=self.negative, optimizer=pgm.SGD(RATE), updates=self.done,
+                         callbacks=[lambda model, update: times.append(time.perf_counter())], state=self.state,
+                         progress=False)
+        self.model, self.state = fitted.model, fitted.state
+        return (times[-1] - times[0]) / (len(times) - 1)
+
+
+def _rbm(x: Array) -> pgm.Model:
+    return _started(pgm.rbm(784, 500, rng=0), x)
+
+
+def _dbm(x: Array) -> pgm.Model:
+    return _started(pgm.dbm([784, 500, 1000], rng=0), x)
+
+
+def _started(model: pgm.Model, x: Array) -> pgm.Model:
+    small = {name: 0.1 * value for name, value in model.params.items() if name.endswith(".weight")}
+    return pgm.base_rate_start(model.with_params(small), {"v": x})
+
+
+def _ours(settings: Settings, start: Callable[[Array], pgm.Model], updates: int) -> Case:
+    made = cache(lambda: Updates(start, pgm.PCD(), settings))
+    return lambda: 1e3 * made()(updates)
+
+
+def _over(settings: Settings, start: Callable[[Array], pgm.Model], negative: Any, updates: int) -> Case:
+    pcd, other = (cache(lambda phase=phase: Updates(start, phase, settings)) for phase in (pgm.PCD(), negative))
+
+    def ratio() -> float:
+        pcd(), other()
+        below = pcd()(updates)
+        return other()(updates) / below
+
+    return ratio
+
+
+def _warmed(run: Callable[[int], Any]) -> Callable[[int], Any]:
+    run(WARM)
+    return run
+
+
+def _pcd(settings: Settings) -> Row:
+    @cache
+    def given() -> tuple[Any, ...]:
+        x = material.images(settings, 5000)
+        model = _rbm(x)
+        chain = (np.random.default_rng(0).random((100, 500)) < 0.3).astype(float)
+        return model.params["v-h.weight"], model.params["v.bias"], model.params["h.bias"], x, chain, RATE
+
+    def visible() -> tuple[Any, ...]:
+        return *given()[:4], given()[3][:100], RATE
+
+    cases = {OURS: _ours(settings, _rbm, 100),
+             TORCH.name: TORCH.rate(lambda peer: _warmed(peer.pcd(*given())), 1e3),
+             JAX.name: JAX.rate(lambda peer: _warmed(peer.pcd(*given())), 1e3),
+             RBMS.name: RBMS.rate(lambda peer: _warmed(peer.pcd(*visible())), 1e3),
+             SKLEARN.name: SKLEARN.rate(lambda peer: _warmed(peer.pcd(*given())), 1e3)}
+    return Row("PCD-1 update, 784x500 RBM, batch 100, 100 chains", "ms an update", cases, goal=3.0,
+               note="rbms: fit_batch_pcd and SGD, which normalises the gradient and draws the hidden layer twice; "
+                    "scikit-learn: partial_fit, in float64; pgmengine: parameters and step in float64")
+
+
+def _sap(settings: Settings) -> Row:
+    @cache
+    def given() -> tuple[Any, ...]:
+        x = material.images(settings, 5000)
+        p = _dbm(x).params
+        chain = (np.random.default_rng(0).random((100, 500)) < 0.3).astype(float)
+        return p["v-h1.weight"], p["h1-h2.weight"], p["v.bias"], p["h1.bias"], p["h2.bias"], x, chain, RATE
+
+    cases = {OURS: _ours(settings, _dbm, 20),
+             TORCH.name: TORCH.rate(lambda peer: _warmed(peer.sap(*given())), 1e3),
+             JAX.name: JAX.rate(lambda peer: _warmed(peer.sap(*given())), 1e3)}
+    return Row("SAP update, 784-500-1000 deep machine, 5 rounds of mean field, batch 100, 100 chains", "ms an update",
+               cases)
