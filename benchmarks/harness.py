@@ -119,8 +119,8 @@ def measure(row: Row, settings: Settings) -> Measured:
     times: dict[str, list[float]] = {who: [] for who, case in row.cases.items() if case is not None}
     failed: dict[str, str] = {}
     for _ in range(settings.repeats + 1):
+        gc.collect()
         for who in [who for who in times if who not in failed]:
-            gc.collect()
             time.sleep(pause)
             try:
                 times[who].append(row.cases[who]())  # type: ignore[misc]

@@ -53,12 +53,10 @@ TORCH = Peer("PyTorch", "torch", "torch", "torch_",
 JAX = Peer("JAX", "jax", "jax", "jax_", "all rows written by hand")
 THRML = Peer("THRML", "thrml", "thrml", "thrml_",
              "Gibbs sampling of undirected graphs, with one set of clamped nodes for all rows; no partition functions, "
-             "enumeration, directed models or flip-the-state; its gradient (estimate_kl_grad) returns moments, not chains, "
-             "so no PCD")
+             "enumeration, directed models or flip-the-state; its estimate_kl_grad gives moments, not chains: no PCD")
 RBMS = Peer("rbms", "rbms", "rbms", "rbms_",
-            "two-layer machines; no evidence, flip-the-state or posterior of missing units; no deep, lateral or directed "
-            "models")
+            "two-layer machines; no evidence, flip-the-state or posterior of missing units, no other graphs")
 SKLEARN = Peer("scikit-learn", "scikit-learn", "sklearn", "sklearn_",
-               "of these models BernoulliRBM alone: gibbs(), partial_fit(); no evidence, no partition functions")
+               "of these models BernoulliRBM: gibbs() and partial_fit(); no evidence, no partition functions")
 NUMPY = Peer("numpy", "numpy", "numpy", "numpy_", "no learning and no annealing were written: PyTorch is what one would take")
 PEERS = (TORCH, JAX, THRML, RBMS, SKLEARN, NUMPY)

@@ -1,0 +1,246 @@
+"""The benchmark suite: every peer does the same job as pgmengine; the command runs with whichever of them are there."""
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import pgmengine as pgm
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+from harness import Row, Settings, measure
+from peers import JAX, NUMPY, PEERS, RBMS, SKLEARN, THRML, TORCH
+
+RNG = np.random.default_rng(5)
+WEIGHT, B, C = RNG.normal(size=(5, 3)), RNG.normal(size=5), RNG.normal(size=3)
+STATES = ((np.arange(32)[:, None] >> np.arange(5)) & 1).astype(float)
+CHAINS = 20_000
+
+
+def functions(peer):
+    if not peer.present:
+        pytest.skip(f"{peer.name} is not installed")
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("ignore")  # what others warn of when they are imported
+        patch.setenv("OMP_NUM_THREADS", "1")
+        return peer._functions()
+
+
+def model():
+    return pgm.rbm(5, 3).with_params({"v-h.weight": WEIGHT, "v.bias": B, "h.bias": C})
+
+
+def visible_moments():
+    """Exact E[v v'] of the RBM."""
+    p = np.exp(pgm.infer(model(), {"v": STATES}, want=("log_prob",), method=pgm.Exact()).log_prob)
+    return (STATES * p[:, None]).T @ STATES
+
+
+def agrees(found, expected, count, spread=0.5):
+    """Means of `count` independent numbers, within 5 standard errors."""
+    assert np.abs(np.asarray(found, dtype=float) - expected).max() < 5 * spread / np.sqrt(count)
+
+
+@pytest.mark.parametrize("peer", [TORCH, JAX, THRML, RBMS, SKLEARN, NUMPY], ids=lambda p: p.name)
+def test_sweeps(peer):
+    v = np.asarray(functions(peer).sweeps(WEIGHT, B, C, np.ones((CHAINS, 5)))(60), dtype=float)
+    agrees(v.T @ v / CHAINS, visible_moments(), CHAINS)
+
+
+@pytest.mark.parametrize("peer", [TORCH, JAX, NUMPY], ids=lambda p: p.name)
+def test_flip_sweeps(peer):
+    v = np.asarray(functions(peer).flip_sweeps(WEIGHT, B, C, np.ones((CHAINS, 5)))(60), dtype=float)
+    agrees(v.T @ v / CHAINS, visible_moments(), CHAINS)
+
+
+@pytest.mark.parametrize("peer", [TORCH, JAX, NUMPY], ids=lambda p: p.name)
+def test_clamped_sweeps(peer):
+    nan = np.nan
+    rows = np.array([[1, nan, 0, nan, nan], [nan, 0, nan, 1, nan], [nan, nan, 1, 1, 0.0]])
+    expected = pgm.infer(model(), {"v": rows}, method=pgm.Exact()).mean["v"]
+    v = np.asarray(functions(peer).clamped_sweeps(WEIGHT, B, C, np.repeat(rows, CHAINS, axis=0))(60), dtype=float)
+    agrees(v.reshape(3, CHAINS, 5).mean(axis=1), expected, CHAINS)
+
+
+@pytest.mark.parametrize("peer", [TORCH, JAX, THRML, NUMPY], ids=lambda p: p.name)
+def test_deep_sweeps(peer):
+    rng = np.random.default_rng(6)
+    shapes = {"v-h1.weight": (3, 2), "h1-h2.weight": (2, 2), "v.bias": 3, "h1.bias": 2, "h2.bias": 2}
+    params = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    deep = pgm.dbm([3, 2, 2]).with_params(params)
+    every = states_of(3)
+    prob = np.exp(pgm.infer(deep, {"v": every}, want=("log_prob",), method=pgm.Exact()).log_prob)
+    v = np.asarray(functions(peer).dbm_sweeps(*params.values(), np.ones((CHAINS, 3)))(60), dtype=float)
+    agrees(v.T @ v / CHAINS, (every * prob[:, None]).T @ every, CHAINS)
+
+
+def lattice_log_z(beta):
+    graph = nx.grid_2d_graph(4, 4, periodic=True)
+    nx.set_edge_attributes(graph, beta, "weight")
+    return pgm.infer(pgm.GraphBuilder.from_networkx(graph, unit=pgm.Spin()).build(), want=("log_z",)).log_z[0]
+
+
+@pytest.mark.parametrize("peer", [TORCH, JAX, THRML, NUMPY], ids=lambda p: p.name)
+def test_ising(peer):
+    expected = (lattice_log_z(0.301) - lattice_log_z(0.299)) / 0.002 / 32  # E[s s'] of its 32 edges
+    run, found = functions(peer).ising(4, 0.3), []
+    for _ in range(4000):
+        even, odd = (np.asarray(x).astype(float) for x in run(3))
+        board = np.zeros((4, 4))
+        index = np.add.outer(np.arange(4), np.arange(4)) % 2
+        board[index == 0], board[index == 1] = even.ravel(), odd.ravel()
+        found.append((board * (np.roll(board, 1, 0) + np.roll(board, 1, 1))).mean() / 2)
+    batches = np.reshape(found, (40, 100)).mean(axis=1)
+    agrees(batches.mean(), expected, 40, batches.std(ddof=1))
+
+
+def states_of(bits):
+    return ((np.arange(2**bits)[:, None] >> np.arange(bits)) & 1).astype(float)
+
+
+def probabilities(field):
+    """Of all states of independent units with these log-odds, (..., 2^units)."""
+    return np.exp(field @ states_of(field.shape[-1]).T - np.logaddexp(0, field).sum(axis=-1, keepdims=True))
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def expected_gradient(x, after):
+    """Of weight, b and c: means over the data less those over visible states with probabilities `after`."""
+    up, all_up = sigmoid(x @ WEIGHT + C), sigmoid(STATES @ WEIGHT + C)
+    return (x.T @ up / len(x) - (STATES * after[:, None]).T @ all_up, x.mean(0) - after @ STATES,
+            up.mean(0) - after @ all_up)
+
+
+@pytest.mark.parametrize("peer", [TORCH, JAX, SKLEARN], ids=lambda p: p.name)
+def test_pcd(peer):
+    x, h = (RNG.random((CHAINS, 5)) < 0.4).astype(float), np.array([1.0, 0.0, 1.0])
+    run = functions(peer).pcd(WEIGHT, B, C, x, np.tile(h, (CHAINS, 1)), 1.0, batch=CHAINS)
+    for found, old, change in zip(run(1), (WEIGHT, B, C), expected_gradient(x, probabilities(h @ WEIGHT.T + B))):
+        agrees(np.asarray(found) - old, change, CHAINS)
+
+
+def test_pcd_of_rbms_has_the_direction_of_the_gradient():
+    x, v = (RNG.random((CHAINS, 5)) < 0.4).astype(float), np.array([1.0, 0.0, 1.0, 1.0, 0.0])
+    found = functions(RBMS).pcd(WEIGHT, B, C, x, np.tile(v, (CHAINS, 1)), 1.0, batch=CHAINS)(1)
+    after = probabilities(v @ WEIGHT + C) @ probabilities(states_of(3) @ WEIGHT.T + B)
+    expected = np.concatenate([np.ravel(g) for g in expected_gradient(x, after)])
+    step = np.concatenate([np.ravel(np.asarray(p) - old) for p, old in zip(found, (WEIGHT, B, C))])
+    assert np.isclose(np.linalg.norm(step), 1, rtol=1e-4)
+    agrees(step * np.linalg.norm(expected), expected, CHAINS)
+
+
+@pytest.mark.parametrize("peer", [TORCH, JAX], ids=lambda p: p.name)
+def test_deep_updates(peer):
+    rng = np.random.default_rng(7)
+    w1, w2, a, b, c = (rng.normal(size=shape) for shape in ((4, 3), (3, 2), 4, 3, 2))
+    x, h = (rng.random((CHAINS, 4)) < 0.4).astype(float), np.array([1.0, 0.0, 1.0])
+    found = functions(peer).sap(w1, w2, a, b, c, x, np.tile(h, (CHAINS, 1)), 1.0, batch=CHAINS)(1)
+    q2 = np.full((CHAINS, 2), 0.5)
+    for _ in range(5):
+        q1 = sigmoid(x @ w1 + q2 @ w2.T + b)
+        q2 = sigmoid(q1 @ w2 + c)
+    v, t = (s.reshape(16, 4, -1) for s in (np.repeat(states_of(4), 4, axis=0), np.tile(states_of(2), (16, 1))))
+    p = np.multiply.outer(probabilities(w1 @ h + a), probabilities(h @ w2 + c))[:, :, None]
+    after = sigmoid(v @ w1 + t @ w2.T + b)
+    expected = (x.T @ q1 / CHAINS - np.einsum("vti,vtj->ij", p * v, after),
+                q1.T @ q2 / CHAINS - np.einsum("vti,vtj->ij", p * after, t),
+                *(q.mean(0) - (p * s).sum((0, 1)) for q, s in ((x, v), (q1, after), (q2, t))))
+    for new, old, change in zip(found, (w1, w2, a, b, c), expected):
+        agrees(np.asarray(new) - old, change, CHAINS)
+
+
+def exact_log_z():
+    return pgm.infer(model(), want=("log_z",), method=pgm.Exact()).log_z[0]
+
+
+@pytest.mark.parametrize("peer", [TORCH, JAX], ids=lambda p: p.name)
+def test_annealing(peer):
+    job = functions(peer).ais(WEIGHT, B, C, 0.3 * B, np.linspace(0, 1, 101), 500)
+    found = [job() for _ in range(10)]
+    agrees(np.mean(found), exact_log_z(), 10, max(np.std(found, ddof=1), 0.002))
+
+
+def test_annealing_of_rbms():
+    job = functions(RBMS).ais(WEIGHT, B, C, 101, 500)
+    found = [job() for _ in range(10)]
+    agrees(np.mean(found), exact_log_z(), 10, max(np.std(found, ddof=1), 0.002))
+
+
+@pytest.mark.parametrize(("peer", "more"), [(TORCH, ()), (JAX, ()), (RBMS, ()), (NUMPY, (np.float32,)),
+                                            (NUMPY, (np.float64,))], ids=lambda p: getattr(p, "name", None))
+@pytest.mark.parametrize("chunk", [None, 4])
+def test_log_z(peer, more, chunk):
+    rng = np.random.default_rng(8)
+    w, b, c = rng.normal(size=(30, 9)), rng.normal(size=30), rng.normal(size=9)
+    expected = pgm.infer(pgm.rbm(30, 9).with_params({"v-h.weight": w, "v.bias": b, "h.bias": c}), want=("log_z",),
+                         method=pgm.Exact()).log_z[0]
+    in_chunks = {} if chunk is None or peer is RBMS else {"chunk": chunk}
+    found = functions(peer).log_z(w, b, c, 9, *more, **in_chunks)()
+    np.testing.assert_allclose(found, expected, rtol=1e-12 if more == (np.float64,) else 1e-5)
+
+
+@pytest.mark.parametrize("peer", [TORCH, JAX, NUMPY], ids=lambda p: p.name)
+def test_posterior(peer):
+    nan = np.nan
+    rows = np.array([[1, nan, 0, nan, 1], [nan, 0, 0, 1, nan], [0, nan, nan, 1, 0]])
+    expected = pgm.infer(model(), {"v": rows}, method=pgm.Exact()).mean
+    run = functions(peer).posterior(WEIGHT, B, C, rows)
+    parts = [run(2), run(1)]
+    pixels, hidden = (np.concatenate([np.asarray(part[i]) for part in parts]) for i in (0, 1))
+    np.testing.assert_allclose(pixels, expected["v"][np.isnan(rows)].reshape(3, 2), atol=1e-5)
+    np.testing.assert_allclose(hidden, expected["h"], atol=1e-5)
+
+
+@pytest.mark.parametrize(("peer", "digits"), [(NUMPY, 1e-9), (JAX, 1e-5)], ids=lambda p: getattr(p, "name", None))
+def test_belief_bound(peer, digits):
+    net = pgm.sbn([6, 4, 2], rng=0)
+    p, x = net.params, RNG.integers(0, 2, (8, 6)).astype(float)
+    expected = pgm.MeanField(tolerance=1e-9).run(net.given({"v": x}), ("bound",)).bound
+    job = functions(peer).belief_bound([p["h2.bias"], p["h1.bias"], p["v.bias"]], [p["h2->h1.weight"], p["h1->v.weight"]],
+                                       x, 1e-7)
+    np.testing.assert_allclose(job(), expected, rtol=digits)
+
+
+def test_tiny_rbm():
+    row = np.array([1, np.nan, 0, np.nan, 1])
+    found = functions(NUMPY).tiny_rbm(WEIGHT, B, C)(row)
+    np.testing.assert_allclose(found, pgm.infer(model(), {"v": row}).mean["h"], rtol=1e-10)
+
+
+def test_measure_reports_what_is_absent_and_what_fails():
+    def broken():
+        raise RuntimeError("no")
+
+    numbers = iter([9.0, 1.0, 3.0, 2.0])  # the first warms up
+    cases = {"pgmengine": lambda: next(numbers), "gone": None, "broken": broken, "slow": lambda: 8.0}
+    row = measure(Row("r", "s", cases), Settings(repeats=3))
+    assert row.medians == {"pgmengine": 2.0, "gone": None, "broken": None, "slow": 8.0}
+    assert row.ratios == {"slow": 4.0} and row.best == "slow" and row.failed == {"broken": "RuntimeError: no"}
+
+
+def test_the_command_runs_with_whatever_is_installed(tmp_path):
+    out = tmp_path / "table.md"
+    options = ["--only", "infer on", "--repeats", "1", "--threads", "1", "--out", out]
+    command = [sys.executable, "benchmarks/suite.py", *options]
+    done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "smoke run" in done.stdout and "infer on an RBM of 3 units" in out.read_text()
+    for peer in PEERS:
+        assert peer.present or f"{peer.name} absent" in done.stdout
+
+
+def test_absent_peers_are_named_in_their_rows(monkeypatch):
+    from rooms import annealing, sweeps
+
+    monkeypatch.setattr("peers.find_spec", lambda module: None)
+    rows = {row.name: row for room in (sweeps, annealing) for row in room.rows(Settings())}
+    for name, row in rows.items():
+        assert list(row.cases)[0] == "pgmengine" and row.cases["pgmengine"] is not None
+        assert TORCH.name in row.cases and all(row.cases[who] is None for who in row.cases if who != "pgmengine"), name
