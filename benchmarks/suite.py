@@ -85,7 +85,7 @@ def heading(settings: Settings) -> Iterator[str]:
     yield (f"{rounds}medians of {settings.repeats} interleaved rounds after one to warm up; every process may run on as "
            "many cores as it has threads; in brackets how many times pgmengine's time")
     yield from material.described(settings)
-    yield "Not in every row: " + "; ".join(f"{p.name}: {p.cannot}" for p in PEERS)
+    yield from (f"Why {p.name} is not in every row: {p.cannot}" for p in PEERS)
 
 
 def _processor() -> str:

@@ -50,7 +50,7 @@ class Peer:
 
 TORCH = Peer("PyTorch", "torch", "torch", "torch_",
              "no belief-net bound was written: it would be numpy's operations one by one")
-JAX = Peer("JAX", "jax", "jax", "jax_", "all rows written by hand")
+JAX = Peer("JAX", "jax", "jax", "jax_", "beside infer there is a bare numpy function alone")
 THRML = Peer("THRML", "thrml", "thrml", "thrml_",
              "Gibbs sampling of undirected graphs, with one set of clamped nodes for all rows; no partition functions, "
              "enumeration, directed models or flip-the-state; its estimate_kl_grad gives moments, not chains: no PCD")
@@ -58,5 +58,5 @@ RBMS = Peer("rbms", "rbms", "rbms", "rbms_",
             "two-layer machines; no evidence, flip-the-state or posterior of missing units, no other graphs")
 SKLEARN = Peer("scikit-learn", "scikit-learn", "sklearn", "sklearn_",
                "of these models BernoulliRBM: gibbs() and partial_fit(); no evidence, no partition functions")
-NUMPY = Peer("numpy", "numpy", "numpy", "numpy_", "no learning and no annealing were written: PyTorch is what one would take")
+NUMPY = Peer("numpy", "numpy", "numpy", "numpy_", "no learning and no annealing were written: one would take PyTorch")
 PEERS = (TORCH, JAX, THRML, RBMS, SKLEARN, NUMPY)
