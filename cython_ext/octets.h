@@ -67,12 +67,12 @@ PGM_INLINE void pgm_eight_sums(const pgm_problem *p, double *e, const double *fa
         x[0] = PGM_LOW_FOURS(x[0], x[4]) op PGM_HIGH_FOURS(x[0], x[4]);                                         \
     } while (0)
 
-/* for each of the eight states the log of prod_t (1 + sum_k e_kt), less the log of *mantissa, which is below 256 */
+/* for each of the eight states the log of prod_t (1 + sum_k e_kt), less the log of *mantissa, which is below 2 */
 PGM_INLINE pgm_v8 pgm_eight_products(const pgm_problem *p, double *e, const double *factor, const pgm_block *b,
                                      pgm_v8 *mantissa)
 {
     pgm_v8 product[PGM_OCTET], s[PGM_OCTET];
-    pgm_i8 exponent[PGM_OCTET];
+    pgm_i8 exponent[PGM_OCTET], last = {0};
     int64_t taken = 0;
     int left = p->every;
     for (int i = 0; i < PGM_OCTET; i++) {
@@ -82,16 +82,17 @@ PGM_INLINE pgm_v8 pgm_eight_products(const pgm_problem *p, double *e, const doub
     for (int64_t t = 0; t < b->size; t += PGM_LANES) {
         pgm_eight_sums(p, e, factor, b, t, s);
         for (int i = 0; i < PGM_OCTET; i++) product[i] *= s[i];
-        if (--left == 0 || t + PGM_LANES == b->size) {
+        if (--left == 0 || (t + PGM_LANES == b->size && b->size > p->every)) {
             for (int i = 0; i < PGM_OCTET; i++) pgm_extract(product + i, exponent + i);
             left = p->every;
             taken++;
         }
     }
-    PGM_ACROSS(product, *);
-    PGM_ACROSS(exponent, +);
+    PGM_ACROSS(product, *); /* the lanes of a narrow block cannot overflow together */
+    if (taken) PGM_ACROSS(exponent, +);
+    pgm_extract(product, &last);
     *mantissa = product[0];
-    return __builtin_convertvector(exponent[0] - 1023 * PGM_LANES * taken, pgm_v8) * PGM_LN2;
+    return __builtin_convertvector(exponent[0] + last - 1023 * (PGM_LANES * taken + 1), pgm_v8) * PGM_LN2;
 }
 
 PGM_INLINE pgm_v8 pgm_eight_blocks(const pgm_problem *p, double *e, const double *factor, pgm_v8 *mantissa)
@@ -100,7 +101,7 @@ PGM_INLINE pgm_v8 pgm_eight_blocks(const pgm_problem *p, double *e, const double
     *mantissa = pgm_all(1.0);
     for (int64_t b = 0; b < p->blocks; b++) {
         pgm_v8 part = pgm_eight_products(p, e, factor, p->block + b, &m);
-        if (p->block[b].power == 1.0 && b < 64) { /* 256^64 is a number yet */
+        if (p->block[b].power == 1.0 && b < 1000) { /* 2^1000 is a number yet */
             *mantissa *= m;
             total += part;
         } else

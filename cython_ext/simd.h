@@ -41,7 +41,9 @@ PGM_INLINE pgm_v8 pgm_abs(pgm_v8 x)
 PGM_INLINE int pgm_any(pgm_v8 x)
 {
     pgm_i8 bits = (pgm_i8)x;
-    return ((bits[0] | bits[1]) | (bits[2] | bits[3]) | (bits[4] | bits[5]) | (bits[6] | bits[7])) != 0;
+    bits |= __builtin_shuffle(bits, (pgm_i8){4, 5, 6, 7, 0, 1, 2, 3});
+    bits |= __builtin_shuffle(bits, (pgm_i8){2, 3, 0, 1, 6, 7, 4, 5});
+    return (bits[0] | bits[1]) != 0;
 }
 
 PGM_INLINE double pgm_greatest(pgm_v8 x)

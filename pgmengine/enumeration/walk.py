@@ -132,7 +132,7 @@ class GrayWalker:
         largest = [_largest(b, reach) for b, reach in zip(p.finite, compiled.reach, strict=True)]
         self.safe = self._inside(largest)
         factors = max((a + np.log(b.value.shape[2] + 1) for a, b in zip(largest, p.finite, strict=True)), default=0.0)
-        self.every = int(min(max(690 // max(factors, 1e-9), 1), 16)) if self.safe else 1
+        self.every = int(min(max(690 // max(factors, 0.1), 1), 64)) if self.safe else 1
 
     def _inside(self, largest: list[float]) -> bool:
         """Whether every exponential stays far inside the range of a double, and none close to 1 is subtracted from 1."""
