@@ -1,4 +1,5 @@
 import sys
+from pathlib import Path
 
 from setuptools import Extension, setup
 
@@ -10,7 +11,7 @@ setup(
             "pgmengine._kernels",
             ["cython_ext/_kernels.pyx"],
             include_dirs=["cython_ext"],
-            depends=[f"cython_ext/{name}.h" for name in ("simd", "gray", "vector", "sweep", "learn", "team", "belief")],
+            depends=[str(path) for kind in ("*.h", "*.pxi") for path in Path("cython_ext").glob(kind)],
             extra_compile_args=[] if sys.platform == "win32" else GCC,
         )
     ]

@@ -12,6 +12,9 @@ import numpy as np
 cdef extern from "octets.h" nogil:
     enum:
         PGM_OCTET
+        PGM_NO_MOMENTS
+        PGM_FIRST_MOMENTS
+        PGM_EACH_MOMENT
 
     ctypedef struct pgm_block:
         int terms
@@ -102,7 +105,7 @@ cdef class GrayWalk:
         cdef int64_t n = p.components + p.indicators
         cdef int64_t[::1] integers = np.zeros(2 * p.units + 1, dtype=np.int64)
         cdef int64_t rows = 0 if moments is None else moments.shape[0]
-        cdef int wanted = 0 if rows == 0 else 1 if rows == 1 else 2
+        cdef int wanted = PGM_NO_MOMENTS if rows == 0 else PGM_FIRST_MOMENTS if rows == 1 else PGM_EACH_MOMENT
         cdef int64_t c, length, size = n * rows
         cdef double[::1] reals = np.zeros(1 + p.indicators + p.components + size)
         cdef bint octets = rows < 2 and log_weights is None and not best and step % PGM_OCTET == 0 \

@@ -77,14 +77,9 @@ def parse_layer(layer: Layer, given: Any, what: str) -> tuple[Array, bool]:
     bad = ~(layer.unit.contains(filled) | nan)
     if bad.any():
         row, index = (int(i) for i in np.argwhere(bad)[0])
-        raise PgmError(f"{what}: layer {layer.name!r}, row {row}, index {index}: {_original(array, values, row, index)} "
+        raise PgmError(f"{what}: layer {layer.name!r}, row {row}, index {index}: {values[row, index].tolist()} "
                        f"is not a value of {layer.unit!r}{_expected(layer)}")
     return values.reshape(values.shape[0], layer.width), has_rows
-
-
-def _original(array: Array, values: Array, row: int, index: int) -> Any:
-    value = values[row, index]
-    return value.tolist()
 
 
 def _expected(layer: Layer) -> str:

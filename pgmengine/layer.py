@@ -58,6 +58,10 @@ class Layer:
         assert self.unit.support is not None
         return np.eye(len(self.unit.support))[self.states(flat)]
 
+    def components(self, mask: Array) -> Array:
+        """A mask of units (..., size) as one of components (..., width)."""
+        return mask if self.unit.width == 1 else np.repeat(mask, self.unit.width, axis=-1)
+
     def columns(self, index: Array) -> Array:
         """Columns of the weight matrix that the units `index` own, in order."""
         k = self.unit.width

@@ -10,13 +10,16 @@ KEPT = 5000
 
 
 class Memo(dict[Any, Any]):
-    """Key -> what was made for it; forgets everything when there is too much."""
+    """Key -> what was made for it; forgets the oldest when there is too much."""
+
+    def __reduce__(self) -> Any:
+        return Memo, ()  # what is sent to another process is the thing, not what was found out about it
 
     def recall(self, key: Any, make: Callable[[], T]) -> T:
         """What `make` made when this key was first asked for."""
         found: T | None = self.get(key)
         if found is None:
             if len(self) >= KEPT:
-                self.clear()
+                self.pop(next(iter(self), None), None)
             found = self[key] = make()
         return found

@@ -141,7 +141,7 @@ class Model:
             reach[name] = x[name]
             if name in s.directed_layers:
                 score = layer.flat(layer.unit.score(layer.shaped(x[name]), layer.shaped(self.inputs(x, name))))
-                gone = None if cut is None or name not in cut else np.repeat(cut[name], layer.unit.width, axis=1)
+                gone = None if cut is None or name not in cut else layer.components(cut[name])
                 reach[name] = score if gone is None else np.where(gone, 0.0, score)
         gradient = {f"{n}.bias": weighted_sum(weights, reach[n]).reshape(s.layers[n].bias_shape) for n in s.layers}
         heavy = {name: weights[:, None] * reach[name] for name in {c.b for c in s.couplings}}

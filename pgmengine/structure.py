@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import networkx as nx
@@ -11,6 +11,7 @@ import numpy as np
 from pgmengine.couplings import Arrow, Coupling, Lateral, Pair
 from pgmengine.errors import PgmError
 from pgmengine.layer import Layer
+from pgmengine.memo import Memo
 
 Array = np.ndarray
 
@@ -21,6 +22,7 @@ class Structure:
 
     layers: dict[str, Layer]
     couplings: tuple[Coupling, ...]
+    memo: Memo = field(default_factory=Memo, init=False, repr=False)  # covers that many models share
 
     @cached_property
     def undirected(self) -> tuple[Pair | Lateral, ...]:
@@ -65,6 +67,11 @@ class Structure:
                      if name in chosen)
 
     @cached_property
+    def undirected_first(self) -> tuple[str, ...]:
+        """All layers, each after its parents: those without a normalised conditional, then the others."""
+        return tuple(name for name in self.layers if name not in self.directed_layers) + self.directed_layers
+
+    @cached_property
     def children_first(self) -> tuple[str, ...]:
         """All layers, children before their parents."""
         graph: nx.DiGraph = nx.DiGraph()
@@ -74,8 +81,11 @@ class Structure:
 
     @cached_property
     def blank(self) -> dict[str, tuple[Array, Array]]:
-        """Layer -> values (1, width) and mask (1, size) of a row in which nothing is known."""
-        return {name: (np.zeros((1, x.width)), np.zeros((1, x.size), dtype=bool)) for name, x in self.layers.items()}
+        """Layer -> values (1, width) and mask (1, size), read only, of a row in which nothing is known."""
+        out = {name: (np.zeros((1, x.width)), np.zeros((1, x.size), dtype=bool)) for name, x in self.layers.items()}
+        for value, mask in out.values():
+            value.flags.writeable = mask.flags.writeable = False
+        return out
 
     @cached_property
     def normalized(self) -> bool:

@@ -83,7 +83,7 @@ class Target:
         e = self.evidence
         keep = {name: (e.observed[name] if layer.unit.observed_only else self.cut[name])
                 for name, layer in self.structure.layers.items()}
-        values = {name: np.where(np.repeat(keep[name], layer.unit.width, axis=1), e.values[name], 0.0)
+        values = {name: np.where(layer.components(keep[name]), e.values[name], 0.0)
                   for name, layer in self.structure.layers.items()}
         target = replace(self, evidence=Evidence(e.rows, e.has_rows, values, keep), soft={})
         same = all((values[n] == values[n][0]).all() and (keep[n] == keep[n][0]).all() for n in keep)
@@ -91,8 +91,7 @@ class Target:
 
     def components(self, name: str, mask: Array) -> Array:
         """A mask of units (rows, size) as a mask of components (rows, width)."""
-        return mask if self.structure.layers[name].unit.width == 1 else np.repeat(
-            mask, self.structure.layers[name].unit.width, axis=1)
+        return self.structure.layers[name].components(mask)
 
     def outer_field(self, x: Flat, name: str) -> Array:
         """The part of a layer's natural parameter that is not its directed input, (rows, width).

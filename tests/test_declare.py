@@ -2,6 +2,8 @@
 
 import json
 import math
+import sys
+import types
 from dataclasses import dataclass
 
 import matplotlib
@@ -16,6 +18,7 @@ from safetensors.numpy import save_file
 from tiny import MACHINES
 
 import pgmengine as pgm
+from pgmengine.weights import is_sparse
 
 
 def declared(*steps):
@@ -359,3 +362,8 @@ def test_a_unit_needs_only_its_support_and_base_measure(rtol=1e-9):
     np.testing.assert_allclose(np.logaddexp.reduce(np.concatenate(log_p)), r.log_z[0], rtol=rtol)
     annealed = pgm.infer(model, want=("log_z",), method=pgm.AIS(chains=500, betas=200), rng=0)
     assert abs(annealed.log_z[0] - r.log_z[0]) < 5 * annealed.log_z_error[0]
+
+
+def test_nothing_is_sparse_while_scipy_is_being_imported(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.sparse", types.ModuleType("scipy.sparse"))
+    assert not is_sparse(np.zeros(3))

@@ -1,15 +1,20 @@
 """Exact inference against the oracle, over the whole table of machines and patterns of evidence."""
 
+import gc
+import tracemalloc
+import weakref
+
+import networkx as nx
 import numpy as np
 import pytest
 from brute import Brute
 from tiny import INFINITE, MACHINES, as_evidence, draw_row, patterns
 
 import pgmengine as pgm
-from pgmengine.enumeration import program, walk
+from pgmengine.enumeration import cover, gray, program, states, walk
 from pgmengine.enumeration.cover import choose_cover
-from pgmengine.enumeration.frame import frame_of
 from pgmengine.enumeration.problem import build_problem
+from pgmengine.enumeration.skeleton import skeleton_of
 
 BETAS = (1.0, 0.37)
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -21,8 +26,10 @@ def walker(request, monkeypatch):
     """Each test with the walker that is chosen, with the compiled one wherever it is safe, and with numpy only."""
     if request.param == "gray":
         monkeypatch.setattr(walk, "FEW_STATES", 1)
-        monkeypatch.setattr(walk, "PIECE", 16)
-        monkeypatch.setattr(walk, "TASK", 32)
+        monkeypatch.setattr(walk, "FEW_ROWS", 0)
+        monkeypatch.setattr(states, "PIECE", 16)
+        monkeypatch.setattr(gray, "TASK", 32)
+        monkeypatch.setattr(program, "MOST_ROWS", 0)
     if request.param == "plain":
         numpy_walk_only(monkeypatch)
 
@@ -189,6 +196,20 @@ def test_do(machine, beta, walker):
                 np.testing.assert_allclose(np.ravel(result.mean[x.name][i]), truth.mean(x.name), **EXACT)
 
 
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_hints_of_some_rows_only(order):
+    """The first row's hints do not decide what is left out for the others."""
+    machine = next(m for m in MACHINES if m.name == "sbn deep")
+    model = machine.build()
+    for name, layer in model.structure.layers.items():
+        hints = np.zeros((2, layer.size))
+        hints[1] = np.linspace(-1, 2, layer.size)
+        found = pgm.infer(model, want=("log_z",), soft={name: hints[order]}).log_z
+        for row, i in enumerate(order):
+            truth = Brute(machine, {}, soft={name: [[0.0, a] for a in hints[i]]})
+            np.testing.assert_allclose(found[row], truth.log_z, **EXACT)
+
+
 def test_soft_evidence_and_do():
     machine = next(m for m in MACHINES if m.name == "sbn categorical")
     model = machine.build()
@@ -240,6 +261,8 @@ def test_eight_states_at_a_time_equal_the_numpy_walk(hidden, size, monkeypatch):
     b.couple("a", "h", weight=size * rng.uniform(-1, 1, (7, 13 * hidden.width)))
     b.couple("h", "c", weight=size / 5 * rng.uniform(-1, 1, (13 * hidden.width, 5)))
     model, want = b.build(rng=0), ("log_z", "marginals")
+    by_program = pgm.infer(model, want=want)
+    monkeypatch.setattr(program, "MOST_ROWS", 0)
     calls = counted_walks(monkeypatch)
     compiled = pgm.infer(model, want=want)
     assert calls
@@ -248,16 +271,18 @@ def test_eight_states_at_a_time_equal_the_numpy_walk(hidden, size, monkeypatch):
     np.testing.assert_allclose(compiled.log_z, plain.log_z, rtol=1e-13)
     for name in ("a", "h", "c"):
         np.testing.assert_allclose(compiled.mean[name], plain.mean[name], rtol=1e-9, atol=1e-13)
+        np.testing.assert_allclose(by_program.mean[name], plain.mean[name], rtol=1e-9, atol=1e-13)
 
 
 def numpy_walk_only(monkeypatch):
     monkeypatch.setattr(walk, "FEW_STATES", 1 << 60)
     monkeypatch.setattr(walk, "FEW_ROWS", 0)
+    monkeypatch.setattr(program, "MOST_ROWS", 0)
 
 
 def counted_walks(monkeypatch):
-    calls, made = [], walk.GrayWalker.log_sums
-    monkeypatch.setattr(walk.GrayWalker, "log_sums", lambda self, moments: calls.append(moments) or made(self, moments))
+    calls, made = [], walk.GrayWalker.walk
+    monkeypatch.setattr(walk.GrayWalker, "walk", lambda self, moments: calls.append(moments) or made(self, moments))
     return calls
 
 
@@ -281,25 +306,80 @@ def test_patterns_asked_again_give_the_same(machine, monkeypatch):
         evidence = {name: value[0] for name, value in as_evidence(machine, [row]).items()}
         first, _, third = (pgm.infer(model, evidence, want, method=pgm.Exact()) for _ in range(3))
         truth = Brute(machine, row)
-        np.testing.assert_allclose(third.log_z[0], truth.log_z, **EXACT)
-        np.testing.assert_allclose(third.log_prob, first.log_prob, **EXACT)
+        np.testing.assert_allclose(first.log_z[0], truth.log_z, **EXACT)
+        np.testing.assert_allclose(first.log_prob, truth.log_z - Brute(machine, {}).log_z, **EXACT)
+        assert np.array_equal(third.log_z, first.log_z) and np.array_equal(third.log_prob, first.log_prob)
         for x in machine.layers:
-            np.testing.assert_allclose(np.ravel(third.mean[x.name]), truth.mean(x.name), **EXACT)
+            assert np.array_equal(third.mean[x.name], first.mean[x.name])
+            np.testing.assert_allclose(np.ravel(first.mean[x.name]), truth.mean(x.name), **EXACT)
             if x.unit.support is not None:
-                assert third.prob[x.name].shape == first.prob[x.name].shape
-                np.testing.assert_allclose(third.prob[x.name], truth.prob(x.name), **EXACT)
+                assert np.array_equal(third.prob[x.name], first.prob[x.name])
+                np.testing.assert_allclose(first.prob[x.name], truth.prob(x.name), **EXACT)
     plain = all(x.unit in (pgm.Binary(), pgm.Spin()) for x in machine.layers) and "large" not in repr(machine)
     assert not plain or all(p is not None for p in compiled) and compiled
 
 
-def test_programs_serve_other_values_and_refuse_what_could_overflow():
-    model = pgm.rbm(3, 2, visible=pgm.Gaussian(0.5), hidden=pgm.MultiValued(2), rng=0)
-    for value in (0.1, 0.2, -0.4, 3.0, 1e4, 1e9, 0.3):
-        found = pgm.infer(model, {"v": [value, np.nan, 1.0]}, want=("log_z", "marginals"))
-        fresh = pgm.infer(model.with_params({}), {"v": [value, np.nan, 1.0]}, want=("log_z", "marginals"))
-        np.testing.assert_allclose(found.log_z, fresh.log_z, rtol=1e-10)
-        np.testing.assert_allclose(found.mean["h"], fresh.mean["h"], rtol=1e-10, atol=1e-12)
-        assert found.mean["v"][0] == value
+def test_programs_serve_other_values():
+    """One program for a pattern; the values of one answer leave nothing behind in the next."""
+    model = pgm.rbm(5, 3, visible=pgm.Spin(), hidden=pgm.MultiValued(2), rng=0)
+    for values in ([1, -1, 1], [-1, -1, 1], [1, -1, 1]):
+        evidence = {"v": [*values[:2], np.nan, values[2], np.nan]}
+        found, fresh = pgm.infer(model, evidence), pgm.infer(model.with_params({}), evidence)
+        for name in ("v", "h"):
+            assert np.array_equal(found.mean[name], fresh.mean[name])
+        joined = pgm.infer(model, {"v": [evidence["v"]] * 9})  # too many rows for a program
+        np.testing.assert_allclose(joined.mean["h"][4], found.mean["h"], rtol=1e-12)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1e3])
+def test_large_gaussian_evidence_keeps_its_digits(sigma):
+    model, v = pgm.rbm(6, 3, visible=pgm.Gaussian(sigma), rng=0), 1e3 * np.array([1.0, -2.0, 0.5, 3.0, -1.0, 2.0])
+    w, b, c = (model.params[k].astype(np.longdouble) for k in ("v-h.weight", "v.bias", "h.bias"))
+    x = v.astype(np.longdouble)
+    base = -(x**2) / (2 * np.longdouble(sigma) ** 2) - np.log(np.longdouble(sigma)) - np.log(2 * np.longdouble(np.pi)) / 2
+    truth = (base + b * x).sum() + np.logaddexp(0, c + x @ w).sum()
+    for _ in range(3):
+        np.testing.assert_allclose(pgm.infer(model, {"v": v}, want=("log_z", "marginals")).log_z[0], float(truth), rtol=1e-13)
+
+
+def test_a_model_keeps_little_of_many_patterns():
+    """Programs and skeletons are small, and no model outlives its last name."""
+    model = pgm.sbn([200, 1], rng=0)
+    kept = weakref.ref(model)
+    rng = np.random.default_rng(0)
+    tracemalloc.start()
+    for row in np.where(rng.random((200, 200)) < 0.5, np.nan, 1.0):
+        pgm.infer(model, {"v": row})
+    size = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert size < 20e6
+    gc.disable()
+    try:
+        del model
+        assert kept() is None
+    finally:
+        gc.enable()
+
+
+def test_covers_are_searched_once_while_a_model_learns(monkeypatch):
+    calls, search = [], cover._cheapest
+    monkeypatch.setattr(cover, "_cheapest", lambda *args: calls.append(1) or search(*args))
+    for model in (pgm.boltzmann_machine(5, rng=0), sparse_machine()):
+        name, calls[:] = next(iter(model.structure.layers)), []
+        x = np.where(np.random.default_rng(0).random((8, model.structure.layers[name].size)) < 0.5, -1.0, 1.0)
+        pgm.fit(model, {name: x}, negative=pgm.ExactGradient(), updates=10, progress=False)
+        assert len(calls) <= 2
+
+
+def sparse_machine():
+    graph = nx.grid_2d_graph(3, 3)
+    nx.set_edge_attributes(graph, 0.3, "weight")
+    return pgm.GraphBuilder.from_networkx(graph, unit=pgm.Spin()).build()
+
+
+def test_nothing_known_is_read_only():
+    with pytest.raises(ValueError, match="read-only"):
+        pgm.rbm(3, 2, rng=0).given().evidence.observed["h"][0] = True
 
 
 def test_refusal_names_the_number():
@@ -327,7 +407,7 @@ def test_noisy_or_is_compiled(leak, monkeypatch):
     want = ("log_z", "marginals", "pairs", "gradient", "mode")
     target = model.given({"finding": rows}, soft=soft)
     one = target.take(np.arange(1))
-    p = build_problem(one, frame_of(one, choose_cover(one, prune=True, structural=False)))
+    p = build_problem(one, skeleton_of(one, choose_cover(one, prune=True, structural=False)))
     assert isinstance(walk.make_walker(p), walk.GrayWalker)
     compiled = pgm.Exact().run(target, want)
     monkeypatch.setattr(walk, "FEW_STATES", 1 << 60)

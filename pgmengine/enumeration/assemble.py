@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from pgmengine.couplings import Coupling, Weight, only_parameters, outer
+from pgmengine.enumeration.columns import padded
 from pgmengine.enumeration.problem import FiniteBlock, Problem
-from pgmengine.enumeration.walk import _padded
 from pgmengine.weights import plus
 
 Array = np.ndarray
@@ -25,7 +25,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Expectations:
-    """Expectations of one problem; `moments` (n, 1 or 1 + D, columns) as walk.py lays them out."""
+    """Expectations of one problem; `moments` (n, 1 or 1 + D, columns) as walk.py says."""
 
     problem: Problem
     moments: Array
@@ -34,8 +34,8 @@ class Expectations:
     def indicator(self) -> Array:
         """E[ind_d'] in row 0, E[ind_d ind_d'] in row 1 + d: (n, 1 + D, D)."""
         p = self.problem
-        start = sum(_padded(b) * b.offset.shape[2] for b in p.finite)
-        return self.moments[:, :, start: start + p.frame.indicators]
+        start = sum(padded(b) * b.offset.shape[2] for b in p.finite)
+        return self.moments[:, :, start: start + p.skeleton.indicators]
 
     @cached_property
     def weight(self) -> Array:
@@ -48,7 +48,7 @@ class Expectations:
         """Each finite block with its probabilities (n, 1 + D, T, K-1)."""
         start, out = 0, []
         for b in self.problem.finite:
-            k, size = b.offset.shape[2], _padded(b)
+            k, size = b.offset.shape[2], padded(b)
             part = self.moments[:, :, start: start + k * size].reshape(*self.moments.shape[:2], k, size)
             out.append((b, part[..., : len(b.index)].swapaxes(-1, -2)))
             start += k * size
@@ -87,8 +87,8 @@ class Expectations:
         """F of a layer, (n, 1 + D, width)."""
         p = self.problem
         total = p.origin[name][:, None] * self.weight[:, :, None]
-        if len(p.frame.cover.units[name]):
-            total += self.indicator @ p.frame.steps[name]
+        if len(p.skeleton.cover.units[name]):
+            total += self.indicator @ p.skeleton.steps[name]
         for index, value in self._statistics(name, summed=True):
             total[:, :, p.target.structure.layers[name].columns(index)] += value
         return total
@@ -101,14 +101,14 @@ class Expectations:
             return self.expected(name)
         if not layer.unit.canonical:
             return self._off_score(name)
-        out = self.expected(name) * p.frame.counted[name]
+        out = self.expected(name) * p.skeleton.counted[name]
         for index, value in self._statistics(name, summed=False):
             out[:, :, layer.columns(index)] -= value
         return out
 
     def _off_score(self, name: str) -> Array:
         """Score of children with p(0 | z) = e^-z: -(1 - x) + x e^-z / (1 - e^-z), x known, enumerated or summed out."""
-        out = (self.expected(name) - self.rest(name) - self.weight[:, :, None]) * self.problem.frame.counted[name]
+        out = (self.expected(name) - self.rest(name) - self.weight[:, :, None]) * self.problem.skeleton.counted[name]
         for b, prob in self._finite:
             if b.layer == name and b.summed:
                 out[:, :, b.index] = prob[..., 1] - prob[..., 0]
@@ -120,7 +120,7 @@ class Expectations:
         """State probabilities (n, size, K) of a finite layer."""
         p = self.problem
         out = p.target.structure.layers[name].one_hot(p.origin[name])
-        for d, (owner, unit, a) in enumerate(p.frame.owner):
+        for d, (owner, unit, a) in enumerate(p.skeleton.owner):
             if owner == name:
                 out[:, unit, a] = self.indicator[:, 0, d]
                 out[:, unit, 0] -= self.indicator[:, 0, d]
@@ -136,13 +136,13 @@ class Expectations:
         p = self.problem
         fb, ra, rb = self.expected(c.b), self.rest(c.a), self.rest(c.b)
         out = np.einsum("ni,nj->nij", p.origin[c.a], fb[:, 0])
-        out += np.einsum("di,ndj->nij", p.frame.steps[c.a], fb[:, 1:])
+        out += np.einsum("di,ndj->nij", p.skeleton.steps[c.a], fb[:, 1:])
         out += np.einsum("ni,nj->nij", ra[:, 0], p.origin[c.b] + rb[:, 0])
-        out += np.einsum("ndi,dj->nij", ra[:, 1:], p.frame.steps[c.b])
+        out += np.einsum("ndi,dj->nij", ra[:, 1:], p.skeleton.steps[c.b])
         if c.a == c.b:  # a unit with itself: E[x^2] is not a product of means
             layer = p.target.structure.layers[c.a]
             second = self.second_moment(c.a)
-            for unit in p.frame.cover.rest[c.a]:
+            for unit in p.skeleton.cover.rest[c.a]:
                 columns = layer.columns(np.array([unit]))
                 out[:, columns[:, None], columns] = second[:, unit]
         return only_parameters(c, p.target.model.weight(c), out)
@@ -159,13 +159,13 @@ class Expectations:
         p, heavy = self.problem, rows[:, None, None]
         fb = heavy * (self.score(c.b) if c.directed else self.expected(c.b))
         total = outer(weight, p.origin[c.a], fb[:, 0])
-        if len(p.frame.owner):
-            total = plus(total, outer(weight, p.frame.steps[c.a], fb[:, 1:].sum(axis=0)))
-        if len(p.frame.cover.rest[c.a]) and not c.directed:
+        if len(p.skeleton.owner):
+            total = plus(total, outer(weight, p.skeleton.steps[c.a], fb[:, 1:].sum(axis=0)))
+        if len(p.skeleton.cover.rest[c.a]) and not c.directed:
             ra, rb = heavy * self.rest(c.a), self.rest(c.b)
             total = plus(total, outer(weight, ra[:, 0], p.origin[c.b] + rb[:, 0]))
-            if len(p.frame.owner):
-                total = plus(total, outer(weight, ra[:, 1:].sum(axis=0), p.frame.steps[c.b]))
+            if len(p.skeleton.owner):
+                total = plus(total, outer(weight, ra[:, 1:].sum(axis=0), p.skeleton.steps[c.b]))
         return c.projected(weight, total)
 
     def all_gradients(self, rows: Array) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from pgmengine.barren import barren
 from pgmengine.couplings import Arrow, Coupling, Weight
 from pgmengine.errors import PgmError
 from pgmengine.target import Target
@@ -25,6 +26,7 @@ Vertex = tuple[str, int]
 Groups = dict[str, list[Array]]
 MANY_VERTICES = 400  # above this the cover is the greedy one
 MANY_GROUPS = 4000  # above this there is no search at all
+MANY_ENTRIES = 2**16  # of a weight: above this models of one structure share no covers
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,34 +53,8 @@ def pattern(target: Target, c: Coupling, structural: bool) -> Weight:
 
 
 def barren_units(target: Target) -> dict[str, Array]:
-    """Free directed units below which nothing is observed: they sum to one and leave log Z alone. (size,) masks.
-
-    `target` is one pattern of evidence: only its first row is looked at. At beta < 1 there are none.
-    """
-    s = target.structure
-    out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
-    if np.any(target.beta != 1.0):
-        return out
-    for name in reversed(s.directed_layers):
-        if name in s.undirected_layers:
-            continue
-        candidates = target.free[name][0].copy()
-        if name in target.soft:
-            candidates &= ~_by_unit(target, name, np.any(target.soft[name] != 0, axis=0))
-        inside = [arrow for arrow in s.arrows_from[name] if arrow.b == name]
-        for arrow in s.arrows_from[name]:
-            if arrow.b != name:
-                alive = np.repeat(~out[arrow.b], s.layers[arrow.b].unit.width)
-                candidates &= ~_reaches(target, arrow, alive)
-        for arrow in inside:  # shrink until no child inside the layer is kept
-            while True:
-                alive = np.repeat(~candidates, s.layers[name].unit.width)
-                smaller = candidates & ~_reaches(target, arrow, alive)
-                if (smaller == candidates).all():
-                    break
-                candidates = smaller
-        out[name] = candidates
-    return out
+    """Units (size,) that are barren in all rows: they sum to one and leave log Z alone."""
+    return {name: np.all(mask, axis=0) for name, mask in barren(target).items()}
 
 
 def _by_unit(target: Target, name: str, components: Array) -> Array:
@@ -98,7 +74,7 @@ def forced_units(target: Target, active: dict[str, Array], structural: bool) -> 
     s = target.structure
     out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     for arrow in s.arrows:
-        counts = np.repeat(active[arrow.b] & ~target.cut[arrow.b][0], s.layers[arrow.b].unit.width)
+        counts = s.layers[arrow.b].components(active[arrow.b] & ~target.cut[arrow.b][0])
         out[arrow.a] |= target.free[arrow.a][0] & _reaches(target, arrow, counts, structural)
     for name in s.directed_layers:  # (1 - e^-z)^beta + e^(-beta z) has no form that the walks know
         if not s.layers[name].unit.canonical and np.any(target.beta != 1.0):
@@ -114,7 +90,26 @@ def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
     masks = [mask[0] for both in (target.free, target.cut) for mask in both.values()]
     hinted = [np.any(soft != 0, axis=0) for soft in target.soft.values()]
     key = prune, structural, target.untempered, *target.soft, *(m.tobytes() for m in masks + hinted)
-    return target.model.memo.recall(key, lambda: _cheapest(target, prune, structural))
+    return target.model.memo.recall(key, lambda: _shared(target, key, prune, structural))
+
+
+def _shared(target: Target, key: Any, prune: bool, structural: bool) -> Cover:
+    """The cover as models of the same structure share it: while a model learns, where its couplings act stays."""
+    acting = [_acting(c, target.model.weight(c), structural) for c in target.structure.couplings]
+    if any(where is None for where in acting):
+        return _cheapest(target, prune, structural)
+    return target.structure.memo.recall((key, *acting), lambda: _cheapest(target, prune, structural))
+
+
+def _acting(c: Coupling, weight: Weight, structural: bool) -> bytes | None:
+    """Where a coupling acts, as a key; None when that takes too long to compare."""
+    if structural and not is_sparse(weight) and not (c.directed and c.a == c.b):
+        return b""
+    if (weight.nnz if is_sparse(weight) else weight.size) > MANY_ENTRIES:
+        return None
+    entries = weight.data if is_sparse(weight) else weight
+    kept = b"".join(x.tobytes() for x in (weight.indices, weight.indptr)) if is_sparse(weight) else b""
+    return kept + (b"" if structural and kept else np.packbits(entries != 0).tobytes())
 
 
 def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:

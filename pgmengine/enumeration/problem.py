@@ -10,7 +10,7 @@ power +1 and -beta. A child that is off with probability e^-z (noisy-or) has a l
 is quadratic (Gaussian) fold into theta and pair; units with infinitely many values are kept as smooth blocks, which only
 the numpy walk knows how to read.
 
-What does not depend on the rows is in a Frame (frame.py).
+What does not depend on the rows is in a Skeleton (skeleton.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pgmengine.enumeration.frame import Frame
+from pgmengine.enumeration.skeleton import Skeleton
 from pgmengine.layer import Layer
 from pgmengine.model import Flat
 from pgmengine.target import Target
@@ -76,7 +76,7 @@ class Problem:
     """See the module; D indicators, n rows."""
 
     target: Target
-    frame: Frame
+    skeleton: Skeleton
     origin: Flat  # evidence, cover units in their first state, 0 elsewhere
     const: Array  # (n,)
     theta: Array  # (n, D)
@@ -88,15 +88,15 @@ class Problem:
     @property
     def size(self) -> int:
         """Number of states of the cover."""
-        return self.frame.size
+        return self.skeleton.size
 
 
-def build_problem(target: Target, frame: Frame) -> Problem:
-    """The problem of a target whose rows share the evidence pattern and the beta of the frame."""
-    origin = {name: value + frame.first[name] if name in frame.first else value
+def build_problem(target: Target, skeleton: Skeleton) -> Problem:
+    """The problem of a target whose rows share the evidence pattern and the beta of the skeleton."""
+    origin = {name: value + skeleton.first_states[name] if name in skeleton.first_states else value
               for name, value in target.evidence.values.items()}
-    theta = np.zeros((target.rows, frame.indicators)) + frame.theta
-    p = Problem(target, frame, origin, np.zeros(target.rows), theta, frame.pair)
+    theta = np.zeros((target.rows, skeleton.indicators)) + skeleton.theta
+    p = Problem(target, skeleton, origin, np.zeros(target.rows), theta, skeleton.pair)
     for name, layer in target.structure.layers.items():
         _add_layer(p, name, layer)
     return p
@@ -104,21 +104,21 @@ def build_problem(target: Target, frame: Frame) -> Problem:
 
 def _add_layer(p: Problem, name: str, layer: Layer) -> None:
     """The layer's share of const and theta, its units that are summed out, and the normalisers of its conditionals."""
-    target, frame = p.target, p.frame
-    beta, directed = frame.beta, name in target.structure.directed_layers
+    target, skeleton = p.target, p.skeleton
+    beta, directed = skeleton.beta, name in target.structure.directed_layers
     zeta = target.model.inputs(p.origin, name) if directed else None
     outer = target.outer_field(p.origin, name)
     own = (target.own_field(name) + outer) / 2  # a coupling counts once, and is in the fields of both its ends
     if name in target.reference:  # the reference is a density of the free units
-        own = own - (1 - beta) * target.reference[name] * frame.observed[name]
+        own = own - (1 - beta) * target.reference[name] * skeleton.observed[name]
     if zeta is not None and layer.unit.canonical:
-        own = own + beta * zeta * frame.counted[name]
+        own = own + beta * zeta * skeleton.counted[name]
     p.const += (p.origin[name] * own).sum(axis=1)
-    if name in frame.fixed:
-        p.const += np.where(frame.fixed[name], layer.unit.log_h(layer.shaped(p.origin[name])), 0.0).sum(axis=1)
+    if name in skeleton.fixed:
+        p.const += np.where(skeleton.fixed[name], layer.unit.log_h(layer.shaped(p.origin[name])), 0.0).sum(axis=1)
     field = _linear_field(p, name, layer, outer, zeta)
-    if len(frame.cover.units[name]):
-        p.theta += field @ frame.steps[name].T
+    if len(skeleton.cover.units[name]):
+        p.theta += field @ skeleton.steps[name].T
     _add_blocks(p, name, layer, field, zeta)
 
 
@@ -127,27 +127,28 @@ def _linear_field(p: Problem, name: str, layer: Layer, outer: Array, zeta: Array
 
     Undirected neighbours, soft evidence, reference, its own input if its link is linear, and its children's values.
     """
-    target, frame, total = p.target, p.frame, outer
+    target, skeleton, total = p.target, p.skeleton, outer
     if zeta is not None and layer.unit.canonical:
-        total = total + frame.beta * zeta * frame.uncut[name]
+        total = total + skeleton.beta * zeta * skeleton.uncut[name]
     for arrow in target.structure.arrows_from[name]:
-        if arrow.b in frame.linear:
-            total = total + frame.beta * ((p.origin[arrow.b] * frame.counted[arrow.b]) @ target.model.weight(arrow).T)
+        if arrow.b in skeleton.linear:
+            values = p.origin[arrow.b] * skeleton.counted[arrow.b]
+            total = total + skeleton.beta * (values @ target.model.weight(arrow).T)
     return total
 
 
 def _add_blocks(p: Problem, name: str, layer: Layer, field: Array, zeta: Array | None) -> None:
-    frame = p.frame
-    rest, slopes = frame.cover.rest[name], frame.fields[name]
+    skeleton = p.skeleton
+    rest, slopes = skeleton.cover.rest[name], skeleton.fields[name]
     if len(rest) and (layer.unit.canonical or zeta is None):
         columns = layer.columns(rest)
         _add_log_sum(p, layer, rest, 1.0, True, field[:, columns], slopes[:, columns])
     if zeta is None:
         return
-    index, change = frame.children[name], frame.inputs[name]
+    index, change = skeleton.children[name], skeleton.inputs[name]
     columns = layer.columns(index)
     if layer.unit.canonical:
-        _add_log_sum(p, layer, index, -frame.beta, False, zeta[:, columns], change[:, columns])
+        _add_log_sum(p, layer, index, -skeleton.beta, False, zeta[:, columns], change[:, columns])
     elif len(index):
         summed = np.isin(index, rest)
         _add_off_switches(p, layer, index[~summed], zeta[:, index[~summed]], change[:, index[~summed]])
@@ -164,7 +165,7 @@ def _add_log_sum(p: Problem, layer: Layer, index: Array, power: float, summed: b
         c = power * unit.curvature
         p.const += c / 2 * np.einsum("nt,nt->n", offset, offset)
         p.theta += c * offset @ value.T + c / 2 * np.einsum("dt,dt->d", value, value)
-        p.pair = p.pair + c * p.frame.between_units(value @ value.T)
+        p.pair = p.pair + c * p.skeleton.between_units(value @ value.T)
         p.quadratic.append(QuadraticBlock(layer.name, index, summed, unit.curvature, offset, value))
     elif unit.support is not None and unit.log_base is not None:
         support = unit.support.reshape(len(unit.support), unit.width)
@@ -192,7 +193,7 @@ def _add_off_switches(p: Problem, layer: Layer, index: Array, zeta: Array, chang
     """
     if not len(index):
         return
-    beta, x, x_step = p.frame.beta, p.origin[layer.name][:, index], p.frame.steps[layer.name][:, index]
+    beta, x, x_step = p.skeleton.beta, p.origin[layer.name][:, index], p.skeleton.steps[layer.name][:, index]
     p.const += beta * ((x - 1) * zeta).sum(axis=1)
     p.theta += beta * ((x - 1) @ change.T + zeta @ x_step.T)
     cross = beta * x_step @ change.T

@@ -1,23 +1,26 @@
 """The answers of a small pattern of evidence as linear maps around one walk.
 
 With o the observed values and m the first moments of the walk, theta and the offsets are linear in (1, o), the constant
-is quadratic in them, and means and state probabilities are linear in (1, o, m). For a pattern that is asked about again
-these maps are made once, by asking the general code about one basis vector after another; then an answer is three small
-matrix products and a walk.
+is quadratic in them, and means and state probabilities are linear in (1, o, m). For a small pattern these maps are made
+once, by asking the general code about one basis vector after another; from then on an answer is three small matrix
+products and a walk. Whether a question is answered so depends on the question alone: it has the same bits whenever it is
+asked.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from pgmengine.enumeration.assemble import Expectations
-from pgmengine.enumeration.cover import Cover
-from pgmengine.enumeration.frame import frame_of
+from pgmengine.enumeration.columns import column_count, laid_out
+from pgmengine.enumeration.gray import SAFE_EXPONENT, GrayWalker
 from pgmengine.enumeration.problem import Problem, build_problem
-from pgmengine.enumeration.walk import PIECE, SAFE_EXPONENT, GrayWalker, column_count, laid_out
+from pgmengine.enumeration.skeleton import Skeleton
+from pgmengine.enumeration.states import PIECE
 from pgmengine.evidence import Evidence
 from pgmengine.model import Flat
 from pgmengine.target import Target
@@ -26,7 +29,7 @@ from pgmengine.units import Unit
 Array = np.ndarray
 Seen = list[tuple[str, Array]]
 MOST_OBSERVED = 24  # numbers: the constant has half their square of terms
-MOST_NUMBERS = 512  # of the walk and in the answers
+MOST_NUMBERS = 2**14  # in a matrix
 MOST_ROWS = 4  # with more the numpy walk, vectorised over rows, wins
 FAR = -1e4  # a log weight that is nothing beside any other
 
@@ -36,7 +39,9 @@ class Program:
     """O observed numbers, D indicators, C components of the walk's blocks, M moments, R numbers in the answers."""
 
     seen: Seen  # layer, its observed columns
-    walker: GrayWalker
+    kernel: Any  # the compiled walk
+    size: int  # states
+    indicators: int  # D
     linear: Array  # (1 + O, D + C)
     quadratic: Array  # (1 + O, 1 + O)
     reach: Array  # (C,) how far an exponent can be from its offset
@@ -46,7 +51,7 @@ class Program:
 
     def run(self, target: Target) -> tuple[Array, Flat, Flat] | None:
         """log_z (rows,), means, state probabilities; None when an exponent could leave the range of a double."""
-        rows, d = target.rows, self.walker.problem.frame.indicators
+        rows, d = target.rows, self.indicators
         known = np.ones((rows, len(self.linear)))
         start = 1
         for name, columns in self.seen:
@@ -57,10 +62,9 @@ class Program:
             return None
         const = ((known @ self.quadratic) * known).sum(axis=1)
         moments, log_z = np.zeros((rows, len(self.answers) - known.shape[1])), np.empty(rows)
-        walk, size = self.walker.kernel.walk, self.walker.problem.size
         for row in range(rows):
-            scale = walk(const[row], inputs[row, :d], inputs[row, d:], 0, size, PIECE, 1, log_z[row: row + 1], None,
-                         moments[row: row + 1])
+            scale = self.kernel.walk(const[row], inputs[row, :d], inputs[row, d:], 0, self.size, PIECE, 1,
+                                     log_z[row: row + 1], None, moments[row: row + 1])
             moments[row] *= math.exp(scale - log_z[row])
         found = np.concatenate((known, moments), axis=1) @ self.answers
         return (log_z, {name: found[:, place] for name, place in self.means},
@@ -68,26 +72,26 @@ class Program:
                  for name, place, shape in self.probs})
 
 
-def program_of(target: Target, cover: Cover) -> Program | None:
-    """The program of a few rows of one evidence pattern, when it is small and has been asked about before."""
-    if target.rows > MOST_ROWS or target.soft or target.reference or not target.untempered:
+def program_of(target: Target, skeleton: Skeleton) -> Program | None:
+    """The program of a few rows of one evidence pattern, when it is small."""
+    if target.rows > MOST_ROWS or not skeleton.small or target.soft or target.reference:
         return None
-    memo = frame_of(target, cover).memo
-    if not memo:  # the first time
-        return None
-    return memo.recall("program", lambda: (_compile(target.take(np.zeros(1, dtype=int)), cover),))[0]
+    return skeleton.memo.recall("program", lambda: (_compile(target.take(np.zeros(1, dtype=int)), skeleton),))[0]
 
 
-def _compile(target: Target, cover: Cover) -> Program | None:
+def _compile(target: Target, skeleton: Skeleton) -> Program | None:
     layers = target.structure.layers
-    seen = [(name, np.flatnonzero(target.components(name, mask)[0]))
+    seen = [(name, np.flatnonzero(target.components(name, mask[:1])[0]))
             for name, mask in target.evidence.observed.items() if mask.any()]
     count = sum(len(columns) for _, columns in seen)
     if count > MOST_OBSERVED or any(_curved(layers[name].unit) for name, _ in seen):
         return None
-    p = _asked(target, cover, seen, np.eye(count + 1)[:, 1:])  # nothing, then one observed number after another
+    p = _asked(target, skeleton, seen, np.eye(count + 1)[:, 1:])  # nothing, then one observed number after another
     size = column_count(p)
-    if p.smooth or any(b.complement for b in p.finite) or p.size > PIECE or size > MOST_NUMBERS:
+    width = sum(x.width + (0 if x.unit.support is None else x.size * len(x.unit.support)) for x in layers.values())
+    if (1 + count + size) * max(width, size) > MOST_NUMBERS or p.size > PIECE:
+        return None
+    if p.smooth or p.quadratic or any(b.complement for b in p.finite):
         return None
     walker = GrayWalker(p)
     if not walker.safe:
@@ -95,7 +99,7 @@ def _compile(target: Target, cover: Cover) -> Program | None:
     linear = np.concatenate((p.theta, np.where(np.isneginf(walker.offset), FAR, walker.offset)), axis=1)
     linear[1:] -= linear[0]
     known = Expectations(p, np.zeros((count + 1, 1, size)))
-    moved = Expectations(_asked(target, cover, seen, np.zeros((size, count))), np.eye(size)[:, None])
+    moved = Expectations(_asked(target, skeleton, seen, np.zeros((size, count))), np.eye(size)[:, None])
     means = [_affine(known.expected(name)[:, 0], moved.expected(name)[:, 0]) for name in layers]
     finite = [name for name, layer in layers.items() if layer.unit.support is not None]
     probs = [_prob_map(known, moved, name, seen) for name in finite]
@@ -103,27 +107,27 @@ def _compile(target: Target, cover: Cover) -> Program | None:
     places = [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
     shapes = [known.prob(name).shape[1:] for name in finite]
     reach = laid_out(p.finite, walker.reach, 1, FAR)[0]
-    return Program(seen, walker, linear, _quadratic(target, cover, seen, count), reach,
-                   np.concatenate(means + probs, axis=1), list(zip(layers, places, strict=False)),
+    return Program(seen, walker.kernel, p.size, skeleton.indicators, linear,
+                   _quadratic(target, skeleton, seen, count), reach, np.concatenate(means + probs, axis=1),
+                   list(zip(layers, places, strict=False)),
                    list(zip(finite, places[len(layers):], shapes, strict=True)))
 
 
 def _curved(unit: Unit) -> bool:
-    """Whether state probabilities, or log h, are not linear, or quadratic, in the values of an observed unit."""
+    """Whether probabilities or log h are not linear in the values of an observed unit, or values have no bound."""
     if unit.support is None or unit.log_base is None:
-        return False
+        return True
     return (unit.width == 1 and len(unit.support) != 2) or bool(np.ptp(unit.log_base) > 0)
 
 
-def _asked(target: Target, cover: Cover, seen: Seen, values: Array) -> Problem:
+def _asked(target: Target, skeleton: Skeleton, seen: Seen, values: Array) -> Problem:
     """The problem of rows with these observed numbers (rows, O), whether units have such values or not."""
     rows = target.take(np.zeros(len(values), dtype=int))
     flat, start = {name: np.zeros(value.shape) for name, value in rows.evidence.values.items()}, 0
     for name, columns in seen:
         flat[name][:, columns] = values[:, start: start + len(columns)]
         start += len(columns)
-    return build_problem(replace(rows, evidence=Evidence(len(values), True, flat, rows.evidence.observed)),
-                         frame_of(target, cover))
+    return build_problem(replace(rows, evidence=Evidence(len(values), True, flat, rows.evidence.observed)), skeleton)
 
 
 def _affine(known: Array, moved: Array) -> Array:
@@ -131,11 +135,11 @@ def _affine(known: Array, moved: Array) -> Array:
     return np.concatenate((known[:1], known[1:] - known[0], moved - known[0]))
 
 
-def _quadratic(target: Target, cover: Cover, seen: Seen, count: int) -> Array:
+def _quadratic(target: Target, skeleton: Skeleton, seen: Seen, count: int) -> Array:
     """Q with const = (1, o) Q (1, o)', from its values at 0, e_i and e_i + e_j."""
     i, j = np.triu_indices(count)
     basis = np.eye(count)
-    c = _asked(target, cover, seen, np.concatenate((np.zeros((1, count)), basis, basis[i] + basis[j]))).const
+    c = _asked(target, skeleton, seen, np.concatenate((np.zeros((1, count)), basis, basis[i] + basis[j]))).const
     at_0, at_i, at_ij = c[0], c[1: count + 1], c[count + 1:]
     out = np.zeros((count + 1, count + 1))
     out[1 + i, 1 + j] = out[1 + j, 1 + i] = (at_ij - at_i[i] - at_i[j] + at_0) / 2

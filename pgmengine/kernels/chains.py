@@ -108,8 +108,7 @@ def start(target: Target, rng: np.random.Generator) -> Flat:
     """A dispersed state: directed layers from their parents, others from the reference; observed units clamped."""
     s = target.structure
     x = {name: np.array(value) for name, value in target.evidence.values.items()}
-    order = [n for n in s.layers if n not in s.directed_layers] + list(s.directed_layers)
-    for name in order:
+    for name in s.undirected_first:
         layer = s.layers[name]
         if not target.free[name].any():
             continue

@@ -18,10 +18,11 @@ from pgmengine.kernels.plain import summed_layers
 from pgmengine.layer import Layer
 from pgmengine.methods.answers import accepted, check_want
 from pgmengine.methods.exact import Exact
+from pgmengine.methods.resampling import systematic
 from pgmengine.methods.schedules import Adaptive, count_of, ladder
 from pgmengine.model import Flat
 from pgmengine.result import Plan, Result, Status
-from pgmengine.stable import log_sum
+from pgmengine.stable import log_sum, softmax
 from pgmengine.target import Target
 from pgmengine.units import Unit
 from pgmengine.validate import as_floats
@@ -156,10 +157,7 @@ class AIS:
             drawn = exact.run(target.at(1.0), ("samples",), rng=rng).samples
             layers = target.structure.layers
             return {n: np.swapaxes(v, 0, 1).reshape(-1, layers[n].width) for n, v in drawn.items()}, 0
-        p = np.exp(weights - weights.max(axis=1, keepdims=True))
-        grid = (np.arange(self.chains) + rng.random((target.rows, 1))) / self.chains  # systematic resampling
-        edges = np.cumsum(p / p.sum(axis=1, keepdims=True), axis=1)
-        chosen = np.stack([np.searchsorted(e, g) for e, g in zip(edges, grid, strict=True)]).clip(0, self.chains - 1)
+        chosen = systematic(softmax(weights), rng)
         index = (chosen + self.chains * np.arange(target.rows)[:, None]).ravel()
         return {name: value[index] for name, value in last.items()}, max(steps // 4, 50)
 

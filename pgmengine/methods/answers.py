@@ -79,7 +79,7 @@ def no_room(needed: float) -> str:
     free = available_memory()
     if needed <= 0.8 * free:
         return ""
-    return f"its draws need {needed / 2**30:.3g} GiB, {free / 2**30:.3g} GiB are free; ask for fewer draws or rows"
+    return f"it needs {needed / 2**30:.3g} GiB, {free / 2**30:.3g} GiB are free; ask for fewer rows or draws"
 
 
 def add_gradients(total: dict[str, Any] | None, part: dict[str, Any]) -> dict[str, Any]:

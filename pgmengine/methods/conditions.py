@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import networkx as nx
 import numpy as np
 
 from pgmengine import _kernels
+from pgmengine.barren import barren
 from pgmengine.target import Target
 from pgmengine.weights import is_sparse
 
@@ -79,32 +78,6 @@ def _least_input(target: Target, name: str) -> Array:
     return zeta
 
 
-def barren(target: Target) -> dict[str, Array]:
-    """Layer -> (rows, size) bool: free units of which nothing that is known is a descendant, at beta = 1.
-
-    Summed over, their conditionals give 1.
-    """
-    s = target.structure
-    out = {name: np.zeros(target.free[name].shape, dtype=bool) for name in s.layers}
-    for name in reversed(s.directed_layers):
-        mine = target.free[name] & (target.beta == 1)[:, None] & ~known_softly(target, name)
-        for c in s.arrows_from[name] if mine.any() and name not in s.undirected_layers else ():
-            if c.b != name:
-                mine &= ~_reaching(target, c, ~out[c.b] & ~target.cut[c.b])
-        inside = [c for c in s.arrows_from[name] if c.b == name]
-        while inside and (lost := mine & _reaching(target, inside[0], ~mine & ~target.cut[name])).any():
-            mine &= ~lost
-        out[name] = mine & (name not in s.undirected_layers)
-    return out
-
-
-def known_softly(target: Target, name: str) -> Array:
-    """Units (rows, size) with soft evidence."""
-    if name not in target.soft:
-        return np.zeros(target.free[name].shape, dtype=bool)
-    return (target.soft[name] != 0).reshape(target.rows, target.structure.layers[name].size, -1).any(axis=-1)
-
-
 def parents_first(target: Target, name: str) -> Array:
     """The units of a layer with arrows inside, parents before children."""
     s = target.structure
@@ -115,13 +88,3 @@ def parents_first(target: Target, name: str) -> Array:
             ends = (x // s.layers[name].unit.width for x in target.model.weight(c).nonzero())
             graph.add_edges_from(zip(*(x.tolist() for x in ends), strict=True))
     return np.array(list(nx.topological_sort(graph)), dtype=np.int64)
-
-
-def _reaching(target: Target, c: Any, active: Array) -> Array:
-    """The parents (rows, size) with an arrow to an active child."""
-    a, b = target.structure.layers[c.a], target.structure.layers[c.b]
-    if not active.any():
-        return np.zeros((target.rows, a.size), dtype=bool)
-    linked = (target.model.weight(c) != 0).astype(np.float64)
-    found = np.repeat(active, b.unit.width, axis=1).astype(np.float64) @ linked.T > 0
-    return found.reshape(target.rows, a.size, -1).any(axis=-1)

@@ -10,22 +10,21 @@ import numpy as np
 
 from pgmengine.enumeration.assemble import Expectations
 from pgmengine.enumeration.cover import Cover, choose_cover
-from pgmengine.enumeration.frame import frame_of
 from pgmengine.enumeration.problem import Problem, build_problem
 from pgmengine.enumeration.program import program_of
-from pgmengine.enumeration.walk import PIECE, indicators, make_walker
+from pgmengine.enumeration.skeleton import Skeleton, skeleton_of
+from pgmengine.enumeration.states import draw, mode_of
+from pgmengine.enumeration.walk import make_walker
 from pgmengine.errors import PgmError
 from pgmengine.methods.answers import (
-    LITTLE,
     accepted,
     add_gradients,
-    available_memory,
     check_want,
     evidence_patterns,
+    no_room,
     public,
     squeeze,
 )
-from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
 from pgmengine.stable import log_sum
@@ -60,7 +59,13 @@ class Exact:
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Bits of the cheapest cover of every evidence pattern; refuses above max_bits or the free memory."""
         wanted = check_want(want)
-        return target.memo.recall((self, wanted), lambda: self._plan(target, wanted))
+        if (self, wanted) in target.memo:
+            known: Plan = target.memo[self, wanted]
+            return known
+        plan = self._plan(target, wanted)
+        if plan.accepted:  # memory that is not free now may be free later
+            target.memo[self, wanted] = plan
+        return plan
 
     def _plan(self, target: Target, wanted: tuple[str, ...]) -> Plan:
         if "bound" in wanted:
@@ -75,9 +80,8 @@ class Exact:
         if largest.bits > self.max_bits:
             return Plan("Exact", work=work, bytes=memory, refusal=f"cheapest enumeration needs 2^{largest.bits:.4g} "
                         f"states, the limit is 2^{self.max_bits:g}")
-        if memory > LITTLE and memory > 0.8 * (free := available_memory()):
-            return Plan("Exact", work=work, bytes=memory, refusal=f"it needs {memory / 2**30:.3g} GiB, "
-                        f"{free / 2**30:.3g} GiB are free")
+        if refusal := no_room(memory):
+            return Plan("Exact", work=work, bytes=memory, refusal=refusal)
         return Plan("Exact", "exact", _describe(largest), work, memory)
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
@@ -124,7 +128,8 @@ class _Part:
     def groups(self) -> list[_Group]:
         """The rows by evidence pattern; PgmError when one has no cover."""
         return self.target.memo.recall(("groups", self.wanted), lambda: [
-            _group(self.target.take(rows[:1]), rows, self.wanted) for rows in evidence_patterns(self.target)])
+            _group(self.target.take(rows if self.target.soft else rows[:1]), rows, self.wanted)
+            for rows in evidence_patterns(self.target)])
 
     def moments(self, indicators: int) -> int:
         """Rows of moments that a walk over so many indicators has to give."""
@@ -138,7 +143,10 @@ def _parts(target: Target, wanted: tuple[str, ...]) -> list[_Part]:
 
 
 def _group(one: Target, rows: Array, wanted: frozenset[str]) -> _Group:
-    """Barren units are pruned where log_z alone is wanted, zero weights covered where their statistics are."""
+    """Barren units are pruned where log_z alone is wanted, zero weights covered where their statistics are.
+
+    `one` is one of the rows, or all of them if they have hints, which are no part of the pattern.
+    """
     cover = choose_cover(one, prune=not wanted, structural=bool(PAIRS & wanted))
     return _Group(rows, cover, *one.model.memo.recall((cover, wanted), lambda: _size(one, cover, wanted)))
 
@@ -185,23 +193,24 @@ class _Answers:
     def take(self, part: _Part) -> None:
         """Work through one part, pattern by pattern."""
         for group in track(part.groups, "enumerating"):
+            skeleton = skeleton_of(part.target.take(group.rows[:1]), group.cover)
             for start in range(0, len(group.rows), group.at_once):
                 some = group.rows[start: start + group.at_once]
                 target = part.target if len(some) == part.target.rows else part.target.take(some)
-                if not self._by_program(part, some, target, group.cover):
-                    self._solve(part, some, build_problem(target, frame_of(target, group.cover)))
+                if not self._by_program(part, some, target, skeleton):
+                    self._solve(part, some, build_problem(target, skeleton))
 
-    def _by_program(self, part: _Part, rows: Array, target: Target, cover: Cover) -> bool:
-        """Answer by the pattern's program, if it has one and that is all that is wanted."""
-        program = program_of(target, cover) if part.wanted <= {"marginals"} else None
+    def _by_program(self, part: _Part, rows: Array, target: Target, skeleton: Skeleton) -> bool:
+        """Answer by the pattern's program, if it is the only pattern and has one, and if that is all that is wanted."""
+        alone = target is part.target and part.wanted == {"marginals"}
+        program = program_of(target, skeleton) if alone else None
         found = program.run(target) if program is not None else None
         if found is None:
             return False
         log_z, mean, prob = found
         self._keep(part, rows, log_z)
-        if part.wanted:
-            self._store("mean", rows, mean)
-            self._store("prob", rows, prob)
+        self._store("mean", rows, mean)
+        self._store("prob", rows, prob)
         return True
 
     def _keep(self, part: _Part, rows: Array, log_z: Array) -> None:
@@ -215,14 +224,14 @@ class _Answers:
 
     def _solve(self, part: _Part, rows: Array, p: Problem) -> None:
         walker = make_walker(p)
-        sums, moments = walker.log_sums(part.moments(p.frame.indicators))
+        sums, moments = walker.walk(part.moments(p.skeleton.indicators))
         self._keep(part, rows, log_sum(sums))
         if part.normaliser:
             return
         if moments is not None:
             self._expectations(rows, Expectations(p, moments))
         if "mode" in part.wanted:
-            self._store("mode", rows, mode_of(p))
+            self._store("mode", rows, mode_of(p, walker))
         if "samples" in part.wanted:
             draws = draw(p, walker, sums, self.draws, self.rng)
             self._store("samples", rows, {n: v.swapaxes(0, 1) for n, v in draws.items()})
@@ -267,50 +276,3 @@ class _Answers:
         if "log_prob" in self.wanted:
             out["log_prob"] = self.log_z - self.normaliser
         return out
-
-
-def fill_rest(p: Problem, states: Array, rows: Array, choose: Any) -> Flat:
-    """Complete flat values of cover states (m, D) for the rows (m,), the rest chosen by choose(unit, eta)."""
-    target = p.target.take(rows)
-    x = {name: p.origin[name][rows] + states @ p.frame.steps[name] for name in p.origin}
-    for name in _parents_first(p):
-        index = p.frame.cover.rest[name]
-        if len(index):
-            layer = target.structure.layers[name]
-            value = layer.flat(choose(layer.unit, layer.shaped(target.natural(x, name))))
-            columns = layer.columns(index)
-            x[name] = x[name].copy()
-            x[name][:, columns] = value[:, columns]
-    return x
-
-
-def _parents_first(p: Problem) -> list[str]:
-    order = p.target.structure.directed_layers
-    return [n for n in p.origin if n not in order] + list(order)
-
-
-def mode_of(p: Problem) -> Flat:
-    """The jointly most probable completion of every row; ties go to the first state in the walk's order."""
-    where = make_walker(p).best_states()
-    return fill_rest(p, indicators(p, where), np.arange(p.target.rows), lambda unit, eta: unit.mode(eta))
-
-
-def draw(p: Problem, walker: Any, sums: Array, draws: int, rng: np.random.Generator) -> Flat:
-    """Independent exact samples, flat (draws, rows, width): a piece, a state in it, then the rest given the cover."""
-    chosen = np.empty((draws, p.target.rows), dtype=np.int64)
-    for row in range(p.target.rows):
-        if p.size == 1:
-            chosen[:, row] = 0
-            continue
-        share = np.exp(sums[row] - log_sum(sums[row]))
-        counts = rng.multinomial(draws, share / share.sum())
-        index = []
-        for piece in np.flatnonzero(counts):
-            weight = walker.log_weights(row, int(piece))
-            prob = np.exp(weight - log_sum(weight))
-            index.append(piece * PIECE + rng.choice(len(prob), size=counts[piece], p=prob / prob.sum()))
-        chosen[:, row] = rng.permutation(np.concatenate(index))
-    rows = np.tile(np.arange(p.target.rows), draws)
-    x = fill_rest(p, indicators(p, chosen.ravel()), rows, lambda unit, eta: unit.sample(eta, rng))
-    return {name: value.reshape(draws, p.target.rows, -1) for name, value in x.items()}
-

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.barren import known_softly
 from pgmengine.couplings import only_parameters
 from pgmengine.errors import PgmError
 from pgmengine.methods.answers import accepted, check_want, no_room, public, squeeze
-from pgmengine.methods.conditions import known_softly, of_free_parents, parents_first
+from pgmengine.methods.conditions import of_free_parents, parents_first
+from pgmengine.methods.resampling import systematic
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
@@ -194,10 +196,6 @@ def _prob(layer: Any, x: Array, p: Array) -> Array:
 
 def _resampled(each: Flat, p: Array, rng: np.random.Generator) -> Flat:
     """Draws of equal weight (rows, draws, width): systematic resampling, then in random order."""
-    rows, draws = p.shape
-    grid = (np.arange(draws) + rng.random((rows, 1))) / draws
-    edges = np.cumsum(np.where(np.isnan(p), 1.0, p), axis=1)
-    index = np.stack([np.searchsorted(e / e[-1], g) for e, g in zip(edges, grid, strict=True)]).clip(0, draws - 1)
-    index = rng.permuted(index, axis=1)
+    index = rng.permuted(systematic(np.where(np.isnan(p), 1.0, p), rng), axis=1)
     lost = np.isnan(p[:, :1, None])
     return {name: np.where(lost, np.nan, np.take_along_axis(v, index[..., None], axis=1)) for name, v in each.items()}

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from pgmengine import _kernels
-from pgmengine.methods.conditions import barren, log_sums, parents_first
+from pgmengine.barren import barren
+from pgmengine.methods.conditions import log_sums, parents_first
 from pgmengine.methods.net import net_of
 from pgmengine.model import Flat
 from pgmengine.target import Target, times

@@ -8,6 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from pgmengine.stable import log_sum, softmax
+
 Array = np.ndarray
 
 
@@ -70,15 +72,11 @@ class Unit:
 
     def log_normalizer(self, eta: Array) -> Array:
         """A(eta) = log sum_x h(x) exp(eta x)."""
-        w = self.log_weights(eta)
-        top = w.max(axis=-1)
-        return top + np.log(np.exp(w - top[..., None]).sum(axis=-1))
+        return log_sum(self.log_weights(eta))
 
     def prob(self, eta: Array) -> Array:
         """p(x | eta) of every value of a finite unit, (..., K)."""
-        w = self.log_weights(eta)
-        p = np.exp(w - w.max(axis=-1, keepdims=True))
-        return p / p.sum(axis=-1, keepdims=True)
+        return softmax(self.log_weights(eta))
 
     def mean(self, eta: Array) -> Array:
         """A'(eta)."""

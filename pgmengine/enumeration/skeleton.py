@@ -1,7 +1,7 @@
 """What all rows of one evidence pattern have in common: the indicators, and what each adds to values, fields and inputs.
 
-A model remembers the small frames of the patterns that it was asked about, so that a question asked again costs no more
-than its arithmetic.
+A model remembers the small skeletons of the patterns that it was asked about, so that a question asked again costs no
+more than its arithmetic.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pgmengine.model import Flat
 from pgmengine.target import Target
 
 Array = np.ndarray
-LITTLE = 512  # numbers in an array of a frame that is remembered
+SMALL = 512  # numbers in an array of a skeleton that is remembered
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class Skeleton:
     """D indicators, one for each state but the first of each cover unit; masks are (width,) but for `fixed`."""
 
     cover: Cover
     beta: float
     owner: list[tuple[str, int, int]]  # (layer, unit, state) of each indicator
     states: Array  # (cover units,) number of states
-    first: Flat  # layer -> (width,) the first states of its cover units, where they are not 0
+    first_states: Flat  # layer -> (width,) the first states of its cover units, where they are not 0
     steps: Flat  # layer -> (D, width): what an indicator adds to the layer's values
     fields: Flat  # layer -> (D, width): ... to its linear field
     inputs: Flat  # directed layer -> (D, width): ... to its input zeta
@@ -40,7 +40,8 @@ class Frame:
     fixed: dict[str, Array]  # layers with a base measure -> (size,) units whose log h counts: observed or in the cover
     theta: Array  # (D,) log h of states against the first
     pair: Array  # (D, D), zero inside a unit
-    memo: Memo = field(default_factory=Memo)  # what the walks make of it
+    small: bool  # whether the model remembers it
+    memo: Memo = field(default_factory=Memo)  # what walks and programs make of it
 
     @property
     def indicators(self) -> int:
@@ -58,15 +59,15 @@ class Frame:
         return np.where(unit[:, None] == unit, 0.0, matrix)
 
 
-def frame_of(target: Target, cover: Cover) -> Frame:
-    """The frame of a target whose rows share one evidence pattern, and beta; its model remembers it if it is small."""
+def skeleton_of(target: Target, cover: Cover) -> Skeleton:
+    """The skeleton of a target whose rows share one evidence pattern, and beta; its model remembers it if it is small."""
     numbers = cover.indicators * sum(layer.width for layer in target.structure.layers.values())
-    if not target.untempered or numbers > LITTLE:
+    if not target.untempered or numbers > SMALL:
         return _make(target, cover)
-    return target.model.memo.recall(cover, lambda: _make(target, cover))
+    return target.model.memo.recall(cover, lambda: _make(target, cover, small=True))
 
 
-def _make(target: Target, cover: Cover) -> Frame:
+def _make(target: Target, cover: Cover, small: bool = False) -> Skeleton:
     s, beta, model = target.structure, float(target.beta[0]), target.model
     owner, states, steps, first = _indicators(target, cover)
     observed = {name: target.components(name, mask[:1])[0] for name, mask in target.evidence.observed.items()}
@@ -89,8 +90,8 @@ def _make(target: Target, cover: Cover) -> Frame:
                 near = near + (steps[arrow.b] * counted[arrow.b]) @ model.weight(arrow).T
         fields[name] = beta * near
     children = {name: np.flatnonzero(mask[:: s.layers[name].unit.width]) for name, mask in counted.items()}
-    return Frame(cover, beta, owner, states, first, steps, fields, inputs, observed, uncut, counted, children, linear,
-                 _fixed(target, cover), _log_base_steps(target, owner), pair)
+    return Skeleton(cover, beta, owner, states, first, steps, fields, inputs, observed, uncut, counted, children, linear,
+                 _fixed(target, cover), _log_base_steps(target, owner), pair, small)
 
 
 def _indicators(target: Target, cover: Cover) -> tuple[list[tuple[str, int, int]], Array, Flat, Flat]:
