@@ -115,7 +115,7 @@ def _spent(work: Callable[..., Any], *count: int) -> float:
 
 def measure(row: Row, settings: Settings) -> Measured:
     """Every case once to warm up, then rounds of all of them in turn. A case that raises is reported, not the end."""
-    pause = 0.1 if settings.threads == 1 else 0.3  # threads of the case before spin on for a while
+    pause = 0.1 if settings.threads == 1 else 0.5  # threads of the case before spin on for a while
     times: dict[str, list[float]] = {who: [] for who, case in row.cases.items() if case is not None}
     failed: dict[str, str] = {}
     for _ in range(settings.repeats + 1):

@@ -33,6 +33,7 @@ def one_blas_thread() -> Any:
 
 @lru_cache(maxsize=1)
 def _controller() -> Any:
+    from scipy.linalg import cython_blas  # noqa: F401  the compiled loops' BLAS: one loaded later would not be limited
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -1,5 +1,9 @@
 """The compiled sweeps: the same states as the plain engine on the same uniforms, whatever the batch and the threads."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -358,3 +362,21 @@ def test_log_density_of_a_chain_that_starts_at_an_impossible_state():
     np.testing.assert_allclose(chains.log_density(), target.log_density(chains.values()), rtol=1e-6)
     found = chains.trace(2)[1]
     np.testing.assert_allclose(found, target.log_density(chains.values()), rtol=1e-6)
+
+
+def test_the_blas_of_the_compiled_loops_is_limited():
+    """In a fresh process, where nothing has loaded scipy's BLAS before: its threads would spin while ours work."""
+    code = """
+import threadpoolctl
+import pgmengine as pgm
+
+def seen(model, update):
+    if update:  # the first call is before the start
+        pools.extend(p["num_threads"] for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas")
+
+pools, data = [], (__import__("numpy").random.default_rng(0).random((200, 300)) < 0.5) * 1.0
+pgm.fit(pgm.rbm(300, 200, rng=0), {"v": data}, updates=3, callbacks=[seen], progress=False)
+assert pools and set(pools) == {1}, pools
+"""
+    environment = os.environ | {"PGMENGINE_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)

@@ -339,7 +339,8 @@ def test_large_gaussian_evidence_keeps_its_digits(sigma):
     base = -(x**2) / (2 * np.longdouble(sigma) ** 2) - np.log(np.longdouble(sigma)) - np.log(2 * np.longdouble(np.pi)) / 2
     truth = (base + b * x).sum() + np.logaddexp(0, c + x @ w).sum()
     for _ in range(3):
-        np.testing.assert_allclose(pgm.infer(model, {"v": v}, want=("log_z", "marginals")).log_z[0], float(truth), rtol=1e-13)
+        found = pgm.infer(model, {"v": v}, want=("log_z", "marginals")).log_z[0]
+        np.testing.assert_allclose(found, float(truth), rtol=1e-13)
 
 
 def test_a_model_keeps_little_of_many_patterns():

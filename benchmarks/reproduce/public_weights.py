@@ -2,8 +2,8 @@
 
     python benchmarks/reproduce/public_weights.py mnistvh_CD25.mat DIRECTORY [--temperatures 20000] [--chains 500]
 
-DIRECTORY holds the MNIST files. Published: ln Z = 451.28, test images at about -86.34. The images are binarised at random,
-which moves their mean by about 0.1.
+DIRECTORY holds the MNIST files. Published: ln Z = 451.28, test images at about -86.34. The images are binarised at
+random, which moves their mean by about 0.1.
 """
 
 from __future__ import annotations
