@@ -1,17 +1,12 @@
 """Exact inference against the oracle, over the whole table of machines and patterns of evidence."""
 
-import gc
-import tracemalloc
-import weakref
-
-import networkx as nx
 import numpy as np
 import pytest
 from brute import Brute
 from tiny import INFINITE, MACHINES, as_evidence, draw_row, patterns
 
 import pgmengine as pgm
-from pgmengine.enumeration import cover, gray, program, states, walk
+from pgmengine.enumeration import gray, program, states, walk
 from pgmengine.enumeration.cover import choose_cover
 from pgmengine.enumeration.problem import build_problem
 from pgmengine.enumeration.skeleton import skeleton_of
@@ -306,94 +301,6 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch):
         results.append(pgm.infer(model, want=("log_z", "marginals")))
     assert results[0].log_z == results[1].log_z
     assert np.array_equal(results[0].mean["v"], results[1].mean["v"])
-
-
-@table
-def test_patterns_asked_again_give_the_same(machine, monkeypatch):
-    model, rows, compiled = machine.build(), patterns(machine), []
-    made = program._compile
-    monkeypatch.setattr(program, "_compile", lambda *args: compiled.append(made(*args)) or compiled[-1])
-    want = ("log_z", "log_prob", "marginals")
-    for row in rows:
-        evidence = {name: value[0] for name, value in as_evidence(machine, [row]).items()}
-        first, _, third = (pgm.infer(model, evidence, want, method=pgm.Exact()) for _ in range(3))
-        truth = Brute(machine, row)
-        np.testing.assert_allclose(first.log_z[0], truth.log_z, **EXACT)
-        np.testing.assert_allclose(first.log_prob, truth.log_z - Brute(machine, {}).log_z, **EXACT)
-        assert np.array_equal(third.log_z, first.log_z) and np.array_equal(third.log_prob, first.log_prob)
-        for x in machine.layers:
-            assert np.array_equal(third.mean[x.name], first.mean[x.name])
-            np.testing.assert_allclose(np.ravel(first.mean[x.name]), truth.mean(x.name), **EXACT)
-            if x.unit.support is not None:
-                assert np.array_equal(third.prob[x.name], first.prob[x.name])
-                np.testing.assert_allclose(first.prob[x.name], truth.prob(x.name), **EXACT)
-    plain = all(x.unit in (pgm.Binary(), pgm.Spin()) for x in machine.layers) and "large" not in repr(machine)
-    assert not plain or all(p is not None for p in compiled) and compiled
-
-
-def test_programs_serve_other_values():
-    """One program for a pattern; the values of one answer leave nothing behind in the next."""
-    model = pgm.rbm(5, 3, visible=pgm.Spin(), hidden=pgm.MultiValued(2), rng=0)
-    for values in ([1, -1, 1], [-1, -1, 1], [1, -1, 1]):
-        evidence = {"v": [*values[:2], np.nan, values[2], np.nan]}
-        found, fresh = pgm.infer(model, evidence), pgm.infer(model.with_params({}), evidence)
-        for name in ("v", "h"):
-            assert np.array_equal(found.mean[name], fresh.mean[name])
-        joined = pgm.infer(model, {"v": [evidence["v"]] * 9})  # too many rows for a program
-        np.testing.assert_allclose(joined.mean["h"][4], found.mean["h"], rtol=1e-12)
-
-
-@pytest.mark.parametrize("sigma", [1.0, 1e3])
-def test_large_gaussian_evidence_keeps_its_digits(sigma):
-    model, v = pgm.rbm(6, 3, visible=pgm.Gaussian(sigma), rng=0), 1e3 * np.array([1.0, -2.0, 0.5, 3.0, -1.0, 2.0])
-    model = model.with_params({"v-h.weight": 0.01 * model.params["v-h.weight"]})
-    w, b, c = (model.params[k].astype(np.longdouble) for k in ("v-h.weight", "v.bias", "h.bias"))
-    x = v.astype(np.longdouble)
-    base = -(x**2) / (2 * np.longdouble(sigma) ** 2) - np.log(np.longdouble(sigma)) - np.log(2 * np.longdouble(np.pi)) / 2
-    truth = (base + b * x).sum() + np.logaddexp(0, c + x @ w).sum()
-    for _ in range(3):
-        found = pgm.infer(model, {"v": v}, want=("log_z", "marginals")).log_z[0]
-        np.testing.assert_allclose(found, float(truth), rtol=1e-13)
-
-
-def test_a_model_keeps_little_of_many_patterns():
-    """Programs and skeletons are small, and no model outlives its last name."""
-    model = pgm.sbn([200, 1], rng=0)
-    kept = weakref.ref(model)
-    rng = np.random.default_rng(0)
-    tracemalloc.start()
-    for row in np.where(rng.random((200, 200)) < 0.5, np.nan, 1.0):
-        pgm.infer(model, {"v": row})
-    size = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    assert size < 20e6
-    gc.disable()
-    try:
-        del model
-        assert kept() is None
-    finally:
-        gc.enable()
-
-
-def test_covers_are_searched_once_while_a_model_learns(monkeypatch):
-    calls, search = [], cover._cheapest
-    monkeypatch.setattr(cover, "_cheapest", lambda *args: calls.append(1) or search(*args))
-    for model in (pgm.boltzmann_machine(5, rng=0), sparse_machine()):
-        name, calls[:] = next(iter(model.structure.layers)), []
-        x = np.where(np.random.default_rng(0).random((8, model.structure.layers[name].size)) < 0.5, -1.0, 1.0)
-        pgm.fit(model, {name: x}, negative=pgm.ExactGradient(), updates=10, progress=False)
-        assert len(calls) <= 2
-
-
-def sparse_machine():
-    graph = nx.grid_2d_graph(3, 3)
-    nx.set_edge_attributes(graph, 0.3, "weight")
-    return pgm.GraphBuilder.from_networkx(graph, unit=pgm.Spin()).build()
-
-
-def test_nothing_known_is_read_only():
-    with pytest.raises(ValueError, match="read-only"):
-        pgm.rbm(3, 2, rng=0).given().evidence.observed["h"][0] = True
 
 
 def test_refusal_names_the_number():
