@@ -51,7 +51,7 @@ class Model:
     def __init__(self, structure: Structure, params: Mapping[str, Any]) -> None:
         self.structure = structure
         self.params: Mapping[str, Any] = MappingProxyType({k: freeze(v) for k, v in params.items()})
-        self.memo = Memo()  # what methods prepared for patterns of evidence
+        self.covers, self.skeletons, self.costs = Memo(), Memo(), Memo()  # of patterns of evidence: see enumeration/
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Model, (self.structure, dict(self.params))  # so that executors can send it to another process

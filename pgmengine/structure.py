@@ -22,7 +22,7 @@ class Structure:
 
     layers: dict[str, Layer]
     couplings: tuple[Coupling, ...]
-    memo: Memo = field(default_factory=Memo, init=False, repr=False)  # covers that many models share
+    covers: Memo = field(default_factory=Memo, init=False, repr=False)  # those that its models share
 
     @cached_property
     def undirected(self) -> tuple[Pair | Lateral, ...]:

@@ -36,7 +36,8 @@ class Target:
     beta: Array  # (rows,)
     reference: Flat  # layer -> (width,) natural parameters of r; absent = 0
     first: int = 0  # what messages call the first row, where the rows are a part of what was asked about
-    memo: Memo = field(default_factory=Memo, init=False)  # what methods found out when they planned
+    plans: Memo = field(default_factory=Memo, init=False)  # (method, wanted) -> its plan
+    groups: Memo = field(default_factory=Memo, init=False)  # wanted -> rows of one evidence pattern, and their covers
 
     @property
     def rows(self) -> int:

@@ -90,7 +90,7 @@ def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
     masks = [mask[0] for both in (target.free, target.cut) for mask in both.values()]
     hinted = [np.any(soft != 0, axis=0) for soft in target.soft.values()]
     key = prune, structural, target.untempered, *target.soft, *(m.tobytes() for m in masks + hinted)
-    return target.model.memo.recall(key, lambda: _shared(target, key, prune, structural))
+    return target.model.covers.recall(key, lambda: _shared(target, key, prune, structural))
 
 
 def _shared(target: Target, key: Any, prune: bool, structural: bool) -> Cover:
@@ -98,7 +98,7 @@ def _shared(target: Target, key: Any, prune: bool, structural: bool) -> Cover:
     acting = [_acting(c, target.model.weight(c), structural) for c in target.structure.couplings]
     if any(where is None for where in acting):
         return _cheapest(target, prune, structural)
-    return target.structure.memo.recall((key, *acting), lambda: _cheapest(target, prune, structural))
+    return target.structure.covers.recall((key, *acting), lambda: _cheapest(target, prune, structural))
 
 
 def _acting(c: Coupling, weight: Weight, structural: bool) -> bytes | None:

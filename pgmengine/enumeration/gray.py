@@ -31,6 +31,7 @@ class _Compiled:
 
 
 def _compiled(p: Problem) -> _Compiled:
+    """Made of the first problem of a skeleton, for all: pairs and values are the same in each, offsets are not."""
     size = [np.abs(b.value) for b in p.finite]
     reach = [a.sum(axis=0, keepdims=True) + 2 * a.max(axis=0, initial=0.0) for a in size]
     if not all(a.max(initial=0.0) < SAFE_EXPONENT for a in reach):

@@ -80,7 +80,7 @@ class Problem:
     origin: Flat  # evidence, cover units in their first state, 0 elsewhere
     const: Array  # (n,)
     theta: Array  # (n, D)
-    pair: Array  # (D, D), zero inside a unit
+    pair: Array  # (D, D), zero inside a unit; the skeleton's and what blocks add to it: the same in every problem of one
     finite: list[FiniteBlock] = field(default_factory=list)
     smooth: list[SmoothBlock] = field(default_factory=list)
     quadratic: list[QuadraticBlock] = field(default_factory=list)

@@ -64,7 +64,7 @@ def skeleton_of(target: Target, cover: Cover) -> Skeleton:
     numbers = cover.indicators * sum(layer.width for layer in target.structure.layers.values())
     if not target.untempered or numbers > SMALL:
         return _make(target, cover)
-    return target.model.memo.recall(cover, lambda: _make(target, cover, small=True))
+    return target.model.skeletons.recall(cover, lambda: _make(target, cover, small=True))
 
 
 def _make(target: Target, cover: Cover, small: bool = False) -> Skeleton:

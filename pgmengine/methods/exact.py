@@ -59,12 +59,12 @@ class Exact:
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Bits of the cheapest cover of every evidence pattern; refuses above max_bits or the free memory."""
         wanted = check_want(want)
-        if (self, wanted) in target.memo:
-            known: Plan = target.memo[self, wanted]
+        if (self, wanted) in target.plans:
+            known: Plan = target.plans[self, wanted]
             return known
         plan = self._plan(target, wanted)
         if plan.accepted:  # memory that is not free now may be free later
-            target.memo[self, wanted] = plan
+            target.plans[self, wanted] = plan
         return plan
 
     def _plan(self, target: Target, wanted: tuple[str, ...]) -> Plan:
@@ -127,7 +127,7 @@ class _Part:
     @property
     def groups(self) -> list[_Group]:
         """The rows by evidence pattern; PgmError when one has no cover."""
-        return self.target.memo.recall(("groups", self.wanted), lambda: [
+        return self.target.groups.recall(self.wanted, lambda: [
             _group(self.target.take(rows if self.target.soft else rows[:1]), rows, self.wanted)
             for rows in evidence_patterns(self.target)])
 
@@ -148,7 +148,7 @@ def _group(one: Target, rows: Array, wanted: frozenset[str]) -> _Group:
     `one` is one of the rows, or all of them if they have hints, which are no part of the pattern.
     """
     cover = choose_cover(one, prune=not wanted, structural=bool(PAIRS & wanted))
-    return _Group(rows, cover, *one.model.memo.recall((cover, wanted), lambda: _size(one, cover, wanted)))
+    return _Group(rows, cover, *one.model.costs.recall((cover, wanted), lambda: _size(one, cover, wanted)))
 
 
 def _size(target: Target, cover: Cover, wanted: frozenset[str]) -> tuple[float, float]:
