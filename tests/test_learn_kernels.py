@@ -49,6 +49,17 @@ def test_products_with_both_directions_of_a_weight(rows, a, b, share, rtol=2e-5)
         assert not flat[:, w.shape[1] :].any()
 
 
+def test_panels_of_double_weights_are_those_of_single_ones(monkeypatch):
+    """Converted a few panels at a time, in both directions, whole and in parts."""
+    w = np.random.default_rng(0).normal(size=(70, 333))
+    for weight in (w, w.T, w[:, 5:200]):
+        stride = -(-weight.shape[1] // 16) * 16 + 32
+        whole = panels(weight.astype(np.float32), stride)
+        for slab in (1, 5000, 2**16):
+            monkeypatch.setattr("pgmengine.kernels.packed.SLAB", slab)
+            assert np.array_equal(panels(weight, stride), whole)
+
+
 def test_packed_parameters_live_as_long_as_their_model():
     model = pgm.rbm(3, 2, rng=0)
     assert packed(model) is packed(model)

@@ -19,6 +19,7 @@ Array = np.ndarray
 WIDE = 16  # floats of a vector
 CHUNK = 50  # rows of one matrix product, whatever the number of threads
 CACHED = 1_100_000  # bytes of a panel of weights
+SLAB = 2**16  # numbers that are converted to single precision at a time
 
 
 class Packed:
@@ -40,9 +41,8 @@ class Packed:
         """The weight through which a coupling reaches a layer: panels, or entries, row starts and columns if sparse."""
         key = c.key, name
         if key not in self.kept:
-            found = self.singles.get(f"{c.key}.weight")  # if not at hand, made and not kept: the panels are enough
-            single = self.params[f"{c.key}.weight"].astype(np.float32) if found is None else found
-            self.kept[key] = _rows(single if name == c.b else single.T, stride_of(self.structure.layers[name]))
+            weight = self.singles.get(f"{c.key}.weight", self.params[f"{c.key}.weight"])
+            self.kept[key] = _rows(weight if name == c.b else weight.T, stride_of(self.structure.layers[name]))
         return self.kept[key]
 
     def product(self, c: Coupling, name: str, x: Array) -> Array:
@@ -127,14 +127,20 @@ def stride_of(layer: Layer) -> int:
 
 
 def panels(weight: Array, stride: int) -> Array:
-    """(tiles, rows, tile) float32: panels of columns, each contiguous, so that the one in use stays in cache."""
+    """(tiles, rows, tile) float32: panels of columns, each contiguous, so that the one in use stays in cache.
+
+    A weight in double precision is converted some panels at a time, so that there is never a second whole copy.
+    """
     rows = len(weight)
     tile = next((wide for wide in (64, 32) if 4 * rows * wide <= CACHED), 16)
     tiles = -(-stride // tile)
     out = aligned((tiles, rows, tile))
     filled = -(-weight.shape[1] // tile)
     out[filled:] = 0.0
-    _kernels.pack(weight, out, filled, parts(weight.size / 2, WORTH_A_THREAD))
+    step = filled if weight.dtype == np.float32 else max(1, SLAB // (rows * tile))
+    for first in range(0, filled, step):
+        some = weight[:, first * tile: (first + step) * tile].astype(np.float32, copy=False)
+        _kernels.pack(some, out[first: first + step], min(step, filled - first), parts(some.size / 2, WORTH_A_THREAD))
     return out
 
 
