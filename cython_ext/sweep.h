@@ -95,6 +95,7 @@ PGM_INLINE float *pgm_inputs(const pgm_machine *m, const pgm_link *k, int64_t ch
 }
 
 #define PGM_FAR (1 << 21) /* floats of a weight that does not stay in the caches of a core */
+#define PGM_MANY 8        /* where one row in so many changes, parts of panels are worth their loop */
 
 /* a row's part in the panel that `column` (a multiple of 16) is in */
 PGM_INLINE const float *pgm_part(const pgm_link *k, int64_t row, int64_t column)
@@ -102,26 +103,53 @@ PGM_INLINE const float *pgm_part(const pgm_link *k, int64_t row, int64_t column)
     return k->weight + (column / k->tile * k->rows + row) * k->tile + column % k->tile;
 }
 
-/* y[column .. column + 16 vectors) += sum of delta * weight row, even and odd changes summed apart */
+/* y[column .. column + 16 vectors) += sum of delta * weight row over changes */
 PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *list, int64_t count, int64_t column,
                              int vectors, float *y)
 {
     const float *weight = pgm_part(k, 0, column);
-    pgm_vf even[4], odd[4];
-    int64_t f = 0;
-    for (int v = 0; v < vectors; v++) even[v] = *(const pgm_vf *)(y + column + v * PGM_WIDE), odd[v] = pgm_same(0.0f);
-    for (; f + 1 < count; f += 2) {
-        const float *one = weight + list[f].row * tile;
-        const float *two = weight + list[f + 1].row * tile;
-        for (int v = 0; v < vectors; v++) {
-            even[v] += *(const pgm_vf *)(one + v * PGM_WIDE) * list[f].delta;
-            odd[v] += *(const pgm_vf *)(two + v * PGM_WIDE) * list[f + 1].delta;
-        }
+    pgm_vf sum[4];
+    for (int v = 0; v < vectors; v++) sum[v] = pgm_same(0.0f);
+    for (int64_t f = 0; f < count; f++) {
+        const float *row = weight + list[f].row * tile, delta = list[f].delta;
+        for (int v = 0; v < vectors; v++) sum[v] += *(const pgm_vf *)(row + v * PGM_WIDE) * delta;
     }
-    if (f < count)
-        for (int v = 0; v < vectors; v++)
-            even[v] += *(const pgm_vf *)(weight + list[f].row * tile + v * PGM_WIDE) * list[f].delta;
-    for (int v = 0; v < vectors; v++) *(pgm_vf *)(y + column + v * PGM_WIDE) = even[v] + odd[v];
+    for (int v = 0; v < vectors; v++) *(pgm_vf *)(y + column + v * PGM_WIDE) += sum[v];
+}
+
+/* the same sum part by part, with the same bits: from change `f` on while rows are before `end`; returns what is left */
+PGM_INLINE int64_t pgm_add_part(const float *weight, int64_t tile, const pgm_change *list, int64_t f, int64_t count,
+                                int64_t end, int vectors, float *kept)
+{
+    pgm_vf sum[4];
+    for (int v = 0; v < vectors; v++) sum[v] = *(const pgm_vf *)(kept + v * PGM_WIDE);
+    for (; f < count && list[f].row < end; f++) {
+        const float *row = weight + list[f].row * tile, delta = list[f].delta;
+        for (int v = 0; v < vectors; v++) sum[v] += *(const pgm_vf *)(row + v * PGM_WIDE) * delta;
+    }
+    for (int v = 0; v < vectors; v++) *(pgm_vf *)(kept + v * PGM_WIDE) = sum[v];
+    return f;
+}
+
+/* a panel of 64 columns in parts of rows that stay in the nearest cache while all chains use them */
+PGM_CLONES
+void pgm_add_panel(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last,
+                   int64_t column)
+{
+    enum { PART = 80 };
+    const float *panel = pgm_part(k, 0, column);
+    float kept[PGM_CHAINS][64] = {0};
+    int64_t done[PGM_CHAINS] = {0};
+    for (int64_t row = 0; row < k->rows; row += PART) {
+        int64_t end = row + PART < k->rows ? row + PART : INT64_MAX; /* all that is left, whatever a list's order */
+        for (int64_t i = row * 64; i < (row + PART < k->rows ? row + PART : k->rows) * 64; i += PGM_WIDE)
+            __builtin_prefetch(panel + i);
+        for (int64_t c = 0; c < last - first; c++)
+            done[c] = pgm_add_part(panel, 64, s->list + c * s->capacity, done[c], s->count[c], end, 4, kept[c]);
+    }
+    for (int64_t c = first; c < last; c++)
+        for (int64_t j = 0; j < 64; j += PGM_WIDE)
+            *(pgm_vf *)(pgm_inputs(m, k, c) + column + j) += *(const pgm_vf *)(kept[c - first] + j);
 }
 
 PGM_INLINE void pgm_add_sparse(const pgm_link *k, const pgm_change *list, int64_t count, float *y)
@@ -144,8 +172,13 @@ void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int6
     int64_t columns = m->layer[k->to].stride, tile = k->tile, column = 0, changes = 0;
     for (int64_t c = first; c < last; c++) changes += s->count[c - first];
     int stream = columns * k->rows > PGM_FAR && changes > 3 * k->rows; /* all rows are wanted: fetch them in order */
+    int many = tile == 64 && changes * PGM_MANY > k->rows * (last - first);
     for (; column + tile <= columns; column += tile) {
         const float *panel = pgm_part(k, 0, column);
+        if (many) {
+            pgm_add_panel(m, k, s, first, last, column);
+            continue;
+        }
         for (int64_t i = 0; stream && i < k->rows * tile; i += PGM_WIDE) __builtin_prefetch(panel + i);
         for (int64_t c = first; c < last; c++) {
             const pgm_change *list = s->list + (c - first) * s->capacity;
@@ -292,7 +325,7 @@ PGM_INLINE pgm_vf pgm_natural(const pgm_layer *l, int64_t chain, int64_t j, floa
 
 PGM_INLINE pgm_vi pgm_load_bytes(const uint8_t *p)
 {
-    return __builtin_convertvector(*(const pgm_bytes *)p, pgm_vi) & 255;
+    return pgm_widened(*(const pgm_bytes *)p) & 255;
 }
 
 PGM_INLINE float pgm_alpha(const pgm_machine *m, int64_t chain)
@@ -320,8 +353,8 @@ PGM_INLINE int64_t pgm_two(const pgm_machine *m, const pgm_layer *l, int64_t cha
             if (j >= units) break;
             pgm_vf eta = plain ? *(const pgm_vf *)(field + j) * scale : pgm_natural(l, chain, j, beta) * gap;
             pgm_bytes now = *(const pgm_bytes *)(state + j);
-            pgm_vi move = pgm_moves(eta + bias, __builtin_convertvector(-now, pgm_vi), u[i], alpha);
-            pgm_bytes hit = __builtin_convertvector(move, pgm_bytes) & *(const pgm_bytes *)(free + j);
+            pgm_vi move = pgm_moves(eta + bias, pgm_widened(-now), u[i], alpha);
+            pgm_bytes hit = pgm_narrowed(move) & *(const pgm_bytes *)(free + j);
             *(pgm_bytes *)(state + j) = now ^ hit;
             memcpy(moved + 2 * i, &hit, sizeof hit);
         }
@@ -653,6 +686,24 @@ PGM_INLINE double pgm_field_part(const pgm_layer *l, int64_t chain)
     return 0.5 * pgm_dot(l, chain, l->field + chain * l->stride, base);
 }
 
+/* sum over a layer of log p(x | zeta) */
+PGM_INLINE double pgm_directed_part(const pgm_layer *l, int64_t chain)
+{
+    double total = 0.0;
+    for (int64_t j = 0; l->zeta && j < l->size; j++)
+        if (!l->alive || l->alive[chain * l->units + j]) total += pgm_log_prob(l, chain, j, pgm_nothing);
+    return total;
+}
+
+/* what a layer adds to log p_1 - log p_0 of a chain, its couplings with moving layers apart */
+PGM_INLINE double pgm_power_alone(const pgm_layer *l, int64_t chain)
+{
+    const float *base = l->base ? l->base + chain * l->stride : l->directed ? NULL : l->bias;
+    double total = pgm_directed_part(l, chain);
+    if (l->field && base) total += pgm_dot(l, chain, base, NULL);
+    return l->moves && l->reference ? total - pgm_dot(l, chain, l->reference, NULL) : total;
+}
+
 /* log p_beta = out[0] + beta out[1] of a chain, each up to a constant that depends on the evidence alone */
 PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, double out[2])
 {
@@ -660,8 +711,7 @@ PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, double out[
     for (int i = 0; i < m->layers; i++) {
         const pgm_layer *l = m->layer + i;
         if (l->field) power += pgm_field_part(l, chain);
-        for (int64_t j = 0; l->zeta && j < l->size; j++)
-            if (!l->alive || l->alive[chain * l->units + j]) power += pgm_log_prob(l, chain, j, pgm_nothing);
+        power += pgm_directed_part(l, chain);
         if (!l->moves) continue;
         for (int64_t j = 0; l->uneven && j < l->size; j++) {
             double x = l->kind == PGM_NORMAL ? l->value[chain * l->units + j] : 0.0;
@@ -676,10 +726,11 @@ PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, double out[
 
 #define PGM_SMALL_STEP 1e-3 /* of beta: sums of (A(new) - A(old)) by the midpoint rule, more exact than the difference */
 
-/* What log sum_(x of the layer) p_beta gains from beta = old to new beyond (new - old) d log p_beta / d beta at the present
- * state: sum over free units of A(eta_new) - A(eta_old) - x (eta_new - eta_old). Its units are independent given the rest. */
+/* What log sum_(x of the layer) p_beta gains from beta = old to new: sum over its units of A(eta_new) - A(eta_old), or
+ * x (eta_new - eta_old) where a unit is held. Its units are independent given the rest. Less the present state's gain
+ * x (eta_new - eta_old) unless `whole`. */
 PGM_CLONES
-double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new)
+double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new, int whole)
 {
     const uint8_t *free = l->free + chain * l->free_stride;
     double total = 0.0;
@@ -688,24 +739,28 @@ double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new
         const float gap = l->support[1] - l->support[0], bias = l->log_base[1] - l->log_base[0];
         const float middle_beta = (float)(0.5 * (old + new)), change = gap * (float)(new - old);
         const float *field = l->field && !l->zeta ? l->field + chain * l->stride : NULL, *reference = l->reference;
+        const float low = l->support[0] / gap;
         const int small = fabs(new - old) < PGM_SMALL_STEP;
         pgm_v8 sums = {0};
         for (int64_t first = 0; first < l->units; first += 4 * PGM_WIDE) {
             pgm_vf sum = {0};
             for (int64_t j = first; j < first + 4 * PGM_WIDE && j < l->units; j += PGM_WIDE) {
-                pgm_vf on = __builtin_convertvector(pgm_load_bytes(state + j), pgm_vf), gain;
+                pgm_vf on = __builtin_convertvector(pgm_load_bytes(state + j), pgm_vf), gain, moved;
                 if (small) {
                     pgm_vf zero = reference ? *(const pgm_vf *)(reference + j) : (pgm_vf){0};
                     pgm_vf slope = (field ? *(const pgm_vf *)(field + j) : pgm_natural(l, chain, j, 1.0f)) - zero;
                     pgm_vf middle = (zero + slope * middle_beta) * gap + bias;
                     pgm_vf t = pgm_exp(-pgm_at_most(pgm_magnitude(middle), 87.0f));
-                    gain = (pgm_choose_where(middle > 0.0f, pgm_same(1.0f), t) / (t + 1.0f) - on) * (slope * change);
+                    moved = slope * change;
+                    gain = (pgm_choose_where(middle > 0.0f, pgm_same(1.0f), t) / (t + 1.0f) - on) * moved;
                 } else {
                     pgm_vf a = pgm_natural(l, chain, j, (float)old) * gap + bias;
                     pgm_vf b = pgm_natural(l, chain, j, (float)new) * gap + bias;
-                    gain = pgm_softplus(b) - pgm_softplus(a) - on * (b - a);
+                    moved = b - a;
+                    gain = pgm_softplus(b) - pgm_softplus(a) - on * moved;
                 }
                 sum += pgm_choose_where(-(pgm_load_bytes(free + j) & 1), gain, pgm_same(0.0f));
+                if (whole) sum += (on + low) * moved;
             }
             pgm_gather(&sums, sum);
         }
@@ -713,17 +768,44 @@ double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new
     }
     float eta[2][PGM_MOST_STATES];
     for (int64_t j = 0; j < l->size; j++) {
-        if (!free[j]) continue;
+        if (!free[j] && !whole) continue;
         for (int k = 0; k < l->width; k++) {
             eta[0][k] = pgm_natural(l, chain, j * l->width + k, (float)old)[0];
             eta[1][k] = pgm_natural(l, chain, j * l->width + k, (float)new)[0];
         }
         int own = l->width > 1 ? l->state[chain * l->units + j] : 0;
-        double x = l->width > 1 ? 1.0 : pgm_value(l, chain, j);
-        total += pgm_normaliser(l, eta[1], pgm_nothing) - pgm_normaliser(l, eta[0], pgm_nothing)
-                 - x * ((double)eta[1][own] - eta[0][own]);
+        double moved = (l->width > 1 ? 1.0 : pgm_value(l, chain, j)) * ((double)eta[1][own] - eta[0][own]);
+        if (free[j]) total += pgm_normaliser(l, eta[1], pgm_nothing) - pgm_normaliser(l, eta[0], pgm_nothing) - moved;
+        if (whole) total += moved;
     }
     return total;
+}
+
+/* whether each coupling of moving layers has one end that is summed out: what the others add is then in their `base` */
+PGM_INLINE int pgm_two_sided(const pgm_machine *m, int side)
+{
+    int apart = 1;
+    for (int i = 0; i < m->layers; i++) apart &= !(m->layer[i].summed & side && m->layer[i].zeta);
+    for (int i = 0; i < m->links; i++) {
+        const pgm_layer *a = m->layer + m->link[i].from, *b = m->layer + m->link[i].to;
+        if (a->moves && b->moves && !m->link[i].arrow) apart &= !(a->summed & side) != !(b->summed & side);
+    }
+    return apart;
+}
+
+/* log p_new - log p_old of a chain, the layers of that side summed out; side 0: none */
+PGM_INLINE double pgm_weight_gain(const pgm_machine *m, int64_t chain, double old, double new, int side, int two_sided)
+{
+    double gain = 0.0, power[2] = {0.0, 0.0};
+    if (!two_sided) pgm_log_density(m, chain, power);
+    for (int i = 0; i < m->layers; i++) {
+        const pgm_layer *l = m->layer + i;
+        if (l->summed & side)
+            gain += pgm_summed_gain(l, chain, old, new, two_sided);
+        else if (two_sided)
+            power[1] += pgm_power_alone(l, chain);
+    }
+    return gain + (new - old) * power[1];
 }
 
 /* log_density (chains, 2) of chains first .. last - 1 */
@@ -762,18 +844,13 @@ typedef struct {
 PGM_CLONES
 void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, const pgm_run *run)
 {
-    int complement = 0;
+    int complement = 0, side = run->joint ? 0 : run->backward ? 2 : 1, two_sided = side && pgm_two_sided(m, side);
     for (int i = 0; i < m->layers; i++) complement |= m->layer[i].complement && m->layer[i].zeta;
     for (uint64_t t = 0; t < run->count; t++) {
         uint64_t sweep = run->first + t;
         if (complement) pgm_refresh(m, s, first, last, 1);
         for (int64_t c = first; run->betas && c < last; c++) {
-            double density[2];
-            pgm_log_density(m, c, density);
-            run->log_weight[c] += (run->betas[t + 1] - run->betas[t]) * density[1];
-            for (int i = 0; i < m->layers; i++)
-                if (m->layer[i].summed & (run->backward ? 2 : 1) && !run->joint)
-                    run->log_weight[c] += pgm_summed_gain(m->layer + i, c, run->betas[t], run->betas[t + 1]);
+            run->log_weight[c] += pgm_weight_gain(m, c, run->betas[t], run->betas[t + 1], side, two_sided);
             m->beta[c] = (float)run->betas[t + 1];
         }
         for (int i = 0; i < m->visits; i++) {

@@ -10,11 +10,23 @@
 typedef float pgm_vf __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t pgm_vi __attribute__((vector_size(64), aligned(4), may_alias));
 typedef uint32_t pgm_vu __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int16_t pgm_vs __attribute__((vector_size(32), aligned(2), may_alias));
 typedef int8_t pgm_bytes __attribute__((vector_size(16), aligned(1), may_alias));
 
 PGM_INLINE pgm_vf pgm_same(float x)
 {
     return x - (pgm_vf){0};
+}
+
+/* Between bytes and numbers in two steps, which are instructions; in one step compilers take the bytes one by one. */
+PGM_INLINE pgm_vi pgm_widened(pgm_bytes x)
+{
+    return __builtin_convertvector(__builtin_convertvector(x, pgm_vs), pgm_vi);
+}
+
+PGM_INLINE pgm_bytes pgm_narrowed(pgm_vi x)
+{
+    return __builtin_convertvector(__builtin_convertvector(x, pgm_vs), pgm_bytes);
 }
 
 PGM_INLINE pgm_vf pgm_choose_where(pgm_vi mask, pgm_vf yes, pgm_vf no)
