@@ -117,35 +117,37 @@ PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *
     for (int v = 0; v < vectors; v++) *(pgm_vf *)(y + column + v * PGM_WIDE) += sum[v];
 }
 
-/* the same sum part by part, with the same bits: from change `f` on while rows are before `end`; returns what is left */
-PGM_INLINE int64_t pgm_add_part(const float *weight, int64_t tile, const pgm_change *list, int64_t f, int64_t count,
-                                int64_t end, int vectors, float *kept)
+/* a part of the same sum, kept from part to part: from change `f` on while rows are before `end`; returns the next change */
+PGM_INLINE int64_t pgm_add_part(const float *panel, const pgm_change *list, int64_t f, int64_t count, int64_t end,
+                                float *kept)
 {
     pgm_vf sum[4];
-    for (int v = 0; v < vectors; v++) sum[v] = *(const pgm_vf *)(kept + v * PGM_WIDE);
+    for (int v = 0; v < 4; v++) sum[v] = *(const pgm_vf *)(kept + v * PGM_WIDE);
     for (; f < count && list[f].row < end; f++) {
-        const float *row = weight + list[f].row * tile, delta = list[f].delta;
-        for (int v = 0; v < vectors; v++) sum[v] += *(const pgm_vf *)(row + v * PGM_WIDE) * delta;
+        const float *row = panel + list[f].row * 64, delta = list[f].delta;
+        for (int v = 0; v < 4; v++) sum[v] += *(const pgm_vf *)(row + v * PGM_WIDE) * delta;
     }
-    for (int v = 0; v < vectors; v++) *(pgm_vf *)(kept + v * PGM_WIDE) = sum[v];
+    for (int v = 0; v < 4; v++) *(pgm_vf *)(kept + v * PGM_WIDE) = sum[v];
     return f;
 }
 
-/* a panel of 64 columns in parts of rows that stay in the nearest cache while all chains use them */
+#define PGM_PART 128 /* rows of 64 columns that stay in the nearest cache (32 KiB) while all chains use them */
+
+/* a panel of 64 columns, part by part; the bits are those of pgm_add_tile, so that it may depend on all chains */
 PGM_CLONES
 void pgm_add_panel(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last,
                    int64_t column)
 {
-    enum { PART = 80 };
+    const int64_t parts = (k->rows + PGM_PART - 1) / PGM_PART, part = (k->rows + parts - 1) / parts;
     const float *panel = pgm_part(k, 0, column);
     float kept[PGM_CHAINS][64] = {0};
     int64_t done[PGM_CHAINS] = {0};
-    for (int64_t row = 0; row < k->rows; row += PART) {
-        int64_t end = row + PART < k->rows ? row + PART : INT64_MAX; /* all that is left, whatever a list's order */
-        for (int64_t i = row * 64; i < (row + PART < k->rows ? row + PART : k->rows) * 64; i += PGM_WIDE)
-            __builtin_prefetch(panel + i);
+    for (int64_t row = 0; row < k->rows; row += part) {
+        int64_t end = row + part < k->rows ? row + part : k->rows;
+        for (int64_t i = row * 64; i < end * 64; i += PGM_WIDE) __builtin_prefetch(panel + i);
+        if (end == k->rows) end = INT64_MAX; /* all that is left, whatever the order of a list */
         for (int64_t c = 0; c < last - first; c++)
-            done[c] = pgm_add_part(panel, 64, s->list + c * s->capacity, done[c], s->count[c], end, 4, kept[c]);
+            done[c] = pgm_add_part(panel, s->list + c * s->capacity, done[c], s->count[c], end, kept[c]);
     }
     for (int64_t c = first; c < last; c++)
         for (int64_t j = 0; j < 64; j += PGM_WIDE)

@@ -241,6 +241,29 @@ def test_inputs_do_not_drift(refresh, monkeypatch):
     assert np.abs(chains.inputs["v"][0][:, :100] - x["h"] @ w.T).max() < 1e-3
 
 
+def test_the_way_weights_are_added_depends_on_all_chains_and_does_not_show():
+    """Chains of which half the units flip, beside frozen ones, and alone: panels whole, and in parts."""
+    rng = np.random.default_rng(0)
+    biases = {"v.bias": np.full(300, -8.0), "h.bias": np.full(200, -8.0)}
+    model = pgm.rbm(300, 200).with_params({"v-h.weight": 0.1 * rng.normal(size=(300, 200)), **biases})
+    target = model.given().take(np.zeros(64, dtype=int)).at(np.where(np.arange(64) < 6, 0.02, 1.0))
+    x = start(target, rng)
+    together = CompiledChains(target, pgm.Gibbs(), x, np.random.default_rng(1))
+    flips = []
+    for _ in range(5):
+        before = together.changed.sum()
+        together.sweep(1)
+        flips.append((together.changed.sum() - before) / (64 * 500))
+    for i in range(6):
+        alone = CompiledChains(target.take(np.array([i])), pgm.Gibbs(), {n: v[i: i + 1] for n, v in x.items()},
+                               np.random.default_rng(1), np.array([i]))
+        alone.sweep(5)
+        assert alone.changed.sum() / (5 * 500) > 2 / 8 and flips[-1] < 1 / 16
+        for name in ("v", "h"):
+            assert np.array_equal(alone.arrays[name][0], together.arrays[name][i])
+            assert np.array_equal(alone.inputs[name][0][0], together.inputs[name][0][i])
+
+
 def test_sparse_and_dense_weights_give_the_same_chains():
     rng = np.random.default_rng(0)
     w = rng.normal(size=(40, 30)) * (rng.random((40, 30)) < 0.2)
