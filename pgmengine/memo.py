@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -20,6 +21,7 @@ class Memo(dict[Any, Any]):
         found: T | None = self.get(key)
         if found is None:
             if len(self) >= KEPT:
-                self.pop(next(iter(self), None), None)
+                with suppress(RuntimeError):  # another thread adds to it: it may forget
+                    self.pop(next(iter(self), None), None)
             found = self[key] = make()
         return found

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any
+from threading import local
+from typing import Any, TypeVar
+
+A = TypeVar("A")
+B = TypeVar("B")
+_here = local()  # whether this thread is one of those of the pool, which must not wait for each other
 
 
 def threads() -> int:
@@ -13,9 +19,11 @@ def threads() -> int:
     return int(os.environ.get("PGMENGINE_THREADS", 0)) or len(os.sched_getaffinity(0))
 
 
-def pool() -> ThreadPoolExecutor:
-    """The pool of this process, kept between calls; a forked child gets its own."""
-    return _pool(os.getpid(), threads())
+def shared_out(function: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
+    """The function of each item, in order, on the threads of this process; what they share out they do themselves."""
+    if len(items) == 1 or threads() == 1 or getattr(_here, "shared", False):
+        return map(function, items)
+    return _pool(os.getpid(), threads()).map(function, items)
 
 
 def parts(work: float, worth: float) -> int:
@@ -41,4 +49,5 @@ def _controller() -> Any:
 
 @lru_cache(maxsize=1)
 def _pool(process: int, count: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count, thread_name_prefix="pgmengine")
+    """Kept between calls; a forked child gets its own."""
+    return ThreadPoolExecutor(count, "pgmengine", lambda: setattr(_here, "shared", True))

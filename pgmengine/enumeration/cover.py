@@ -145,22 +145,34 @@ def _vertex_cover(target: Target, free: dict[str, Array], structural: bool) -> d
     Arrows never put two of these units in conflict: the parents of a child that counts are in the cover already.
     """
     s = target.structure
-    acts: dict[Coupling, Any] = {c: pattern(target, c, structural) for c in s.undirected
-                                 if free[c.a].any() and free[c.b].any()}
+    inside = {name: np.flatnonzero(mask) for name, mask in free.items()}
+    acts: dict[Coupling, Any] = {c: _among(target, c, inside, structural) for c in s.undirected
+                                 if len(inside[c.a]) and len(inside[c.b])}
     out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     if not acts:
         return out
-    groups = _merged_units(target, free, acts)
+    places = _merged_units(target, inside, acts)
+    groups = {name: [inside[name][place] for place in found] for name, found in places.items()}
     if sum(map(len, groups.values())) > MANY_GROUPS:
         return _all_but_one_layer(target, groups, out)
     graph: nx.Graph = nx.Graph()
     for c, acting in acts.items():
-        graph.add_edges_from(_conflicts(target, c, acting, groups))
+        graph.add_edges_from(_conflicts(target, c, acting, places))
     weights = {v: _bits(target, v[0]) * len(groups[v[0]][v[1]]) for v in graph}
     for part in nx.connected_components(graph):
         for name, group in _cover_of(graph.subgraph(part), weights):
             out[name][groups[name][group]] = True
     return out
+
+
+def _among(target: Target, c: Coupling, inside: dict[str, Array], structural: bool) -> Weight:
+    """Where a coupling acts between these units of its layers; see pattern."""
+    layers, weight = target.structure.layers, target.model.weight(c)
+    rows, columns = layers[c.a].columns(inside[c.a]), layers[c.b].columns(inside[c.b])
+    if structural:
+        return c.parameters(weight)[rows][:, columns]
+    some = weight[rows][:, columns]
+    return (some != 0).astype(np.float64)
 
 
 def _all_but_one_layer(target: Target, groups: Groups, out: dict[str, Array]) -> dict[str, Array]:
@@ -174,29 +186,29 @@ def _all_but_one_layer(target: Target, groups: Groups, out: dict[str, Array]) ->
     return out
 
 
-def _merged_units(target: Target, free: dict[str, Array], acts: dict[Coupling, Any]) -> Groups:
-    """The free units in conflict with any other, of each layer, in groups of equal neighbourhoods."""
+def _merged_units(target: Target, inside: dict[str, Array], acts: dict[Coupling, Any]) -> Groups:
+    """Places of the units in conflict with any other, of each layer, in groups of equal neighbourhoods."""
     s, rng = target.structure, np.random.default_rng(0)
-    mark = {n: np.where(free[n], rng.random(s.layers[n].size), 0.0) for n in s.layers}
-    sums = {n: np.zeros(s.layers[n].size) for n in s.layers}
+    mark = {n: rng.random(len(units)) for n, units in inside.items()}
+    sums = {n: np.zeros(len(units)) for n, units in inside.items()}
     for c, acting in acts.items():
         a, b = s.layers[c.a], s.layers[c.b]
-        sums[c.a] += (acting @ np.repeat(mark[c.b], b.unit.width)).reshape(a.size, -1).sum(axis=1)
+        sums[c.a] += (acting @ np.repeat(mark[c.b], b.unit.width)).reshape(len(mark[c.a]), -1).sum(axis=1)
         if c.a != c.b:
-            sums[c.b] += (acting.T @ np.repeat(mark[c.a], a.unit.width)).reshape(b.size, -1).sum(axis=1)
+            sums[c.b] += (acting.T @ np.repeat(mark[c.a], a.unit.width)).reshape(len(mark[c.b]), -1).sum(axis=1)
     out: Groups = {}
     for name in s.layers:
-        index = np.flatnonzero(free[name] & (sums[name] > 0))
+        index = np.flatnonzero(sums[name] > 0)
         _, group = np.unique(np.round(sums[name][index], 9), return_inverse=True)
         order = np.argsort(group, kind="stable")
         out[name] = np.split(index[order], np.flatnonzero(np.diff(group[order])) + 1) if len(index) else []
     return out
 
 
-def _conflicts(target: Target, c: Coupling, acting: Any, groups: Groups) -> Iterator[tuple[Vertex, Vertex]]:
+def _conflicts(target: Target, c: Coupling, acting: Any, places: Groups) -> Iterator[tuple[Vertex, Vertex]]:
     a, b = target.structure.layers[c.a], target.structure.layers[c.b]
-    one = a.columns(np.array([g[0] for g in groups[c.a]], dtype=int))
-    two = b.columns(np.array([g[0] for g in groups[c.b]], dtype=int))
+    one = a.columns(np.array([g[0] for g in places[c.a]], dtype=int))
+    two = b.columns(np.array([g[0] for g in places[c.b]], dtype=int))
     row, column = acting[one][:, two].nonzero()
     for i, j in zip(row // a.unit.width, column // b.unit.width, strict=True):
         if (c.a, i) != (c.b, j):

@@ -14,7 +14,7 @@ from pgmengine.enumeration import states
 from pgmengine.enumeration.columns import column_count, laid_out, padded
 from pgmengine.enumeration.problem import FiniteBlock, Problem
 from pgmengine.stable import log_sum
-from pgmengine.threads import pool, threads
+from pgmengine.threads import shared_out
 
 Array = np.ndarray
 TASK = 16 * states.PIECE  # states of one unit of work for the threads; fixed, so results do not depend on their number
@@ -81,7 +81,7 @@ class GrayWalker:
             sums[row, start // piece: start // piece + len(part)] = part
             return scale, out
 
-        done = map(run, tasks) if len(tasks) == 1 or threads() == 1 else pool().map(run, tasks)
+        done = shared_out(run, tasks)
         if moments:
             return sums, self._merge(tasks, done, sums, shape)
         for _ in done:
@@ -123,7 +123,7 @@ class GrayWalker:
             top = int(weight.argmax())
             return float(weight[top]), task[1] * states.PIECE + top
 
-        found = np.array(list(pool().map(run, tasks))).reshape(self.problem.target.rows, -1, 2)
+        found = np.array(list(shared_out(run, tasks))).reshape(self.problem.target.rows, -1, 2)
         winner = found[:, :, 0].argmax(axis=1)
         return found[np.arange(len(found)), winner, 1].astype(np.int64)
 

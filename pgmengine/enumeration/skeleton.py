@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -73,13 +74,19 @@ def _make(target: Target, cover: Cover, small: bool = False) -> Skeleton:
     observed = {name: target.components(name, mask[:1])[0] for name, mask in target.evidence.observed.items()}
     uncut = {name: target.components(name, ~target.cut[name][:1])[0] for name in s.directed_layers}
     counted = {name: _without(target, name, mask, cover.barren[name]) for name, mask in uncut.items()}
-    inputs = {name: sum((steps[arrow.a] @ model.weight(arrow) for arrow in s.arrows_into[name]),
+    inside = {name: layer.columns(cover.units[name]) for name, layer in s.layers.items()}  # the others take no steps
+
+    def reached(source: str, weight: Any) -> Array:
+        """What the steps of a layer add through a weight."""
+        out: Array = steps[source][:, inside[source]] @ weight[inside[source]]
+        return out
+
+    inputs = {name: sum((reached(arrow.a, model.weight(arrow)) for arrow in s.arrows_into[name]),
                         np.zeros_like(steps[name])) for name in s.directed_layers}
     linear = frozenset(name for name in s.directed_layers if s.layers[name].unit.canonical)
     fields, pair = {}, np.zeros((len(owner), len(owner)))
     for name in s.layers:
-        near = sum((steps[source] @ block for source, block in model.neighbours[name] if len(cover.units[source])),
-                   np.zeros_like(steps[name]))
+        near = sum((reached(source, block) for source, block in model.neighbours[name]), np.zeros_like(steps[name]))
         pair += beta * near @ steps[name].T
         if name in linear:
             cross = beta * (inputs[name] * counted[name]) @ steps[name].T
@@ -91,7 +98,7 @@ def _make(target: Target, cover: Cover, small: bool = False) -> Skeleton:
         fields[name] = beta * near
     children = {name: np.flatnonzero(mask[:: s.layers[name].unit.width]) for name, mask in counted.items()}
     return Skeleton(cover, beta, owner, states, first, steps, fields, inputs, observed, uncut, counted, children, linear,
-                 _fixed(target, cover), _log_base_steps(target, owner), pair, small)
+                    _fixed(target, cover), _log_base_steps(target, owner), pair, small)
 
 
 def _indicators(target: Target, cover: Cover) -> tuple[list[tuple[str, int, int]], Array, Flat, Flat]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from pgmengine.enumeration.assemble import Expectations
 from pgmengine.enumeration.cover import Cover, choose_cover
+from pgmengine.enumeration.gray import TASK
 from pgmengine.enumeration.problem import Problem, build_problem
 from pgmengine.enumeration.program import program_of
 from pgmengine.enumeration.skeleton import Skeleton, skeleton_of
@@ -29,8 +30,10 @@ from pgmengine.progress import track
 from pgmengine.result import Plan, Result
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
+from pgmengine.threads import shared_out, threads
 
 Array = np.ndarray
+Answer = dict[str, dict[str, Any]]  # what is wanted -> layer or coupling -> (rows, ...)
 PAIRS = {"pairs", "gradient"}  # of these every indicator's moments are needed
 MOMENTS = PAIRS | {"marginals"}
 NEEDS_ALL = MOMENTS | {"samples", "mode"}
@@ -75,7 +78,8 @@ class Exact:
         except PgmError as error:
             return Plan("Exact", refusal=str(error))
         work = sum(len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups)
-        memory = max(g.width * min(len(g.rows), g.at_once) for g in groups) + _output_bytes(target, wanted, self.draws)
+        memory = max(g.width * min(len(g.rows), g.at_once) for g in groups) * min(threads(), len(groups))
+        memory += _output_bytes(target, wanted, self.draws)
         largest = max((g.cover for g in groups), key=lambda cover: cover.bits)
         if largest.bits > self.max_bits:
             return Plan("Exact", work=work, bytes=memory, refusal=f"cheapest enumeration needs 2^{largest.bits:.4g} "
@@ -162,6 +166,11 @@ def _size(target: Target, cover: Cover, wanted: frozenset[str]) -> tuple[float, 
     return float(max(columns, 1) * (4 if MOMENTS & wanted else 1)), width
 
 
+def _shared(part: _Part) -> bool:
+    """Whether patterns are shared out: each walk is one task, and neither draws nor sums over rows are made in order."""
+    return not part.wanted & {"samples", "gradient"} and all(2.0**g.cover.bits <= TASK for g in part.groups)
+
+
 def _output_bytes(target: Target, wanted: tuple[str, ...], draws: int) -> float:
     s = target.structure
     total = sum(layer.width for layer in s.layers.values()) * target.rows * 16.0
@@ -191,27 +200,29 @@ class _Answers:
         self.gradient: dict[str, Any] | None = None
 
     def take(self, part: _Part) -> None:
-        """Work through one part, pattern by pattern."""
-        for group in track(part.groups, "enumerating"):
-            skeleton = skeleton_of(part.target.take(group.rows[:1]), group.cover)
-            for start in range(0, len(group.rows), group.at_once):
-                some = group.rows[start: start + group.at_once]
-                target = part.target if len(some) == part.target.rows else part.target.take(some)
-                if not self._by_program(part, some, target, skeleton):
-                    self._solve(part, some, build_problem(target, skeleton))
+        """Work through one part, pattern by pattern; many patterns are shared out among the threads."""
+        jobs = [(group, group.rows[start: start + group.at_once])
+                for group in part.groups for start in range(0, len(group.rows), group.at_once)]
+        each = shared_out if _shared(part) else map
+        found = each(lambda job: self._solve(part, *job), jobs)
+        for (_, rows), (log_z, answers) in zip(track(jobs, "enumerating"), found, strict=True):
+            self._keep(part, rows, log_z)
+            for what, values in answers.items():
+                self._store(what, rows, values)
 
-    def _by_program(self, part: _Part, rows: Array, target: Target, skeleton: Skeleton) -> bool:
+    def _solve(self, part: _Part, group: _Group, rows: Array) -> tuple[Array, Answer]:
+        """log_z of some rows of a pattern, and layer by layer what else is wanted."""
+        target = part.target if len(rows) == part.target.rows else part.target.take(rows)
+        skeleton = skeleton_of(part.target.take(group.rows[:1]), group.cover)
+        return self._by_program(part, target, skeleton) or self._by_walk(part, rows, build_problem(target, skeleton))
+
+    def _by_program(self, part: _Part, target: Target,
+                    skeleton: Skeleton) -> tuple[Array, Answer] | None:
         """Answer by the pattern's program, if it is the only pattern and has one, and if that is all that is wanted."""
         alone = target is part.target and part.wanted == {"marginals"}
         program = program_of(target, skeleton) if alone else None
         found = program.run(target) if program is not None else None
-        if found is None:
-            return False
-        log_z, mean, prob = found
-        self._keep(part, rows, log_z)
-        self._store("mean", rows, mean)
-        self._store("prob", rows, prob)
-        return True
+        return None if found is None else (found[0], {"mean": found[1], "prob": found[2]})
 
     def _keep(self, part: _Part, rows: Array, log_z: Array) -> None:
         if part.normaliser:
@@ -222,29 +233,31 @@ class _Answers:
             row = int(rows[np.flatnonzero(np.isneginf(log_z))[0]]) + self.target.first
             raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
 
-    def _solve(self, part: _Part, rows: Array, p: Problem) -> None:
+    def _by_walk(self, part: _Part, rows: Array, p: Problem) -> tuple[Array, Answer]:
         walker = make_walker(p)
         sums, moments = walker.walk(part.moments(p.skeleton.indicators))
-        self._keep(part, rows, log_sum(sums))
-        if part.normaliser:
-            return
+        log_z, answers = log_sum(sums), Answer()
+        if np.isneginf(log_z).any():
+            return log_z, answers
         if moments is not None:
-            self._expectations(rows, Expectations(p, moments))
+            answers |= self._expected(rows, Expectations(p, moments))
         if "mode" in part.wanted:
-            self._store("mode", rows, mode_of(p, walker))
+            answers["mode"] = mode_of(p, walker)
         if "samples" in part.wanted:
             draws = draw(p, walker, sums, self.draws, self.rng)
-            self._store("samples", rows, {n: v.swapaxes(0, 1) for n, v in draws.items()})
+            answers["samples"] = {n: v.swapaxes(0, 1) for n, v in draws.items()}
+        return log_z, answers
 
-    def _expectations(self, rows: Array, e: Expectations) -> None:
-        layers = self.target.structure.layers
+    def _expected(self, rows: Array, e: Expectations) -> Answer:
+        layers, answers = self.target.structure.layers, Answer()
         if "marginals" in self.wanted:
-            self._store("mean", rows, {n: e.expected(n)[:, 0] for n in layers})
-            self._store("prob", rows, {n: e.prob(n) for n, x in layers.items() if x.unit.support is not None})
+            answers["mean"] = {n: e.expected(n)[:, 0] for n in layers}
+            answers["prob"] = {n: e.prob(n) for n, x in layers.items() if x.unit.support is not None}
         if "pairs" in self.wanted:
-            self._store("pairs", rows, {c.key: e.pairs(c) for c in self.target.structure.couplings})
+            answers["pairs"] = {c.key: e.pairs(c) for c in self.target.structure.couplings}
         if "gradient" in self.wanted:
             self.gradient = add_gradients(self.gradient, e.all_gradients(self.weights[rows]))
+        return answers
 
     def _store(self, what: str, rows: Array, values: dict[str, Array]) -> None:
         out = self.per_row.setdefault(what, {})
