@@ -652,9 +652,9 @@ static int64_t pgm_pass_by_unit(const pgm_machine *m, int index, int64_t chain, 
 
 /* ---- log density ---- */
 
-/* sum over a layer of x (a + b), b may be NULL */
+/* sum over a layer of x (a + sign b), b may be NULL */
 PGM_CLONES
-double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const float *b)
+double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const float *b, float sign)
 {
     double total = 0.0;
     if (l->kind == PGM_TABLE && l->width == 1 && l->states == 2) {
@@ -665,7 +665,7 @@ double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const float *b
             pgm_vf sum = {0};
             for (int64_t j = first; j < first + 4 * PGM_WIDE && j < l->units; j += PGM_WIDE) {
                 pgm_vf factor = *(const pgm_vf *)(a + j);
-                if (b) factor += *(const pgm_vf *)(b + j);
+                if (b) factor += *(const pgm_vf *)(b + j) * sign;
                 sum += (__builtin_convertvector(pgm_load_bytes(state + j), pgm_vf) * gap + low) * factor;
             }
             pgm_gather(&sums, sum);
@@ -674,7 +674,7 @@ double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const float *b
     }
     for (int64_t j = 0; j < l->size; j++) {
         int64_t c = l->width > 1 ? j * l->width + l->state[chain * l->units + j] : j;
-        double factor = b ? (double)a[c] + b[c] : a[c];
+        double factor = b ? (double)a[c] + sign * b[c] : a[c];
         total += factor * (l->width > 1 ? 1.0 : pgm_value(l, chain, j));
     }
     return total;
@@ -685,7 +685,7 @@ double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const float *b
 PGM_INLINE double pgm_field_part(const pgm_layer *l, int64_t chain)
 {
     const float *base = l->base ? l->base + chain * l->stride : l->directed ? NULL : l->bias;
-    return 0.5 * pgm_dot(l, chain, l->field + chain * l->stride, base);
+    return 0.5 * pgm_dot(l, chain, l->field + chain * l->stride, base, 1.0f);
 }
 
 /* sum over a layer of log p(x | zeta) */
@@ -701,9 +701,10 @@ PGM_INLINE double pgm_directed_part(const pgm_layer *l, int64_t chain)
 PGM_INLINE double pgm_power_alone(const pgm_layer *l, int64_t chain)
 {
     const float *base = l->base ? l->base + chain * l->stride : l->directed ? NULL : l->bias;
+    const float *reference = l->moves ? l->reference : NULL;
     double total = pgm_directed_part(l, chain);
-    if (l->field && base) total += pgm_dot(l, chain, base, NULL);
-    return l->moves && l->reference ? total - pgm_dot(l, chain, l->reference, NULL) : total;
+    if (l->field && base) return total + pgm_dot(l, chain, base, reference, -1.0f);
+    return reference ? total - pgm_dot(l, chain, reference, NULL, 0.0f) : total;
 }
 
 /* log p_beta = out[0] + beta out[1] of a chain, each up to a constant that depends on the evidence alone */
@@ -719,7 +720,7 @@ PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, double out[
             double x = l->kind == PGM_NORMAL ? l->value[chain * l->units + j] : 0.0;
             path += l->kind == PGM_NORMAL ? -0.5 * x * x / l->variance : l->log_base[l->state[chain * l->units + j]];
         }
-        double share = l->reference ? pgm_dot(l, chain, l->reference, NULL) : 0.0;
+        double share = l->reference ? pgm_dot(l, chain, l->reference, NULL, 0.0f) : 0.0;
         path += share;
         power -= share;
     }

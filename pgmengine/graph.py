@@ -109,7 +109,7 @@ def draw_weight(structure: Structure, coupling: Coupling, rng: np.random.Generat
     limit = np.sqrt(6.0 / (a.width + b.width))
     weight = rng.uniform(-limit, limit, (a.width, b.width))
     if coupling.a == coupling.b:
-        unit = np.arange(a.width) // a.unit.width
+        unit = a.owners(np.arange(a.width))
         weight = np.where(unit[:, None] < unit, weight, 0.0)
         weight = weight if coupling.directed else weight + weight.T
     return np.abs(weight) if coupling.directed and b.unit.nonnegative else weight

@@ -45,13 +45,7 @@ class Layer:
 
     def states(self, flat: Array) -> Array:
         """Numbers (..., size) of the states of a finite unit that flat values (..., width) are, or are nearest to."""
-        support = self.unit.support
-        assert support is not None
-        if self.unit.width > 1:
-            return self.shaped(flat).argmax(axis=-1)
-        if len(support) == 2:
-            return (np.asarray(flat) > (support[0] + support[1]) / 2).astype(np.int64)
-        return np.searchsorted((support[1:] + support[:-1]) / 2, flat)
+        return self.unit.states(self.shaped(np.asarray(flat)))
 
     def one_hot(self, flat: Array) -> Array:
         """The states of flat values as (..., size, K)."""
@@ -66,3 +60,7 @@ class Layer:
         """Columns of the weight matrix that the units `index` own, in order."""
         k = self.unit.width
         return index if k == 1 else (index[:, None] * k + np.arange(k)).ravel()
+
+    def owners(self, columns: Array) -> Array:
+        """The units that own columns of the weight matrix."""
+        return columns // self.unit.width

@@ -181,11 +181,11 @@ def _symmetric(array: Any) -> Any:
 
 def _check_inside(array: Any, layer: Layer, directed: bool, what: str) -> None:
     rows, columns = array.nonzero()
-    own = np.flatnonzero(rows // layer.unit.width == columns // layer.unit.width)
+    own = np.flatnonzero(layer.owners(rows) == layer.owners(columns))
     if len(own):
         raise PgmError(f"{what}[{rows[own[0]]}, {columns[own[0]]}] couples a unit with itself, expected 0")
     if directed:
-        graph: nx.DiGraph = nx.DiGraph(zip(rows // layer.unit.width, columns // layer.unit.width, strict=True))
+        graph: nx.DiGraph = nx.DiGraph(zip(layer.owners(rows), layer.owners(columns), strict=True))
         if not nx.is_directed_acyclic_graph(graph):
             raise PgmError(f"{what}: arrows inside layer {layer.name!r} form a directed cycle through unit "
                            f"{nx.find_cycle(graph)[0][0]}")

@@ -210,7 +210,7 @@ def _conflicts(target: Target, c: Coupling, acting: Any, places: Groups) -> Iter
     one = a.columns(np.array([g[0] for g in places[c.a]], dtype=int))
     two = b.columns(np.array([g[0] for g in places[c.b]], dtype=int))
     row, column = acting[one][:, two].nonzero()
-    for i, j in zip(row // a.unit.width, column // b.unit.width, strict=True):
+    for i, j in zip(a.owners(row), b.owners(column), strict=True):
         if (c.a, i) != (c.b, j):
             yield (c.a, int(i)), (c.b, int(j))
 

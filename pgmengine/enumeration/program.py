@@ -157,7 +157,7 @@ def _prob_map(known: Expectations, moved: Expectations, name: str, seen: Seen) -
     free[1:] = free[0]
     for other, columns in seen:
         if other == name:
-            units = np.unique(columns // layer.unit.width)
+            units = np.unique(layer.owners(columns))
             free[:, units] = 0.0
             for row, column in enumerate(columns, start):
                 unit, state = divmod(int(column), layer.unit.width)

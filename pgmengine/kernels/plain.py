@@ -215,8 +215,7 @@ def _moved(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array, rng:
     """New values of units that are independent given all else, from their natural parameters."""
     if unit.support is None:
         return unit.sample(eta, rng)
-    support = unit.support.reshape(len(unit.support), unit.width)
-    current = nearest(support, old if unit.width > 1 else old[..., None])
+    current = unit.states(old)
     prob = transition(target, kernel, unit.prob(eta), current)
     return unit.support[next_state(prob, current, rng.random(current.shape))]
 
@@ -237,7 +236,7 @@ def _moved_unit(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array,
     log_weights = log_weights + extra
     impossible = np.isneginf(log_weights).all(axis=1, keepdims=True)  # such a unit moves anywhere
     prob = softmax(np.where(impossible, 0.0, log_weights))
-    current = nearest(support, old)
+    current = unit.states(old if unit.width > 1 else old[:, 0])
     return support[next_state(transition(target, kernel, prob, current), current, rng.random(current.shape))]
 
 
@@ -264,8 +263,3 @@ def next_state(prob: Array, current: Array, u: Array) -> Array:
     here = np.arange(prob.shape[-1]) == current[..., None]
     hit = ~here & (u[..., None] < np.cumsum(np.where(here, 0.0, prob), axis=-1))
     return np.where(hit.any(axis=-1), hit.argmax(axis=-1), current)
-
-
-def nearest(support: Array, value: Array) -> Array:
-    """Number of the state of the support (K, w) that each value (..., w) is."""
-    return np.abs(value[..., None, :] - support).max(axis=-1).argmin(axis=-1)

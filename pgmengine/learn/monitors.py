@@ -166,8 +166,7 @@ def _log_conditional(q: Factors, name: str, columns: Any, field: Any) -> Any:
                 weight = weight + np.where(q.target.free[other], layers[other].unit.log_normalizer(eta), 0.0).sum(axis=1)
         weights.append(weight)
     each = np.stack(weights)
-    support = unit.support.reshape(-1, 1, unit.width)
-    here = np.take_along_axis(each, np.abs(value - support).sum(axis=2).argmin(axis=0)[None], axis=0)[0]
+    here = np.take_along_axis(each, unit.states(value if unit.width > 1 else value[:, 0])[None], axis=0)[0]
     return here - log_sum(each, axis=0)
 
 

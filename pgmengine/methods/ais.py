@@ -20,6 +20,7 @@ from pgmengine.methods.answers import accepted, check_want
 from pgmengine.methods.exact import Exact
 from pgmengine.methods.resampling import systematic
 from pgmengine.methods.schedules import Adaptive, count_of, ladder
+from pgmengine.methods.trust import few, interval
 from pgmengine.model import Flat
 from pgmengine.result import Plan, Result, Status
 from pgmengine.stable import log_sum, softmax
@@ -29,8 +30,6 @@ from pgmengine.validate import as_floats
 
 Array = np.ndarray
 ANSWERS = {"log_z", "log_prob"}
-SURE = 3.0  # standard errors on either side of the interval
-FEW = 0.05  # a smaller share of the chains that carries the weight is not to be trusted
 SMALL = 2.0**16  # states that are enumerated to start the reverse run
 
 
@@ -100,9 +99,9 @@ class AIS:
         wanted, plan = accepted(self, target, want)
         generator = np.random.default_rng(rng)
         up, down = self._both(executor, target, generator, plan.work)
-        upper = up.log_z + SURE * up.error if down is None else down.log_z + SURE * down.error
+        high = down or up
         answers = {"log_z": up.log_z, "log_z_error": up.error,
-                   "log_z_interval": np.stack((up.log_z - SURE * up.error, upper), axis=1)}
+                   "log_z_interval": interval(up.log_z, up.error, high.log_z, high.error)}
         note = _notes(up, down, self.chains, target.first)
         stats = {"log_weights": up.weights.T, "ess": up.ess, "log_weight_sd": up.weights.std(axis=1)}
         if "log_prob" in wanted:
@@ -184,7 +183,7 @@ def _estimate(weights: Array, at_0: Array, sign: float, moves: Array) -> _Run:
 def _notes(up: _Run, down: _Run | None, chains: int, first: int = 0) -> tuple[str, ...]:
     out = []
     for name, run in (("forward", up), ("reverse", down)):
-        if run is not None and chains > 1 and run.ess.min() < max(FEW * chains, 2.0):
+        if run is not None and chains > 1 and few(run.ess, chains):
             out.append(f"{name} annealing: an effective {run.ess.min():.3g} of {chains} chains carry the weight of row "
                        f"{first + int(run.ess.argmin())}")
     if down is not None:

@@ -30,7 +30,7 @@ from pgmengine.progress import track
 from pgmengine.result import Plan, Result
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
-from pgmengine.threads import shared_out, threads
+from pgmengine.threads import shared_out
 
 Array = np.ndarray
 Answer = dict[str, dict[str, Any]]  # what is wanted -> layer or coupling -> (rows, ...)
@@ -38,6 +38,7 @@ PAIRS = {"pairs", "gradient"}  # of these every indicator's moments are needed
 MOMENTS = PAIRS | {"marginals"}
 NEEDS_ALL = MOMENTS | {"samples", "mode"}
 ROWS_BYTES = 256 * 2**20  # rows of one pattern are taken in parts whose moments fit in this
+SMALL = 2**20  # bytes of working arrays of a pattern that is one of several at a time
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,7 @@ class Exact:
         except PgmError as error:
             return Plan("Exact", refusal=str(error))
         work = sum(len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups)
-        memory = max(g.width * min(len(g.rows), g.at_once) for g in groups) * min(threads(), len(groups))
-        memory += _output_bytes(target, wanted, self.draws)
+        memory = max(g.bytes for g in groups) + _output_bytes(target, wanted, self.draws)
         largest = max((g.cover for g in groups), key=lambda cover: cover.bits)
         if largest.bits > self.max_bits:
             return Plan("Exact", work=work, bytes=memory, refusal=f"cheapest enumeration needs 2^{largest.bits:.4g} "
@@ -118,6 +118,11 @@ class _Group:
     def at_once(self) -> int:
         """Rows that are taken together."""
         return max(1, int(ROWS_BYTES // max(self.width, 1.0)))
+
+    @property
+    def bytes(self) -> float:
+        """Bytes of working arrays."""
+        return self.width * min(len(self.rows), self.at_once)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,8 +172,9 @@ def _size(target: Target, cover: Cover, wanted: frozenset[str]) -> tuple[float, 
 
 
 def _shared(part: _Part) -> bool:
-    """Whether patterns are shared out: each walk is one task, and neither draws nor sums over rows are made in order."""
-    return not part.wanted & {"samples", "gradient"} and all(2.0**g.cover.bits <= TASK for g in part.groups)
+    """Whether patterns are shared out: each is one small task, and neither draws nor sums over rows are made in order."""
+    small = all(2.0**g.cover.bits <= TASK and g.bytes <= SMALL for g in part.groups)
+    return small and not part.wanted & {"samples", "gradient"}
 
 
 def _output_bytes(target: Target, wanted: tuple[str, ...], draws: int) -> float:

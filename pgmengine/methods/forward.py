@@ -14,6 +14,7 @@ from pgmengine.errors import PgmError
 from pgmengine.methods.answers import accepted, check_want, no_room, public, squeeze
 from pgmengine.methods.conditions import of_free_parents, parents_first
 from pgmengine.methods.resampling import systematic
+from pgmengine.methods.trust import few, interval
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
@@ -22,8 +23,6 @@ from pgmengine.stable import log_sum
 from pgmengine.target import Target
 
 Array = np.ndarray
-SURE = 3.0  # standard errors on either side of the interval
-FEW = 0.05  # a smaller share of the draws that carries the weight is not to be trusted
 PART = 2.0**26  # bytes of states that are drawn at once
 
 
@@ -118,7 +117,7 @@ class Forward:
         if {"log_z", "log_prob"} & set(wanted):
             answers |= _evidence(log_w, wanted)
         note: tuple[str, ...] = ()
-        if ess.min() < max(FEW * self.draws, 2.0):
+        if few(ess, self.draws):
             note = (f"an effective {ess.min():.3g} of {self.draws} draws carry the weight of a row",)
         return Result(answers, "estimate", self, plan, Status.FEW_WEIGHTS if note else Status.OK, (), stats, None, note)
 
@@ -182,9 +181,9 @@ def _evidence(log_w: Array, wanted: tuple[str, ...]) -> dict[str, Array]:
     ratio = np.exp(log_w - np.where(np.isfinite(log_z), log_z, 0.0)[:, None])
     error = np.where(same, 0.0, ratio.std(axis=1, ddof=1) / np.sqrt(log_w.shape[1]))
     some = np.isfinite(log_z)
-    upper = np.where(some, log_z + SURE * error, np.inf)
+    high = np.where(some, log_z, np.inf)
     out = {"log_z": log_z, "log_z_error": np.where(some, error, np.inf),
-           "log_z_interval": np.stack((log_z - SURE * error, upper), axis=1)}
+           "log_z_interval": interval(log_z, error, high, error)}
     return out | ({"log_prob": log_z} if "log_prob" in wanted else {})
 
 

@@ -163,8 +163,8 @@ class MeanField:
 
 def _pairs(target: Target, mean: Flat, c: Coupling) -> Array:
     """E_Q[x_a x_b'] (rows, width a, width b): products of means, 0 for two components of one unit."""
-    found, width = np.einsum("ri,rj->rij", mean[c.a], mean[c.b]), target.structure.layers[c.a].unit.width
+    found, layer = np.einsum("ri,rj->rij", mean[c.a], mean[c.b]), target.structure.layers[c.a]
     if c.a == c.b:
-        unit = np.arange(found.shape[1]) // width
+        unit = layer.owners(np.arange(layer.width))
         found = np.where(unit[:, None] == unit, 0.0, found)
     return only_parameters(c, target.model.weight(c), found)

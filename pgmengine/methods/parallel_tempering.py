@@ -14,14 +14,13 @@ from pgmengine.kernels.chains import Chains, make_chains, sweep_work
 from pgmengine.methods.answers import accepted, check_want, no_room
 from pgmengine.methods.collect import Draws, kept_bytes, refused
 from pgmengine.methods.schedules import count_of, ladder
+from pgmengine.methods.trust import BATCHES, SURE, interval
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
 
 Array = np.ndarray
-SURE = 3.0  # standard errors on either side of the interval
-BATCHES = 10  # of each ladder, for the standard error of log Z
 WIDE = 1.0  # nats between the stepping stones of the two directions that are too many
 STONES = (1.0, -1.0, 0.5, -0.5)  # shares of a step: from below if > 0, else from above
 
@@ -222,7 +221,7 @@ class Ladders:
         counts = np.bincount(np.arange(self.sweeps) * self.stones.shape[1] // self.coming)
         found = [_stones(sums - np.log(counts)[:, None, None, None]) for sums in self.stones]
         (up, up_share), (down, down_share), (half_up, one), (half_down, two) = found
-        ends = np.stack((up - SURE * _error(up_share), -down + SURE * _error(down_share)), axis=1)
+        ends = interval(up, _error(up_share), -down, _error(down_share))
         at_0 = target.log_z_at_0()
         return {"log_z": at_0 + half_up - half_down, "log_z_error": _error(one - two),
                 "log_z_interval": at_0[:, None] + np.sort(ends, axis=1)}

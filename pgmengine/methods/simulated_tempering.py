@@ -15,14 +15,13 @@ from pgmengine.methods.answers import accepted, check_want, no_room
 from pgmengine.methods.collect import Draws, refused
 from pgmengine.methods.levels import FlatHistogram, Levels
 from pgmengine.methods.schedules import Linear, count_of, ladder
+from pgmengine.methods.trust import BATCHES, interval
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
 from pgmengine.target import Target
 
 Array = np.ndarray
-SURE = 3.0
-BATCHES = 10
 
 
 @dataclass(frozen=True)
@@ -161,4 +160,4 @@ def _log_z(target: Target, log_g: Array, levels: Array, count: int) -> dict[str,
     error = np.where(np.isfinite(log_z), spread, np.inf)
     log_z = np.nan_to_num(log_z)
     return {"log_z": log_z, "log_z_error": error,
-            "log_z_interval": np.stack((log_z - SURE * error, log_z + SURE * error), axis=1)}
+            "log_z_interval": interval(log_z, error, log_z, error)}

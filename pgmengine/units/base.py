@@ -110,8 +110,18 @@ class Unit:
         x = np.asarray(x, dtype=np.float64)
         if not np.any(self.log_base - self.log_base[0]):
             return np.full(x.shape if self.width == 1 else x.shape[:-1], self.log_base[0])
-        nearest = x.argmax(axis=-1) if self.width > 1 else np.abs(x[..., None] - self.support).argmin(axis=-1)
-        return np.asarray(self.log_base)[nearest]
+        return np.asarray(self.log_base)[self.states(x)]
+
+    def states(self, x: Array) -> Array:
+        """Numbers (...,) of the states that values x (..., [w]) are, or are nearest to."""
+        assert self.support is not None
+        x, points = np.asarray(x), self.support
+        if self.width > 1 or (points[1:] <= points[:-1]).any():
+            gap = np.abs((x if self.width > 1 else x[..., None])[..., None, :] - points.reshape(-1, self.width))
+            return gap.max(axis=-1).argmin(axis=-1)
+        if len(points) == 2:
+            return (x > (points[0] + points[1]) / 2).astype(np.int64)
+        return np.searchsorted((points[1:] + points[:-1]) / 2, x)
 
     def contains(self, x: Array) -> Array:
         """Which x are values of the unit, shape (...,)."""

@@ -50,6 +50,10 @@ class Categorical(Unit):
         p = self.mean(eta)
         return p * (1 - p)
 
+    def states(self, x: Array) -> Array:
+        """The component that is largest."""
+        return np.asarray(x).argmax(axis=-1)
+
     def contains(self, x: Array) -> Array:
         """Exactly one 1, all else 0."""
         x = np.asarray(x)
