@@ -242,8 +242,13 @@ def _check_inputs(s: Structure, observed: dict[str, Array]) -> None:
 
 def _rows_of(arrays: dict[str, Array], index: Array) -> dict[str, Array]:
     """The rows `index` of arrays; what is the same for all rows is not copied."""
-    return {name: spread(v[:1], len(index)) if len(v) == 1 or (len(v) and v.strides[0] == 0) else v[index]
+    return {name: _alike(v, len(index)) if len(v) == 1 or (len(v) and v.strides[0] == 0) else v[index]
             for name, v in arrays.items()}
+
+
+def _alike(array: Array, rows: int) -> Array:
+    """So many rows of an array whose rows are all the same."""
+    return array[:rows] if rows <= len(array) else spread(array[:1], rows)  # slices cost a tenth of what views do
 
 
 def _common_rows(counts: dict[str, int]) -> int:

@@ -44,6 +44,8 @@ class CompiledChains:
         self.by_unit = layers_by_unit(target)
         self.summed = summed_layers(target, False), summed_layers(target, True)
         self.arrays: dict[str, Array] = {}  # layer -> state numbers or values, (chains, padded size)
+        self.supports = {n: None if np.array_equal(x.unit.support, range(len(x.unit.support))) else x.unit.support
+                         for n, x in s.layers.items() if x.unit.support is not None}
         self.inputs: dict[str, tuple[Array | None, Array | None]] = {}  # layer -> (field, zeta), (chains, padded width)
         self.changed = np.zeros(len(s.layers), dtype=np.int64)
         self.place = {name: i for i, name in enumerate(s.layers)}
@@ -55,6 +57,7 @@ class CompiledChains:
         for name in s.layers:
             self._describe(name)
         self.linked = False  # whether the machine has the weights
+        self.free_constant = np.array([sum(base_constant(layer) for layer in s.layers.values()), 0.0])
         self.known = ~np.all([free.all(axis=1) for free in target.free.values()], axis=0)  # rows with any evidence
         self.constant = self._unknown()
         self.stale = True  # whether the inputs are yet to be computed
@@ -170,9 +173,7 @@ class CompiledChains:
 
     def _unknown(self) -> Array:
         """The constants before they have been computed; rows without evidence only have those of the base measures."""
-        layers = self.target.structure.layers.values()
-        both = np.array([sum(base_constant(layer) for layer in layers), 0.0])
-        return np.where(self.known[:, None], np.nan, both)
+        return np.where(self.known[:, None], np.nan, self.free_constant)
 
     def _constant(self) -> Array:
         """What the evidence adds to (path, power); 0 for chains that have not met a possible state yet."""
@@ -260,10 +261,9 @@ class CompiledChains:
         if layer.unit.support is None:
             found = state[:, : layer.size].astype(dtype)
             return np.where(self.target.free[name][rows], found, self.x[name][rows]).astype(dtype, copy=False)
-        support, state = layer.unit.support, state[:, : layer.size]
-        if support.ndim == 1 and np.array_equal(support, np.arange(len(support))):
-            return state.astype(dtype)
-        return support.astype(dtype)[state].reshape(len(state), layer.width)
+        support = self.supports[name]
+        return (state[:, : layer.size].astype(dtype) if support is None  # the values are the numbers of the states
+                else support.astype(dtype)[state[:, : layer.size]].reshape(len(state), layer.width))
 
 
 def base_constant(layer: Layer) -> float:
