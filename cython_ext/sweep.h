@@ -131,6 +131,7 @@ PGM_INLINE int64_t pgm_add_part(const float *panel, const pgm_change *list, int6
     return f;
 }
 
+#define PGM_SHARED 3 /* uses of a row that are worth fetching it */
 #define PGM_PART 128 /* rows of 64 columns that stay in the nearest cache (32 KiB) while all chains use them */
 
 /* a panel of 64 columns, part by part; the bits are those of pgm_add_tile, so that it may depend on all chains */
@@ -140,8 +141,9 @@ void pgm_add_panel(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s
 {
     const int64_t parts = (k->rows + PGM_PART - 1) / PGM_PART, part = (k->rows + parts - 1) / parts;
     const float *panel = pgm_part(k, 0, column);
-    float kept[PGM_CHAINS][64] = {0};
+    float kept[PGM_CHAINS][64];
     int64_t done[PGM_CHAINS] = {0};
+    memset(kept, 0, sizeof kept[0] * (last - first));
     for (int64_t row = 0; row < k->rows; row += part) {
         int64_t end = row + part < k->rows ? row + part : k->rows;
         for (int64_t i = row * 64; i < end * 64; i += PGM_WIDE) __builtin_prefetch(panel + i);
@@ -174,7 +176,7 @@ void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int6
     int64_t columns = m->layer[k->to].stride, tile = k->tile, column = 0, changes = 0;
     for (int64_t c = first; c < last; c++) changes += s->count[c - first];
     int stream = columns * k->rows > PGM_FAR && changes > 3 * k->rows; /* all rows are wanted: fetch them in order */
-    int many = tile == 64 && changes * PGM_MANY > k->rows * (last - first);
+    int many = tile == 64 && changes * PGM_MANY > k->rows * (last - first) && changes > PGM_SHARED * k->rows;
     for (; column + tile <= columns; column += tile) {
         const float *panel = pgm_part(k, 0, column);
         if (many) {
