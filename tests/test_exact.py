@@ -303,6 +303,40 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch):
     assert np.array_equal(results[0].mean["v"], results[1].mean["v"])
 
 
+def test_patterns_on_threads_give_the_same_bits(monkeypatch):
+    """Rows that are each a pattern, some of them impossible to share out further, answered by one thread and by several."""
+    rng = np.random.default_rng(0)
+    model = pgm.rbm(20, 30, hidden=pgm.Spin(), rng=0)
+    v = (rng.random((40, 20)) < 0.5).astype(float)
+    np.put_along_axis(v, np.argsort(rng.random(v.shape), axis=1)[:, :7], np.nan, axis=1)
+    v[:3] = np.nan
+    want, found = ("log_z", "log_prob", "marginals", "pairs", "mode"), []
+    for count in ("1", "2", "3"):
+        monkeypatch.setenv("PGMENGINE_THREADS", count)
+        found.append(pgm.infer(model, {"v": v}, want=want, method=pgm.Exact()))
+    for other in found[1:]:
+        assert np.array_equal(other.log_z, found[0].log_z) and np.array_equal(other.log_prob, found[0].log_prob)
+        assert np.array_equal(other.pairs["v-h"], found[0].pairs["v-h"])
+        for name in ("v", "h"):
+            assert np.array_equal(other.mean[name], found[0].mean[name])
+            assert np.array_equal(other.mode[name], found[0].mode[name])
+    for i in (0, 5, 39):
+        alone = pgm.infer(model, {"v": v[i: i + 1]}, want=want, method=pgm.Exact())
+        np.testing.assert_allclose(alone.log_z, found[0].log_z[i: i + 1], rtol=1e-13)
+        np.testing.assert_allclose(alone.mean["h"][0], found[0].mean["h"][i], rtol=1e-10)
+
+
+def test_an_impossible_row_is_named_among_patterns_on_threads(monkeypatch):
+    monkeypatch.setenv("PGMENGINE_THREADS", "2")
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 3)
+    b.layer("v", pgm.NoisyOr(), 4)  # without a leak: on with no cause on has probability zero
+    b.cause("h", "v", weight=np.ones((3, 4)))
+    h = np.array([[0, np.nan, 1], [1, 1, np.nan], [0, 0, 0], [np.nan, 0, 1]])
+    with pytest.raises(pgm.PgmError, match="evidence row 2 has probability zero"):
+        pgm.infer(b.build(), {"h": h, "v": [[1, 1, 0, 0]] * 4}, method=pgm.Exact())
+
+
 def test_refusal_names_the_number():
     plan = pgm.Exact().plan(pgm.rbm(50, 40, rng=0).given(), ("log_z",))
     assert "2^40 states, the limit is 2^25" in plan.refusal

@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import quad
 
 import pgmengine as pgm
+from pgmengine.units import Unit
 
 SCALAR = (
     pgm.Binary(),
@@ -96,6 +97,22 @@ def test_categorical():
     assert unit.contains(x).all()
     assert np.all(np.abs(x.mean(axis=0) - p) < 5 * np.sqrt(p * (1 - p) / len(x)))
     assert np.isfinite(unit.log_normalizer(np.array([1e4, -1e4, 0, 0])))
+
+
+@pytest.mark.parametrize("unit", FINITE, ids=repr)
+def test_states_are_numbered_in_the_order_of_the_support(unit):
+    support, rng = np.asarray(unit.support), np.random.default_rng(0)
+    number = rng.integers(0, len(support), (5, 7))
+    assert np.array_equal(unit.states(support[number]), number)
+    assert np.array_equal(unit.states(support[number] + 1e-9 * rng.normal(size=support[number].shape)), number)
+
+
+def test_states_of_users_units_need_no_one_hot_rows():
+    class Corner(Unit):
+        width, support = 2, np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 0.0]])
+
+    number = np.random.default_rng(0).integers(0, 3, (4, 6))
+    assert np.array_equal(Corner().states(Corner.support[number]), number)
 
 
 def test_noisy_or_is_the_binary_family():

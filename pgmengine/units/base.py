@@ -116,9 +116,8 @@ class Unit:
         """Numbers (...,) of the states that values x (..., [w]) are, or are nearest to."""
         assert self.support is not None
         x, points = np.asarray(x), self.support
-        if self.width > 1 or (points[1:] <= points[:-1]).any():
-            gap = np.abs((x if self.width > 1 else x[..., None])[..., None, :] - points.reshape(-1, self.width))
-            return gap.max(axis=-1).argmin(axis=-1)
+        if self.width > 1:
+            return np.abs(x[..., None, :] - points).max(axis=-1).argmin(axis=-1)
         if len(points) == 2:
             return (x > (points[0] + points[1]) / 2).astype(np.int64)
         return np.searchsorted((points[1:] + points[:-1]) / 2, x)
