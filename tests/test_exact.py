@@ -304,7 +304,7 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch):
 
 
 def test_patterns_on_threads_give_the_same_bits(monkeypatch):
-    """Rows that are each a pattern, some of them impossible to share out further, answered by one thread and by several."""
+    """Rows that are each a pattern, answered by one thread and by several."""
     rng = np.random.default_rng(0)
     model = pgm.rbm(20, 30, hidden=pgm.Spin(), rng=0)
     v = (rng.random((40, 20)) < 0.5).astype(float)
