@@ -95,6 +95,7 @@ PGM_INLINE float *pgm_inputs(const pgm_machine *m, const pgm_link *k, int64_t ch
 }
 
 #define PGM_FAR (1 << 21) /* floats of a weight that does not stay in the caches of a core */
+#define PGM_SHARED 3      /* uses of each row of a panel that are worth fetching all of them in order */
 #define PGM_MANY 8        /* where one row in so many changes, parts of panels are worth their loop */
 
 /* a row's part in the panel that `column` (a multiple of 16) is in */
@@ -131,7 +132,6 @@ PGM_INLINE int64_t pgm_add_part(const float *panel, const pgm_change *list, int6
     return f;
 }
 
-#define PGM_SHARED 3 /* uses of a row that are worth fetching it */
 #define PGM_PART 128 /* rows of 64 columns that stay in the nearest cache (32 KiB) while all chains use them */
 
 /* a panel of 64 columns, part by part; the bits are those of pgm_add_tile, so that it may depend on all chains */
@@ -175,14 +175,11 @@ void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int6
     }
     int64_t columns = m->layer[k->to].stride, tile = k->tile, column = 0, changes = 0;
     for (int64_t c = first; c < last; c++) changes += s->count[c - first];
-    int stream = columns * k->rows > PGM_FAR && changes > 3 * k->rows; /* all rows are wanted: fetch them in order */
+    int stream = columns * k->rows > PGM_FAR && changes > PGM_SHARED * k->rows; /* fetch rows in order */
     int many = tile == 64 && changes * PGM_MANY > k->rows * (last - first) && changes > PGM_SHARED * k->rows;
+    for (; many && column + tile <= columns; column += tile) pgm_add_panel(m, k, s, first, last, column);
     for (; column + tile <= columns; column += tile) {
         const float *panel = pgm_part(k, 0, column);
-        if (many) {
-            pgm_add_panel(m, k, s, first, last, column);
-            continue;
-        }
         for (int64_t i = 0; stream && i < k->rows * tile; i += PGM_WIDE) __builtin_prefetch(panel + i);
         for (int64_t c = first; c < last; c++) {
             const pgm_change *list = s->list + (c - first) * s->capacity;

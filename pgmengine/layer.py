@@ -45,7 +45,7 @@ class Layer:
 
     def states(self, flat: Array) -> Array:
         """Numbers (..., size) of the states of a finite unit that flat values (..., width) are, or are nearest to."""
-        return self.unit.states(self.shaped(np.asarray(flat)))
+        return self.unit.state_of(self.shaped(np.asarray(flat)))
 
     def one_hot(self, flat: Array) -> Array:
         """The states of flat values as (..., size, K)."""

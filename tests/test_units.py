@@ -103,8 +103,8 @@ def test_categorical():
 def test_states_are_numbered_in_the_order_of_the_support(unit):
     support, rng = np.asarray(unit.support), np.random.default_rng(0)
     number = rng.integers(0, len(support), (5, 7))
-    assert np.array_equal(unit.states(support[number]), number)
-    assert np.array_equal(unit.states(support[number] + 1e-9 * rng.normal(size=support[number].shape)), number)
+    assert np.array_equal(unit.state_of(support[number]), number)
+    assert np.array_equal(unit.state_of(support[number] + 1e-9 * rng.normal(size=support[number].shape)), number)
 
 
 def test_states_of_users_units_need_no_one_hot_rows():
@@ -112,7 +112,7 @@ def test_states_of_users_units_need_no_one_hot_rows():
         width, support = 2, np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 0.0]])
 
     number = np.random.default_rng(0).integers(0, 3, (4, 6))
-    assert np.array_equal(Corner().states(Corner.support[number]), number)
+    assert np.array_equal(Corner().state_of(Corner.support[number]), number)
 
 
 def test_noisy_or_is_the_binary_family():

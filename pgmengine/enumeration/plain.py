@@ -24,10 +24,10 @@ class PlainWalker:
 
     @cached_property
     def chunk(self) -> int:
-        """States at a time: about 4 million numbers in the largest temporary."""
+        """States at a time: half a million numbers in the largest temporary, for each thread may have some of its own."""
         p = self.problem
         widest = max([b.offset[0].size for b in p.finite] + [len(b.index) for b in p.smooth] + [p.skeleton.indicators, 1])
-        return min(max(4_000_000 // (widest * p.target.rows), 1), states.PIECE)
+        return min(max(500_000 // (widest * p.target.rows), 1), states.PIECE)
 
     def _chunks(self, start: int, stop: int) -> Iterator[Array]:
         """Numbers of the states from start to stop, none of two pieces."""

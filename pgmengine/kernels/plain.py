@@ -215,7 +215,7 @@ def _moved(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array, rng:
     """New values of units that are independent given all else, from their natural parameters."""
     if unit.support is None:
         return unit.sample(eta, rng)
-    current = unit.states(old)
+    current = unit.state_of(old)
     prob = transition(target, kernel, unit.prob(eta), current)
     return unit.support[next_state(prob, current, rng.random(current.shape))]
 
@@ -236,7 +236,7 @@ def _moved_unit(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array,
     log_weights = log_weights + extra
     impossible = np.isneginf(log_weights).all(axis=1, keepdims=True)  # such a unit moves anywhere
     prob = softmax(np.where(impossible, 0.0, log_weights))
-    current = unit.states(old if unit.width > 1 else old[:, 0])
+    current = unit.state_of(old if unit.width > 1 else old[:, 0])
     return support[next_state(transition(target, kernel, prob, current), current, rng.random(current.shape))]
 
 

@@ -166,7 +166,7 @@ def _log_conditional(q: Factors, name: str, columns: Any, field: Any) -> Any:
                 weight = weight + np.where(q.target.free[other], layers[other].unit.log_normalizer(eta), 0.0).sum(axis=1)
         weights.append(weight)
     each = np.stack(weights)
-    here = np.take_along_axis(each, unit.states(value if unit.width > 1 else value[:, 0])[None], axis=0)[0]
+    here = np.take_along_axis(each, unit.state_of(value if unit.width > 1 else value[:, 0])[None], axis=0)[0]
     return here - log_sum(each, axis=0)
 
 

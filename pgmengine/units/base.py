@@ -110,9 +110,9 @@ class Unit:
         x = np.asarray(x, dtype=np.float64)
         if not np.any(self.log_base - self.log_base[0]):
             return np.full(x.shape if self.width == 1 else x.shape[:-1], self.log_base[0])
-        return np.asarray(self.log_base)[self.states(x)]
+        return np.asarray(self.log_base)[self.state_of(x)]
 
-    def states(self, x: Array) -> Array:
+    def state_of(self, x: Array) -> Array:
         """Numbers (...,) of the states that values x (..., [w]) are, or are nearest to."""
         assert self.support is not None
         x, points = np.asarray(x), self.support

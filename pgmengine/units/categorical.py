@@ -50,7 +50,7 @@ class Categorical(Unit):
         p = self.mean(eta)
         return p * (1 - p)
 
-    def states(self, x: Array) -> Array:
+    def state_of(self, x: Array) -> Array:
         """The component that is largest."""
         return np.asarray(x).argmax(axis=-1)
 
