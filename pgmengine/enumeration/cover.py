@@ -166,7 +166,7 @@ def _vertex_cover(target: Target, free: dict[str, Array], structural: bool) -> d
 
 
 def _among(target: Target, c: Coupling, inside: dict[str, Array], structural: bool) -> Weight:
-    """Where a coupling acts between these units of its layers: that part of its pattern (what is not 0 is a parameter)."""
+    """Where a coupling acts between these units of its layers: a part of its pattern (what is not 0 is a parameter)."""
     layers, weight = target.structure.layers, target.model.weight(c)
     rows, columns = layers[c.a].columns(inside[c.a]), layers[c.b].columns(inside[c.b])
     if structural:
