@@ -450,3 +450,16 @@ def test_ladders_are_read_in_any_order_and_refused_with_a_reason():
     for bad in ([0.5], [0.0, 0.5], [-0.1, 1.0], [np.nan, 1.0], ["x"], []):
         with pytest.raises(pgm.PgmError, match="betas"):
             pgm.infer(model, method=pgm.SimulatedTempering(betas=bad), rng=0)
+
+
+def test_annealing_of_a_row_does_not_depend_on_what_others_leave_open():
+    """With its visible units observed a row has nothing but independent units: no error, whatever is beside it."""
+    model = pgm.rbm(6, 9).with_params({"v-h.weight": np.random.default_rng(0).normal(size=(6, 9))})
+    v = np.array([[1, 0, 1, 1, 0, 0], [np.nan] * 6, [0, 1, np.nan, 1, 1, 0]])
+    truth = pgm.infer(model, {"v": v}, want=("log_z", "log_prob"), method=pgm.Exact())
+    for order in ([0, 1, 2], [2, 0, 1]):
+        r = pgm.infer(model, {"v": v[order]}, want=("log_z", "log_prob"), method=pgm.AIS(chains=400, betas=300), rng=0)
+        assert r.log_z_error[order.index(0)] < 1e-5
+        assert np.all(np.abs(r.log_z - truth.log_z[order]) < 5 * r.log_z_error + 1e-4)
+        assert np.all(np.abs(r.log_prob - truth.log_prob[order]) < 5 * r.stats["log_prob_error"] + 1e-4)
+        assert r.stats["log_weights"].shape == (400, 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -98,7 +98,7 @@ class AIS:
         """The same bits, the chains in groups on an executor."""
         wanted, plan = accepted(self, target, want)
         generator = np.random.default_rng(rng)
-        up, down = self._both(executor, target, generator, plan.work)
+        up, down = self._by_kind(executor, target, generator, plan.work)
         high = down or up
         answers = {"log_z": up.log_z, "log_z_error": up.error,
                    "log_z_interval": interval(up.log_z, up.error, high.log_z, high.error)}
@@ -107,7 +107,7 @@ class AIS:
         if "log_prob" in wanted:
             answers["log_prob"], stats["log_prob_error"] = up.log_z, up.error
             if not target.structure.normalized:
-                whole = self._both(executor, target.nothing_observed, generator, plan.work)
+                whole = self._by_kind(executor, target.nothing_observed, generator, plan.work)
                 answers["log_prob"] = up.log_z - whole[0].log_z
                 stats["log_prob_error"] = np.hypot(up.error, whole[0].error)
                 offset = target.first if target.nothing_observed.rows == target.rows else 0
@@ -119,6 +119,18 @@ class AIS:
     def _targets(self, target: Target, wanted: tuple[str, ...]) -> list[Target]:
         whole = "log_prob" in wanted and not target.structure.normalized
         return [target, target.nothing_observed] if whole else [target]
+
+    def _by_kind(self, executor: Executor | None, target: Target, rng: np.random.Generator,
+                 work: float) -> tuple[_Run, _Run | None]:
+        """Rows in which the same layers move together: what weights sum out must not depend on a group's other rows."""
+        moving = np.stack([free.any(axis=1) for free in target.free.values()])
+        kind = np.unique(moving, axis=1, return_inverse=True)[1].ravel()
+        if not kind.any():
+            return self._both(executor, target, rng, work)
+        rows = [np.flatnonzero(kind == k) for k in range(kind.max() + 1)]
+        ups, downs = zip(*(self._both(executor, target.take(some), rng, work) for some in rows), strict=True)
+        back = np.argsort(np.concatenate(rows))
+        return _joined(ups, back), None if downs[0] is None else _joined(downs, back)
 
     def _both(self, executor: Executor | None, target: Target, rng: np.random.Generator,
               work: float) -> tuple[_Run, _Run | None]:
@@ -159,6 +171,12 @@ class AIS:
         chosen = systematic(softmax(weights), rng)
         index = (chosen + self.chains * np.arange(target.rows)[:, None]).ravel()
         return {name: value[index] for name, value in last.items()}, max(steps // 4, 50)
+
+
+def _joined(runs: Sequence[_Run], order: Array) -> _Run:
+    """Runs of some rows each as one, the rows in this order."""
+    parts = ((run.log_z, run.error, run.ess, run.weights) for run in runs)
+    return _Run(*(np.concatenate(part)[order] for part in zip(*parts, strict=True)))
 
 
 def _backward(target: Target) -> bool:
