@@ -145,9 +145,8 @@ void pgm_add_panel(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s
     int64_t done[PGM_CHAINS] = {0};
     memset(kept, 0, sizeof kept[0] * (last - first));
     for (int64_t row = 0; row < k->rows; row += part) {
-        int64_t end = row + part < k->rows ? row + part : k->rows;
+        int64_t end = row + part < k->rows ? row + part : k->rows; /* the last one takes what was not in order */
         for (int64_t i = row * 64; i < end * 64; i += PGM_WIDE) __builtin_prefetch(panel + i);
-        if (end == k->rows) end = INT64_MAX; /* all that is left, whatever the order of a list */
         for (int64_t c = 0; c < last - first; c++)
             done[c] = pgm_add_part(panel, s->list + c * s->capacity, done[c], s->count[c], end, kept[c]);
     }
