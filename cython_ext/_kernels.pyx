@@ -239,10 +239,9 @@ def uniforms(const uint32_t[::1] key, uint32_t sweep, uint32_t chain, uint32_t l
 
 cdef extern from "learn.h" nogil:
     enum:
-        PGM_ROWS
         PGM_WIDE
-        PGM_GROUP
-        PGM_BAND
+        PGM_LISTS
+        PGM_TALL
         PGM_SGD
         PGM_ADAM
         PGM_ADAMAX
@@ -250,9 +249,10 @@ cdef extern from "learn.h" nogil:
     ctypedef struct pgm_rates:
         double rate, keep1, keep2, unbias1, unbias2, epsilon, l1, l2
 
-    void pgm_multiply(const float *x, const float *w, int64_t rows, int64_t n, int64_t m, pgm_change *list, float *y)
+    void pgm_multiply(const float *x, const float *w, int64_t down, int64_t right, int64_t rows, int64_t n, int64_t m,
+                      pgm_change *list, float *y)
     void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t m, int64_t first, int64_t last,
-                   pgm_change *list, float *out)
+                   pgm_change *list, float *tiles, float *out)
     void pgm_pack(const float *w, int64_t rows, int64_t columns, int64_t down, int64_t right, int64_t tile,
                   int64_t first, int64_t last, float *out)
     int pgm_ascend(int kind, const pgm_rates *o, const double *p, const double *g, const float *single, double *p2,
@@ -271,29 +271,33 @@ cdef struct rows_job:
     const float *a
     const float *b
     float *out
-    int64_t rows, n, m, chunk
+    int64_t rows, n, m, chunk, down, right
     bint turned
     int failed
 
 
 cdef void product_part(void *what, int64_t first, int64_t last) noexcept nogil:
     cdef rows_job *j = <rows_job *> what
-    cdef pgm_change *list = <pgm_change *> malloc(sizeof(pgm_change) * (PGM_ROWS * j.n + 1))
+    cdef pgm_change *list = <pgm_change *> malloc(sizeof(pgm_change) * (PGM_LISTS * j.n + 1))
     if list == NULL:
         j.failed = 1
         return
-    pgm_multiply(j.a + first * j.n, j.b, last - first, j.n, j.m, list, j.out + first * j.m)
+    pgm_multiply(j.a + first * j.n, j.b, j.down, j.right, last - first, j.n, j.m, list, j.out + first * j.m)
     free(list)
 
 
-def product(const float[:, ::1] x, const float[:, ::1] weight, float[:, ::1] y, int parts):
-    """y += x weight, in parts on as many threads; zeros in x cost nothing."""
+def product(const float[:, ::1] x, const float[:, :] weight, float[:, ::1] out, int parts):
+    """out = x weight, in parts on as many threads; zeros in x cost nothing."""
     cdef rows_job j
-    if y.shape[0] != x.shape[0] or weight.shape[0] != x.shape[1] or y.shape[1] != weight.shape[1]:
+    if out.shape[0] != x.shape[0] or weight.shape[0] != x.shape[1] or out.shape[1] != weight.shape[1]:
         raise ValueError("arrays do not fit")
-    if not x.shape[0] or not x.shape[1] or not y.shape[1]:
+    if not out.shape[0] or not out.shape[1]:
         return
-    j.a, j.b, j.out, j.n, j.m, j.failed = &x[0, 0], &weight[0, 0], &y[0, 0], x.shape[1], y.shape[1], 0
+    if not x.shape[1]:
+        out[:] = 0.0
+        return
+    j.a, j.b, j.out, j.n, j.m, j.failed = &x[0, 0], &weight[0, 0], &out[0, 0], x.shape[1], out.shape[1], 0
+    j.down, j.right = weight.strides[0] // 4, weight.strides[1] // 4
     with nogil:
         pgm_share(product_part, &j, x.shape[0], parts)
     if j.failed:
@@ -302,12 +306,16 @@ def product(const float[:, ::1] x, const float[:, ::1] weight, float[:, ::1] y, 
 
 cdef void outer_part(void *what, int64_t first, int64_t last) noexcept nogil:
     cdef rows_job *j = <rows_job *> what
-    cdef pgm_change *list = <pgm_change *> malloc(sizeof(pgm_change) * (PGM_GROUP * PGM_BAND + 1))
-    if list == NULL:
+    cdef float *tiles
+    cdef pgm_change *list = <pgm_change *> malloc(sizeof(pgm_change) * (PGM_LISTS * PGM_TALL + 1))
+    cdef char *memory = <char *> malloc(sizeof(float) * PGM_TALL * ((j.m + 63) // 64 * 64) + 64)
+    if list == NULL or memory == NULL:
         j.failed = 1
-        return
-    pgm_outer(j.a, j.b, j.rows, j.n, j.m, first, last, list, j.out)
+    else:
+        tiles = <float *> (memory + (64 - <size_t> memory % 64))
+        pgm_outer(j.a, j.b, j.rows, j.n, j.m, first, last, list, tiles, j.out)
     free(list)
+    free(memory)
 
 
 def outer(const float[:, ::1] a, const float[:, ::1] b, float[:, ::1] out, int parts):

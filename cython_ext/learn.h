@@ -5,89 +5,47 @@
 
 #include "sweep.h"
 
-#define PGM_ROWS 64 /* rows of a product whose lists are made together */
-
-/* `vectors` vectors of y += sum of delta * weight row over a list; rows of the weight lie `stride` apart */
-PGM_INLINE void pgm_add_rows(const pgm_change *list, int64_t count, const float *weight, int64_t stride, int vectors,
-                             float *y)
+PGM_INLINE int64_t pgm_least(int64_t a, int64_t b)
 {
-    pgm_vf sum[4];
-    for (int v = 0; v < vectors; v++) sum[v] = *(const pgm_vf *)(y + v * PGM_WIDE);
-    for (int64_t f = 0; f < count; f++) {
-        const float *row = weight + list[f].row * stride;
-        for (int v = 0; v < vectors; v++) sum[v] += *(const pgm_vf *)(row + v * PGM_WIDE) * list[f].delta;
-    }
-    for (int v = 0; v < vectors; v++) *(pgm_vf *)(y + v * PGM_WIDE) = sum[v];
+    return a < b ? a : b;
 }
 
-/* y (rows, m) += x (rows, n) w (n, m), zeros in x skipped; list has room for PGM_ROWS * n + 1 */
-PGM_CLONES
-void pgm_multiply(const float *x, const float *w, int64_t rows, int64_t n, int64_t m, pgm_change *list, float *y)
+typedef float pgm_f4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t pgm_i4 __attribute__((vector_size(16)));
+
+/* four rows of out (4, wide apart) from four columns that lie `right` apart */
+PGM_INLINE void pgm_turn4(const float *w, int64_t right, int64_t wide, float *out)
 {
-    int64_t count[PGM_ROWS];
-    for (int64_t first = 0; first < rows; first += PGM_ROWS) {
-        int64_t some = rows - first < PGM_ROWS ? rows - first : PGM_ROWS;
-        for (int64_t r = 0; r < some; r++) {
-            const float *row = x + (first + r) * n;
-            pgm_change *to = list + r * n;
-            count[r] = 0;
-            for (int64_t i = 0; i < n; i++) {
-                to[count[r]] = (pgm_change){(int32_t)i, row[i]};
-                count[r] += row[i] != 0.0f;
-            }
-        }
-        int64_t column = 0;
-        for (; column + 64 <= m; column += 64)
-            for (int64_t r = 0; r < some; r++)
-                pgm_add_rows(list + r * n, count[r], w + column, m, 4, y + (first + r) * m + column);
-        for (; column + PGM_WIDE <= m; column += PGM_WIDE)
-            for (int64_t r = 0; r < some; r++)
-                pgm_add_rows(list + r * n, count[r], w + column, m, 1, y + (first + r) * m + column);
-        for (; column < m; column++)
-            for (int64_t r = 0; r < some; r++) {
-                float sum = y[(first + r) * m + column];
-                for (int64_t f = 0; f < count[r]; f++) sum += list[r * n + f].delta * w[list[r * n + f].row * m + column];
-                y[(first + r) * m + column] = sum;
-            }
-    }
+    pgm_f4 a = *(const pgm_f4 *)w, b = *(const pgm_f4 *)(w + right);
+    pgm_f4 c = *(const pgm_f4 *)(w + 2 * right), d = *(const pgm_f4 *)(w + 3 * right);
+    pgm_f4 ab = __builtin_shuffle(a, b, (pgm_i4){0, 4, 1, 5}), AB = __builtin_shuffle(a, b, (pgm_i4){2, 6, 3, 7});
+    pgm_f4 cd = __builtin_shuffle(c, d, (pgm_i4){0, 4, 1, 5}), CD = __builtin_shuffle(c, d, (pgm_i4){2, 6, 3, 7});
+    *(pgm_f4 *)out = __builtin_shuffle(ab, cd, (pgm_i4){0, 1, 4, 5});
+    *(pgm_f4 *)(out + wide) = __builtin_shuffle(ab, cd, (pgm_i4){2, 3, 6, 7});
+    *(pgm_f4 *)(out + 2 * wide) = __builtin_shuffle(AB, CD, (pgm_i4){0, 1, 4, 5});
+    *(pgm_f4 *)(out + 3 * wide) = __builtin_shuffle(AB, CD, (pgm_i4){2, 3, 6, 7});
 }
 
-#define PGM_BAND 96 /* rows of b that a tile of 64 columns keeps in the nearest cache */
-#define PGM_GROUP 64 /* rows of the sum that share such a tile */
-
-/* rows first .. last - 1 of out (n, m): sum over r of a[r, i] b[r, :], zeros in a (rows, n) skipped; b (rows, m);
- * list has room for PGM_GROUP * PGM_BAND */
-PGM_CLONES
-void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t m, int64_t first, int64_t last,
-               pgm_change *list, float *out)
+/* out (high, tile): the numbers (i, j), j < wide, of a matrix that lie at w[i * down + j * right], and zeros */
+PGM_INLINE void pgm_copy_tile(const float *w, int64_t down, int64_t right, int64_t high, int64_t wide, int64_t tile,
+                              float *out)
 {
-    int64_t count[PGM_GROUP];
-    memset(out + first * m, 0, sizeof(float) * (last - first) * m);
-    for (int64_t band = 0; band < rows; band += PGM_BAND) {
-        int64_t high = rows - band < PGM_BAND ? rows - band : PGM_BAND;
-        const float *from = b + band * m;
-        for (int64_t i = first; i < last; i += PGM_GROUP) {
-            int64_t some = last - i < PGM_GROUP ? last - i : PGM_GROUP;
-            for (int64_t k = 0; k < some; k++) count[k] = 0;
-            for (int64_t r = 0; r < high; r++)
-                for (int64_t k = 0; k < some; k++) {
-                    float x = a[(band + r) * n + i + k];
-                    list[k * PGM_BAND + count[k]] = (pgm_change){(int32_t)r, x};
-                    count[k] += x != 0.0f;
-                }
-            int64_t column = 0;
-            for (; column + 64 <= m; column += 64)
-                for (int64_t k = 0; k < some; k++)
-                    pgm_add_rows(list + k * PGM_BAND, count[k], from + column, m, 4, out + (i + k) * m + column);
-            for (; column + PGM_WIDE <= m; column += PGM_WIDE)
-                for (int64_t k = 0; k < some; k++)
-                    pgm_add_rows(list + k * PGM_BAND, count[k], from + column, m, 1, out + (i + k) * m + column);
-            for (; column < m; column++)
-                for (int64_t k = 0; k < some; k++)
-                    for (int64_t f = 0; f < count[k]; f++)
-                        out[(i + k) * m + column] += list[k * PGM_BAND + f].delta * from[list[k * PGM_BAND + f].row * m + column];
-        }
+    int64_t i = 0;
+    for (; right == 1 && i < high; i++) {
+        int64_t j = 0;
+        for (; j + PGM_WIDE <= wide; j += PGM_WIDE) *(pgm_vf *)(out + i * tile + j) = *(const pgm_vf *)(w + i * down + j);
+        for (; j < wide; j++) out[i * tile + j] = w[i * down + j];
     }
+    for (; down == 1 && i + 4 <= high; i += 4) {
+        int64_t j = 0;
+        for (; j + 4 <= wide; j += 4) pgm_turn4(w + i + j * right, right, tile, out + i * tile + j);
+        for (; j < wide; j++)
+            for (int64_t k = 0; k < 4; k++) out[(i + k) * tile + j] = w[i + k + j * right];
+    }
+    for (; i < high; i++)
+        for (int64_t j = 0; j < wide; j++) out[i * tile + j] = w[i * down + j * right];
+    for (i = 0; i < high && wide < tile; i++)
+        for (int64_t j = wide; j < tile; j++) out[i * tile + j] = 0.0f;
 }
 
 /* panels `first` .. last - 1 (rows, tile) of a weight with element (i, j) at w[i * down + j * right] */
@@ -96,21 +54,174 @@ void pgm_pack(const float *w, int64_t rows, int64_t columns, int64_t down, int64
               int64_t last, float *out)
 {
     for (int64_t t = first; t < last; t++) {
-        int64_t wide = columns - t * tile < tile ? columns - t * tile : tile;
-        float *panel = out + t * rows * tile;
-        const float *from = w + t * tile * right;
-        if (right == 1) {
-            for (int64_t i = 0; i < rows; i++)
-                for (int64_t j = 0; j < wide; j++) panel[i * tile + j] = from[i * down + j];
-        } else {
-            for (int64_t i = 0; i < rows; i += 8) { /* eight numbers of a cache line at a time */
-                int64_t high = rows - i < 8 ? rows - i : 8;
-                for (int64_t j = 0; j < wide; j++)
-                    for (int64_t k = 0; k < high; k++) panel[(i + k) * tile + j] = from[(i + k) * down + j * right];
+        int64_t wide = pgm_least(tile, columns - t * tile);
+        pgm_copy_tile(w + t * tile * right, down, right, rows, wide, tile, out + t * rows * tile);
+    }
+}
+
+/* ---- sums of rows of a matrix: products whose left side has many zeros ---- */
+
+#define PGM_LISTS 128 /* lists that are made together */
+
+/* lists of rows, each with what it counts, to be added to sums that lie `apart` */
+typedef struct {
+    pgm_change *list; /* (some, capacity) */
+    float *sums;
+    int64_t capacity, apart, some, count[PGM_LISTS], done[PGM_LISTS];
+    const float *next; /* what is wanted next, to be fetched meanwhile: `lines` of `length` numbers that lie `far` apart */
+    int64_t lines, length, far;
+} pgm_lists;
+
+typedef int32_t pgm_bits __attribute__((may_alias));
+typedef uint64_t pgm_pair __attribute__((may_alias, aligned(4)));
+
+/* whether a number is not 0, by its bits: comparing floats takes three times as long */
+PGM_INLINE int pgm_is_not_0(const float *x)
+{
+    return (*(const pgm_bits *)x & 0x7fffffff) != 0;
+}
+
+/* whether x has sixteen numbers, all of them 0: images have large empty parts */
+PGM_INLINE int pgm_is_empty(const float *x, int64_t numbers)
+{
+    uint64_t bits = 0;
+    if (numbers < PGM_WIDE) return 0;
+    for (int k = 0; k < PGM_WIDE / 2; k++) bits |= ((const pgm_pair *)x)[k];
+    return (bits & 0x7fffffff7fffffff) == 0;
+}
+
+/* a list for each of the rows of x (some, n) */
+PGM_INLINE void pgm_list_rows(pgm_lists *l, const float *x, int64_t n)
+{
+    for (int64_t r = 0; r < l->some; r++) {
+        const float *row = x + r * n;
+        pgm_change *list = l->list + r * l->capacity;
+        int64_t count = 0;
+        for (int64_t i = 0; i < n; i += PGM_WIDE) {
+            int64_t end = pgm_is_empty(row + i, n - i) ? i : n - i < PGM_WIDE ? n : i + PGM_WIDE;
+            for (int64_t j = i; j < end; j++) {
+                list[count] = (pgm_change){(int32_t)j, row[j]};
+                count += pgm_is_not_0(row + j);
             }
         }
-        for (int64_t i = 0; i < rows && wide < tile; i++)
-            for (int64_t j = wide; j < tile; j++) panel[i * tile + j] = 0.0f;
+        l->count[r] = count;
+    }
+}
+
+/* a list for each of the first columns of x (rows, n) */
+PGM_INLINE void pgm_list_columns(pgm_lists *l, const float *x, int64_t rows, int64_t n)
+{
+    memset(l->count, 0, sizeof l->count);
+    for (int64_t r = 0; r < rows; r++, x += n)
+        for (int64_t i = 0; i < l->some; i += PGM_WIDE) {
+            int64_t end = pgm_is_empty(x + i, l->some - i) ? i : l->some - i < PGM_WIDE ? l->some : i + PGM_WIDE;
+            for (int64_t k = i; k < end; k++) {
+                l->list[k * l->capacity + l->count[k]] = (pgm_change){(int32_t)r, x[k]};
+                l->count[k] += pgm_is_not_0(x + k);
+            }
+        }
+}
+
+/* what is listed before row `end`; the first call starts the sums at 0; rows of the matrix lie `stride` apart */
+PGM_INLINE void pgm_add_lists(pgm_lists *l, int first, const float *rows, int64_t stride, int64_t end, int vectors)
+{
+    for (int64_t r = 0; r < l->some; r++) {
+        for (int64_t k = r; k < l->lines; k += l->some)
+            for (int64_t i = 0; i < l->length; i += PGM_WIDE) __builtin_prefetch(l->next + k * l->far + i, 0, 2);
+        l->done[r] = pgm_add_rows(l->list + r * l->capacity, first ? 0 : l->done[r], l->count[r], rows, stride, end,
+                                  vectors, first, l->sums + r * l->apart);
+    }
+}
+
+/* the same with a tile of 64 columns whose first row is number `begin`, and with as many vectors as its columns fill */
+PGM_INLINE void pgm_add_tile_lists(pgm_lists *l, int first, const float *tile, int64_t begin, int64_t end, int64_t wide)
+{
+    const float *rows = tile - begin * 64;
+    if (wide > 48)
+        pgm_add_lists(l, first, rows, 64, end, 4);
+    else if (wide > 32)
+        pgm_add_lists(l, first, rows, 64, end, 3);
+    else if (wide > 16)
+        pgm_add_lists(l, first, rows, 64, end, 2);
+    else
+        pgm_add_lists(l, first, rows, 64, end, 1);
+}
+
+#define PGM_BAND 96 /* rows of a tile of 64 columns: 24 KiB stay in the nearest cache */
+
+/* tile (high, 64) of w from row `row` and column `column` on; the next one, below or at the top to the right, is fetched
+ * while this one is used */
+PGM_INLINE void pgm_take_tile(pgm_lists *l, const float *w, int64_t down, int64_t right, int64_t n, int64_t m, int64_t band,
+                              int64_t row, int64_t column, float *tile)
+{
+    int64_t high = pgm_least(band, n - row), below = row + high < n ? row + high : 0, beside = below ? column : column + 64;
+    int64_t next_high = pgm_least(band, n - below), next_wide = beside < m ? pgm_least(64, m - beside) : 0;
+    l->next = w + below * down + beside * right, l->far = right == 1 ? down : right;
+    l->lines = right == 1 ? next_high : next_wide, l->length = right == 1 ? next_wide : next_high;
+    pgm_copy_tile(w + row * down + column * right, down, right, high, pgm_least(64, m - column), 64, tile);
+}
+
+/* y (rows, m) = x (rows, n) w (n, m), element (i, j) of w at w[i * down + j * right]; zeros in x are skipped; list has
+ * room for PGM_LISTS * n + 1 */
+PGM_CLONES
+void pgm_multiply(const float *x, const float *w, int64_t down, int64_t right, int64_t rows, int64_t n, int64_t m,
+                  pgm_change *list, float *y)
+{
+    float tile[PGM_BAND * 64] __attribute__((aligned(64))), narrow[PGM_LISTS * 64];
+    pgm_lists l = {.list = list, .capacity = n};
+    const int64_t bands = (n + PGM_BAND - 1) / PGM_BAND, band = (n + bands - 1) / bands;
+    for (int64_t first = 0; first < rows; first += PGM_LISTS) {
+        int64_t uses = 0;
+        l.some = pgm_least(PGM_LISTS, rows - first);
+        pgm_list_rows(&l, x + first * n, n);
+        for (int64_t r = 0; r < l.some; r++) uses += l.count[r];
+        for (int64_t column = 0; column < m; column += 64) {
+            int64_t wide = pgm_least(64, m - column);
+            float *to = y + first * m + column;
+            l.sums = wide < 64 ? narrow : to, l.apart = wide < 64 ? 64 : m;
+            if (right == 1 && wide == 64 && uses <= PGM_SHARED * n) { /* tiles would not be worth their making */
+                l.lines = 0;
+                pgm_add_lists(&l, 1, w + column, down, n, 4);
+            } else {
+                for (int64_t row = 0; row < n; row += band) {
+                    pgm_take_tile(&l, w, down, right, n, m, band, row, column, tile);
+                    pgm_add_tile_lists(&l, row == 0, tile, row, row + band, wide);
+                }
+            }
+            for (int64_t r = 0; wide < 64 && r < l.some; r++) memcpy(to + r * m, narrow + r * 64, sizeof(float) * wide);
+        }
+    }
+}
+
+#define PGM_TALL 112 /* rows of b that a tile of 64 columns keeps in the nearest cache */
+
+/* rows first .. last - 1 of out (n, m): sum over r of a[r, i] b[r, :], zeros in a (rows, n) skipped; b (rows, m);
+ * list has room for PGM_LISTS * PGM_TALL + 1, tiles for PGM_TALL times m rounded up to 64 */
+PGM_CLONES
+void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t m, int64_t first, int64_t last,
+               pgm_change *list, float *tiles, float *out)
+{
+    float narrow[PGM_LISTS * 64];
+    pgm_lists l = {.list = list, .capacity = PGM_TALL, .length = 64, .far = m};
+    const int64_t bands = (rows + PGM_TALL - 1) / PGM_TALL, band = (rows + bands - 1) / bands;
+    for (int64_t row = 0; row < rows; row += band) {
+        int64_t high = pgm_least(band, rows - row);
+        for (int64_t column = 0; column < m; column += 64)
+            pgm_copy_tile(b + row * m + column, m, 1, high, pgm_least(64, m - column), 64, tiles + high * column);
+        for (int64_t i = first; i < last; i += PGM_LISTS) {
+            l.some = l.lines = pgm_least(PGM_LISTS, last - i);
+            pgm_list_columns(&l, a + row * n + i, high, n);
+            for (int64_t column = 0; column < m; column += 64) {
+                int64_t wide = pgm_least(64, m - column);
+                float *to = out + i * m + column;
+                l.sums = wide < 64 ? narrow : to, l.apart = wide < 64 ? 64 : m, l.next = to + 64;
+                memset(l.done, 0, sizeof l.done);
+                for (int64_t k = 0; wide < 64 && row && k < l.some; k++)
+                    memcpy(narrow + k * 64, to + k * m, sizeof(float) * wide);
+                pgm_add_tile_lists(&l, row == 0, tiles + high * column, 0, high, wide);
+                for (int64_t k = 0; wide < 64 && k < l.some; k++) memcpy(to + k * m, narrow + k * 64, sizeof(float) * wide);
+            }
+        }
     }
 }
 

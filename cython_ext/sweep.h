@@ -118,17 +118,18 @@ PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *
     for (int v = 0; v < vectors; v++) *(pgm_vf *)(y + column + v * PGM_WIDE) += sum[v];
 }
 
-/* a part of the same sum, kept from part to part: from change `f` on while rows are before `end`; returns the next change */
-PGM_INLINE int64_t pgm_add_part(const float *panel, const pgm_change *list, int64_t f, int64_t count, int64_t end,
-                                float *kept)
+/* `vectors` vectors of sum += delta * row over a list, from entry `f` on while rows are before `end`; rows lie `stride`
+ * apart; returns the next entry */
+PGM_INLINE int64_t pgm_add_rows(const pgm_change *list, int64_t f, int64_t count, const float *rows, int64_t stride,
+                                int64_t end, int vectors, int fresh, float *kept)
 {
     pgm_vf sum[4];
-    for (int v = 0; v < 4; v++) sum[v] = *(const pgm_vf *)(kept + v * PGM_WIDE);
+    for (int v = 0; v < vectors; v++) sum[v] = fresh ? pgm_same(0.0f) : *(const pgm_vf *)(kept + v * PGM_WIDE);
     for (; f < count && list[f].row < end; f++) {
-        const float *row = panel + list[f].row * 64, delta = list[f].delta;
-        for (int v = 0; v < 4; v++) sum[v] += *(const pgm_vf *)(row + v * PGM_WIDE) * delta;
+        const float *row = rows + list[f].row * stride, delta = list[f].delta;
+        for (int v = 0; v < vectors; v++) sum[v] += *(const pgm_vf *)(row + v * PGM_WIDE) * delta;
     }
-    for (int v = 0; v < 4; v++) *(pgm_vf *)(kept + v * PGM_WIDE) = sum[v];
+    for (int v = 0; v < vectors; v++) *(pgm_vf *)(kept + v * PGM_WIDE) = sum[v];
     return f;
 }
 
@@ -148,7 +149,7 @@ void pgm_add_panel(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s
         int64_t end = row + part < k->rows ? row + part : k->rows; /* the last one takes what was not in order */
         for (int64_t i = row * 64; i < end * 64; i += PGM_WIDE) __builtin_prefetch(panel + i);
         for (int64_t c = 0; c < last - first; c++)
-            done[c] = pgm_add_part(panel, s->list + c * s->capacity, done[c], s->count[c], end, kept[c]);
+            done[c] = pgm_add_rows(s->list + c * s->capacity, done[c], s->count[c], panel, 64, end, 4, 0, kept[c]);
     }
     for (int64_t c = first; c < last; c++)
         for (int64_t j = 0; j < 64; j += PGM_WIDE)

@@ -13,7 +13,7 @@ from pgmengine.couplings import outer, weighted_sum
 from pgmengine.kernels.chains import make_chains, start
 from pgmengine.kernels.packed import Packed, packed, panels
 
-SIZES = [(1, 1, 1), (3, 15, 16), (2, 17, 31), (65, 63, 65), (100, 20, 500), (97, 130, 40), (200, 64, 129)]
+SIZES = [(1, 1, 1), (3, 15, 16), (2, 17, 31), (65, 63, 65), (100, 20, 500), (97, 130, 40), (130, 300, 150)]
 
 
 def sparse_values(rng, shape, share, dtype=np.float32):
@@ -47,6 +47,26 @@ def test_products_with_both_directions_of_a_weight(rows, a, b, share, rtol=2e-5)
         flat = found.transpose(1, 0, 2).reshape(w.shape[0], -1)
         np.testing.assert_array_equal(flat[:, : w.shape[1]], w)
         assert not flat[:, w.shape[1] :].any()
+
+
+def test_products_with_any_view_of_a_weight_and_any_kind_of_zero(rtol=2e-5):
+    """Views that lie in order neither by rows nor by columns; -0 counts as 0, NaN does not; any number of threads."""
+    rng = np.random.default_rng(0)
+    whole = rng.normal(size=(400, 300)).astype(np.float32)
+    for weight in (whole[::2, 7:260:3], whole[:, :64], whole[3:, 1:].T, whole[:1], whole[:, :1].T):
+        x = sparse_values(rng, (150, weight.shape[0]), 0.3) * rng.choice([-1.0, 1.0], (150, weight.shape[0]))
+        x, found = x.astype(np.float32), []
+        for threads in (1, 2, 5):
+            out = np.full((150, weight.shape[1]), np.nan, dtype=np.float32)
+            _kernels.product(x, weight, out, threads)
+            found.append(out)
+        np.testing.assert_allclose(found[0], x @ weight.astype(float), atol=rtol * len(weight))
+        assert np.array_equal(found[0], found[1])
+        assert np.array_equal(found[0], found[2])
+    x[3, 0] = np.nan
+    _kernels.product(x, weight, out, 1)
+    assert np.isnan(out[3]).all()
+    assert not np.isnan(np.delete(out, 3, axis=0)).any()
 
 
 def test_panels_of_double_weights_are_those_of_single_ones(monkeypatch):

@@ -48,11 +48,15 @@ class Packed:
     def product(self, c: Coupling, name: str, x: Array) -> Array:
         """What x (rows, width) float32 of the other end adds to a layer's field: (rows, width) float32."""
         weight = self._single(c, name)
-        if not weight_in_rows(weight) or not has_few(x):
-            return rows_times(x, weight)
-        out = np.zeros((len(x), weight.shape[1]), dtype=np.float32)
-        x = np.ascontiguousarray(x)
-        _kernels.product(x, weight, out, parts(x.size * weight.shape[1] / 4, WORTH_A_THREAD))
+        if is_sparse(weight):
+            return x @ weight
+        x, out = np.ascontiguousarray(x), np.empty((len(x), weight.shape[1]), dtype=np.float32)
+        work = parts(x.size * weight.shape[1] / 4, WORTH_A_THREAD)
+        if has_few(x):
+            _kernels.product(x, weight, out, work)
+        else:
+            turned = not weight.flags.c_contiguous
+            _kernels.times(x, weight.T if turned else weight, turned, out, CHUNK, work)
         return out
 
     def _single(self, c: Coupling, name: str) -> Any:
@@ -61,22 +65,6 @@ class Packed:
         if key not in self.singles:
             self.singles[key] = self.params[key].astype(np.float32)
         return self.singles[key] if name == c.b else self.singles[key].T
-
-
-def weight_in_rows(weight: Any) -> bool:
-    """Whether the rows of a dense weight lie in order, so that they can be added as they are."""
-    return not is_sparse(weight) and bool(weight.flags.c_contiguous)
-
-
-def rows_times(x: Array, weight: Any) -> Array:
-    """X @ weight, rows shared out among the threads."""
-    if is_sparse(weight):
-        return x @ weight
-    turned = not weight.flags.c_contiguous
-    out = np.empty((len(x), weight.shape[1]), dtype=np.float32)
-    _kernels.times(np.ascontiguousarray(x), weight.T if turned else weight, turned, out, CHUNK,
-                   parts(x.size * weight.shape[1] / 4, WORTH_A_THREAD))
-    return out
 
 
 _packed: WeakKeyDictionary[Model, Packed] = WeakKeyDictionary()
