@@ -250,7 +250,7 @@ cdef extern from "learn.h" nogil:
         double rate, keep1, keep2, unbias1, unbias2, epsilon, l1, l2
 
     void pgm_multiply(const float *x, const float *w, int64_t down, int64_t right, int64_t rows, int64_t n, int64_t m,
-                      pgm_change *list, float *y)
+                      int64_t apart, pgm_change *list, float *y)
     void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t m, int64_t first, int64_t last,
                    pgm_change *list, float *tiles, float *out)
     void pgm_pack(const float *w, int64_t rows, int64_t columns, int64_t down, int64_t right, int64_t tile,
@@ -271,9 +271,14 @@ cdef struct rows_job:
     const float *a
     const float *b
     float *out
-    int64_t rows, n, m, chunk, down, right
+    int64_t rows, n, m, chunk, down, right, apart
     bint turned
     int failed
+
+
+cdef bint gaps(float[:, :] x):
+    """Whether the numbers of a row do not lie side by side."""
+    return x.shape[1] > 1 and x.strides[1] != 4
 
 
 cdef void product_part(void *what, int64_t first, int64_t last) noexcept nogil:
@@ -282,20 +287,18 @@ cdef void product_part(void *what, int64_t first, int64_t last) noexcept nogil:
     if list == NULL:
         j.failed = 1
         return
-    pgm_multiply(j.a + first * j.n, j.b, j.down, j.right, last - first, j.n, j.m, list, j.out + first * j.m)
+    pgm_multiply(j.a + first * j.n, j.b, j.down, j.right, last - first, j.n, j.m, j.apart, list, j.out + first * j.apart)
     free(list)
 
 
-def product(const float[:, ::1] x, const float[:, :] weight, float[:, ::1] out, int parts):
-    """out = x weight, in parts on as many threads; zeros in x cost nothing."""
+def add_product(const float[:, ::1] x, const float[:, :] weight, float[:, :] out, int parts):
+    """out += x weight, in parts on as many threads; zeros in x cost nothing."""
     cdef rows_job j
-    if out.shape[0] != x.shape[0] or weight.shape[0] != x.shape[1] or out.shape[1] != weight.shape[1]:
+    if out.shape[0] != x.shape[0] or weight.shape[0] != x.shape[1] or out.shape[1] != weight.shape[1] or gaps(out):
         raise ValueError("arrays do not fit")
-    if not out.shape[0] or not out.shape[1]:
+    if not out.shape[0] or not out.shape[1] or not x.shape[1]:
         return
-    if not x.shape[1]:
-        out[:] = 0.0
-        return
+    j.apart = out.strides[0] // 4
     j.a, j.b, j.out, j.n, j.m, j.failed = &x[0, 0], &weight[0, 0], &out[0, 0], x.shape[1], out.shape[1], 0
     j.down, j.right = weight.strides[0] // 4, weight.strides[1] // 4
     with nogil:
@@ -353,34 +356,33 @@ cdef bint find_sgemm() except -1:
 
 
 cdef void times_part(void *what, int64_t first, int64_t last) noexcept nogil:
-    """Chunks of rows of out = a b; BLAS has columns where we have rows, so it is asked for out' = b' a'."""
+    """Chunks of rows of out += a b; BLAS has columns where we have rows, so it is asked for out' += b' a'."""
     cdef rows_job *j = <rows_job *> what
     cdef int64_t row
     cdef int m = <int> j.m, n = <int> j.n, some
-    cdef float one = 1.0, zero = 0.0
+    cdef int apart = <int> j.apart
+    cdef float one = 1.0
     cdef char plain = b"N", turn = b"T"
     cdef char *how = &turn if j.turned else &plain
     cdef int *wide = &n if j.turned else &m
     row = first * j.chunk
     while row < min(last * j.chunk, j.rows):
         some = <int> min(j.chunk, j.rows - row)
-        sgemm(how, &plain, &m, &some, &n, &one, <float *> j.b, wide, <float *> j.a + row * n, &n, &zero,
-              j.out + row * m, &m)
+        sgemm(how, &plain, &m, &some, &n, &one, <float *> j.b, wide, <float *> j.a + row * n, &n, &one,
+              j.out + row * apart, &apart)
         row += j.chunk
 
 
-def times(const float[:, ::1] x, const float[:, ::1] weight, bint turned, float[:, ::1] out, int64_t chunk, int parts):
-    """out = x weight, or x weight' if turned, as matrix products of `chunk` rows, in parts on as many threads."""
+def add_times(const float[:, ::1] x, const float[:, ::1] weight, bint turned, float[:, :] out, int64_t chunk, int parts):
+    """out += x weight, or x weight' if turned, as matrix products of `chunk` rows, in parts on as many threads."""
     cdef rows_job j
     cdef int64_t n = weight.shape[1] if turned else weight.shape[0], m = weight.shape[0] if turned else weight.shape[1]
-    if x.shape[1] != n or out.shape[0] != x.shape[0] or out.shape[1] != m or chunk < 1:
+    if x.shape[1] != n or out.shape[0] != x.shape[0] or out.shape[1] != m or chunk < 1 or gaps(out):
         raise ValueError("arrays do not fit")
-    if not x.shape[0] or not m:
-        return
-    if not n:
-        out[:] = 0.0
+    if not x.shape[0] or not m or not n:
         return
     find_sgemm()
+    j.apart = max(out.strides[0] // 4, m)
     j.a, j.b, j.out, j.rows, j.n, j.m = &x[0, 0], &weight[0, 0], &out[0, 0], x.shape[0], n, m
     j.chunk, j.turned = chunk, turned
     with nogil:

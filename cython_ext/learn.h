@@ -122,29 +122,42 @@ PGM_INLINE void pgm_list_columns(pgm_lists *l, const float *x, int64_t rows, int
         }
 }
 
-/* what is listed before row `end`; the first call starts the sums at 0; rows of the matrix lie `stride` apart */
-PGM_INLINE void pgm_add_lists(pgm_lists *l, int first, const float *rows, int64_t stride, int64_t end, int vectors)
+/* where sums of `wide` columns are made: in place, or, when not all 64 are there, in a narrow (some, 64) */
+PGM_INLINE void pgm_put_sums(pgm_lists *l, float *to, int64_t apart, int64_t wide, float *narrow)
+{
+    l->sums = wide < 64 ? narrow : to, l->apart = wide < 64 ? 64 : apart;
+    memset(l->done, 0, sizeof l->done);
+    for (int64_t r = 0; wide < 64 && r < l->some; r++) memcpy(narrow + r * 64, to + r * apart, sizeof(float) * wide);
+}
+
+PGM_INLINE void pgm_return_sums(const pgm_lists *l, float *to, int64_t apart, int64_t wide)
+{
+    for (int64_t r = 0; wide < 64 && r < l->some; r++) memcpy(to + r * apart, l->sums + r * 64, sizeof(float) * wide);
+}
+
+/* what is listed before row `end`; fresh: sums start at 0; rows of the matrix lie `stride` apart */
+PGM_INLINE void pgm_add_lists(pgm_lists *l, int fresh, const float *rows, int64_t stride, int64_t end, int vectors)
 {
     for (int64_t r = 0; r < l->some; r++) {
         for (int64_t k = r; k < l->lines; k += l->some)
             for (int64_t i = 0; i < l->length; i += PGM_WIDE) __builtin_prefetch(l->next + k * l->far + i, 0, 2);
-        l->done[r] = pgm_add_rows(l->list + r * l->capacity, first ? 0 : l->done[r], l->count[r], rows, stride, end,
-                                  vectors, first, l->sums + r * l->apart);
+        l->done[r] = pgm_add_rows(l->list + r * l->capacity, l->done[r], l->count[r], rows, stride, end, vectors, fresh,
+                                  l->sums + r * l->apart);
     }
 }
 
 /* the same with a tile of 64 columns whose first row is number `begin`, and with as many vectors as its columns fill */
-PGM_INLINE void pgm_add_tile_lists(pgm_lists *l, int first, const float *tile, int64_t begin, int64_t end, int64_t wide)
+PGM_INLINE void pgm_add_tile_lists(pgm_lists *l, int fresh, const float *tile, int64_t begin, int64_t end, int64_t wide)
 {
     const float *rows = tile - begin * 64;
     if (wide > 48)
-        pgm_add_lists(l, first, rows, 64, end, 4);
+        pgm_add_lists(l, fresh, rows, 64, end, 4);
     else if (wide > 32)
-        pgm_add_lists(l, first, rows, 64, end, 3);
+        pgm_add_lists(l, fresh, rows, 64, end, 3);
     else if (wide > 16)
-        pgm_add_lists(l, first, rows, 64, end, 2);
+        pgm_add_lists(l, fresh, rows, 64, end, 2);
     else
-        pgm_add_lists(l, first, rows, 64, end, 1);
+        pgm_add_lists(l, fresh, rows, 64, end, 1);
 }
 
 #define PGM_BAND 96 /* rows of a tile of 64 columns: 24 KiB stay in the nearest cache */
@@ -161,11 +174,11 @@ PGM_INLINE void pgm_take_tile(pgm_lists *l, const float *w, int64_t down, int64_
     pgm_copy_tile(w + row * down + column * right, down, right, high, pgm_least(64, m - column), 64, tile);
 }
 
-/* y (rows, m) = x (rows, n) w (n, m), element (i, j) of w at w[i * down + j * right]; zeros in x are skipped; list has
+/* y (rows, m, `apart`) += x (rows, n) w (n, m), element (i, j) of w at w[i * down + j * right]; zeros in x are skipped; list has
  * room for PGM_LISTS * n + 1 */
 PGM_CLONES
 void pgm_multiply(const float *x, const float *w, int64_t down, int64_t right, int64_t rows, int64_t n, int64_t m,
-                  pgm_change *list, float *y)
+                  int64_t apart, pgm_change *list, float *y)
 {
     float tile[PGM_BAND * 64] __attribute__((aligned(64))), narrow[PGM_LISTS * 64];
     pgm_lists l = {.list = list, .capacity = n};
@@ -177,18 +190,18 @@ void pgm_multiply(const float *x, const float *w, int64_t down, int64_t right, i
         for (int64_t r = 0; r < l.some; r++) uses += l.count[r];
         for (int64_t column = 0; column < m; column += 64) {
             int64_t wide = pgm_least(64, m - column);
-            float *to = y + first * m + column;
-            l.sums = wide < 64 ? narrow : to, l.apart = wide < 64 ? 64 : m;
+            float *to = y + first * apart + column;
+            pgm_put_sums(&l, to, apart, wide, narrow);
             if (right == 1 && wide == 64 && uses <= PGM_SHARED * n) { /* tiles would not be worth their making */
                 l.lines = 0;
-                pgm_add_lists(&l, 1, w + column, down, n, 4);
+                pgm_add_lists(&l, 0, w + column, down, n, 4);
             } else {
                 for (int64_t row = 0; row < n; row += band) {
                     pgm_take_tile(&l, w, down, right, n, m, band, row, column, tile);
-                    pgm_add_tile_lists(&l, row == 0, tile, row, row + band, wide);
+                    pgm_add_tile_lists(&l, 0, tile, row, row + band, wide);
                 }
             }
-            for (int64_t r = 0; wide < 64 && r < l.some; r++) memcpy(to + r * m, narrow + r * 64, sizeof(float) * wide);
+            pgm_return_sums(&l, to, apart, wide);
         }
     }
 }
@@ -214,12 +227,10 @@ void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t 
             for (int64_t column = 0; column < m; column += 64) {
                 int64_t wide = pgm_least(64, m - column);
                 float *to = out + i * m + column;
-                l.sums = wide < 64 ? narrow : to, l.apart = wide < 64 ? 64 : m, l.next = to + 64;
-                memset(l.done, 0, sizeof l.done);
-                for (int64_t k = 0; wide < 64 && row && k < l.some; k++)
-                    memcpy(narrow + k * 64, to + k * m, sizeof(float) * wide);
+                pgm_put_sums(&l, to, m, wide, narrow);
+                l.next = to + 64;
                 pgm_add_tile_lists(&l, row == 0, tiles + high * column, 0, high, wide);
-                for (int64_t k = 0; wide < 64 && k < l.some; k++) memcpy(to + k * m, narrow + k * 64, sizeof(float) * wide);
+                pgm_return_sums(&l, to, m, wide);
             }
         }
     }

@@ -52,7 +52,8 @@ class Target:
     @cached_property
     def free(self) -> dict[str, Array]:
         """Layer -> (rows, size) bool: the units to be inferred."""
-        return {name: ~seen for name, seen in self.evidence.observed.items()}
+        return {name: _alike(~seen[:1], len(seen)) if seen.strides[0] == 0 and len(seen) else ~seen
+                for name, seen in self.evidence.observed.items()}
 
     def take(self, index: Array) -> Target:
         """The same target with the rows `index` (repeats allowed)."""

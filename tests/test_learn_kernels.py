@@ -40,8 +40,12 @@ def test_products_with_both_directions_of_a_weight(rows, a, b, share, rtol=2e-5)
     model = pgm.rbm(a, b, rng=rows)
     c, weight, rng = model.structure.couplings[0], model.params["v-h.weight"], np.random.default_rng(rows)
     up, down = sparse_values(rng, (rows, a), share), sparse_values(rng, (rows, b), share)
-    np.testing.assert_allclose(Packed(model).product(c, "h", up), up @ weight, atol=rtol * (a + 1))
-    np.testing.assert_allclose(Packed(model).product(c, "v", down), down @ weight.T, atol=rtol * (b + 1))
+    for name, x, turned in (("h", up, weight), ("v", down, weight.T)):
+        before = rng.normal(size=(rows, 7 + turned.shape[1])).astype(np.float32)
+        field = before.copy()
+        Packed(model).add_product(c, name, x, field[:, 3:-4])
+        np.testing.assert_allclose(field[:, 3:-4], before[:, 3:-4] + x @ turned, atol=rtol * (len(turned) + 4))
+        np.testing.assert_array_equal(np.delete(field, np.s_[3:-4], 1), np.delete(before, np.s_[3:-4], 1))
     for w in (weight.astype(np.float32), weight.astype(np.float32).T):
         found = panels(w, -(-w.shape[1] // 16) * 16)
         flat = found.transpose(1, 0, 2).reshape(w.shape[0], -1)
@@ -57,14 +61,14 @@ def test_products_with_any_view_of_a_weight_and_any_kind_of_zero(rtol=2e-5):
         x = sparse_values(rng, (150, weight.shape[0]), 0.3) * rng.choice([-1.0, 1.0], (150, weight.shape[0]))
         x, found = x.astype(np.float32), []
         for threads in (1, 2, 5):
-            out = np.full((150, weight.shape[1]), np.nan, dtype=np.float32)
-            _kernels.product(x, weight, out, threads)
+            out = np.ones((150, weight.shape[1]), dtype=np.float32)
+            _kernels.add_product(x, weight, out, threads)
             found.append(out)
-        np.testing.assert_allclose(found[0], x @ weight.astype(float), atol=rtol * len(weight))
+        np.testing.assert_allclose(found[0], 1 + x @ weight.astype(float), atol=rtol * (len(weight) + 1))
         assert np.array_equal(found[0], found[1])
         assert np.array_equal(found[0], found[2])
     x[3, 0] = np.nan
-    _kernels.product(x, weight, out, 1)
+    _kernels.add_product(x, weight, out, 1)
     assert np.isnan(out[3]).all()
     assert not np.isnan(np.delete(out, 3, axis=0)).any()
 
@@ -152,9 +156,13 @@ def test_wrong_shapes_are_refused_before_memory_is_touched():
     with pytest.raises(ValueError, match="fit"):
         _kernels.outer(f, np.zeros((5, 2), dtype=np.float32), np.zeros((3, 2), dtype=np.float32), 1)
     with pytest.raises(ValueError, match="fit"):
-        _kernels.product(f, np.zeros((4, 16), dtype=np.float32), np.zeros((4, 16), dtype=np.float32), 1)
+        _kernels.add_product(f, np.zeros((4, 16), dtype=np.float32), np.zeros((4, 16), dtype=np.float32), 1)
     with pytest.raises(ValueError, match="fit"):
-        _kernels.product(f, np.zeros((3, 16), dtype=np.float32), np.zeros((4, 20), dtype=np.float32), 1)
+        _kernels.add_product(f, np.zeros((3, 16), dtype=np.float32), np.zeros((4, 20), dtype=np.float32), 1)
+    with pytest.raises(ValueError, match="fit"):
+        _kernels.add_product(f, np.zeros((3, 16), dtype=np.float32), np.zeros((4, 32), dtype=np.float32)[:, ::2], 1)
+    with pytest.raises(ValueError, match="fit"):
+        _kernels.add_times(f, np.zeros((3, 16), dtype=np.float32), False, np.zeros((16, 4), dtype=np.float32).T, 1, 1)
     with pytest.raises(ValueError, match="fit"):
         _kernels.pack(f, np.zeros((1, 3, 16), dtype=np.float32), 1, 1)
 
@@ -204,7 +212,9 @@ def test_sparse_weights_take_the_same_way():
     b.couple("v", "h", weight=weight)
     model, x = b.build(), np.random.default_rng(0).integers(0, 2, (9, 30)).astype(np.float32)
     c = model.structure.couplings[0]
-    np.testing.assert_allclose(packed(model).product(c, "h", x), x @ weight, atol=1e-5)
+    field = np.ones((len(x), weight.shape[1]), dtype=np.float32)
+    packed(model).add_product(c, "h", x, field)
+    np.testing.assert_allclose(field, 1 + x @ weight, atol=1e-5)
     h = np.random.default_rng(1).random((9, 20)).astype(np.float32)
     np.testing.assert_allclose(outer(weight, x, h).toarray(), (x.T @ h) * (weight.toarray() != 0), atol=1e-5)
 

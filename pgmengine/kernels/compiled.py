@@ -108,7 +108,7 @@ class CompiledChains:
             inside += self.target.soft[name]
         for c in self.target.structure.undirected:
             if name in (c.a, c.b):
-                inside += parameters.product(c, name, x[c.a if name == c.b else c.b])
+                parameters.add_product(c, name, x[c.a if name == c.b else c.b], inside)
 
     def trace(self, count: int) -> Array:
         """See Chains."""

@@ -45,19 +45,17 @@ class Packed:
             self.kept[key] = _rows(weight if name == c.b else weight.T, stride_of(self.structure.layers[name]))
         return self.kept[key]
 
-    def product(self, c: Coupling, name: str, x: Array) -> Array:
-        """What x (rows, width) float32 of the other end adds to a layer's field: (rows, width) float32."""
-        weight = self._single(c, name)
-        if is_sparse(weight):
-            return x @ weight
-        x, out = np.ascontiguousarray(x), np.empty((len(x), weight.shape[1]), dtype=np.float32)
+    def add_product(self, c: Coupling, name: str, x: Array, field: Array) -> None:
+        """Add what x (rows, width) float32 of the other end adds to a layer's field (rows, width) float32."""
+        weight, x = self._single(c, name), np.ascontiguousarray(x)
         work = parts(x.size * weight.shape[1] / 4, WORTH_A_THREAD)
-        if has_few(x):
-            _kernels.product(x, weight, out, work)
+        if is_sparse(weight):
+            field += x @ weight
+        elif has_few(x):
+            _kernels.add_product(x, weight, field, work)
         else:
             turned = not weight.flags.c_contiguous
-            _kernels.times(x, weight.T if turned else weight, turned, out, CHUNK, work)
-        return out
+            _kernels.add_times(x, weight.T if turned else weight, turned, field, CHUNK, work)
 
     def _single(self, c: Coupling, name: str) -> Any:
         """The weight in single precision."""

@@ -140,7 +140,8 @@ class Factors:
         """The part of a layer's natural parameter, at beta = 1, that no update changes: (rows, width)."""
         target, s = self.target, self.target.structure
         u: Array = np.zeros((target.rows, s.layers[name].width), dtype=self.precision)
-        u += target.soft.get(name, 0.0)
+        if name in target.soft:
+            u += target.soft[name]
         if name in s.directed_layers:
             layer = s.layers[name]
             link = layer.flat(layer.unit.link(layer.shaped(target.model.inputs(target.evidence.values, name))))
@@ -149,7 +150,7 @@ class Factors:
             u += target.model.bias(name)
         for c, source in self.sources(name):
             if source not in self.moving:
-                u += self._product(c, name, self.mean[source])
+                self._add(c, name, self.mean[source], u)
         return u
 
     def sources(self, name: str) -> list[tuple[Any, str]]:
@@ -174,13 +175,18 @@ class Factors:
         """Pass a change of means (rows or 1, width) on to the fields of the free neighbours."""
         for c, other in self.sources(name):
             if other in self.moving and other != name:
-                self.field[other] += self._product(c, other, change)
+                self._add(c, other, change, self.field[other])
 
-    def _product(self, c: Any, name: str, x: Array) -> Array:
+    def _add(self, c: Any, name: str, x: Array, field: Array) -> None:
+        """Add what x (rows or 1, width) of the other end of a coupling adds to the field (rows, width) of a layer."""
         if self.precision is np.float32:
-            return packed(self.target.model).product(c, name, x)
-        weight = self.target.model.weight(c)
-        return x @ (weight if name == c.b else weight.T)
+            to = field if len(x) == len(field) else np.zeros((len(x), field.shape[1]), dtype=np.float32)
+            packed(self.target.model).add_product(c, name, x, to)
+            if to is not field:
+                field += to
+        else:
+            weight = self.target.model.weight(c)
+            field += x @ (weight if name == c.b else weight.T)
 
     def _tempered(self, name: str, u: Array, columns: Any = slice(None)) -> Array:
         """The natural parameter at beta from that at 1, of some columns of a layer."""
