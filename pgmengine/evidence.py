@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,11 @@ class Evidence:
     has_rows: bool  # whether any array had a rows axis
     values: dict[str, Array]  # layer -> (rows, width)
     observed: dict[str, Array]  # layer -> (rows, size) bool
+
+    @cached_property
+    def free(self) -> dict[str, Array]:
+        """The units that are not observed: layer -> (rows, size) bool."""
+        return {name: ~seen for name, seen in self.observed.items()}
 
 
 def parse_evidence(structure: Structure, evidence: Mapping[str, Any] | None, what: str = "evidence") -> Evidence:

@@ -49,11 +49,10 @@ class Target:
         """The graph of layers."""
         return self.model.structure
 
-    @cached_property
+    @property
     def free(self) -> dict[str, Array]:
         """Layer -> (rows, size) bool: the units to be inferred."""
-        return {name: _alike(~seen[:1], len(seen)) if seen.strides[0] == 0 and len(seen) else ~seen
-                for name, seen in self.evidence.observed.items()}
+        return self.evidence.free
 
     def take(self, index: Array) -> Target:
         """The same target with the rows `index` (repeats allowed)."""

@@ -78,7 +78,7 @@ class Factors:
             if any(source in self.moving for _, source in self.sources(name)):
                 change = self.mean[name] - self.told[name]
                 if self.quiet > 0:
-                    change[np.abs(change) <= self.quiet] = 0.0
+                    change *= np.abs(change) > self.quiet
                 self.told[name] = self.told[name] + change
                 self._tell(name, change)
 
