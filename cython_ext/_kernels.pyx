@@ -239,7 +239,6 @@ def uniforms(const uint32_t[::1] key, uint32_t sweep, uint32_t chain, uint32_t l
 
 cdef extern from "learn.h" nogil:
     enum:
-        PGM_WIDE
         PGM_LISTS
         PGM_TALL
         PGM_SGD
@@ -249,12 +248,14 @@ cdef extern from "learn.h" nogil:
     ctypedef struct pgm_rates:
         double rate, keep1, keep2, unbias1, unbias2, epsilon, l1, l2
 
-    void pgm_multiply(const float *x, const float *w, int64_t down, int64_t right, int64_t rows, int64_t n, int64_t m,
-                      int64_t apart, pgm_change *list, float *y)
+    ctypedef struct pgm_matrix:
+        const float *w
+        int64_t down, right, rows, columns
+
+    void pgm_multiply(const float *x, const pgm_matrix *w, int64_t rows, int64_t apart, pgm_change *list, float *y)
     void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t m, int64_t first, int64_t last,
                    pgm_change *list, float *tiles, float *out)
-    void pgm_pack(const float *w, int64_t rows, int64_t columns, int64_t down, int64_t right, int64_t tile,
-                  int64_t first, int64_t last, float *out)
+    void pgm_pack(const pgm_matrix *w, int64_t tile, int64_t first, int64_t last, float *out)
     int pgm_ascend(int kind, const pgm_rates *o, const double *p, const double *g, const float *single, double *p2,
                    float *copy, double *m, double *v, int64_t first, int64_t last)
 
@@ -271,36 +272,44 @@ cdef struct rows_job:
     const float *a
     const float *b
     float *out
-    int64_t rows, n, m, chunk, down, right, apart
+    int64_t rows, n, m, chunk, apart
+    pgm_matrix weight
     bint turned
     int failed
 
 
-cdef bint gaps(float[:, :] x):
-    """Whether the numbers of a row do not lie side by side."""
-    return x.shape[1] > 1 and x.strides[1] != 4
+cdef int64_t row_stride(float[:, :] x) except -1:
+    """How far apart rows are whose numbers lie side by side, and which have none in common."""
+    if (x.shape[1] > 1 and x.strides[1] != 4) or (x.shape[0] > 1 and (x.strides[0] < 4 * x.shape[1] or x.strides[0] % 4)):
+        raise ValueError("arrays do not fit")
+    return max(x.strides[0] // 4, x.shape[1])
+
+
+cdef pgm_matrix matrix_of(const float[:, :] weight):
+    """A view of a weight, however it lies."""
+    return pgm_matrix(&weight[0, 0], weight.strides[0] // 4, weight.strides[1] // 4, weight.shape[0], weight.shape[1])
 
 
 cdef void product_part(void *what, int64_t first, int64_t last) noexcept nogil:
     cdef rows_job *j = <rows_job *> what
-    cdef pgm_change *list = <pgm_change *> malloc(sizeof(pgm_change) * (PGM_LISTS * j.n + 1))
+    cdef pgm_change *list = <pgm_change *> malloc(sizeof(pgm_change) * PGM_LISTS * j.n)
     if list == NULL:
         j.failed = 1
         return
-    pgm_multiply(j.a + first * j.n, j.b, j.down, j.right, last - first, j.n, j.m, j.apart, list, j.out + first * j.apart)
+    pgm_multiply(j.a + first * j.n, &j.weight, last - first, j.apart, list, j.out + first * j.apart)
     free(list)
 
 
 def add_product(const float[:, ::1] x, const float[:, :] weight, float[:, :] out, int parts):
-    """out += x weight, in parts on as many threads; zeros in x cost nothing."""
+    """out += x weight, in parts on as many threads; zeros in x are skipped, whatever the weight there."""
     cdef rows_job j
-    if out.shape[0] != x.shape[0] or weight.shape[0] != x.shape[1] or out.shape[1] != weight.shape[1] or gaps(out):
+    if out.shape[0] != x.shape[0] or weight.shape[0] != x.shape[1] or out.shape[1] != weight.shape[1] \
+            or weight.strides[0] % 4 or weight.strides[1] % 4:
         raise ValueError("arrays do not fit")
+    j.apart = row_stride(out)
     if not out.shape[0] or not out.shape[1] or not x.shape[1]:
         return
-    j.apart = out.strides[0] // 4
-    j.a, j.b, j.out, j.n, j.m, j.failed = &x[0, 0], &weight[0, 0], &out[0, 0], x.shape[1], out.shape[1], 0
-    j.down, j.right = weight.strides[0] // 4, weight.strides[1] // 4
+    j.a, j.out, j.n, j.weight, j.failed = &x[0, 0], &out[0, 0], x.shape[1], matrix_of(weight), 0
     with nogil:
         pgm_share(product_part, &j, x.shape[0], parts)
     if j.failed:
@@ -310,8 +319,8 @@ def add_product(const float[:, ::1] x, const float[:, :] weight, float[:, :] out
 cdef void outer_part(void *what, int64_t first, int64_t last) noexcept nogil:
     cdef rows_job *j = <rows_job *> what
     cdef float *tiles
-    cdef pgm_change *list = <pgm_change *> malloc(sizeof(pgm_change) * (PGM_LISTS * PGM_TALL + 1))
-    cdef char *memory = <char *> malloc(sizeof(float) * PGM_TALL * ((j.m + 63) // 64 * 64) + 64)
+    cdef pgm_change *list = <pgm_change *> malloc(sizeof(pgm_change) * PGM_LISTS * PGM_TALL)
+    cdef char *memory = <char *> malloc(sizeof(float) * min(j.rows, PGM_TALL) * ((j.m + 63) // 64 * 64) + 64)
     if list == NULL or memory == NULL:
         j.failed = 1
     else:
@@ -377,12 +386,12 @@ def add_times(const float[:, ::1] x, const float[:, ::1] weight, bint turned, fl
     """out += x weight, or x weight' if turned, as matrix products of `chunk` rows, in parts on as many threads."""
     cdef rows_job j
     cdef int64_t n = weight.shape[1] if turned else weight.shape[0], m = weight.shape[0] if turned else weight.shape[1]
-    if x.shape[1] != n or out.shape[0] != x.shape[0] or out.shape[1] != m or chunk < 1 or gaps(out):
+    if x.shape[1] != n or out.shape[0] != x.shape[0] or out.shape[1] != m or chunk < 1:
         raise ValueError("arrays do not fit")
+    j.apart = row_stride(out)
     if not x.shape[0] or not m or not n:
         return
     find_sgemm()
-    j.apart = max(out.strides[0] // 4, m)
     j.a, j.b, j.out, j.rows, j.n, j.m = &x[0, 0], &weight[0, 0], &out[0, 0], x.shape[0], n, m
     j.chunk, j.turned = chunk, turned
     with nogil:
@@ -421,14 +430,14 @@ def across(const float[:, ::1] a, const float[:, ::1] b, float[:, ::1] out, int6
 
 
 cdef struct pack_job:
-    const float *weight
+    pgm_matrix weight
     float *out
-    int64_t rows, columns, down, right, tile
+    int64_t tile
 
 
 cdef void pack_part(void *what, int64_t first, int64_t last) noexcept nogil:
     cdef pack_job *j = <pack_job *> what
-    pgm_pack(j.weight, j.rows, j.columns, j.down, j.right, j.tile, first, last, j.out)
+    pgm_pack(&j.weight, j.tile, first, last, j.out)
 
 
 def pack(const float[:, :] weight, float[:, :, ::1] out, int64_t panels, int parts):
@@ -439,8 +448,7 @@ def pack(const float[:, :] weight, float[:, :, ::1] out, int64_t panels, int par
         raise ValueError("arrays do not fit")
     if not panels or not out.shape[1]:
         return
-    j.weight, j.out, j.rows, j.columns, j.tile = &weight[0, 0], &out[0, 0, 0], out.shape[1], weight.shape[1], out.shape[2]
-    j.down, j.right = weight.strides[0] // 4, weight.strides[1] // 4
+    j.weight, j.out, j.tile = matrix_of(weight), &out[0, 0, 0], out.shape[2]
     with nogil:
         pgm_share(pack_part, &j, panels, parts)
 

@@ -26,10 +26,17 @@ PGM_INLINE void pgm_turn4(const float *w, int64_t right, int64_t wide, float *ou
     *(pgm_f4 *)(out + 3 * wide) = __builtin_shuffle(AB, CD, (pgm_i4){2, 3, 6, 7});
 }
 
-/* out (high, tile): the numbers (i, j), j < wide, of a matrix that lie at w[i * down + j * right], and zeros */
-PGM_INLINE void pgm_copy_tile(const float *w, int64_t down, int64_t right, int64_t high, int64_t wide, int64_t tile,
-                              float *out)
+/* a matrix (rows, columns) with element (i, j) at w[i * down + j * right] */
+typedef struct {
+    const float *w;
+    int64_t down, right, rows, columns;
+} pgm_matrix;
+
+/* out (high, tile): the elements from (row, column) on, and zeros beyond the last column */
+PGM_INLINE void pgm_copy_tile(const pgm_matrix *from, int64_t row, int64_t column, int64_t high, int64_t tile, float *out)
 {
+    const int64_t down = from->down, right = from->right, wide = pgm_least(tile, from->columns - column);
+    const float *w = from->w + row * down + column * right;
     int64_t i = 0;
     for (; right == 1 && i < high; i++) {
         int64_t j = 0;
@@ -48,15 +55,11 @@ PGM_INLINE void pgm_copy_tile(const float *w, int64_t down, int64_t right, int64
         for (int64_t j = wide; j < tile; j++) out[i * tile + j] = 0.0f;
 }
 
-/* panels `first` .. last - 1 (rows, tile) of a weight with element (i, j) at w[i * down + j * right] */
+/* panels `first` .. last - 1 (rows, tile) of a weight */
 PGM_CLONES
-void pgm_pack(const float *w, int64_t rows, int64_t columns, int64_t down, int64_t right, int64_t tile, int64_t first,
-              int64_t last, float *out)
+void pgm_pack(const pgm_matrix *w, int64_t tile, int64_t first, int64_t last, float *out)
 {
-    for (int64_t t = first; t < last; t++) {
-        int64_t wide = pgm_least(tile, columns - t * tile);
-        pgm_copy_tile(w + t * tile * right, down, right, rows, wide, tile, out + t * rows * tile);
-    }
+    for (int64_t t = first; t < last; t++) pgm_copy_tile(w, 0, t * tile, w->rows, tile, out + t * w->rows * tile);
 }
 
 /* ---- sums of rows of a matrix: products whose left side has many zeros ---- */
@@ -122,19 +125,6 @@ PGM_INLINE void pgm_list_columns(pgm_lists *l, const float *x, int64_t rows, int
         }
 }
 
-/* where sums of `wide` columns are made: in place, or, when not all 64 are there, in a narrow (some, 64) */
-PGM_INLINE void pgm_put_sums(pgm_lists *l, float *to, int64_t apart, int64_t wide, float *narrow)
-{
-    l->sums = wide < 64 ? narrow : to, l->apart = wide < 64 ? 64 : apart;
-    memset(l->done, 0, sizeof l->done);
-    for (int64_t r = 0; wide < 64 && r < l->some; r++) memcpy(narrow + r * 64, to + r * apart, sizeof(float) * wide);
-}
-
-PGM_INLINE void pgm_return_sums(const pgm_lists *l, float *to, int64_t apart, int64_t wide)
-{
-    for (int64_t r = 0; wide < 64 && r < l->some; r++) memcpy(to + r * apart, l->sums + r * 64, sizeof(float) * wide);
-}
-
 /* what is listed before row `end`; fresh: sums start at 0; rows of the matrix lie `stride` apart */
 PGM_INLINE void pgm_add_lists(pgm_lists *l, int fresh, const float *rows, int64_t stride, int64_t end, int vectors)
 {
@@ -160,77 +150,81 @@ PGM_INLINE void pgm_add_tile_lists(pgm_lists *l, int fresh, const float *tile, i
         pgm_add_lists(l, fresh, rows, 64, end, 1);
 }
 
-#define PGM_BAND 96 /* rows of a tile of 64 columns: 24 KiB stay in the nearest cache */
+#define PGM_BAND 96 /* rows of a tile of 64 columns: 24 KiB, so that it and a list stay in the nearest cache */
 
 /* tile (high, 64) of w from row `row` and column `column` on; the next one, below or at the top to the right, is fetched
  * while this one is used */
-PGM_INLINE void pgm_take_tile(pgm_lists *l, const float *w, int64_t down, int64_t right, int64_t n, int64_t m, int64_t band,
-                              int64_t row, int64_t column, float *tile)
+PGM_INLINE void pgm_take_tile(pgm_lists *l, const pgm_matrix *w, int64_t high, int64_t row, int64_t column, float *tile)
 {
-    int64_t high = pgm_least(band, n - row), below = row + high < n ? row + high : 0, beside = below ? column : column + 64;
-    int64_t next_high = pgm_least(band, n - below), next_wide = beside < m ? pgm_least(64, m - beside) : 0;
-    l->next = w + below * down + beside * right, l->far = right == 1 ? down : right;
-    l->lines = right == 1 ? next_high : next_wide, l->length = right == 1 ? next_wide : next_high;
-    pgm_copy_tile(w + row * down + column * right, down, right, high, pgm_least(64, m - column), 64, tile);
+    int64_t below = row + high < w->rows ? row + high : 0, beside = below ? column : pgm_least(w->columns, column + 64);
+    int64_t next_high = pgm_least(high, w->rows - below), next_wide = pgm_least(64, w->columns - beside);
+    l->next = w->w + below * w->down + beside * w->right, l->far = w->right == 1 ? w->down : w->right;
+    l->lines = w->right == 1 ? next_high : next_wide, l->length = w->right == 1 ? next_wide : next_high;
+    pgm_copy_tile(w, row, column, pgm_least(high, w->rows - row), 64, tile);
 }
 
-/* y (rows, m, `apart`) += x (rows, n) w (n, m), element (i, j) of w at w[i * down + j * right]; zeros in x are skipped; list has
- * room for PGM_LISTS * n + 1 */
+/* y (rows, m), its rows `apart` apart, += x (rows, n) w (n, m); zeros in x are skipped; list has room for PGM_LISTS * n */
 PGM_CLONES
-void pgm_multiply(const float *x, const float *w, int64_t down, int64_t right, int64_t rows, int64_t n, int64_t m,
-                  int64_t apart, pgm_change *list, float *y)
+void pgm_multiply(const float *x, const pgm_matrix *w, int64_t rows, int64_t apart, pgm_change *list, float *y)
 {
-    float tile[PGM_BAND * 64] __attribute__((aligned(64))), narrow[PGM_LISTS * 64];
-    pgm_lists l = {.list = list, .capacity = n};
-    const int64_t bands = (n + PGM_BAND - 1) / PGM_BAND, band = (n + bands - 1) / bands;
+    float tile[PGM_BAND * 64] __attribute__((aligned(64))), sums[PGM_LISTS * 64] __attribute__((aligned(64)));
+    const int64_t n = w->rows, bands = (n + PGM_BAND - 1) / PGM_BAND, band = (n + bands - 1) / bands;
+    pgm_lists l = {.list = list, .capacity = n, .sums = sums, .apart = 64};
     for (int64_t first = 0; first < rows; first += PGM_LISTS) {
         int64_t uses = 0;
         l.some = pgm_least(PGM_LISTS, rows - first);
         pgm_list_rows(&l, x + first * n, n);
         for (int64_t r = 0; r < l.some; r++) uses += l.count[r];
-        for (int64_t column = 0; column < m; column += 64) {
-            int64_t wide = pgm_least(64, m - column);
-            float *to = y + first * apart + column;
-            pgm_put_sums(&l, to, apart, wide, narrow);
-            if (right == 1 && wide == 64 && uses <= PGM_SHARED * n) { /* tiles would not be worth their making */
+        for (int64_t column = 0; column < w->columns; column += 64) {
+            int64_t wide = pgm_least(64, w->columns - column);
+            memset(l.done, 0, sizeof l.done);
+            if (w->right == 1 && wide == 64 && uses <= PGM_SHARED * n) { /* tiles would not be worth their making */
                 l.lines = 0;
-                pgm_add_lists(&l, 0, w + column, down, n, 4);
+                pgm_add_lists(&l, 1, w->w + column, w->down, n, 4);
             } else {
                 for (int64_t row = 0; row < n; row += band) {
-                    pgm_take_tile(&l, w, down, right, n, m, band, row, column, tile);
-                    pgm_add_tile_lists(&l, 0, tile, row, row + band, wide);
+                    pgm_take_tile(&l, w, band, row, column, tile);
+                    pgm_add_tile_lists(&l, row == 0, tile, row, row + band, wide);
                 }
             }
-            pgm_return_sums(&l, to, apart, wide);
+            for (int64_t r = 0; r < l.some; r++) /* small terms would be lost if each were added to a large y */
+                for (int64_t j = 0; j < wide; j++) y[(first + r) * apart + column + j] += sums[r * 64 + j];
         }
     }
 }
 
-#define PGM_TALL 112 /* rows of b that a tile of 64 columns keeps in the nearest cache */
+#define PGM_TALL 112 /* rows of b in a tile: a batch of 100 is one band, which saves a pass over the sums */
 
 /* rows first .. last - 1 of out (n, m): sum over r of a[r, i] b[r, :], zeros in a (rows, n) skipped; b (rows, m);
- * list has room for PGM_LISTS * PGM_TALL + 1, tiles for PGM_TALL times m rounded up to 64 */
+ * list has room for PGM_LISTS * PGM_TALL, tiles for the lesser of rows and PGM_TALL times m rounded up to 64 */
 PGM_CLONES
 void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t m, int64_t first, int64_t last,
                pgm_change *list, float *tiles, float *out)
 {
+    const int64_t bands = (rows + PGM_TALL - 1) / PGM_TALL, band = (rows + bands - 1) / bands;
+    const int few = last - first <= PGM_SHARED; /* sums: only the last columns, if there are less than 64, need a tile */
+    const pgm_matrix whole = {b, m, 1, rows, m};
     float narrow[PGM_LISTS * 64];
     pgm_lists l = {.list = list, .capacity = PGM_TALL, .length = 64, .far = m};
-    const int64_t bands = (rows + PGM_TALL - 1) / PGM_TALL, band = (rows + bands - 1) / bands;
     for (int64_t row = 0; row < rows; row += band) {
         int64_t high = pgm_least(band, rows - row);
-        for (int64_t column = 0; column < m; column += 64)
-            pgm_copy_tile(b + row * m + column, m, 1, high, pgm_least(64, m - column), 64, tiles + high * column);
+        for (int64_t column = few ? m / 64 * 64 : 0; column < m; column += 64)
+            pgm_copy_tile(&whole, row, column, high, 64, tiles + high * column);
         for (int64_t i = first; i < last; i += PGM_LISTS) {
             l.some = l.lines = pgm_least(PGM_LISTS, last - i);
             pgm_list_columns(&l, a + row * n + i, high, n);
             for (int64_t column = 0; column < m; column += 64) {
                 int64_t wide = pgm_least(64, m - column);
                 float *to = out + i * m + column;
-                pgm_put_sums(&l, to, m, wide, narrow);
-                l.next = to + 64;
-                pgm_add_tile_lists(&l, row == 0, tiles + high * column, 0, high, wide);
-                pgm_return_sums(&l, to, m, wide);
+                l.sums = wide < 64 ? narrow : to, l.apart = wide < 64 ? 64 : m, l.next = to + 64;
+                memset(l.done, 0, sizeof l.done);
+                for (int64_t k = 0; wide < 64 && row && k < l.some; k++)
+                    memcpy(narrow + k * 64, to + k * m, sizeof(float) * wide);
+                if (few && wide == 64)
+                    pgm_add_lists(&l, row == 0, b + row * m + column, m, high, 4);
+                else
+                    pgm_add_tile_lists(&l, row == 0, tiles + high * column, 0, high, wide);
+                for (int64_t k = 0; wide < 64 && k < l.some; k++) memcpy(to + k * m, narrow + k * 64, sizeof(float) * wide);
             }
         }
     }

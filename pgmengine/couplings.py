@@ -19,7 +19,7 @@ from pgmengine.weights import is_sparse, like
 
 Array = np.ndarray
 Weight = Any  # a 2-D numpy array or a scipy sparse array: they share @, .T and slicing
-FEW = 0.6  # share of non-zero numbers up to which adding rows is faster than a matrix product
+FEW = 0.6  # share of non-zero numbers up to which adding rows is faster than a matrix product of 100 rows
 WORTH_A_THREAD = 200_000  # multiplications
 CHUNK = 64  # columns of one matrix product, whatever the number of threads
 

@@ -30,7 +30,8 @@ class Evidence:
     @cached_property
     def free(self) -> dict[str, Array]:
         """The units that are not observed: layer -> (rows, size) bool."""
-        return {name: ~seen for name, seen in self.observed.items()}
+        return {name: spread(~seen[:1], self.rows) if seen.strides[0] == 0 else ~seen
+                for name, seen in self.observed.items()}
 
 
 def parse_evidence(structure: Structure, evidence: Mapping[str, Any] | None, what: str = "evidence") -> Evidence:

@@ -73,6 +73,17 @@ def test_products_with_any_view_of_a_weight_and_any_kind_of_zero(rtol=2e-5):
     assert not np.isnan(np.delete(out, 3, axis=0)).any()
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_small_terms_are_not_lost_beside_a_large_field(turned, rtol=1e-7):
+    """The sum is rounded once at the size of the field, not with every term."""
+    x = sparse_values(np.random.default_rng(0), (40, 2000), 0.3)
+    weight = np.full((100, 2000) if turned else (2000, 100), 1e-3, dtype=np.float32)
+    field = np.full((40, 100), 1000.0, dtype=np.float32)
+    _kernels.add_product(x, weight.T if turned else weight, field, 1)
+    found = 1000 + x.astype(float).sum(axis=1) / 1000
+    np.testing.assert_allclose(field, np.repeat(found[:, None], 100, axis=1), rtol=rtol)
+
+
 def test_panels_of_double_weights_are_those_of_single_ones(monkeypatch):
     """Converted a few panels at a time, in both directions, whole and in parts."""
     w = np.random.default_rng(0).normal(size=(70, 333))
@@ -163,6 +174,15 @@ def test_wrong_shapes_are_refused_before_memory_is_touched():
         _kernels.add_product(f, np.zeros((3, 16), dtype=np.float32), np.zeros((4, 32), dtype=np.float32)[:, ::2], 1)
     with pytest.raises(ValueError, match="fit"):
         _kernels.add_times(f, np.zeros((3, 16), dtype=np.float32), False, np.zeros((16, 4), dtype=np.float32).T, 1, 1)
+    weight, field = np.zeros((3, 16), dtype=np.float32), np.zeros((4, 16), dtype=np.float32)
+    records = np.zeros(4, [("a", "f4", (16,)), ("b", "i1")])["a"]
+    for odd in (field[::-1], np.lib.stride_tricks.as_strided(field, (4, 16), (0, 4)), records):
+        with pytest.raises(ValueError, match="fit"):
+            _kernels.add_product(f, weight, odd, 1)
+        with pytest.raises(ValueError, match="fit"):
+            _kernels.add_times(f, weight, False, odd, 50, 1)
+    with pytest.raises(ValueError, match="fit"):
+        _kernels.add_product(np.zeros((4, 4), dtype=np.float32), records, field, 1)
     with pytest.raises(ValueError, match="fit"):
         _kernels.pack(f, np.zeros((1, 3, 16), dtype=np.float32), 1, 1)
 

@@ -32,7 +32,8 @@ class CompiledChains:
     """Chains in compiled code; see Chains.
 
     `beta` (chains,) float32 may be changed in place between sweeps. Each chain draws from the stream of its number, so
-    what it does depends neither on the other chains nor on the number of threads.
+    what it does depends neither on the other chains nor on the number of threads; only `sweep_once` takes its inputs from
+    products that may round otherwise among other chains.
     """
 
     def __init__(self, target: Target, kernel: Any, x: Flat, rng: np.random.Generator,
