@@ -13,7 +13,8 @@ from pgmengine.couplings import outer, weighted_sum
 from pgmengine.kernels.chains import make_chains, start
 from pgmengine.kernels.packed import Packed, packed, panels
 
-SIZES = [(1, 1, 1), (3, 15, 16), (2, 17, 31), (65, 63, 65), (100, 20, 500), (97, 130, 40), (130, 300, 150)]
+SIZES = [(1, 1, 1), (3, 15, 16), (2, 17, 31), (65, 63, 65), (100, 20, 500), (97, 130, 40), (200, 64, 129),
+         (130, 300, 150)]
 
 
 def sparse_values(rng, shape, share, dtype=np.float32):
