@@ -199,17 +199,22 @@ void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int6
                          pgm_inputs(m, k, c));
 }
 
-/* the states of a layer as changes from 0 */
+/* the states of a layer as changes from 0; no branch on a state: nobody can predict it */
 PGM_INLINE void pgm_list_all(const pgm_layer *l, pgm_scratch *s, int64_t first, int64_t last)
 {
     for (int64_t c = first; c < last; c++) {
         pgm_change *list = s->list + (c - first) * s->capacity;
+        const uint8_t *state = l->state + c * l->units;
+        const float *value = l->value + c * l->units;
         int64_t n = 0;
-        for (int64_t j = 0; j < l->size; j++) {
-            float x = l->width > 1 ? 1.0f : (float)pgm_value(l, c, j);
-            int32_t row = (int32_t)(l->width > 1 ? j * l->width + l->state[c * l->units + j] : j);
-            if (x != 0.0f) list[n++] = (pgm_change){row, x};
-        }
+        if (l->width > 1)
+            for (; n < l->size; n++) list[n] = (pgm_change){(int32_t)(n * l->width + state[n]), 1.0f};
+        else
+            for (int64_t j = 0; j < l->size; j++) {
+                float x = l->kind == PGM_TABLE ? l->support[state[j]] : value[j];
+                list[n] = (pgm_change){(int32_t)j, x};
+                n += x != 0.0f;
+            }
         s->count[c - first] = n;
     }
 }

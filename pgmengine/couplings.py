@@ -20,6 +20,7 @@ from pgmengine.weights import is_sparse, like
 Array = np.ndarray
 Weight = Any  # a 2-D numpy array or a scipy sparse array: they share @, .T and slicing
 FEW = 0.6  # share of non-zero numbers up to which adding rows is faster than a matrix product of 100 rows
+SHORT = 64  # rows of fewer numbers are not worth the lists of what is to be added
 WORTH_A_THREAD = 200_000  # multiplications
 CHUNK = 64  # columns of one matrix product, whatever the number of threads
 
@@ -35,15 +36,17 @@ def outer(weight: Weight, xa: Array, xb: Array) -> Weight:
     In single precision zeros cost nothing: with few of them a matrix product is faster, else sums of the rows of x_b.
     """
     if not is_sparse(weight):
-        few = xa.dtype == xb.dtype == np.float32 and has_few(xa)
+        few = xa.dtype == xb.dtype == np.float32 and adds_rows(xa, xb.shape[1])
         return sum_of_rows(xa, xb) if few else columns_times(xa, xb)
     entries = weight.tocoo()
     return like(weight, np.einsum("re,re->e", xa[:, entries.row], xb[:, entries.col]))
 
 
-def has_few(x: Array) -> bool:
-    """Whether few numbers are not 0, judged by every eighth row."""
-    some = x[:: 8 if len(x) > 16 else 1] != 0  # counting booleans is quick, counting numbers that lie apart is not
+def adds_rows(x: Array, columns: int) -> bool:
+    """Whether to make a product with x by adding rows of so many columns: few numbers of x are not 0."""
+    if columns < SHORT:
+        return False
+    some = x[:: 8 if len(x) > 16 else 1] != 0  # a sample, compared first: counting booleans is quick
     return bool(np.count_nonzero(some) <= FEW * some.size)
 
 

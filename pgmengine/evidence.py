@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from pgmengine.errors import PgmError
 from pgmengine.frames import by_layer
 from pgmengine.layer import Layer
+from pgmengine.memo import Memo
 from pgmengine.structure import Structure
 from pgmengine.validate import as_floats
 
@@ -19,19 +20,81 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """Values (0 where not observed) and masks of every layer, for every row."""
+class Masks:
+    """Which units are observed, and which of these do() has set, cutting their own conditionals, in every row.
+
+    One object serves all targets with the same masks, however many a fit makes of them, so that what follows from masks
+    alone, `facts`, is worked out once.
+    """
 
     rows: int
-    has_rows: bool  # whether any array had a rows axis
-    values: dict[str, Array]  # layer -> (rows, width)
     observed: dict[str, Array]  # layer -> (rows, size) bool
+    cut: dict[str, Array]  # layer -> (rows, size) bool
+    facts: Memo = field(default_factory=Memo, init=False, repr=False)
 
     @cached_property
     def free(self) -> dict[str, Array]:
         """The units that are not observed: layer -> (rows, size) bool."""
         return {name: spread(~seen[:1], self.rows) if seen.strides[0] == 0 else ~seen
                 for name, seen in self.observed.items()}
+
+    @cached_property
+    def some_free(self) -> dict[str, bool]:
+        """Whether a layer has a free unit in some row."""
+        return {name: bool(free.any()) for name, free in self.free.items()}
+
+    @cached_property
+    def all_free(self) -> dict[str, bool]:
+        """Whether all of a layer is free in all rows."""
+        return {name: bool(free.all()) for name, free in self.free.items()}
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether all rows are known to have the same masks."""
+        return self.rows == 1 or all(m.strides[0] == 0 for part in (self.observed, self.cut) for m in part.values())
+
+    def take(self, index: Array) -> Masks:
+        """The masks of the rows `index`; the same object for as many rows when all are alike."""
+        if self.alike:
+            return self if len(index) == self.rows else self.facts.recall(len(index), lambda: self._rows(index))
+        return self._rows(index)
+
+    def _rows(self, index: Array) -> Masks:
+        return Masks(len(index), rows_of(self.observed, index), rows_of(self.cut, index))
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Values (0 where not observed) and masks of every layer, for every row."""
+
+    has_rows: bool  # whether any array had a rows axis
+    values: dict[str, Array]  # layer -> (rows, width)
+    masks: Masks
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.masks.rows
+
+    @property
+    def observed(self) -> dict[str, Array]:
+        """The units that are observed: layer -> (rows, size) bool."""
+        return self.masks.observed
+
+    def take(self, index: Array) -> Evidence:
+        """That of the rows `index`."""
+        return Evidence(self.has_rows, rows_of(self.values, index), self.masks.take(index))
+
+
+def rows_of(arrays: dict[str, Array], index: Array) -> dict[str, Array]:
+    """The rows `index` of arrays; what is the same for all rows is not copied."""
+    return {name: _alike(v, len(index)) if len(v) == 1 or (len(v) and v.strides[0] == 0) else v[index]
+            for name, v in arrays.items()}
+
+
+def _alike(array: Array, rows: int) -> Array:
+    """So many rows of an array whose rows are all the same."""
+    return array[:rows] if rows <= len(array) else spread(array[:1], rows)  # slices cost a tenth of what views do
 
 
 def parse_evidence(structure: Structure, evidence: Mapping[str, Any] | None, what: str = "evidence") -> Evidence:
@@ -63,7 +126,8 @@ def parse_evidence(structure: Structure, evidence: Mapping[str, Any] | None, wha
             missing = np.isnan(parsed[name])
             value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, :: layer.unit.width]
         values[name], observed[name] = spread(value, rows), spread(seen, rows)
-    return Evidence(rows, bool(with_rows), values, observed)
+    cut = {name: spread(mask, rows) for name, (_, mask) in structure.blank.items()}
+    return Evidence(bool(with_rows), values, Masks(rows, observed, cut))
 
 
 def spread(array: Array, rows: int) -> Array:

@@ -35,6 +35,12 @@ class Structure:
         return tuple(c for c in self.couplings if isinstance(c, Arrow))
 
     @cached_property
+    def meetings(self) -> dict[str, tuple[tuple[Pair | Lateral, str], ...]]:
+        """(coupling, layer at its other end) of the undirected couplings of each layer."""
+        return {name: tuple((c, c.a if name == c.b else c.b) for c in self.undirected if name in (c.a, c.b))
+                for name in self.layers}
+
+    @cached_property
     def arrows_into(self) -> dict[str, tuple[Arrow, ...]]:
         """Arrows into each layer."""
         return {name: tuple(c for c in self.arrows if c.b == name) for name in self.layers}

@@ -7,15 +7,15 @@ part of the log density.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pgmengine.errors import PgmError
-from pgmengine.evidence import Evidence, parse_evidence, spread
+from pgmengine.evidence import Evidence, Masks, parse_evidence, rows_of, spread
 from pgmengine.layer import Layer
 from pgmengine.memo import Memo
 from pgmengine.model import Flat, Model
@@ -23,6 +23,7 @@ from pgmengine.structure import Structure
 from pgmengine.validate import as_floats
 
 Array = np.ndarray
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,6 @@ class Target:
 
     model: Model
     evidence: Evidence
-    cut: dict[str, Array]  # layer -> (rows, size) bool: set by do(), its own conditional removed
     soft: Flat  # layer -> (rows, width) linear log-likelihood; layers without any are absent
     beta: Array  # (rows,)
     reference: Flat  # layer -> (width,) natural parameters of r; absent = 0
@@ -52,16 +52,19 @@ class Target:
     @property
     def free(self) -> dict[str, Array]:
         """Layer -> (rows, size) bool: the units to be inferred."""
-        return self.evidence.free
+        return self.evidence.masks.free
+
+    @property
+    def cut(self) -> dict[str, Array]:
+        """Layer -> (rows, size) bool: the units set by do(), whose own conditionals are removed."""
+        return self.evidence.masks.cut
 
     def take(self, index: Array) -> Target:
         """The same target with the rows `index` (repeats allowed)."""
-        e = self.evidence
-        if len(index) == e.rows == 1:
+        if len(index) == self.rows == 1:
             return self
-        picked = Evidence(len(index), e.has_rows, _rows_of(e.values, index), _rows_of(e.observed, index))
-        return replace(self, evidence=picked, cut=_rows_of(self.cut, index), soft=_rows_of(self.soft, index),
-                       beta=self.beta[index])
+        return Target(self.model, self.evidence.take(index), rows_of(self.soft, index), self.beta[index], self.reference,
+                      self.first)
 
     def at(self, beta: Any, reference: Mapping[str, Any] | None = None) -> Target:
         """The same target at another beta, one number or one per row, and optionally with another reference."""
@@ -76,7 +79,7 @@ class Target:
 
     def with_model(self, model: Model) -> Target:
         """The same evidence on another model of the same structure."""
-        return replace(self, model=model)
+        return Target(model, self.evidence, self.soft, self.beta, self.reference, self.first)
 
     @cached_property
     def nothing_observed(self) -> Target:
@@ -86,7 +89,7 @@ class Target:
                 for name, layer in self.structure.layers.items()}
         values = {name: np.where(layer.components(keep[name]), e.values[name], 0.0)
                   for name, layer in self.structure.layers.items()}
-        target = replace(self, evidence=Evidence(e.rows, e.has_rows, values, keep), soft={})
+        target = replace(self, evidence=Evidence(e.has_rows, values, Masks(e.rows, keep, self.cut)), soft={})
         same = all((values[n] == values[n][0]).all() and (keep[n] == keep[n][0]).all() for n in keep)
         return target.take(np.zeros(1, dtype=int)) if same and np.all(self.beta == self.beta[0]) else target
 
@@ -185,6 +188,15 @@ class Target:
         return {name: np.where(self.components(name, self.free[name]), x[name], e.values[name]) for name in x}
 
 
+def fact(f: Callable[[Target], T]) -> Callable[[Target], T]:
+    """A function of a target that depends on its graph and masks alone: found once for all targets that share them."""
+    @wraps(f)
+    def known(target: Target) -> T:
+        return target.evidence.masks.facts.recall(f, lambda: f(target))
+
+    return known
+
+
 def times(beta: Any, value: Array) -> Array:
     """Beta * value, where beta = 0 wins over an infinite value."""
     return np.where(np.equal(beta, 0), 0.0, beta) * np.where(np.equal(beta, 0), 0.0, value)
@@ -213,9 +225,9 @@ def make_target(model: Model, evidence: Any = None, soft: Any = None, do: Any = 
         observed = {name: mask | cut[name] for name, mask in observed.items()}
     _check_inputs(s, observed)
     has_rows = seen.has_rows or (done is not None and done.has_rows) or soft_rows is not None
-    joint = Evidence(rows, has_rows, values, observed)
+    joint = Evidence(has_rows, values, Masks(rows, observed, cut))
     hints = {name: spread(v, rows) for name, v in hints.items()}
-    target = Target(model, joint, cut, hints, np.ones(rows), {})
+    target = Target(model, joint, hints, np.ones(rows), {})
     return target if isinstance(beta, float) and beta == 1.0 else target.at(beta)
 
 
@@ -238,17 +250,6 @@ def _check_inputs(s: Structure, observed: dict[str, Array]) -> None:
             row, index = np.argwhere(~observed[name])[0]
             raise PgmError(f"layer {name!r} has {layer.unit!r} units, which must be observed; row {row}, index "
                            f"{index} is not")
-
-
-def _rows_of(arrays: dict[str, Array], index: Array) -> dict[str, Array]:
-    """The rows `index` of arrays; what is the same for all rows is not copied."""
-    return {name: _alike(v, len(index)) if len(v) == 1 or (len(v) and v.strides[0] == 0) else v[index]
-            for name, v in arrays.items()}
-
-
-def _alike(array: Array, rows: int) -> Array:
-    """So many rows of an array whose rows are all the same."""
-    return array[:rows] if rows <= len(array) else spread(array[:1], rows)  # slices cost a tenth of what views do
 
 
 def _common_rows(counts: dict[str, int]) -> int:

@@ -16,6 +16,8 @@ Array = np.ndarray
 
 def is_sparse(value: Any) -> bool:
     """Whether it is one of scipy's sparse arrays; if nobody has imported those, it is not."""
+    if isinstance(value, np.ndarray):
+        return False
     issparse = getattr(sys.modules.get("scipy.sparse"), "issparse", None)  # None, too, while another thread imports it
     return issparse is not None and bool(issparse(value))
 

@@ -232,7 +232,8 @@ class Synchronous(compiled.CompiledChains):
             for name in self.moving:
                 others = {n: v for n, v in old.items() if n != name}
                 observed = self.target.evidence.observed | {n: np.ones_like(self.target.free[n]) for n in others}
-                evidence = replace(self.target.evidence, values=self.target.evidence.values | others, observed=observed)
+                seen = self.target.evidence
+                evidence = replace(seen, values=seen.values | others, masks=replace(seen.masks, observed=observed))
                 one = compiled.CompiledChains(replace(self.target, evidence=evidence), pgm.Gibbs(), old, self.rng)
                 one.sweep(1)
                 new[name] = one.values()[name]

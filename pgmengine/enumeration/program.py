@@ -127,7 +127,7 @@ def _asked(target: Target, skeleton: Skeleton, seen: Seen, values: Array) -> Pro
     for name, columns in seen:
         flat[name][:, columns] = values[:, start: start + len(columns)]
         start += len(columns)
-    return build_problem(replace(rows, evidence=Evidence(len(values), True, flat, rows.evidence.observed)), skeleton)
+    return build_problem(replace(rows, evidence=Evidence(True, flat, rows.evidence.masks)), skeleton)
 
 
 def _affine(known: Array, moved: Array) -> Array:

@@ -11,7 +11,7 @@ from pgmengine.kernels.packed import matrix, packed, padded, row, stride_of, zer
 from pgmengine.kernels.plain import layers_by_unit, summed_layers
 from pgmengine.layer import Layer
 from pgmengine.model import Flat, Model
-from pgmengine.target import Target, times
+from pgmengine.target import Target, fact, times
 from pgmengine.threads import parts
 from pgmengine.units.base import Draw
 
@@ -22,10 +22,15 @@ WORTH_A_THREAD = 20_000  # unit updates
 
 def knows(target: Target, kernel: Any) -> bool:
     """Whether the compiled engine can do this: kernels that blend Gibbs and FlipState, units with a compiled draw."""
-    layers = target.structure.layers
-    drawn = {layers[name].unit for name in layers if target.free[name].any() or target.structure.arrows_into[name]}
-    small = all(x.unit.support is None or len(x.unit.support) <= _kernels.MOST_STATES for x in layers.values())
-    return hasattr(kernel, "flip_share") and small and all(unit.draw is not None for unit in drawn)
+    return hasattr(kernel, "flip_share") and _drawable(target)
+
+
+@fact
+def _drawable(target: Target) -> bool:
+    s, free = target.structure, target.evidence.masks.some_free
+    drawn = {layer.unit for name, layer in s.layers.items() if free[name] or s.arrows_into[name]}
+    small = all(x.unit.support is None or len(x.unit.support) <= _kernels.MOST_STATES for x in s.layers.values())
+    return small and all(unit.draw is not None for unit in drawn)
 
 
 class CompiledChains:
@@ -42,6 +47,8 @@ class CompiledChains:
         self.target, self.x, self.made = target, x, 0
         self.beta = target.beta.astype(np.float32)
         self.moving = [name for name in s.layers if target.free[name].any()]
+        self.order = [name for color in s.colors for name in color if name in self.moving]
+        self.units = sum(s.layers[name].size for name in self.moving)
         self.by_unit = layers_by_unit(target)
         self.summed = summed_layers(target, False), summed_layers(target, True)
         self.arrays: dict[str, Array] = {}  # layer -> state numbers or values, (chains, padded size)
@@ -51,9 +58,9 @@ class CompiledChains:
         self.changed = np.zeros(len(s.layers), dtype=np.int64)
         self.place = {name: i for i, name in enumerate(s.layers)}
         self.links = [link for c in s.couplings for link in self._links(c)]
-        order = [self.place[name] for color in s.colors for name in color if name in self.moving]
+        visits = np.array([self.place[name] for name in self.order], dtype=np.int32)
         stream = np.arange(target.rows) if streams is None else streams
-        self.machine = _kernels.Machine(len(s.layers), len(self.links), np.array(order, dtype=np.int32), self.beta,
+        self.machine = _kernels.Machine(len(s.layers), len(self.links), visits, self.beta,
                                         key_from(rng), stream.astype(np.uint32), float(kernel.flip_share))
         for name in s.layers:
             self._describe(name)
@@ -67,7 +74,8 @@ class CompiledChains:
         """See Chains."""
         parameters = packed(model)
         self.target, self.made, self.stale = self.target.with_model(model), 0, True
-        self.constant = self._unknown()
+        if self.known.any():
+            self.constant = self._unknown()
         for name, index in self.place.items():
             self.machine.bias(index, parameters.bias(name))
         self.linked = False
@@ -92,24 +100,25 @@ class CompiledChains:
         if self.by_unit or s.directed_layers:
             self.sweep(1)
             return
-        x = self.values(dtype=np.float32)
-        for name in (n for color in s.colors for n in color if n in self.moving):
+        x: Flat = {}
+        for name in self.order:
             self._fill_field(name, x)
             self._run(1, refresh=False, only=self.place[name])
-            x[name] = self._value(name, slice(None), np.float32)
+            x.pop(name, None)
         self.made, self.stale = self.made + 1, True
 
     def _fill_field(self, name: str, x: Flat) -> None:
-        """The field of a layer from the values of its neighbours."""
+        """The field of a layer from the values of its neighbours, which are in x or are put there."""
         parameters, layer, field = packed(self.target.model), self.target.structure.layers[name], self.inputs[name][0]
         assert field is not None
         field[:] = parameters.bias(name)
         inside = field[:, : layer.width]
         if name in self.target.soft:
             inside += self.target.soft[name]
-        for c in self.target.structure.undirected:
-            if name in (c.a, c.b):
-                parameters.add_product(c, name, x[c.a if name == c.b else c.b], inside)
+        for c, other in self.target.structure.meetings[name]:
+            if other not in x:
+                x[other] = self._now(other, slice(None), np.float32)
+            parameters.add_product(c, name, x[other], inside)
 
     def trace(self, count: int) -> Array:
         """See Chains."""
@@ -127,8 +136,7 @@ class CompiledChains:
 
     def values(self, rows: Any = slice(None), dtype: type = np.float64) -> Flat:
         """See Chains."""
-        return {name: self._value(name, rows, dtype) if name in self.moving else value[rows].astype(dtype, copy=False)
-                for name, value in self.x.items()}
+        return {name: self._now(name, rows, dtype) for name in self.x}
 
     def keep(self) -> list[Array]:
         """See Chains."""
@@ -179,12 +187,13 @@ class CompiledChains:
     def _constant(self) -> Array:
         """What the evidence adds to (path, power); 0 for chains that have not met a possible state yet."""
         missing = np.flatnonzero(np.isnan(self.constant[:, 0]))
-        if len(missing):
-            x, found = {name: v[missing] for name, v in self.values().items()}, self._path()[missing]
-            at_0, at_1 = (self.target.take(missing).at(b).log_density(x) for b in (0.0, 1.0))
-            possible = np.isfinite(found[:, 1]) & np.isfinite(at_1)
-            known = np.stack((at_0 - found[:, 0], np.where(possible, at_1, 0.0) - at_0 - found[:, 1]), axis=1)
-            self.constant[missing[possible]] = known[possible]
+        if not len(missing):
+            return self.constant
+        x, found = {name: v[missing] for name, v in self.values().items()}, self._path()[missing]
+        at_0, at_1 = (self.target.take(missing).at(b).log_density(x) for b in (0.0, 1.0))
+        possible = np.isfinite(found[:, 1]) & np.isfinite(at_1)
+        known = np.stack((at_0 - found[:, 0], np.where(possible, at_1, 0.0) - at_0 - found[:, 1]), axis=1)
+        self.constant[missing[possible]] = known[possible]
         return np.nan_to_num(self.constant)
 
     def _compute_inputs(self) -> None:
@@ -209,9 +218,8 @@ class CompiledChains:
     def _run(self, sweeps: int, refresh: bool, **options: Any) -> None:
         if not self.linked and "only" not in options:
             self._link()
-
-        work = sweeps * self.target.rows * sum(self.target.structure.layers[n].size for n in self.moving)
-        self.machine.sweep(self.made, sweeps, refresh, self.changed, parts(work, WORTH_A_THREAD / 2), **options)
+        work = parts(sweeps * self.target.rows * self.units, WORTH_A_THREAD / 2)
+        self.machine.sweep(self.made, sweeps, refresh, self.changed, work, **options)
         self.stale = False
 
     def _describe(self, name: str) -> None:
@@ -257,7 +265,10 @@ class CompiledChains:
             out.append((c.b, c.a, c, False, False))
         return out
 
-    def _value(self, name: str, rows: Any, dtype: type) -> Array:
+    def _now(self, name: str, rows: Any, dtype: type) -> Array:
+        """The values of a layer, (rows, width)."""
+        if name not in self.moving:
+            return self.x[name][rows].astype(dtype, copy=False)
         layer, state = self.target.structure.layers[name], self.arrays[name][rows]
         if layer.unit.support is None:
             found = state[:, : layer.size].astype(dtype)

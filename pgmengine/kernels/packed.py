@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from pgmengine import _kernels
-from pgmengine.couplings import WORTH_A_THREAD, Coupling, has_few
+from pgmengine.couplings import WORTH_A_THREAD, Coupling, adds_rows
 from pgmengine.layer import Layer
 from pgmengine.model import Model
 from pgmengine.threads import parts
@@ -51,7 +51,7 @@ class Packed:
         work = parts(x.size * weight.shape[1] / 4, WORTH_A_THREAD)
         if is_sparse(weight):
             field += x @ weight
-        elif has_few(x):
+        elif adds_rows(x, weight.shape[1]):
             _kernels.add_product(x, weight, field, work)
         else:
             turned = not weight.flags.c_contiguous

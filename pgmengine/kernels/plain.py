@@ -21,19 +21,20 @@ from pgmengine.errors import PgmError
 from pgmengine.layer import Layer
 from pgmengine.model import Flat, Model
 from pgmengine.stable import softmax
-from pgmengine.target import Target, times
+from pgmengine.target import Target, fact, times
 from pgmengine.units import Unit
 from pgmengine.weights import is_sparse
 
 Array = np.ndarray
 
 
+@fact
 def layers_by_unit(target: Target) -> set[str]:
     """Free layers that must be swept unit by unit."""
     s = target.structure
     inside = {c.a for c in s.couplings if c.a == c.b}
     parents = {c.a for c in s.arrows if not target.cut[c.b].all()}
-    return {name for name in inside | parents if target.free[name].any()}
+    return {name for name in inside | parents if target.evidence.masks.some_free[name]}
 
 
 def summed_layers(target: Target, backward: bool) -> set[str]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pgmengine.evidence import Evidence
+from pgmengine.evidence import Evidence, Masks
 from pgmengine.learn.settled import at_means
 from pgmengine.model import Flat, Model
 from pgmengine.shares import answer
+from pgmengine.structure import Structure
 from pgmengine.target import Target
 from pgmengine.weights import plus
 
@@ -22,11 +24,11 @@ Array = np.ndarray
 class Gradient(dict[str, Any]):
     """Parameter -> array; what is known of the phases besides.
 
-    means: E[x | data] (width,) of undirected layers. mass: total weight of the data phase less that of the model phase,
-    0 but for weighted rows.
+    means: makes E[x | data] (width,) of undirected layers, for who wants them. mass: total weight of the data phase less
+    that of the model phase, 0 but for weighted rows.
     """
 
-    means: Flat
+    means: Callable[[], Flat]
     mass: float = 0.0
 
 
@@ -80,16 +82,21 @@ class GradientSum:
         out.mass = self.mass
         return out
 
-    def means(self) -> Flat:
-        """E[x] of undirected layers under what has been added so far: after the data phase E[x | data]."""
-        s = self.model.structure
-        out = {}
-        for name in s.layers:
-            if name not in s.directed_layers:
-                mean = sum((w @ x[name] for x, w in zip(self.x, self.weights, strict=True)), np.zeros(1))
-                mean = mean + sum((f * np.ravel(g[f"{name}.bias"]) for g, f in self.known), np.zeros(1))
-                out[name] = mean / self.mass if self.mass else mean
-        return out
+    def means(self) -> Callable[[], Flat]:
+        """Makes E[x] of undirected layers under what has been added so far: after the data phase E[x | data]."""
+        return partial(_means, self.model.structure, list(zip(self.x, self.weights, strict=True)), list(self.known),
+                       self.mass)
+
+
+def _means(s: Structure, points: list[tuple[Flat, Array]], known: list[tuple[Any, float]], mass: float) -> Flat:
+    """The weighted mean of points and of gradients that are known as arrays, layer -> (width,)."""
+    out = {}
+    for name in s.layers:
+        if name not in s.directed_layers:
+            mean = sum((w @ x[name] for x, w in points), np.zeros(1))
+            mean = mean + sum((f * np.ravel(g[f"{name}.bias"]) for g, f in known), np.zeros(1))
+            out[name] = mean / mass if mass else mean
+    return out
 
 
 def only(target: Target, names: Sequence[str]) -> Target:
@@ -100,7 +107,7 @@ def only(target: Target, names: Sequence[str]) -> Target:
     unseen = {n: np.broadcast_to(np.zeros(layer.size, dtype=bool), (e.rows, layer.size)) for n, layer in s.layers.items()}
     values = {n: e.values[n] if n in keep else nothing[n] for n in s.layers}
     seen = {n: e.observed[n] if n in keep else unseen[n] for n in s.layers}
-    out = replace(target, evidence=Evidence(e.rows, e.has_rows, values, seen))
+    out = replace(target, evidence=Evidence(e.has_rows, values, Masks(e.rows, seen, e.masks.cut)))
     return out if keep else out.take(np.zeros(1, dtype=int))
 
 

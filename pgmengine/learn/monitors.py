@@ -158,7 +158,7 @@ def _log_conditional(q: Factors, name: str, columns: Any, field: Any) -> Any:
     for state, base in zip(unit.support.reshape(-1, unit.width), unit.log_base, strict=True):
         step = state - value
         weight = base + (step * field[:, columns]).sum(axis=1)
-        for c, other in q.sources(name):
+        for c, other in q.target.structure.meetings[name]:
             if other in q.eta:
                 block = q.target.model.weight(c)
                 rows = block[columns] if name == c.a else block.T[columns]

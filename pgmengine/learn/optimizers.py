@@ -59,9 +59,8 @@ def _ascend(kind: int, rate: float, params: Mapping[str, Any], gradient: Mapping
         p, g = numbers(value), numbers(gradient[k])
         g = g if g.dtype == np.float32 else g.astype(np.float64, copy=False)
         decay = (l1, l2) if k.endswith(".weight") else (0.0, 0.0)
-        first_moment, second_moment = (state.get(f"{name}/{k}") for name in (*moments, None, None)[:2])
-        new, copy = np.empty_like(p), np.empty(len(p), dtype=np.float32)
-
+        first_moment, second_moment = [*(state[f"{name}/{k}"] for name in moments), None, None][:2]
+        new, copy = np.empty(len(p)), np.empty(len(p), dtype=np.float32)
         if not _kernels.ascend(kind, rate, keep, unbias, epsilon, decay, p, g, new, copy, first_moment, second_moment,
                                parts(len(p), WORTH_A_THREAD)):
             what = f"the gradient of {k!r}" if not np.isfinite(g).all() else f"{k!r}"
@@ -172,14 +171,15 @@ class Centered:
 
     def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
         """One update."""
-        for name, mean in gradient.means.items():
+        means = gradient.means()
+        for name, mean in means.items():
             offset = state[f"offset/{name}"]
             offset[:] = np.where(np.isnan(offset), mean, (1 - self.follow) * offset + self.follow * mean)
-        bias = {name: np.ravel(gradient[f"{name}.bias"]).astype(np.float64) for name in gradient.means}
+        bias = {name: np.ravel(gradient[f"{name}.bias"]).astype(np.float64) for name in means}
         out = Gradient(gradient)
         out.means, out.mass = gradient.means, gradient.mass
         for c in structure.undirected:
-            if not {c.a, c.b} <= set(gradient.means):  # an end with directed parents has no mean of its own
+            if not {c.a, c.b} <= set(means):  # an end with directed parents has no mean of its own
                 continue
             weight, a, b = f"{c.key}.weight", state[f"offset/{c.a}"], state[f"offset/{c.b}"]
             terms = ((-a, bias[c.b]), (-bias[c.a], b), (gradient.mass * a, b))

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pgmengine.evidence import Evidence
+from pgmengine.evidence import Evidence, Masks
 from pgmengine.model import Flat, Model
 from pgmengine.structure import Structure
 from pgmengine.target import Target
@@ -40,7 +40,7 @@ def without(target: Target, names: Sequence[str]) -> Target:
         some = np.tile(one, (1, layer.width // one.size))
         values[name] = np.broadcast_to(some.astype(e.values[name].dtype), (e.rows, layer.width))
         seen[name] = cut[name] = np.broadcast_to(True, (e.rows, layer.size))
-    return replace(target, evidence=Evidence(e.rows, e.has_rows, values, seen), cut=cut)
+    return replace(target, evidence=Evidence(e.has_rows, values, Masks(e.rows, seen, cut)))
 
 
 def at_means(model: Model, x: Flat, names: Sequence[str]) -> Flat:

@@ -7,12 +7,13 @@ import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.barren import barren
-from pgmengine.target import Target
+from pgmengine.target import Target, fact
 from pgmengine.weights import is_sparse
 
 Array = np.ndarray
 
 
+@fact
 def free_parents(target: Target) -> bool:
     """Whether a free unit has directed children, so that their normalisers depend on it."""
     return any(target.free[c.a].any() and not target.cut[c.b].all() for c in target.structure.arrows)

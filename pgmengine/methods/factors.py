@@ -14,15 +14,15 @@ from pgmengine.kernels.packed import packed
 from pgmengine.kernels.plain import layers_by_unit
 from pgmengine.model import Flat
 from pgmengine.progress import track
-from pgmengine.target import Target, times
+from pgmengine.target import Target, fact, times
 
 Array = np.ndarray
 
 
+@fact
 def independent(target: Target) -> bool:
     """Whether the free units are independent given the evidence, so that one round of mean field is exact."""
-    s = target.structure
-    free = {name: target.free[name].any() for name in s.layers}
+    s, free = target.structure, target.evidence.masks.some_free
     return not any((free[c.a] and free[c.b]) or (c.directed and free[c.a] and not target.cut[c.b].all())
                    for c in s.couplings)
 
@@ -38,14 +38,13 @@ class Factors:
                  quiet: float = 0.0, rng: np.random.Generator | None = None) -> None:
         self.target, self.precision, self.quiet = target, precision, quiet
         s = target.structure
-        self.moving = [name for name in _order(target) if target.free[name].any()]
-        self.whole = {name: target.free[name].all() for name in self.moving}
+        self.moving, self.whole, self.heard = _order(target), target.evidence.masks.all_free, _heard(target)
         self.by_unit = layers_by_unit(target)
         self.mean: Flat = {name: v.astype(precision, copy=False) for name, v in target.evidence.values.items()}
         self.eta: Flat = {}
         self.told: Flat = {}
         self.field = {name: self.still(name) for name in self.moving}
-        for name in self.moving:
+        for name in self.heard:
             begin = self._begin(name, rng) if mean is None else mean[name].astype(precision)
             self._set(name, np.broadcast_to(begin, (target.rows, s.layers[name].width)))
             self.told[name] = begin if self.whole[name] else self.mean[name]
@@ -75,7 +74,7 @@ class Factors:
                 layer = self.target.structure.layers[name]
                 self.eta[name] = eta = self._tempered(name, self.field[name])
                 self._set(name, layer.flat(layer.unit.mean(layer.shaped(eta))))
-            if any(source in self.moving for _, source in self.sources(name)):
+            if name in self.heard:
                 change = self.mean[name] - self.told[name]
                 if self.quiet > 0:
                     change *= np.abs(change) > self.quiet
@@ -148,14 +147,10 @@ class Factors:
             u += np.where(target.components(name, target.cut[name]), 0.0, link)
         else:
             u += target.model.bias(name)
-        for c, source in self.sources(name):
+        for c, source in s.meetings[name]:
             if source not in self.moving:
                 self._add(c, name, self.mean[source], u)
         return u
-
-    def sources(self, name: str) -> list[tuple[Any, str]]:
-        """(coupling, layer at its other end) of the undirected couplings of a layer."""
-        return [(c, c.a if name == c.b else c.b) for c in self.target.structure.undirected if name in (c.a, c.b)]
 
     def _begin(self, name: str, rng: np.random.Generator | None) -> Array:
         """Means at the reference, (1, width), or at random natural parameters (rows, width)."""
@@ -173,7 +168,7 @@ class Factors:
 
     def _tell(self, name: str, change: Array) -> None:
         """Pass a change of means (rows or 1, width) on to the fields of the free neighbours."""
-        for c, other in self.sources(name):
+        for c, other in self.target.structure.meetings[name]:
             if other in self.moving and other != name:
                 self._add(c, other, change, self.field[other])
 
@@ -190,9 +185,9 @@ class Factors:
 
     def _tempered(self, name: str, u: Array, columns: Any = slice(None)) -> Array:
         """The natural parameter at beta from that at 1, of some columns of a layer."""
-        beta: Array = self.target.beta[:, None].astype(self.precision, copy=False)
-        if (beta == 1).all():
+        if self.target.untempered:
             return np.array(u)
+        beta: Array = self.target.beta[:, None].astype(self.precision, copy=False)
         reference = self.target.reference[name][columns] if name in self.target.reference else 0.0
         return times(beta, u) + (1 - beta) * reference
 
@@ -200,7 +195,8 @@ class Factors:
         """Layers with couplings inside: one unit after the other, so that the bound never decreases."""
         layer = self.target.structure.layers[name]
         model = self.target.model
-        inside = [model.weight(c).astype(self.precision) for c, source in self.sources(name) if source == name]
+        inside = [model.weight(c).astype(self.precision) for c, source in self.target.structure.meetings[name]
+                  if source == name]
         mean = self.mean[name].copy()
         u = self.field[name] + sum(mean @ weight for weight in inside)
         eta = np.zeros_like(u)
@@ -216,13 +212,21 @@ class Factors:
         self.eta[name], self.mean[name] = eta, mean
 
 
-def _order(target: Target) -> list[str]:
-    """Layers by colour classes, those that evidence reaches first."""
-    s = target.structure
-    seen = {name for name in s.layers if not target.free[name].all()}
+@fact
+def _order(target: Target) -> tuple[str, ...]:
+    """Layers with free units by colour classes, those that evidence reaches first."""
+    s, masks = target.structure, target.evidence.masks
+    seen = {name for name in s.layers if not masks.all_free[name]}
     near = {name for c in s.undirected for name, other in ((c.a, c.b), (c.b, c.a)) if other in seen}
-    colors = sorted(s.colors, key=lambda color: not near & {n for n in color if target.free[n].any()})
-    return [name for color in colors for name in color]
+    colors = sorted(s.colors, key=lambda color: not near & {n for n in color if masks.some_free[n]})
+    return tuple(name for color in colors for name in color if masks.some_free[name])
+
+
+@fact
+def _heard(target: Target) -> tuple[str, ...]:
+    """Those of them whose means free units are told of."""
+    moving = _order(target)
+    return tuple(name for name in moving if any(other in moving for _, other in target.structure.meetings[name]))
 
 
 def _dot(x: Array, eta: Array) -> Array:

@@ -178,8 +178,8 @@ class Ladders:
     def _swap(self, power: Array, parity: int) -> None:
         gap = np.diff(self.betas)
         with np.errstate(invalid="ignore"):
-            log_ratio = np.nan_to_num(gap * (power[..., :-1] - power[..., 1:]), nan=0.0)
-        chance = np.exp(np.minimum(log_ratio, 0.0))
+            log_ratio = gap * (power[..., :-1] - power[..., 1:])
+        chance = np.exp(np.minimum(np.where(np.isnan(log_ratio), 0.0, log_ratio), 0.0))
         pairs = np.arange(parity, len(gap), 2)
         self.rejected += (1 - chance).mean(axis=(0, 1))
         self.proposed += 1.0
