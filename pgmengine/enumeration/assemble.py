@@ -170,8 +170,8 @@ class Expectations:
 
     def all_gradients(self, rows: Array) -> dict[str, Any]:
         """The gradient of every parameter, summed over rows times their weights."""
-        p = self.problem
+        p, alone = self.problem, Expectations(self.problem, self.moments[:, :1])  # biases need no E[ind_d ind_d']
         s, model = p.target.structure, p.target.model
-        out: dict[str, Any] = {f"{n}.bias": (rows @ self.score(n)[:, 0]).reshape(s.layers[n].bias_shape)
+        out: dict[str, Any] = {f"{n}.bias": (rows @ alone.score(n)[:, 0]).reshape(s.layers[n].bias_shape)
                                for n in s.layers}
         return out | {f"{c.key}.weight": self.gradient(c, model.weight(c), rows) for c in s.couplings}

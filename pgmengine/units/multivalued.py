@@ -18,8 +18,8 @@ def log_sinhc(x: Array) -> Array:
     x = np.abs(np.asarray(x, dtype=np.float64))
     far = np.where(x < SMALL, 1.0, x)
     x2 = np.where(x < SMALL, x, 0.0) ** 2
-    return np.where(x < SMALL, x2 / 6 - x2**2 / 180 + x2**3 / 2835,
-                    far + np.log(-np.expm1(-2 * far)) - np.log(2 * far))
+    return np.where(x < SMALL, x2 * (1 / 6 - x2 * (1 / 180 - x2 / 2835)),
+                    far + np.log(-np.expm1(-2 * far) / (2 * far)))
 
 
 def langevin(x: Array) -> Array:
@@ -27,7 +27,8 @@ def langevin(x: Array) -> Array:
     x = np.asarray(x, dtype=np.float64)
     near = np.abs(x) < SMALL
     far, small = np.where(near, 1.0, x), np.where(near, x, 0.0)
-    return np.where(near, small / 3 - small**3 / 45 + 2 * small**5 / 945, 1 / np.tanh(far) - 1 / far)
+    x2 = small * small
+    return np.where(near, small * (1 / 3 - x2 * (1 / 45 - x2 * (2 / 945))), 1 / np.tanh(far) - 1 / far)
 
 
 def langevin_slope(x: Array) -> Array:
@@ -35,7 +36,7 @@ def langevin_slope(x: Array) -> Array:
     x = np.abs(np.asarray(x, dtype=np.float64))
     near = x < 0.1  # 1/x^2 - 1/sinh^2 loses digits well before SMALL
     far, x2 = np.where(near, 1.0, x), np.where(near, x, 0.0) ** 2
-    series = 1 / 3 - x2 / 15 + 2 * x2**2 / 189 - x2**3 / 675 + 2 * x2**4 / 10395
+    series = 1 / 3 - x2 * (1 / 15 - x2 * (2 / 189 - x2 * (1 / 675 - x2 * (2 / 10395))))
     decay = np.exp(-2 * far)
     return np.where(near, series, 1 / far**2 - 4 * decay / (1 - decay) ** 2)
 
