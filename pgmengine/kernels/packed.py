@@ -102,7 +102,7 @@ def matrix(values: Array, columns: int) -> Array:
 
 def row(values: Array, columns: int) -> Array:
     """One padded row."""
-    out = zeros((columns,))
+    out = np.zeros(columns + WIDE, dtype=np.float32)[:columns]
     out[: values.size] = values.ravel()
     return out
 
