@@ -22,6 +22,7 @@ RATE = 0.02
 def rows(settings: Settings) -> Iterator[Row]:
     """See the table."""
     yield _pcd(settings)
+    yield _small()
     yield Row("CAST update over PCD update, 784x500 RBM, 100 chains (and 100 fast ones)", "times",
               {OURS: _over(settings, _rbm, pgm.CAST(100), 50)}, limit=2.2)
     yield _sap(settings)
@@ -30,9 +31,9 @@ def rows(settings: Settings) -> Iterator[Row]:
 class Updates:
     """Updates of one fit that goes on, by the time between two callbacks."""
 
-    def __init__(self, start: Callable[[Array], pgm.Model], negative: Any, settings: Settings) -> None:
-        self.x, self.negative, self.state, self.done = material.images(settings, 5000), negative, None, 0
-        self.model = start(self.x)
+    def __init__(self, x: Array, start: Callable[[Array], pgm.Model], negative: Any) -> None:
+        self.x, self.negative, self.state, self.done = x, negative, None, 0
+        self.model = start(x)
         self(WARM)
 
     def __call__(self, updates: int) -> float:
@@ -60,12 +61,13 @@ def _started(model: pgm.Model, x: Array) -> pgm.Model:
 
 
 def _ours(settings: Settings, start: Callable[[Array], pgm.Model], updates: int) -> Case:
-    made = cache(lambda: Updates(start, pgm.PCD(), settings))
+    made = cache(lambda: Updates(material.images(settings, 5000), start, pgm.PCD()))
     return lambda: 1e3 * made()(updates)
 
 
 def _over(settings: Settings, start: Callable[[Array], pgm.Model], negative: Any, updates: int) -> Case:
-    pcd, other = (cache(lambda phase=phase: Updates(start, phase, settings)) for phase in (pgm.PCD(), negative))
+    pcd, other = (cache(lambda phase=phase: Updates(material.images(settings, 5000), start, phase))
+                  for phase in (pgm.PCD(), negative))
 
     def ratio() -> float:
         pcd(), other()
@@ -99,6 +101,18 @@ def _pcd(settings: Settings) -> Row:
     return Row("PCD-1 update, 784x500 RBM, batch 100, 100 chains", "ms an update", cases, goal=3.0,
                note="rbms: fit_batch_pcd and SGD, which normalises the gradient and draws the hidden layer twice; "
                     "scikit-learn: partial_fit, in float64; pgmengine: parameters and step in float64")
+
+
+def _small() -> Row:
+    x = pgm.datasets.bars_and_stripes().x_train  # 32 rows
+    model, chain = pgm.rbm(16, 16, rng=0), (np.random.default_rng(0).random((32, 16)) < 0.5).astype(float)
+    given = model.params["v-h.weight"], model.params["v.bias"], model.params["h.bias"], x, chain, RATE
+    made = cache(lambda: Updates(x, lambda x: model, pgm.PCD(chains=32)))
+    cases = {OURS: lambda: 1e6 * made()(1000),
+             TORCH.name: TORCH.rate(lambda peer: _warmed(peer.pcd(*given, batch=32)), 1e6),
+             JAX.name: JAX.rate(lambda peer: _warmed(peer.pcd(*given, batch=32)), 1e6),
+             SKLEARN.name: SKLEARN.rate(lambda peer: _warmed(peer.pcd(*given, batch=32)), 1e6)}
+    return Row("PCD-1 update, 16x16 RBM, batch 32, 32 chains: what an update costs besides its sums", "us an update", cases)
 
 
 def _sap(settings: Settings) -> Row:
