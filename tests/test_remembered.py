@@ -12,6 +12,9 @@ from tiny import MACHINES, as_evidence, patterns
 
 import pgmengine as pgm
 from pgmengine.enumeration import cover, program
+from pgmengine.kernels import compiled, plain
+from pgmengine.learn.run import compact
+from pgmengine.methods import conditions, factors
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 table = pytest.mark.parametrize("machine", MACHINES, ids=repr)
@@ -103,3 +106,32 @@ def sparse_machine():
 def test_nothing_known_is_read_only():
     with pytest.raises(ValueError, match="read-only"):
         pgm.rbm(3, 2, rng=0).given().evidence.observed["h"][0] = True
+
+
+FACTS = (factors.independent, factors._order, factors._heard, plain.layers_by_unit, conditions.free_parents,
+         compiled._drawable)
+
+
+@table
+def test_facts_belong_to_their_masks(machine):
+    """Of targets with many patterns, of their rows in any number and order, and with do(): those of the masks anew."""
+    model, rows = machine.build(), patterns(machine)
+    many = model.given(as_evidence(machine, rows))
+    for fact in FACTS:
+        for index in ([0], [1], [0, 1], [1, 0, 1], [*range(len(rows))][::-1], [0, 0, 0]):
+            fresh = model.given(as_evidence(machine, [rows[i] for i in index]))
+            for _ in range(2):
+                assert fact(many.take(np.array(index))) == fact(fresh), fact
+        alike = compact(many.take(np.zeros(6, dtype=int)), np.float32)
+        masks = [alike.take(np.arange(n)).evidence.masks for n in (2, 3, 2)]
+        assert masks[0] is masks[2] and [m.rows for m in masks] == [2, 3, 2]
+        assert fact(alike.take(np.arange(3))) == fact(many.take(np.zeros(1, dtype=int)))
+
+
+def test_facts_see_what_is_set():
+    model = pgm.sbn([3, 2], rng=0)
+    free, done = model.given(), model.given(do={"v": [1, 0, 1]})
+    assert not factors.independent(free) and factors.independent(done)
+    assert conditions.free_parents(free) and not conditions.free_parents(done)
+    assert not factors.independent(free.take(np.zeros(4, dtype=int)))
+    assert factors.independent(done.take(np.zeros(4, dtype=int)))
