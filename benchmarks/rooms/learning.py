@@ -112,7 +112,8 @@ def _small() -> Row:
              TORCH.name: TORCH.rate(lambda peer: _warmed(peer.pcd(*given, batch=32)), 1e6),
              JAX.name: JAX.rate(lambda peer: _warmed(peer.pcd(*given, batch=32)), 1e6),
              SKLEARN.name: SKLEARN.rate(lambda peer: _warmed(peer.pcd(*given, batch=32)), 1e6)}
-    return Row("PCD-1 update, 16x16 RBM, batch 32, 32 chains: what an update costs besides its sums", "us an update", cases)
+    return Row("PCD-1 update, 16x16 RBM, batch 32, 32 chains: what an update costs besides its sums", "us an update",
+               cases)
 
 
 def _sap(settings: Settings) -> Row:
