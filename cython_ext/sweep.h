@@ -204,14 +204,13 @@ PGM_INLINE void pgm_list_all(const pgm_layer *l, pgm_scratch *s, int64_t first, 
 {
     for (int64_t c = first; c < last; c++) {
         pgm_change *list = s->list + (c - first) * s->capacity;
-        const uint8_t *state = l->state + c * l->units;
-        const float *value = l->value + c * l->units;
+        const int64_t at = c * l->units;
         int64_t n = 0;
         if (l->width > 1)
-            for (; n < l->size; n++) list[n] = (pgm_change){(int32_t)(n * l->width + state[n]), 1.0f};
+            for (; n < l->size; n++) list[n] = (pgm_change){(int32_t)(n * l->width + l->state[at + n]), 1.0f};
         else
             for (int64_t j = 0; j < l->size; j++) {
-                float x = l->kind == PGM_TABLE ? l->support[state[j]] : value[j];
+                float x = l->kind == PGM_TABLE ? l->support[l->state[at + j]] : l->value[at + j];
                 list[n] = (pgm_change){(int32_t)j, x};
                 n += x != 0.0f;
             }

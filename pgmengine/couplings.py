@@ -19,8 +19,8 @@ from pgmengine.weights import is_sparse, like
 
 Array = np.ndarray
 Weight = Any  # a 2-D numpy array or a scipy sparse array: they share @, .T and slicing
-FEW = 0.6  # share of non-zero numbers up to which adding rows is faster than a matrix product of 100 rows
-SHORT = 64  # rows of fewer numbers are not worth the lists of what is to be added
+FEW = 0.6  # share of non-zero numbers up to which adding long rows is faster than a matrix product of 100 rows
+LISTS = 20  # columns that could be added in the time that it takes to list what is not 0
 WORTH_A_THREAD = 200_000  # multiplications
 CHUNK = 64  # columns of one matrix product, whatever the number of threads
 
@@ -33,7 +33,8 @@ def bilinear(xa: Array, weight: Weight, xb: Array) -> Array:
 def outer(weight: Weight, xa: Array, xb: Array) -> Weight:
     """Sum over rows of x_a x_b', kept at the stored entries of a sparse weight.
 
-    In single precision zeros cost nothing: with few of them a matrix product is faster, else sums of the rows of x_b.
+    In single precision zeros of x_a cost nothing where the rows of x_b are summed; with few zeros or short rows a matrix
+    product is faster.
     """
     if not is_sparse(weight):
         few = xa.dtype == xb.dtype == np.float32 and adds_rows(xa, xb.shape[1])
@@ -44,10 +45,11 @@ def outer(weight: Weight, xa: Array, xb: Array) -> Weight:
 
 def adds_rows(x: Array, columns: int) -> bool:
     """Whether to make a product with x by adding rows of so many columns: few numbers of x are not 0."""
-    if columns < SHORT:
+    few = FEW - LISTS / columns
+    if few <= 0:
         return False
     some = x[:: 8 if len(x) > 16 else 1] != 0  # a sample, compared first: counting booleans is quick
-    return bool(np.count_nonzero(some) <= FEW * some.size)
+    return bool(np.count_nonzero(some) <= few * some.size)
 
 
 def sum_of_rows(xa: Array, xb: Array) -> Array:

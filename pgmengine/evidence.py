@@ -23,8 +23,8 @@ Array = np.ndarray
 class Masks:
     """Which units are observed, and which of these do() has set, cutting their own conditionals, in every row.
 
-    One object serves all targets with the same masks, however many a fit makes of them, so that what follows from masks
-    alone, `facts`, is worked out once.
+    One object serves all targets with the same graph and masks, however many a fit makes of them, so that what follows
+    from these alone, `facts`, is worked out once.
     """
 
     rows: int

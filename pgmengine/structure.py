@@ -112,8 +112,9 @@ class Structure:
             parents = sorted({c.a for c in self.arrows_into[child]} - {child})
             graph.add_edges_from((p, q) for i, p in enumerate(parents) for q in parents[i + 1:])
         if nx.is_bipartite(graph):
-            color = {n: s for part in nx.connected_components(graph)
-                     for n, s in nx.bipartite.color(graph.subgraph(sorted(part, key=list(self.layers).index))).items()}
+            firsts = [min(part, key=list(self.layers).index) for part in nx.connected_components(graph)]
+            color = {n: far % 2 for first in firsts
+                     for n, far in nx.single_source_shortest_path_length(graph, first).items()}
         else:
             color = nx.greedy_color(graph, strategy="DSATUR")
         return tuple(tuple(n for n in self.layers if color[n] == c) for c in sorted(set(color.values())))

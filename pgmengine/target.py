@@ -189,7 +189,10 @@ class Target:
 
 
 def fact(f: Callable[[Target], T]) -> Callable[[Target], T]:
-    """A function of a target that depends on its graph and masks alone: found once for all targets that share them."""
+    """A function of a target that depends on its graph and masks alone: found once for all targets that share them.
+
+    What it returns is shared, too, and must not be changed.
+    """
     @wraps(f)
     def known(target: Target) -> T:
         return target.evidence.masks.facts.recall(f, lambda: f(target))

@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import subprocess
 import sys
 import types
 from dataclasses import dataclass
@@ -367,3 +369,21 @@ def test_a_unit_needs_only_its_support_and_base_measure(rtol=1e-9):
 def test_nothing_is_sparse_while_scipy_is_being_imported(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.sparse", types.ModuleType("scipy.sparse"))
     assert not is_sparse(np.zeros(3))
+
+
+PARTS = """
+import numpy as np, pgmengine as pgm
+b = pgm.GraphBuilder()
+for name in "vwhxyz":
+    b.layer(name, pgm.Binary(), 2)
+for a, c in ("vw", "hx", "yz"):
+    b.couple(a, c, weight=np.ones((2, 2)))
+print(b.build().structure.colors)
+"""
+
+
+def test_the_order_of_a_sweep_is_the_same_in_every_process():
+    """Graphs of several parts: nothing follows the order of a set of names, which each process has its own of."""
+    found = {subprocess.run([sys.executable, "-c", PARTS], env=os.environ | {"PYTHONHASHSEED": str(seed)}, check=True,
+                            capture_output=True, text=True).stdout for seed in (1, 2, 3, 4)}
+    assert found == {"(('v', 'h', 'y'), ('w', 'x', 'z'))\n"}

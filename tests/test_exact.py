@@ -387,3 +387,21 @@ def test_impossible_noisy_or_evidence_has_probability_zero():
     seen = {"cause": np.array([0.0] + [np.nan] * 7), "finding": np.array([1.0, 0.0])}
     truth = np.log((1 - 0.5**7 * (1 + np.exp(-1)) ** 7) / 2)
     np.testing.assert_allclose(pgm.infer(model, seen, want=("log_prob",)).log_prob, truth, rtol=1e-12)
+
+
+def test_pairs_of_a_unit_of_infinitely_many_values():
+    """In [-1, 1], and coupled with its own layer, which is itself alone: E[x h] = sum_h p(h) h L(z), z = b + W h."""
+    rng = np.random.default_rng(0)
+    w, c = rng.normal(0, 2, (1, 3)), rng.normal(size=3)
+    graph = pgm.GraphBuilder()
+    graph.layer("x", pgm.MultiValued(np.inf), 1, bias=np.array([0.4]))
+    graph.layer("h", pgm.Binary(), 3, bias=c)
+    graph.couple("x", "x", weight=np.zeros((1, 1)))
+    graph.couple("x", "h", weight=w)
+    h = np.array(np.meshgrid(*[[0, 1]] * 3)).reshape(3, -1).T
+    z = 0.4 + h @ w[0]
+    weight = np.exp(h @ c) * 2 * np.sinh(z) / z
+    expected = (weight / weight.sum() * (1 / np.tanh(z) - 1 / z)) @ h
+    found = pgm.infer(graph.build(), {}, want=("pairs",), method=pgm.Exact()).pairs
+    np.testing.assert_allclose(found["x-h"][0], expected, **EXACT)
+    assert np.isnan(found["x-x"]).all()

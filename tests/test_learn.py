@@ -250,7 +250,7 @@ def test_tied_parameters_stay_equal_and_follow_the_common_gradient():
     f = pgm.fit(model, {"a": x, "b": x}, optimizer=tied, updates=10)
     np.testing.assert_array_equal(f.model.params["a-h.weight"], f.model.params["b-h.weight"])
     state, gradient = tied.start(model.params), Gradient({k: np.ones(v.shape) for k, v in model.params.items()})
-    gradient.means = {}
+    gradient.means = dict
     stepped = tied.step(model.structure, model.params, gradient, state, 0)
     np.testing.assert_allclose(stepped["a-h.weight"] - w, 0.2)
     np.testing.assert_allclose(stepped["h.bias"], 0.1)

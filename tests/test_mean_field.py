@@ -101,6 +101,21 @@ def test_single_precision_agrees(atol=2e-3):
     np.testing.assert_allclose(one.log_z, two.log_z, atol=atol)
 
 
+def test_a_fixed_point_is_known_at_once():
+    """A start where the last run ended takes one round; a layer that nobody hears of is no change."""
+    b = pgm.GraphBuilder()
+    for name in "xabu":
+        b.layer(name, pgm.Binary(), 3, bias=np.array([0.5, -0.2, 0.3]))
+    w = np.random.default_rng(0).normal(size=(3, 3))
+    b.couple("a", "b", weight=w)
+    b.couple("x", "u", weight=w)
+    target, method = b.build().given({"x": [1, 0, 1]}), pgm.MeanField(updates=500, tolerance=1e-7)
+    first = method.run(target)
+    again = method.run(target, state=first.state)
+    assert first.stats["rounds"] > 2 and again.stats["rounds"] == 1 and again.stats["change"] <= 1e-7
+    np.testing.assert_allclose(again.mean["u"], 1 / (1 + np.exp(-(np.array([0.5, -0.2, 0.3]) + w[0] + w[2]))))
+
+
 def test_refusals():
     with pytest.raises(pgm.PgmError, match="same side"):
         pgm.infer(pgm.rbm(3, 2, rng=0), {"v": [0, 1, 0]}, want=("log_prob",), method=pgm.MeanField())

@@ -104,14 +104,17 @@ def _pcd(settings: Settings) -> Row:
 
 
 def _small() -> Row:
-    x = pgm.datasets.bars_and_stripes().x_train  # 32 rows
-    model, chain = pgm.rbm(16, 16, rng=0), (np.random.default_rng(0).random((32, 16)) < 0.5).astype(float)
-    given = model.params["v-h.weight"], model.params["v.bias"], model.params["h.bias"], x, chain, RATE
-    made = cache(lambda: Updates(x, lambda x: model, pgm.PCD(chains=32)))
+    @cache
+    def given() -> tuple[Any, ...]:
+        model, chain = pgm.rbm(16, 16, rng=0), (np.random.default_rng(0).random((32, 16)) < 0.5).astype(float)
+        return model.params["v-h.weight"], model.params["v.bias"], model.params["h.bias"], rows, chain, RATE
+
+    rows = pgm.datasets.bars_and_stripes().x_train  # 32 of them
+    made = cache(lambda: Updates(rows, lambda _: pgm.rbm(16, 16, rng=0), pgm.PCD(chains=32)))
     cases = {OURS: lambda: 1e6 * made()(1000),
-             TORCH.name: TORCH.rate(lambda peer: _warmed(peer.pcd(*given, batch=32)), 1e6),
-             JAX.name: JAX.rate(lambda peer: _warmed(peer.pcd(*given, batch=32)), 1e6),
-             SKLEARN.name: SKLEARN.rate(lambda peer: _warmed(peer.pcd(*given, batch=32)), 1e6)}
+             TORCH.name: TORCH.rate(lambda peer: _warmed(peer.pcd(*given(), batch=32)), 1e6),
+             JAX.name: JAX.rate(lambda peer: _warmed(peer.pcd(*given(), batch=32)), 1e6),
+             SKLEARN.name: SKLEARN.rate(lambda peer: _warmed(peer.pcd(*given(), batch=32)), 1e6)}
     return Row("PCD-1 update, 16x16 RBM, batch 32, 32 chains: what an update costs besides its sums", "us an update",
                cases)
 

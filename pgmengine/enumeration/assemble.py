@@ -139,8 +139,8 @@ class Expectations:
         out += np.einsum("di,ndj->nij", p.skeleton.steps[c.a], fb[:, 1:])
         out += np.einsum("ni,nj->nij", ra[:, 0], p.origin[c.b] + rb[:, 0])
         out += np.einsum("ndi,dj->nij", ra[:, 1:], p.skeleton.steps[c.b])
-        if c.a == c.b:  # a unit with itself: E[x^2] is not a product of means
-            layer = p.target.structure.layers[c.a]
+        layer = p.target.structure.layers[c.a]
+        if c.a == c.b and layer.unit.width > 1:  # components of one unit: E[x_i x_j] is not a product of means
             second = self.second_moment(c.a)
             for unit in p.skeleton.cover.rest[c.a]:
                 columns = layer.columns(np.array([unit]))

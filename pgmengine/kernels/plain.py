@@ -29,17 +29,18 @@ Array = np.ndarray
 
 
 @fact
-def layers_by_unit(target: Target) -> set[str]:
+def layers_by_unit(target: Target) -> frozenset[str]:
     """Free layers that must be swept unit by unit."""
     s = target.structure
     inside = {c.a for c in s.couplings if c.a == c.b}
     parents = {c.a for c in s.arrows if not target.cut[c.b].all()}
-    return {name for name in inside | parents if target.evidence.masks.some_free[name]}
+    return frozenset(name for name in inside | parents if target.evidence.masks.some_free[name])
 
 
 def summed_layers(target: Target, backward: bool) -> set[str]:
     """Layers that a sweep draws first, all at once: what they were before has no effect on what comes."""
-    moving = [[n for n in color if target.free[n].any()] for color in target.structure.colors]
+    free = target.evidence.masks.some_free
+    moving = [[n for n in color if free[n]] for color in target.structure.colors]
     first = next((names for names in (moving[::-1] if backward else moving) if names), [])
     return set() if layers_by_unit(target) & set(first) else set(first)
 

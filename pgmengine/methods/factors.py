@@ -31,7 +31,8 @@ class Factors:
     """Independent units with their natural parameters and means, for each row of a target.
 
     Event-driven: each layer keeps the field that its neighbours' means make, and is told only of means that have
-    changed by more than `quiet`; as they settle a round comes to little.
+    changed by more than `quiet`; as they settle a round comes to little. Free layers of which nobody need be told have no
+    means before the first round, which makes theirs exact.
     """
 
     def __init__(self, target: Target, precision: type = np.float64, mean: Flat | None = None,
@@ -60,7 +61,7 @@ class Factors:
             before = dict(self.mean)
             self.round()
             if tolerance > 0 or t + 1 == updates:
-                change = max((float(np.abs(self.mean[n] - before[n]).max(initial=0.0)) for n in self.moving), default=0.0)
+                change = max((float(np.abs(self.mean[n] - before[n]).max(initial=0.0)) for n in self.heard), default=0.0)
             if change <= tolerance:
                 return t + 1, change
         return updates, change
