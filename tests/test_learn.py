@@ -112,6 +112,20 @@ def test_a_killed_process_leaves_the_last_good_checkpoint(tmp_path):
     assert {p.name for p in tmp_path.iterdir() if ".part" not in p.name} == {"c", "whole", "c.model", "whole.model"}
 
 
+@pytest.mark.parametrize("rows", [7, 32, 50])
+def test_a_state_goes_on_with_other_data(rows):
+    """Fewer rows, as many, and more; the pass under way ends with those of its rows that there are."""
+    first, other = pgm.datasets.bars_and_stripes().x_train, np.ones((rows, 16))
+    half = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": first}, batch_size=5, updates=3, progress=False)
+    left = half.state["order"]
+    assert len(left) == 17 and left.max() >= 7
+    f = pgm.fit(half.model, {"v": other}, batch_size=5, updates=4, state=half.state, progress=False)
+    assert f.state["update"] == 4
+    np.testing.assert_array_equal(f.state["order"], left[left < rows][5:])
+    last = pgm.fit(f.model, {"v": other}, batch_size=5, updates=40, state=f.state, progress=False)
+    assert last.state["update"] == 40 and set(last.state["order"]) <= set(range(rows))
+
+
 def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     x, path = pgm.datasets.bars_and_stripes().x_train, tmp_path / "c"
     pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=3, checkpoint=path)

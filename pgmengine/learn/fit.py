@@ -75,7 +75,7 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     checkpoint : file to which everything is written every few seconds and at the end, and from which a fit of the same
         model, data shape and settings goes on, to the same bits as without a stop.
     sample_weight : (rows,) how much each row counts; 1 on average is made of it.
-    state : `Fit.state` of an earlier fit to go on from, with its model.
+    state : `Fit.state` of an earlier fit to go on from, with its model, on the same data or others.
     executor : on which the data phase is sampled, where `positive` samples and has much to do; the bits are the same.
 
     Raises PgmError for empty data, values outside their units' support, a checkpoint of something else, and parameters

@@ -82,7 +82,8 @@ class Run:
         mine = self.state()
         if state.get("by", mine["by"]) != mine["by"] or set(state) - set(mine) - set(self.params()):
             raise PgmError(f"the state is of a fit with {state.get('by')}, this one has {mine['by']}")
-        self.count, self.order = int(state["update"]), np.array(state["order"])
+        self.count, order = int(state["update"]), np.array(state["order"])
+        self.order = order[order < self.target.rows]  # the data may be others than before
         for name, value in self.moments.items():
             value[...] = state[f"optimizer/{name}"]
         if self.negative is not None:
