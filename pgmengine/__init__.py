@@ -17,6 +17,7 @@ from pgmengine.learn import (
     AdaMax,
     AdaptiveSAP,
     AISLogLikelihood,
+    Averaged,
     Centered,
     EarlyStopping,
     ExactGradient,
@@ -74,8 +75,8 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
-    "AIS", "AISLogLikelihood", "AdaMax", "Adam", "Adaptive", "AdaptiveSAP", "Auto", "Binary", "Blend", "CAST", "CD",
-    "Categorical", "Centered", "CoupledTempering", "EarlyStopping", "Exact", "ExactGradient", "ExactLogLikelihood",
+    "AIS", "AISLogLikelihood", "AdaMax", "Adam", "Adaptive", "AdaptiveSAP", "Auto", "Averaged", "Binary", "Blend", "CAST",
+    "CD", "Categorical", "Centered", "CoupledTempering", "EarlyStopping", "Exact", "ExactGradient", "ExactLogLikelihood",
     "FastPCD", "Fit", "FlatHistogram", "FlipRates", "FlipState", "Forward", "FreeEnergyGap", "Gaussian",
     "GenerativeClassifier", "Gibbs", "GraphBuilder", "GrowingBlend", "Input", "Linear", "MCMC", "MeanField", "Model",
     "MultiValued", "NoisyOr", "NotAsked", "OneOverT", "PCD", "PT", "ParallelTempering", "PgmError", "Plan",

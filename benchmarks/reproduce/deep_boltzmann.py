@@ -9,8 +9,9 @@ given), models as NAME.safetensors, and checkpoints from which it goes on when i
 updates of each, `small` 2,000 of a 784-100-200 machine. Training images are binarised anew every 3,000 updates, each
 pixel 1 with probability equal to its grey value; test images once.
 
-Measured: the variational bound of log p of the test images, with log Z by annealed importance sampling, and for 100 test
-images log p itself, log Z(v) - log Z, both by annealed importance sampling.
+Measured, of the last model and of the average of the parameters of about the last 5,000 updates: the variational bound of
+log p of the test images, with log Z by annealed importance sampling, and for 100 of them log p itself, log Z(v) - log Z,
+both by annealed importance sampling.
 """
 
 from __future__ import annotations
@@ -68,13 +69,14 @@ def main(out: Path, data: Path, scale: str = "small", only: str = "", updates: i
     for name, negative in METHODS.items():
         if only not in ("", name):
             continue
-        model, history, cost = learned(name, negative, grey, test, size, updates or size.updates, out)
-        row, pictures = measured(model, test, size)
-        found[name] = history, pictures
-        lines.append(f"{name:10s} {row['bound']:8.2f} ({PUBLISHED[name]:.2f})  {row['log_z']:8.2f} +- {row['error']:.2f} "
-                     f"  {row['log_p']:8.2f} {row['bound_100']:8.2f}     {cost:6.1f}")
-        (out / f"deep_boltzmann{only}.txt").write_text("\n".join(lines) + "\n")
-        print(lines[-1], file=sys.stderr, flush=True)
+        f, cost = learned(name, negative, grey, test, size, updates or size.updates, out)
+        for label, model in ((name, f.model), ("  average", f.averaged)):
+            row = measured(model, test, size)
+            lines.append(f"{label:10s} {row['bound']:8.2f} ({PUBLISHED[name]:.2f})  {row['log_z']:8.2f} +- "
+                         f"{row['error']:.2f}   {row['log_p']:8.2f} {row['bound_100']:8.2f}     {cost:6.1f}")
+            (out / f"deep_boltzmann{only}.txt").write_text("\n".join(lines) + "\n")
+            print(lines[-1], file=sys.stderr, flush=True)
+        found[name] = f.history, (gibbs_pictures(f.model, size.sweeps), tempered_pictures(f.model, size.sweeps))
     figure(found, out / f"deep_boltzmann{only}.png")
     print("\n".join(lines))
 
@@ -85,7 +87,7 @@ def binarised(grey: np.ndarray, draw: int) -> np.ndarray:
 
 
 def learned(name: str, negative, grey: np.ndarray, test: np.ndarray, size: Scale, updates: int, out: Path):
-    """(model, history of the bounds, milliseconds an update), from the checkpoint on if there is one."""
+    """(the fit, milliseconds an update), from the checkpoint on if there is one."""
     x, rng, model = binarised(grey, 0), np.random.default_rng(0), pgm.dbm(list(size.sizes), rng=0)
     small = {k: rng.normal(0, 0.01, v.shape) for k, v in model.params.items() if k.endswith(".weight")}
     model = pgm.base_rate_start(model.with_params(small), {"v": x})
@@ -93,7 +95,7 @@ def learned(name: str, negative, grey: np.ndarray, test: np.ndarray, size: Scale
     bounds = [pgm.VariationalBound({"v": rows[:1000]}, every=size.monitor, log_z=ais, name=label)
               for label, rows in (("bound", test), ("train", binarised(grey[:1000], 0)))]
     begin, made, done = time.time(), [], 0
-    optimizer = pgm.Centered(pgm.SGD(pgm.harmonic(10, 2000), momentum=0.9))
+    optimizer = pgm.Averaged(pgm.Centered(pgm.SGD(pgm.harmonic(10, 2000), momentum=0.9)), follow=1 / 5000)
     while done < updates:
         draw = done // FRESH
         f = pgm.fit(model, {"v": binarised(grey, draw)}, negative=negative, optimizer=optimizer, batch_size=100,
@@ -103,11 +105,12 @@ def learned(name: str, negative, grey: np.ndarray, test: np.ndarray, size: Scale
         print(f"[{time.time() - begin:7.0f} s] {name} {done} " + ", ".join(
             f"{who} {f.history[who]['value'][-1]:.2f}" for who in ("bound", "train")), file=sys.stderr, flush=True)
     pgm.save(f.model, out / f"{name}.safetensors")
-    return f.model, f.history, 1e3 * (time.time() - begin) / max(len(made), 1)
+    pgm.save(f.averaged, out / f"{name}-average.safetensors")
+    return f, 1e3 * (time.time() - begin) / max(len(made), 1)
 
 
 def measured(model: pgm.Model, test, size: Scale):
-    """The last estimates, and pictures of chains by Gibbs sampling and by simulated tempering."""
+    """The last estimates."""
     reference = pgm.base_rates(model, {"v": test}, 0.05 * len(test))
     ais = pgm.AIS(chains=100, betas=size.annealing, reverse=False, reference=reference)
     whole = ais.run(model.given(), ("log_z",), rng=0)
@@ -117,9 +120,8 @@ def measured(model: pgm.Model, test, size: Scale):
                              for part in np.array_split(test[: size.test], max(size.test // 500, 1))]) - log_z
     hundred = pgm.AIS(chains=10, betas=max(size.annealing // 10, 100), reverse=False)
     log_p = hundred.run(model.given({"v": test[:100]}), ("log_z",), rng=1).log_z - log_z
-    row = {"bound": bounds.mean(), "log_z": log_z, "error": error, "log_p": log_p.mean(),
-           "bound_100": bounds[:100].mean()}
-    return row, (gibbs_pictures(model, size.sweeps), tempered_pictures(model, size.sweeps))
+    return {"bound": bounds.mean(), "log_z": log_z, "error": error, "log_p": log_p.mean(),
+            "bound_100": bounds[:100].mean()}
 
 
 def gibbs_pictures(model: pgm.Model, sweeps: int, chains: int = 8, times: int = 12):

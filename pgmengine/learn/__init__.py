@@ -1,5 +1,6 @@
 """Learning: the likelihood gradient is two inferences, E[statistics | data] - E[statistics | given]."""
 
+from pgmengine.learn.averaged import Averaged
 from pgmengine.learn.fit import Fit, fit
 from pgmengine.learn.initial import base_rate_start, pretrain
 from pgmengine.learn.monitors import (
@@ -18,8 +19,8 @@ from pgmengine.learn.optimizers import SGD, Adam, AdaMax, Centered, Tied
 from pgmengine.learn.schedules import GrowingBlend, harmonic
 
 __all__ = [
-    "CAST", "CD", "PCD", "PT", "SGD", "AISLogLikelihood", "AdaMax", "Adam", "AdaptiveSAP", "Centered",
-    "EarlyStopping", "ExactGradient", "ExactLogLikelihood", "FastPCD", "Fit", "FlipRates", "FreeEnergyGap",
+    "CAST", "CD", "PCD", "PT", "SGD", "AISLogLikelihood", "AdaMax", "Adam", "AdaptiveSAP", "Averaged",
+    "Centered", "EarlyStopping", "ExactGradient", "ExactLogLikelihood", "FastPCD", "Fit", "FlipRates", "FreeEnergyGap",
     "GrowingBlend", "PseudoLikelihood", "ReconstructionError", "Tied", "TransSAP", "VariationalBound", "WeightNorms",
     "base_rate_start", "fit", "harmonic", "pretrain",
 ]

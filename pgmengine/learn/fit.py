@@ -15,6 +15,7 @@ import numpy as np
 from pgmengine.errors import PgmError
 from pgmengine.frames import by_layer
 from pgmengine.graph import Rng
+from pgmengine.learn.averaged import averaged
 from pgmengine.learn.checkpoint import fingerprint, read, write
 from pgmengine.learn.history import History
 from pgmengine.learn.interrupt import Interrupt
@@ -49,6 +50,11 @@ class Fit:
     stopped: str = ""
     positive: Any = None
     negative: Any = None
+
+    @property
+    def averaged(self) -> Model:
+        """The model at the average of the parameters that an `Averaged` optimizer keeps; PgmError with any other."""
+        return averaged(self.model, self.state)
 
     def __repr__(self) -> str:
         return (f"Fit({self.model!r}; {self.state['update']} updates; data phase by {self.positive!r}, model phase by "

@@ -1,0 +1,63 @@
+"""Averages of the parameters on the way to where they settle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pgmengine.errors import PgmError
+from pgmengine.learn.batch import Gradient
+from pgmengine.learn.optimizers import SGD
+from pgmengine.model import Model
+from pgmengine.structure import Structure
+from pgmengine.weights import like, numbers
+
+Params = dict[str, Any]
+EVERY = 10  # updates between two that count: neighbours differ little, and an average costs as much as a step
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """An optimizer that keeps an average of the parameters besides (Polyak and Juditsky 1992), which `Fit.averaged` has.
+
+    a += max(10 follow, 10 / (t + 10)) (theta_t - a) at every tenth update: the mean so far at first, later that of about
+    the last 1 / follow updates. Learning itself is as without it. While steps are not yet small, parameters move about
+    where they would settle, and their average is nearer to it.
+
+    >>> import pgmengine as pgm
+    >>> x, optimizer = pgm.datasets.bars_and_stripes().x_train, pgm.Averaged(pgm.SGD(0.1), follow=0.01)
+    >>> f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, optimizer=optimizer, updates=50, progress=False)
+    >>> f.averaged
+    Model(v: 16 Binary(), h: 4 Binary(); v-h)
+    """
+
+    optimizer: Any = SGD()
+    follow: float = 1e-3  # share of each update's parameters in the average
+
+    def __post_init__(self) -> None:
+        if not 0 < self.follow <= 1:
+            raise PgmError(f"Averaged: follow must be above 0 and at most 1, not {self.follow}")
+
+    def start(self, params: Mapping[str, Any]) -> Params:
+        """That of the optimizer, and the average."""
+        return self.optimizer.start(params) | {f"average/{k}": np.array(numbers(v)) for k, v in params.items()}
+
+    def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
+        """One update."""
+        if t % EVERY == 0:
+            share = min(max(EVERY * self.follow, EVERY / (t + EVERY)), 1.0)
+            for k, value in params.items():
+                average = state[f"average/{k}"]
+                average += share * (numbers(value) - average)
+        return self.optimizer.step(structure, params, gradient, state, t)
+
+
+def averaged(model: Model, state: Mapping[str, Any]) -> Model:
+    """The model at the average in the state of a fit; PgmError if there is none."""
+    kept = {k: f"optimizer/average/{k}" for k in model.params}
+    if any(name not in state for name in kept.values()):
+        raise PgmError("there is no average of the parameters: fit with an optimizer pgm.Averaged(optimizer)")
+    return Model(model.structure, {k: like(value, np.array(state[kept[k]])) for k, value in model.params.items()})

@@ -1,0 +1,86 @@
+"""Averages of the parameters: what they are, that learning is as without them, and what they are good for."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import pgmengine as pgm
+from pgmengine.weights import numbers
+
+X = pgm.datasets.bars_and_stripes().x_train
+
+
+def nats(model, x=X):
+    return pgm.infer(model, {"v": x}, want=("log_prob",), method=pgm.Exact()).log_prob.mean()
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "follow"),
+    [(pgm.Averaged(pgm.Adam(0.02), follow=0.004), 0.004),
+     (pgm.Centered(pgm.Averaged(pgm.SGD(0.1, momentum=0.5), follow=0.004)), 0.004),
+     (pgm.Averaged(pgm.Centered(pgm.SGD(0.1)), follow=0.5), 0.5), (pgm.Tied(pgm.Averaged(), (("v.bias",),)), 0.001)],
+    ids=repr,
+)  # fmt: skip
+def test_an_average_is_that_of_every_tenth_model(optimizer, follow):
+    seen = []
+    f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, optimizer=optimizer, batch_size=10, updates=401,
+                callbacks=[lambda model, t: seen.append(model)])
+    for key, value in f.averaged.params.items():
+        mean, used = np.zeros(value.shape), seen[:401:10]
+        for count, model in enumerate(used):
+            share = min(1.0, max(10 * follow, 1 / (count + 1)))
+            mean = (1 - share) * mean + share * model.params[key]
+        np.testing.assert_allclose(value, mean, atol=1e-12)
+        assert not value.flags.writeable
+
+
+def test_learning_is_as_without():
+    one, two = (pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, optimizer=optimizer, updates=60)
+                for optimizer in (pgm.Adam(0.02), pgm.Averaged(pgm.Adam(0.02))))  # fmt: skip
+    for key, value in one.model.params.items():
+        np.testing.assert_array_equal(two.model.params[key], value)
+
+
+def test_an_average_goes_on_where_it_was(tmp_path):
+    settings = {"optimizer": pgm.Averaged(pgm.SGD(0.05), follow=0.01), "batch_size": 10}
+    whole = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, updates=75, **settings).averaged
+    for updates in (33, 75):
+        part = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, updates=updates, checkpoint=tmp_path / "c", **settings)
+    half = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, updates=33, **settings)
+    warm = pgm.fit(half.model, {"v": X}, updates=75, state=half.state, **settings)
+    for key, value in whole.params.items():
+        np.testing.assert_array_equal(part.averaged.params[key], value)
+        np.testing.assert_array_equal(warm.averaged.params[key], value)
+
+
+def test_averages_of_sparse_and_of_bounded_parameters():
+    rng, graph = np.random.default_rng(0), pgm.GraphBuilder()
+    graph.layer("h", pgm.Binary(), 4)
+    graph.layer("v", pgm.NoisyOr(), 6, bias=np.full(6, 0.05))
+    graph.cause("h", "v", weight=sp.csr_array(rng.random((4, 6)) * (rng.random((4, 6)) < 0.5)))
+    x = (rng.random((20, 6)) < 0.05) * 1.0
+    f = pgm.fit(graph.build(), {"v": x}, updates=60, optimizer=pgm.Averaged(pgm.Adam(0.1)))
+    weight = f.averaged.params["h->v.weight"]
+    assert sp.issparse(weight) and weight.nnz == f.model.params["h->v.weight"].nnz and weight.data.min() >= 0
+    assert f.averaged.params["v.bias"].min() > 0
+    assert np.isfinite(nats(f.averaged, x))
+    assert not np.array_equal(numbers(weight), numbers(f.model.params["h->v.weight"]))
+
+
+def test_an_average_is_better_than_the_last_of_noisy_steps(repeats=8):
+    """PCD with ten chains and a large rate: in each repeat the average is ahead of the last model, by nats."""
+    gains = []
+    for repeat in range(repeats):
+        f = pgm.fit(pgm.rbm(16, 8, rng=repeat), {"v": X}, negative=pgm.PCD(chains=10), updates=3000, rng=repeat,
+                    optimizer=pgm.Averaged(pgm.SGD(0.1), follow=1e-3))
+        gains.append(nats(f.averaged) - nats(f.model))
+    assert min(gains) > 0 and np.median(gains) > 0.2
+
+
+def test_what_is_refused():
+    f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, updates=2)
+    with pytest.raises(pgm.PgmError, match="no average .* pgm.Averaged"):
+        print(f.averaged)
+    for follow in (0.0, -1.0, 1.5, np.nan):
+        with pytest.raises(pgm.PgmError, match="follow"):
+            pgm.Averaged(follow=follow)
