@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 import pgmengine as pgm
 from pgmengine import _kernels
-from pgmengine.couplings import outer, weighted_sum
+from pgmengine.couplings import columns_times, outer, sum_of_rows, weighted_sum
 from pgmengine.kernels.chains import make_chains, start
 from pgmengine.kernels.packed import Packed, packed, panels
 
@@ -27,7 +27,8 @@ def test_outer_products_and_weighted_sums(rows, a, b, share, rtol=2e-5):
     rng = np.random.default_rng(rows + a + b)
     x, y = sparse_values(rng, (rows, a), share), rng.normal(size=(rows, b)).astype(np.float32)
     scale = np.abs(x).sum() + 1
-    np.testing.assert_allclose(outer(np.zeros((a, b)), x, y), x.T.astype(float) @ y, atol=rtol * scale)
+    for found in (outer(np.zeros((a, b)), x, y), sum_of_rows(x, y), columns_times(x, y)):  # as chosen, and either way
+        np.testing.assert_allclose(found, x.T.astype(float) @ y, atol=rtol * scale)
     w = rng.normal(size=rows).astype(np.float32)
     np.testing.assert_allclose(weighted_sum(w, y), w.astype(float) @ y, atol=rtol * (np.abs(w).sum() + 1) * 4)
     np.testing.assert_allclose(
@@ -47,6 +48,9 @@ def test_products_with_both_directions_of_a_weight(rows, a, b, share, rtol=2e-5)
         Packed(model).add_product(c, name, x, field[:, 3:-4])
         np.testing.assert_allclose(field[:, 3:-4], before[:, 3:-4] + x @ turned, atol=rtol * (len(turned) + 4))
         np.testing.assert_array_equal(np.delete(field, np.s_[3:-4], 1), np.delete(before, np.s_[3:-4], 1))
+        summed = before.copy()
+        _kernels.add_product(x, turned.astype(np.float32), summed[:, 3:-4], 1)
+        np.testing.assert_allclose(summed, field, atol=rtol * (len(turned) + 4))
     for w in (weight.astype(np.float32), weight.astype(np.float32).T):
         found = panels(w, -(-w.shape[1] // 16) * 16)
         flat = found.transpose(1, 0, 2).reshape(w.shape[0], -1)
