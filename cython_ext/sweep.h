@@ -851,6 +851,8 @@ PGM_CLONES
 void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, const pgm_run *run)
 {
     int complement = 0, side = run->joint ? 0 : run->backward ? 2 : 1, two_sided = side && pgm_two_sided(m, side);
+    pgm_machine gibbs = *m; /* draws what weights sum out: what it was before must not matter */
+    gibbs.alpha = 0.0f;
     for (int i = 0; i < m->layers; i++) complement |= m->layer[i].complement && m->layer[i].zeta;
     for (uint64_t t = 0; t < run->count; t++) {
         uint64_t sweep = run->first + t;
@@ -862,10 +864,11 @@ void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last
         for (int i = 0; i < m->visits; i++) {
             int index = m->visit[run->backward ? m->visits - 1 - i : i];
             if (run->only >= 0 && run->only != index) continue;
+            const pgm_machine *by = run->betas && (m->layer[index].summed & side) ? &gibbs : m;
             for (int64_t c = first; c < last; c++) {
                 pgm_stream at = pgm_open_stream(m->key, (uint32_t)sweep, m->stream[c],
                                                 (uint32_t)index | (uint32_t)(sweep >> 32) << 16);
-                int64_t n = pgm_pass(m, index, c, &at, run->backward, s, s->list + (c - first) * s->capacity);
+                int64_t n = pgm_pass(by, index, c, &at, run->backward, s, s->list + (c - first) * s->capacity);
                 s->count[c - first] = n;
                 run->changed[index] += n;
             }

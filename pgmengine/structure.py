@@ -103,7 +103,7 @@ class Structure:
         """Colour classes: layers of one class share no coupling and no child, so they may be updated together.
 
         Layers sit in the class of the first order in which greedy colouring allows them; an undirected path such as
-        a deep Boltzmann machine gives even layers, then odd.
+        a deep Boltzmann machine gives the layers at odd distances from the first, then those at even ones.
         """
         graph: nx.Graph = nx.Graph()
         graph.add_nodes_from(self.layers)
@@ -112,9 +112,11 @@ class Structure:
             parents = sorted({c.a for c in self.arrows_into[child]} - {child})
             graph.add_edges_from((p, q) for i, p in enumerate(parents) for q in parents[i + 1:])
         if nx.is_bipartite(graph):
-            firsts = [min(part, key=list(self.layers).index) for part in nx.connected_components(graph)]
-            color = {n: far % 2 for first in firsts
-                     for n, far in nx.single_source_shortest_path_length(graph, first).items()}
+            color = dict.fromkeys(nx.isolates(graph), 0)
+            for part in nx.connected_components(graph):
+                first = min(part, key=list(self.layers).index)
+                far = nx.single_source_shortest_path_length(graph, first)
+                color |= {n: (far[n] + 1) % 2 for n in part if n not in color}
         else:
             color = nx.greedy_color(graph, strategy="DSATUR")
         return tuple(tuple(n for n in self.layers if color[n] == c) for c in sorted(set(color.values())))

@@ -69,17 +69,27 @@ def test_annealing_weights_are_those_of_the_plain_engine(machine, joint):
         assert (found[~finite] == truth[~finite]).all() and np.array_equal(ours.beta, np.ones(24))
 
 
-def test_mean_of_the_weights_is_unbiased_summed_out_or_not():
-    """E exp(w) = Z_1 / Z_0 at any number of temperatures."""
+class OwnFlip:
+    """FlipState as a user's kernel, which the plain engine sweeps."""
+
+    def transition(self, prob, current):
+        return pgm.FlipState().transition(prob, current)
+
+
+@pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.5), OwnFlip()], ids=["G", "T", "blend", "own"])
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("joint", [False, True])
+def test_mean_of_the_weights_is_unbiased_summed_out_or_not(kernel, backward, joint, sure=4.5):
+    """E exp(w) = Z_1 / Z_0 at any number of temperatures: what is summed out must be drawn anew, not flipped."""
     model = random_rbm(0, 4, 3, 0.8)
     target = model.given().at(0.0)
     truth = pgm.infer(model, want=("log_z",)).log_z[0] - target.log_z_at_0()[0]
-    many, rng = target.take(np.zeros(100_000, dtype=int)), np.random.default_rng(1)
-    for joint in (False, True):
-        for betas in ([0.0, 1.0], [0.0, 0.3, 0.8, 1.0]):
-            chains = make_chains(many, pgm.FlipState(), many.draw_at_0(rng), rng)
-            w = np.exp(chains.anneal(np.array(betas), joint=joint) - truth)
-            assert abs(w.mean() - 1) < 5 * w.std() / np.sqrt(len(w))
+    count = 100_000 if isinstance(kernel, OwnFlip) else 600_000
+    many, rng = target.take(np.zeros(count, dtype=int)), np.random.default_rng(1)
+    for betas in ([0.0, 1.0], [0.0, 0.3, 0.8, 1.0]):
+        chains = make_chains(many, kernel, many.draw_at_0(rng), rng)
+        w = np.exp(chains.anneal(np.array(betas), joint=joint, backward=backward) - truth)
+        assert abs(w.mean() - 1) < sure * w.std() / np.sqrt(count)
 
 
 # ---- AIS ----

@@ -40,9 +40,9 @@ class Chains(Protocol):
         """One sweep at each of betas[1:], all chains together; the log weights added up on the way, (rows,).
 
         log w = sum_t log f_(betas[t+1])(x_t) - log f_(betas[t])(x_t), x_t the state before the sweep at betas[t+1] and f
-        the density with the layers that a sweep draws first (summed_layers) summed out: they are drawn anew before
-        anything depends on them, so the others are a chain of their own, and its weights vary less. `joint`: f is the
-        density itself.
+        the density with the layers that a sweep draws first (summed_layers) summed out: they are drawn anew, by Gibbs
+        sampling whatever the kernel, before anything depends on them, so the others are a chain of their own, and its
+        weights vary less. `joint`: f is the density itself, and all layers move by the kernel.
         """
 
     def values(self, rows: Any = slice(None), dtype: type = np.float64) -> Flat:

@@ -11,6 +11,7 @@ It serves the kernels and units that the compiled engine does not know.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from pgmengine.couplings import Arrow
 from pgmengine.errors import PgmError
+from pgmengine.kernels.gibbs import Gibbs
 from pgmengine.layer import Layer
 from pgmengine.model import Flat, Model
 from pgmengine.stable import softmax
@@ -76,7 +78,8 @@ class PlainChains:
             step = self._summed(new, backward) - self._summed(old, backward)
             weight += times(new - old, self.path()[1]) if joint else step
             self.beta[:] = new
-            self.sweep(1, backward)
+            anew = set() if joint else summed_layers(self.target, backward)
+            self.x = sweep(self.target.at(self.beta), self.kernel, self.x, self.rng, backward, anew=anew)
         return weight
 
     def _summed(self, beta: float, backward: bool) -> Array:
@@ -129,8 +132,11 @@ Tilt = Callable[[Flat, str, Array], Array]  # (state, layer, unit) -> log weight
 
 
 def sweep(target: Target, kernel: Any, x: Flat, rng: np.random.Generator, backward: bool = False,
-          tilts: Mapping[str, Tilt] | None = None) -> Flat:
-    """One sweep: a new complete state (rows, width) of every layer; tilted layers move unit by unit."""
+          tilts: Mapping[str, Tilt] | None = None, anew: AbstractSet[str] = frozenset()) -> Flat:
+    """One sweep: a new complete state (rows, width) of every layer; tilted layers move unit by unit.
+
+    Layers to be drawn `anew` come from their conditionals, whatever the kernel.
+    """
     tilts = tilts or {}
     by_unit = layers_by_unit(target) | set(tilts)
     x = dict(x)
@@ -141,7 +147,8 @@ def sweep(target: Target, kernel: Any, x: Flat, rng: np.random.Generator, backwa
         elif target.free[name].any():
             layer = target.structure.layers[name]
             eta = layer.shaped(target.natural(x, name))
-            moved = layer.flat(_moved(target, kernel, layer.unit, eta, layer.shaped(x[name]), rng))
+            by = Gibbs() if name in anew else kernel
+            moved = layer.flat(_moved(target, by, layer.unit, eta, layer.shaped(x[name]), rng))
             x[name] = np.where(target.components(name, target.free[name]), moved, x[name])
     return x
 
