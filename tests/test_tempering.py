@@ -76,7 +76,8 @@ class OwnFlip:
         return pgm.FlipState().transition(prob, current)
 
 
-@pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.5), OwnFlip()], ids=["G", "T", "blend", "own"])
+@pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.5), OwnFlip()],
+                         ids=["G", "T", "blend", "own"])
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("joint", [False, True])
 def test_mean_of_the_weights_is_unbiased_summed_out_or_not(kernel, backward, joint, sure=4.5):

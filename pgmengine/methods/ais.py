@@ -55,7 +55,7 @@ class AIS:
     ----------
     chains : for each row of evidence.
     betas : a schedule (Linear, ThreePiece, Adaptive), a number of even steps, or numbers from 0 to 1.
-    kernel : any kernel.
+    kernel : any kernel; the layers that w sums out are drawn by Gibbs sampling all the same.
     reverse : also anneal down, which makes log_z_interval a bracket.
     reference : layer -> natural parameters of the units at beta = 0; base_rates(data) are good ones.
 
