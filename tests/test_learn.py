@@ -505,6 +505,9 @@ def test_odd_settings(tmp_path):
     for other in ({"optimizer": pgm.AdaMax()}, {"negative": pgm.CD()}):
         with pytest.raises(pgm.PgmError, match="the state is of a fit with"):
             pgm.fit(model, {"v": x}, updates=2, state=state, **other)
+    plain = pgm.fit(model, {"v": x}, optimizer=pgm.SGD(0.1), updates=1).state  # the same name, but keeps less
+    with pytest.raises(pgm.PgmError, match="only one of them has 'optimizer/m/h.bias'"):
+        pgm.fit(model, {"v": x}, optimizer=pgm.SGD(0.1, momentum=0.9), updates=2, state=plain)
     with pytest.raises(pgm.PgmError, match="no folder"):
         pgm.fit(model, {"v": x}, updates=1, checkpoint=tmp_path / "none" / "c")
     with pytest.raises(pgm.PgmError, match="updates of at least 1"):

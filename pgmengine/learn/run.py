@@ -80,8 +80,10 @@ class Run:
     def load(self, state: State) -> None:
         """Go on from a state; PgmError if it is of other phases or another optimizer."""
         mine = self.state()
-        if state.get("by", mine["by"]) != mine["by"] or set(state) - set(mine) - set(self.params()):
-            raise PgmError(f"the state is of a fit with {state.get('by')}, this one has {mine['by']}")
+        other = sorted(((set(state) - set(self.params())) ^ set(mine)) - {"by"})  # moments, averages, chains
+        if state.get("by", mine["by"]) != mine["by"] or other:
+            apart = f": only one of them has {other[0]!r}" if other else ""
+            raise PgmError(f"the state is of a fit with {state.get('by')}, this one has {mine['by']}{apart}")
         self.count, order = int(state["update"]), np.array(state["order"])
         self.order = order[order < self.target.rows]  # the data may be others than before
         for name, value in self.moments.items():
