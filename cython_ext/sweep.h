@@ -104,17 +104,25 @@ PGM_INLINE const float *pgm_part(const pgm_link *k, int64_t row, int64_t column)
     return k->weight + (column / k->tile * k->rows + row) * k->tile + column % k->tile;
 }
 
-/* y[column .. column + 16 vectors) += sum of delta * weight row over changes */
+/* y[column .. column + 16 vectors) += sum of delta * weight row over changes; four sums whatever the width, because one
+ * that waits for its own last addition would be four times as slow */
 PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *list, int64_t count, int64_t column,
                              int vectors, float *y)
 {
     const float *weight = pgm_part(k, 0, column);
+    const int together = 4 / vectors;
     pgm_vf sum[4];
-    for (int v = 0; v < vectors; v++) sum[v] = pgm_same(0.0f);
-    for (int64_t f = 0; f < count; f++) {
-        const float *row = weight + list[f].row * tile, delta = list[f].delta;
-        for (int v = 0; v < vectors; v++) sum[v] += *(const pgm_vf *)(row + v * PGM_WIDE) * delta;
-    }
+    int64_t f = 0;
+    for (int i = 0; i < 4; i++) sum[i] = pgm_same(0.0f);
+    for (; f + together <= count; f += together)
+        for (int i = 0; i < 4; i++) {
+            const pgm_change *change = list + f + i / vectors;
+            sum[i] += *(const pgm_vf *)(weight + change->row * tile + i % vectors * PGM_WIDE) * change->delta;
+        }
+    for (; f < count; f++)
+        for (int v = 0; v < vectors; v++)
+            sum[v] += *(const pgm_vf *)(weight + list[f].row * tile + v * PGM_WIDE) * list[f].delta;
+    for (int i = vectors; i < 4; i++) sum[i % vectors] += sum[i];
     for (int v = 0; v < vectors; v++) *(pgm_vf *)(y + column + v * PGM_WIDE) += sum[v];
 }
 
@@ -199,22 +207,46 @@ void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int6
                          pgm_inputs(m, k, c));
 }
 
-/* the states of a layer as changes from 0; no branch on a state: nobody can predict it */
-PGM_INLINE void pgm_list_all(const pgm_layer *l, pgm_scratch *s, int64_t first, int64_t last)
+/* bit i: the lowest bit of byte i */
+PGM_INLINE uint64_t pgm_flags(const uint64_t bytes[8])
 {
-    for (int64_t c = first; c < last; c++) {
-        pgm_change *list = s->list + (c - first) * s->capacity;
-        const int64_t at = c * l->units;
-        int64_t n = 0;
-        if (l->width > 1)
-            for (; n < l->size; n++) list[n] = (pgm_change){(int32_t)(n * l->width + l->state[at + n]), 1.0f};
-        else
-            for (int64_t j = 0; j < l->size; j++) {
-                float x = l->kind == PGM_TABLE ? l->support[l->state[at + j]] : l->value[at + j];
-                list[n] = (pgm_change){(int32_t)j, x};
-                n += x != 0.0f;
-            }
-        s->count[c - first] = n;
+    uint64_t bits = 0;
+    for (int w = 0; w < 8; w++) bits |= (bytes[w] * 0x0102040810204080u >> 56) << 8 * w;
+    return bits;
+}
+
+/* the states of a chain as changes from 0; no branch on a state: nobody can predict it */
+PGM_INLINE int64_t pgm_list_all(const pgm_layer *l, int64_t chain, pgm_change *list)
+{
+    const uint8_t *state = l->state + chain * l->units;
+    int64_t n = 0;
+    if (l->width > 1)
+        for (; n < l->size; n++) list[n] = (pgm_change){(int32_t)(n * l->width + state[n]), 1.0f};
+    else if (l->kind == PGM_TABLE && l->states == 2 && l->support[0] == 0.0f)
+        for (int64_t first = 0; first < l->units; first += PGM_BLOCK) {
+            uint64_t bytes[8] = {0};
+            for (int64_t j = first; j < l->units && j < first + PGM_BLOCK; j += PGM_WIDE)
+                memcpy((uint8_t *)bytes + j - first, state + j, PGM_WIDE);
+            for (uint64_t left = pgm_flags(bytes); left; left &= left - 1)
+                list[n++] = (pgm_change){(int32_t)first + __builtin_ctzll(left), l->support[1]};
+        }
+    else
+        for (int64_t j = 0; j < l->size; j++) {
+            float x = l->kind == PGM_TABLE ? l->support[state[j]] : l->value[chain * l->units + j];
+            list[n] = (pgm_change){(int32_t)j, x};
+            n += x != 0.0f;
+        }
+    return n;
+}
+
+/* y = a + b, either may be NULL; n is a multiple of PGM_WIDE */
+PGM_INLINE void pgm_set_sum(float *y, const float *a, const float *b, int64_t n)
+{
+    for (int64_t j = 0; j < n; j += PGM_WIDE) {
+        pgm_vf sum = pgm_same(0.0f);
+        if (a) sum += *(const pgm_vf *)(a + j);
+        if (b) sum += *(const pgm_vf *)(b + j);
+        *(pgm_vf *)(y + j) = sum;
     }
 }
 
@@ -224,16 +256,15 @@ PGM_INLINE void pgm_refresh_layer(const pgm_machine *m, pgm_scratch *s, int64_t 
     pgm_layer *l = m->layer + index;
     for (int64_t c = first; c < last; c++) {
         const float *soft = l->soft ? l->soft + c * l->stride : NULL;
-        for (int64_t j = 0; l->field && j < l->stride; j++)
-            l->field[c * l->stride + j] = (soft ? soft[j] : 0.0f) + (l->directed ? 0.0f : l->bias[j]);
-        for (int64_t j = 0; l->zeta && j < l->stride; j++)
-            l->zeta[c * l->stride + j] = l->complement ? 0.0f : l->bias[j];
+        if (l->field) pgm_set_sum(l->field + c * l->stride, soft, l->directed ? NULL : l->bias, l->stride);
+        if (l->zeta) pgm_set_sum(l->zeta + c * l->stride, NULL, l->complement ? NULL : l->bias, l->stride);
     }
     for (int moving = 0; moving < 2; moving++) {
         for (int i = 0; i < m->links; i++) {
             const pgm_link *k = m->link + i;
             if (k->to != index || m->layer[k->from].moves != moving) continue;
-            pgm_list_all(m->layer + k->from, s, first, last);
+            for (int64_t c = first; c < last; c++)
+                s->count[c - first] = pgm_list_all(m->layer + k->from, c, s->list + (c - first) * s->capacity);
             pgm_add(m, k, s, first, last);
         }
         if (l->base && !moving)
@@ -344,14 +375,14 @@ PGM_INLINE int64_t pgm_two(const pgm_machine *m, const pgm_layer *l, int64_t cha
                            float alpha, pgm_change *list)
 {
     const float beta = m->beta[chain], gap = l->support[1] - l->support[0], bias = l->log_base[1] - l->log_base[0];
-    const float scale = gap * beta, *field = l->field + chain * l->stride;
+    const float scale = gap * beta, step[2] = {-gap, gap}, *field = l->field + chain * l->stride;
     const uint8_t *free = l->free + chain * l->free_stride;
     const int64_t units = l->units;
     uint8_t *state = l->state + chain * units;
     pgm_change *end = list;
     for (int64_t first = 0; first < units; first += PGM_BLOCK) {
         pgm_vf u[4];
-        uint64_t moved[PGM_BLOCK / 8] = {0}, left = 0;
+        uint64_t moved[PGM_BLOCK / 8] = {0};
         pgm_uniforms(at, (uint32_t)(first / PGM_BLOCK), u);
         for (int i = 0; i < 4; i++) {
             int64_t j = first + i * PGM_WIDE;
@@ -363,10 +394,9 @@ PGM_INLINE int64_t pgm_two(const pgm_machine *m, const pgm_layer *l, int64_t cha
             *(pgm_bytes *)(state + j) = now ^ hit;
             memcpy(moved + 2 * i, &hit, sizeof hit);
         }
-        for (int w = 0; w < PGM_BLOCK / 8; w++) left |= (moved[w] * 0x0102040810204080u >> 56) << 8 * w; /* byte -> bit */
-        for (; left; left &= left - 1) {
+        for (uint64_t left = pgm_flags(moved); left; left &= left - 1) {
             int32_t j = (int32_t)first + __builtin_ctzll(left);
-            *end++ = (pgm_change){j, gap * (float)(2 * state[j] - 1)}; /* no branch: nobody can predict it */
+            *end++ = (pgm_change){j, step[state[j]]}; /* no branch: nobody can predict it */
         }
     }
     return end - list;

@@ -142,7 +142,7 @@ def test_wide_layers_cross_every_tile_and_block():
 
     A uniform within single precision of its threshold comes about once in a million draws: one chain may part.
     """
-    for v, h in ((15, 16), (17, 63), (64, 65), (129, 200)):
+    for v, h in ((15, 16), (17, 63), (64, 65), (129, 200), (300, 10)):
         rng = np.random.default_rng(v)
         for hidden in (pgm.Binary(), pgm.Categorical(3), pgm.MultiValued(3)):
             model = pgm.rbm(v, h, hidden=hidden, rng=1)

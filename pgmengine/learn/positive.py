@@ -9,7 +9,7 @@ import numpy as np
 from pgmengine.methods.answers import evidence_patterns
 from pgmengine.methods.conditions import free_parents, obstacle
 from pgmengine.methods.exact import Exact
-from pgmengine.methods.factors import independent
+from pgmengine.methods.factors import Factors, independent
 from pgmengine.methods.mcmc import MCMC
 from pgmengine.methods.mean_field import MeanField
 from pgmengine.model import Flat
@@ -34,10 +34,13 @@ def default_positive(target: Target, precision: type) -> Any:
     return MCMC(chains=1, warmup=10, draws=5) if free_parents(each) and obstacle(target) else one
 
 
-def posterior_draw(target: Target, rng: np.random.Generator) -> Flat:
-    """One draw of what is free given each row, exact if that is cheap, flat."""
+def posterior_draw(target: Target, rng: np.random.Generator, q: Any = None) -> Flat:
+    """One draw of what is free given each row, exact if that is cheap, flat; q: what the data phase knows of it."""
     if independent(target):
-        return MeanField(precision=np.float32).draw(target, rng)
+        if not isinstance(q, Factors):
+            q = Factors(target, np.float32)
+            q.round()
+        return q.draw(rng)
     fits = Exact(BITS, draws=1)
     method = fits if fits.plan(target, ("samples",)).accepted else MCMC(chains=1, warmup=10, draws=1)
     samples = method.run(target, ("samples",), rng=rng).samples

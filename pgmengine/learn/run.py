@@ -56,9 +56,9 @@ class Run:
         """One update; `model` changes only when all of it is done."""
         data = self.target.take(rows).with_model(self.model)
         given = self._given(data) if self.given else self.nothing.with_model(self.model)
-        batch = Batch(data, given, self.weights[rows], lambda: posterior_draw(data, self.rng))
-        total = GradientSum(self.model, self.precision)
-        add_expected(self.positive, data, batch.weights / batch.rows, total, self.rng, self.executor)
+        weights, total = self.weights[rows], GradientSum(self.model, self.precision)
+        q = add_expected(self.positive, data, weights / len(rows), total, self.rng, self.executor)
+        batch = Batch(data, given, weights, lambda: posterior_draw(data, self.rng, q))
         means = total.means()
         if self.negative is not None:
             total.settled = self.settled

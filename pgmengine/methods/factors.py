@@ -113,6 +113,13 @@ class Factors:
         """What `mean` takes to go on."""
         return self.mean
 
+    def draw(self, rng: np.random.Generator) -> Flat:
+        """A draw from Q, (rows, width): from the posterior itself where Q is exact."""
+        layers = self.target.structure.layers
+        drawn = {name: layers[name].flat(layers[name].unit.sample(layers[name].shaped(eta), rng))
+                 for name, eta in self.eta.items()}
+        return self.target.clamp({name: drawn.get(name, value) for name, value in self.mean.items()})
+
     def gradient(self, weights: Array) -> dict[str, Any]:
         """E_Q[d log_density / d params], summed over rows with weights (rows,): multilinear, so that means will do."""
         return self.target.gradient(self.mean, weights)

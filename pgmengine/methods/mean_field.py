@@ -146,19 +146,12 @@ class MeanField:
         q = self._start(q.target, state)
         return q, rounds + q.settle(self.updates, self.tolerance)[0]
 
-    def expect(self, target: Target, weights: Array, total: Any) -> None:
-        """Add E_Q[d log_density], or the slopes of the bound, summed over rows with weights, to a GradientSum."""
+    def expect(self, target: Target, weights: Array, total: Any) -> Factors | Tables:
+        """Add E_Q[d log_density], or slopes of the bound, summed over rows with weights, to a GradientSum; returns Q."""
         q = self._start(target)
         q.settle(self.updates, self.tolerance)
         q.add_slopes(weights, total)
-
-    def draw(self, target: Target, rng: np.random.Generator) -> Flat:
-        """A draw from Q, (rows, width): from the posterior itself where Q is exact."""
-        q, layers = Factors(target, self.precision), target.structure.layers
-        q.settle(self.updates, self.tolerance)
-        drawn = {name: layers[name].flat(layers[name].unit.sample(layers[name].shaped(eta), rng))
-                 for name, eta in q.eta.items()}
-        return target.clamp({name: drawn.get(name, value) for name, value in q.mean.items()})
+        return q
 
 
 def _pairs(target: Target, mean: Flat, c: Coupling) -> Array:
