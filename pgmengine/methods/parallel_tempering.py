@@ -176,20 +176,17 @@ class Ladders:
         self.sweeps += 1
 
     def _swap(self, power: Array, parity: int) -> None:
-        gap = np.diff(self.betas)
         with np.errstate(invalid="ignore"):
-            log_ratio = gap * (power[..., :-1] - power[..., 1:])
-        chance = np.exp(np.minimum(np.where(np.isnan(log_ratio), 0.0, log_ratio), 0.0))
-        pairs = np.arange(parity, len(gap), 2)
+            log_ratio = (self.betas[1:] - self.betas[:-1]) * (power[..., :-1] - power[..., 1:])
+        log_ratio[np.isnan(log_ratio)] = 0.0
+        chance = np.exp(np.minimum(log_ratio, 0.0))
         self.rejected += (1 - chance).mean(axis=(0, 1))
         self.proposed += 1.0
-        swap = np.zeros(chance.shape, dtype=bool)
-        swap[..., pairs] = self.rng.random((*chance.shape[:2], len(pairs))) < chance[..., pairs]
-        if len(pairs):
-            self.accepted = swap[..., pairs].mean(axis=-1)
-        lower, upper = self.at[..., :-1].copy(), self.at[..., 1:].copy()
-        self.at[..., :-1] = np.where(swap, upper, self.at[..., :-1])
-        self.at[..., 1:] = np.where(swap, lower, self.at[..., 1:])
+        lower, upper = self.at[..., parity:-1:2], self.at[..., parity + 1:: 2]
+        swap = self.rng.random(lower.shape) < chance[..., parity::2]
+        if swap.size:
+            self.accepted = swap.mean(axis=-1)
+        lower[...], upper[...] = np.where(swap, upper, lower), np.where(swap, lower, upper)
         self.chains.beta[self.at] = self.betas
         self.came_from_0[self.at[..., 0]] = True
         top = self.at[..., -1]
