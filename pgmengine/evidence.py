@@ -35,18 +35,17 @@ class Masks:
     @cached_property
     def free(self) -> dict[str, Array]:
         """The units that are not observed: layer -> (rows, size) bool."""
-        return {name: spread(~seen[:1], self.rows) if seen.strides[0] == 0 else ~seen
-                for name, seen in self.observed.items()}
+        return {name: spread(~distinct(seen), self.rows) for name, seen in self.observed.items()}
 
     @cached_property
     def some_free(self) -> dict[str, bool]:
         """Whether a layer has a free unit in some row."""
-        return {name: bool(free.any()) for name, free in self.free.items()}
+        return {name: bool(distinct(free).any()) for name, free in self.free.items()}
 
     @cached_property
     def all_free(self) -> dict[str, bool]:
         """Whether all of a layer is free in all rows."""
-        return {name: bool(free.all()) for name, free in self.free.items()}
+        return {name: bool(distinct(free).all()) for name, free in self.free.items()}
 
     @cached_property
     def alike(self) -> bool:
@@ -125,6 +124,7 @@ def parse_evidence(structure: Structure, evidence: Mapping[str, Any] | None, wha
         if name in parsed:
             missing = np.isnan(parsed[name])
             value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, :: layer.unit.width]
+            seen = seen[:1] if (seen == seen[:1]).all() else seen  # masks of rows that are alike cost nothing
         values[name], observed[name] = spread(value, rows), spread(seen, rows)
     cut = {name: spread(mask, rows) for name, (_, mask) in structure.blank.items()}
     return Evidence(bool(with_rows), values, Masks(rows, observed, cut))
@@ -133,6 +133,11 @@ def parse_evidence(structure: Structure, evidence: Mapping[str, Any] | None, wha
 def spread(array: Array, rows: int) -> Array:
     """An array of one row, or of as many, as an array of these rows; nothing is copied."""
     return array if len(array) == rows else np.broadcast_to(array, (rows, *array.shape[1:]))
+
+
+def distinct(array: Array) -> Array:
+    """The rows of an array that `spread` has not repeated: one, or all."""
+    return array[:1] if array.strides[0] == 0 else array
 
 
 def parse_layer(layer: Layer, given: Any, what: str) -> tuple[Array, bool]:
@@ -144,10 +149,10 @@ def parse_layer(layer: Layer, given: Any, what: str) -> tuple[Array, bool]:
         nan = nan.any(axis=-1)
         values = np.where(nan[..., None] & ~np.isnan(values), 0.5, values)  # half-observed: outside the support
         nan = np.isnan(values).all(axis=-1)
-    filled = np.where(nan[..., None] if layer.unit.width > 1 else nan, 0.0, values)
-    bad = ~(layer.unit.contains(filled) | nan)
-    if bad.any():
-        row, index = (int(i) for i in np.argwhere(bad)[0])
+    filled = np.where(nan[..., None] if layer.unit.width > 1 else nan, 0.0, values) if nan.any() else values
+    good = layer.unit.contains(filled)
+    if not good.all() and not (good := good | nan).all():
+        row, index = (int(i) for i in np.argwhere(~good)[0])
         raise PgmError(f"{what}: layer {layer.name!r}, row {row}, index {index}: {values[row, index].tolist()} "
                        f"is not a value of {layer.unit!r}{_expected(layer)}")
     return values.reshape(values.shape[0], layer.width), has_rows
@@ -194,4 +199,4 @@ def _one_hot(layer: Layer, labels: Array, what: str) -> Array:
         raise PgmError(f"{what}: layer {layer.name!r}, row {row}, index {index}: {labels[row, index]:g} is not a label "
                        f"of {layer.unit!r}, expected 0..{k - 1}")
     seen = np.nan_to_num(labels, nan=0.0).astype(int)
-    return np.where(np.isnan(labels)[..., None], np.nan, np.eye(k)[seen])
+    return np.where(np.isnan(labels)[..., None], np.nan, np.eye(k).take(seen, axis=0))

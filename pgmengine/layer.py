@@ -50,7 +50,7 @@ class Layer:
     def one_hot(self, flat: Array) -> Array:
         """The states of flat values as (..., size, K)."""
         assert self.unit.support is not None
-        return np.eye(len(self.unit.support))[self.states(flat)]
+        return np.eye(len(self.unit.support)).take(self.states(flat), axis=0)  # a tenth of the time of [...]
 
     def components(self, mask: Array) -> Array:
         """A mask of units (..., size) as one of components (..., width)."""

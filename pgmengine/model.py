@@ -144,9 +144,10 @@ class Model:
                 gone = None if cut is None or name not in cut else layer.components(cut[name])
                 reach[name] = score if gone is None else np.where(gone, 0.0, score)
         gradient = {f"{n}.bias": weighted_sum(weights, reach[n]).reshape(s.layers[n].bias_shape) for n in s.layers}
-        heavy = {name: weights[:, None] * reach[name] for name in {c.b for c in s.couplings}}
+        heavy = {(name, directed): weights[:, None] * (reach if directed else x)[name]
+                 for name, directed in {(c.b, c.directed) for c in s.couplings}}
         for c in s.couplings:
-            gradient[f"{c.key}.weight"] = c.statistics(self.weight(c), x[c.a], heavy[c.b])
+            gradient[f"{c.key}.weight"] = c.statistics(self.weight(c), x[c.a], heavy[c.b, c.directed])
         return gradient
 
     def to_networkx(self, level: str = "layers") -> nx.Graph:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pgmengine.errors import PgmError
-from pgmengine.evidence import Evidence, Masks, parse_evidence, rows_of, spread
+from pgmengine.evidence import Evidence, Masks, distinct, parse_evidence, rows_of, spread
 from pgmengine.layer import Layer
 from pgmengine.memo import Memo
 from pgmengine.model import Flat, Model
@@ -87,10 +87,10 @@ class Target:
         e = self.evidence
         keep = {name: (e.observed[name] if layer.unit.observed_only else self.cut[name])
                 for name, layer in self.structure.layers.items()}
-        values = {name: np.where(layer.components(keep[name]), e.values[name], 0.0)
-                  for name, layer in self.structure.layers.items()}
+        values = {name: np.where(layer.components(keep[name]), e.values[name], 0.0) if distinct(keep[name]).any()
+                  else spread(self.structure.blank[name][0], e.rows) for name, layer in self.structure.layers.items()}
         target = replace(self, evidence=Evidence(e.has_rows, values, Masks(e.rows, keep, self.cut)), soft={})
-        same = all((values[n] == values[n][0]).all() and (keep[n] == keep[n][0]).all() for n in keep)
+        same = all((v == v[0]).all() for part in (values, keep) for v in map(distinct, part.values()))
         return target.take(np.zeros(1, dtype=int)) if same and np.all(self.beta == self.beta[0]) else target
 
     def components(self, name: str, mask: Array) -> Array:
@@ -104,7 +104,7 @@ class Target:
         """
         u = self.own_field(name)
         for source, block in self.model.neighbours[name]:
-            near = x[source] @ block
+            near = distinct(x[source]) @ block
             u = u + (near if self.untempered else self.beta[:, None] * near)
         return u if u.shape == x[name].shape else np.broadcast_to(u, x[name].shape)
 

@@ -122,7 +122,7 @@ def test_facts_belong_to_their_masks(machine):
             fresh = model.given(as_evidence(machine, [rows[i] for i in index]))
             for _ in range(2):
                 assert fact(many.take(np.array(index))) == fact(fresh), fact
-        alike = compact(many.take(np.zeros(6, dtype=int)), np.float32)
+        alike = compact(model.given(as_evidence(machine, rows[:1] * 6)), np.float32)
         masks = [alike.take(np.arange(n)).evidence.masks for n in (2, 3, 2)]
         assert masks[0] is masks[2] and [m.rows for m in masks] == [2, 3, 2]
         assert fact(alike.take(np.arange(3))) == fact(many.take(np.zeros(1, dtype=int)))

@@ -114,6 +114,7 @@ FINITE = (
     machine("dbn", {"v": (B, 3), "h1": (B, 3), "h2": (B, 2)}, [("h1", "h2")], [("h1", "v")]),
     machine("dbn multivalued", {"v": (S, 2), "h1": (pgm.MultiValued(2), 2), "h2": (B, 2)}, [("h1", "h2")], [("h1", "v")]),
     machine("mixed", {"v": (B, 3), "h1": (B, 2), "h2": (S, 2)}, [("v", "h2")], [("h1", "v")]),
+    machine("mixed child", {"a": (B, 2), "v": (B, 3), "p": (S, 2)}, [("a", "v"), ("v", "v")], [("p", "v")]),
     machine("two parents", {"v": (B, 2), "a": (S, 2), "b": (C, 1)}, (), [("a", "v"), ("b", "v")]),
 )
 INFINITE = (
@@ -123,6 +124,12 @@ INFINITE = (
     machine("continuous child", {"v": (pgm.MultiValued(inf), 2), "h": (B, 2)}, (), [("h", "v")]),
 )
 MACHINES = FINITE + INFINITE
+
+
+def lateral(name):
+    """Whether a parameter is the symmetric weight inside a layer, where two entries are one number."""
+    ends = name.removesuffix(".weight").split("-")
+    return len(ends) == 2 and ends[0] == ends[1]
 
 
 def draw_row(m, rng, share):

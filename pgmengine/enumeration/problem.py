@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pgmengine.enumeration.skeleton import Skeleton
+from pgmengine.evidence import distinct, spread
 from pgmengine.layer import Layer
 from pgmengine.model import Flat
 from pgmengine.target import Target
@@ -93,8 +94,8 @@ class Problem:
 
 def build_problem(target: Target, skeleton: Skeleton) -> Problem:
     """The problem of a target whose rows share the evidence pattern and the beta of the skeleton."""
-    origin = {name: value + skeleton.first_states[name] if name in skeleton.first_states else value
-              for name, value in target.evidence.values.items()}
+    origin = {name: spread(distinct(value) + skeleton.first_states[name], target.rows)
+              if name in skeleton.first_states else value for name, value in target.evidence.values.items()}
     theta = np.zeros((target.rows, skeleton.indicators)) + skeleton.theta
     p = Problem(target, skeleton, origin, np.zeros(target.rows), theta, skeleton.pair)
     for name, layer in target.structure.layers.items():
@@ -108,18 +109,27 @@ def _add_layer(p: Problem, name: str, layer: Layer) -> None:
     beta, directed = skeleton.beta, name in target.structure.directed_layers
     zeta = target.model.inputs(p.origin, name) if directed else None
     outer = target.outer_field(p.origin, name)
-    own = (target.own_field(name) + outer) / 2  # a coupling counts once, and is in the fields of both its ends
+    own = (target.own_field(name) + distinct(outer)) / 2  # a coupling counts once, and is in the fields of both its ends
     if name in target.reference:  # the reference is a density of the free units
         own = own - (1 - beta) * target.reference[name] * skeleton.observed[name]
     if zeta is not None and layer.unit.canonical:
         own = own + beta * zeta * skeleton.counted[name]
-    p.const += (p.origin[name] * own).sum(axis=1)
+    p.const += _products(p.origin[name], own)
     if name in skeleton.fixed:
         p.const += np.where(skeleton.fixed[name], layer.unit.log_h(layer.shaped(p.origin[name])), 0.0).sum(axis=1)
     field = _linear_field(p, name, layer, outer, zeta)
     if len(skeleton.cover.units[name]):
         p.theta += field @ skeleton.steps[name].T
     _add_blocks(p, name, layer, field, zeta)
+
+
+def _products(x: Array, y: Array) -> Array:
+    """Row by row the inner product of two arrays of which either may have one row, or one row repeated."""
+    x, y = distinct(x), distinct(y)
+    if len(x) == 1:
+        x, y = y, x
+    found: Array = x @ y[0] if len(y) == 1 else np.einsum("rj,rj->r", x, y)
+    return found
 
 
 def _linear_field(p: Problem, name: str, layer: Layer, outer: Array, zeta: Array | None) -> Array:

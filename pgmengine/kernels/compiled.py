@@ -275,7 +275,7 @@ class CompiledChains:
             return np.where(self.target.free[name][rows], found, self.x[name][rows]).astype(dtype, copy=False)
         support = self.supports[name]
         return (state[:, : layer.size].astype(dtype) if support is None  # the values are the numbers of the states
-                else support.astype(dtype)[state[:, : layer.size]].reshape(len(state), layer.width))
+                else support.astype(dtype).take(state[:, : layer.size], axis=0).reshape(len(state), layer.width))
 
 
 def base_constant(layer: Layer) -> float:

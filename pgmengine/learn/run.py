@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from pgmengine.errors import PgmError
-from pgmengine.evidence import Masks
 from pgmengine.kernels.packed import packed
 from pgmengine.learn.batch import Batch, GradientSum, add_expected, only
 from pgmengine.learn.negative.base import Negative
@@ -104,11 +103,10 @@ class Run:
 
 
 def compact(target: Target, precision: type) -> Target:
-    """The same rows in fewer bytes: values in the precision of learning, masks that are the same for all rows once."""
+    """The same rows with values in the precision of learning."""
     e = target.evidence
     values = {name: v if v.strides[0] == 0 else v.astype(precision, copy=False) for name, v in e.values.items()}
-    seen = {name: np.broadcast_to(v[:1], v.shape) if (v == v[:1]).all() else v for name, v in e.observed.items()}
-    return replace(target, evidence=replace(e, values=values, masks=Masks(e.rows, seen, e.masks.cut)))
+    return replace(target, evidence=replace(e, values=values))
 
 
 def _model(before: Model, params: dict[str, Any]) -> Model:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.errors import PgmError
+from pgmengine.evidence import distinct
 from pgmengine.model import Flat
 from pgmengine.result import WANTS, Plan
 from pgmengine.target import Target
@@ -54,7 +55,7 @@ def evidence_patterns(target: Target) -> list[Array]:
     masks = [m for name in target.structure.layers for m in (target.evidence.observed[name], target.cut[name])]
     if target.rows == 1:
         return [np.zeros(1, dtype=int)]
-    if all((m == m[0]).all() for m in masks) and (target.beta == target.beta[0]).all():
+    if all((m == m[0]).all() for m in map(distinct, masks)) and (target.beta == target.beta[0]).all():
         return [np.arange(target.rows)]
     packed = np.concatenate([np.packbits(m, axis=1) for m in masks]
                             + [np.ascontiguousarray(target.beta).view(np.uint8).reshape(target.rows, -1)], axis=1)
