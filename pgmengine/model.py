@@ -107,8 +107,8 @@ class Model:
         return self.flat_log_density(evidence.values)
 
     def inputs(self, x: Flat, name: str) -> Array:
-        """Zeta = bias + sum over parents of x_p J of a directed layer, (rows, width)."""
-        zeta = self.bias(name)
+        """Zeta = bias + sum over parents of x_p J of a directed layer, (rows, width); 0 of inputs: their bias is idle."""
+        zeta = self.structure.blank[name][0] if self.structure.layers[name].unit.observed_only else self.bias(name)
         for arrow in self.structure.arrows_into[name]:
             zeta = zeta + x[arrow.a] @ self.weight(arrow)
         return np.broadcast_to(zeta, x[name].shape)

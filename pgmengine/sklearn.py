@@ -29,9 +29,11 @@ from pgmengine.infer import Auto, infer
 from pgmengine.learn import PCD, Adam, ExactGradient, base_rate_start, fit
 from pgmengine.methods import AIS, MCMC, Exact
 from pgmengine.model import Model
+from pgmengine.settings import check_whole
 from pgmengine.units import Binary, Gaussian, Unit
 
 Array = np.ndarray
+LEARNING = ("n_components", "batch_size", "n_iter")
 FEW = 25  # bits up to which likelihoods are exact
 FILL = Auto(candidates=(Exact(10), MCMC(chains=2, warmup=100, draws=200, rhat_limit=math.inf)))  # for missing values
 
@@ -81,6 +83,7 @@ class _Graphical(BaseEstimator):
         self.verbose = verbose
 
     def _learn(self, x: Array, rng: int, epochs: int) -> None:
+        check_whole(self, *LEARNING)
         if not hasattr(self, "model_"):
             self.scaling_ = Scaling.of(x)
             empty = rbm(x.shape[1], self.n_components, visible=self.scaling_.unit, hidden=self.hidden, rng=rng)
@@ -118,7 +121,7 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.n_components)
+        return int(self.model_.structure.layers["h"].width)
 
     def fit(self, X: Any, y: Any = None) -> RBMTransformer:
         """Learn from X (rows, features)."""
@@ -135,8 +138,10 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
         return self
 
     def transform(self, X: Any) -> Array:
-        """E[hidden | row], (rows, n_components)."""
-        return infer(self.model_, {"v": self._values(X)}).mean["h"]
+        """E[hidden | row], (rows, n_components); (rows, n_components * k) of Categorical(k) units, unit by unit."""
+        x = self._values(X)
+        found: Array = infer(self.model_, {"v": x}).mean["h"]
+        return found.reshape(len(x), -1)
 
     def inverse_transform(self, X: Any) -> Array:
         """E[visible | hidden means], in the units of the data, (rows, features)."""
@@ -256,6 +261,7 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> DRBMClassifier:
         """Learn from X (rows, features) and labels y (rows,)."""
+        check_whole(self, *LEARNING)
         x, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
@@ -300,6 +306,7 @@ class GenerativeClassifier(_ByProbability, _Graphical):
 
     def fit(self, X: Any, y: Any) -> GenerativeClassifier:
         """Learn a model from the rows of each class."""
+        check_whole(self, *LEARNING)
         x, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))

@@ -150,6 +150,8 @@ def check_kernel(kernel: Any) -> None:
 def as_floats(values: Any, what: str) -> np.ndarray:
     """Anything numpy can read as float64, else PgmError."""
     try:
+        if isinstance(values, np.ma.MaskedArray):  # what is masked is not observed
+            return np.ma.filled(values.astype(np.float64), np.nan)
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise PgmError(f"{what} is not an array of numbers: {error}") from None

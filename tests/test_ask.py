@@ -286,3 +286,9 @@ def test_random_graphs_agree_between_walks_and_chain_rule(seed, layers, density)
     rest = pgm.infer(model, state, want=("log_z",)).log_z[0] - pgm.infer(model, first, want=("log_z",)).log_z[0]
     part = pgm.infer(model, first, want=("log_prob",)).log_prob[0]
     np.testing.assert_allclose(whole, part + rest, rtol=1e-9, atol=1e-9)
+
+
+def test_masked_values_are_not_observed():
+    masked = np.ma.array([[1.0, 0.0, 1.0]], mask=[[1, 0, 0]])
+    model = pgm.rbm(3, 2, rng=0)
+    assert np.array_equal(pgm.infer(model, {"v": masked}).mean["h"], pgm.infer(model, {"v": [[np.nan, 0, 1]]}).mean["h"])

@@ -67,3 +67,33 @@ def test_one_step_is_the_slope_of_the_log_likelihood(machine, positive, complete
                          model, name, step)
         found = along((f.model.params[name] - value) / rate, step, name)
         np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol, err_msg=name)
+
+
+def regression(bias):
+    """y given inputs x, as a directed net; the bias of x is that of a value which has no distribution."""
+    b = pgm.GraphBuilder()
+    b.layer("x", pgm.Input(), 2, bias=bias)
+    b.layer("y", pgm.Binary(), 1)
+    b.cause("x", "y", weight=[[0.7], [-0.4]])
+    return b.build()
+
+
+@pytest.mark.parametrize("method", [pgm.Exact(), pgm.MeanField(), pgm.AIS(chains=5)], ids=repr)
+def test_the_bias_of_inputs_does_not_act(method):
+    x, y = np.array([[2.0, 1.0], [0.5, -1.0]]), np.array([[1.0], [0.0]])
+    expected = -np.log1p(np.exp((1 - 2 * y[:, 0]) * (x @ [0.7, -0.4])))
+    model = regression([1.5, -0.5])
+    np.testing.assert_allclose(model.log_density({"x": x, "y": y}), expected, rtol=1e-12)
+    found = pgm.infer(model, {"x": x, "y": y}, want=("log_z",), method=method).log_z
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("negative", [None, pgm.CD(), pgm.ExactGradient()], ids=repr)
+@pytest.mark.parametrize("make", [lambda: regression([0.1, 0.2]), lambda: pgm.drbm(2, 3, 2, rng=0)], ids=["net", "drbm"])
+def test_parameters_of_what_is_given_stay(make, negative):
+    """Adam makes a step of what rounding leaves of a gradient that is 0."""
+    rng, model = np.random.default_rng(0), make()
+    data = {"x": rng.normal(size=(50, 2)), "y": rng.integers(0, 2, (50, 1)).astype(float)}
+    f = pgm.fit(model, data, given=("x",), negative=negative, optimizer=pgm.Adam(0.1), updates=30, progress=False)
+    assert np.array_equal(f.model.params["x.bias"], model.params["x.bias"])
+    assert not np.allclose(f.model.params["y.bias"], model.params["y.bias"], atol=0.01)

@@ -118,3 +118,15 @@ def test_reconstruction_error_refuses_what_it_cannot_do_and_takes_inputs():
     for model in (pgm.sbn([4, 2], rng=0), pgm.boltzmann_machine(4, unit=pgm.Binary(), rng=0)):
         with pytest.raises(pgm.PgmError, match="undirected layers"):
             pgm.ReconstructionError({next(iter(model.structure.layers)): np.zeros((2, 4))})(model, 0)
+
+
+def test_pseudo_likelihood_refuses_children_with_undirected_couplings():
+    """p(a | u) holds the child's normaliser, too."""
+    b = pgm.GraphBuilder()
+    for name in "acu":
+        b.layer(name, pgm.Binary(), 1)
+    b.couple("a", "u", weight=[[0.7]])
+    b.couple("u", "c", weight=[[1.2]])
+    b.cause("a", "c", weight=[[2.0]])
+    with pytest.raises(pgm.PgmError, match="layer 'c', a child of 'a', has some"):
+        pgm.PseudoLikelihood({"a": [[1.0]], "u": [[1.0]]})(b.build(), 0)

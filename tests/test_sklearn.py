@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -95,3 +96,21 @@ def test_the_extra_is_loaded_when_it_is_asked_for():
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         pgm.nothing  # noqa: B018
+
+
+def test_transformers_before_fit_and_with_categorical_units():
+    x = np.random.default_rng(0).integers(0, 2, (30, 4))
+    with pytest.raises(NotFittedError):
+        pgm.sklearn.RBMTransformer().transform(x)
+    r = pgm.sklearn.RBMTransformer(2, hidden=pgm.Categorical(3), n_iter=1, random_state=0).fit(x)
+    h = r.transform(x)
+    assert h.shape == (30, 6) == (30, len(r.get_feature_names_out()))
+    np.testing.assert_allclose(h.reshape(30, 2, 3).sum(axis=2), 1)
+    assert r.inverse_transform(h).shape == x.shape
+
+
+@pytest.mark.parametrize("kind", ["RBMTransformer", "GraphicalImputer", "DRBMClassifier", "GenerativeClassifier"])
+@pytest.mark.parametrize("name", ["batch_size", "n_iter", "n_components"])
+def test_sizes_without_a_meaning(kind, name):
+    with pytest.raises(pgm.PgmError, match=f"{kind}: {name} must be"):
+        getattr(pgm.sklearn, kind)(**{name: 0}).fit(np.eye(4), [0, 1, 0, 1])

@@ -72,7 +72,8 @@ def _make(target: Target, cover: Cover, small: bool = False) -> Skeleton:
     s, beta, model = target.structure, float(target.beta[0]), target.model
     owner, states, steps, first = _indicators(target, cover)
     observed = {name: target.components(name, mask[:1])[0] for name, mask in target.evidence.observed.items()}
-    uncut = {name: target.components(name, ~target.cut[name][:1])[0] for name in s.directed_layers}
+    uncut = {name: target.components(name, ~target.cut[name][:1])[0] & (not s.layers[name].unit.observed_only)
+             for name in s.directed_layers}  # inputs have no conditionals
     counted = {name: _without(target, name, mask, cover.barren[name]) for name, mask in uncut.items()}
     inside = {name: layer.columns(cover.units[name]) for name, layer in s.layers.items()}  # the others take no steps
 

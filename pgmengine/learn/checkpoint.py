@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -17,8 +20,9 @@ from pgmengine.model import Model
 from pgmengine.store import declaration_of
 from pgmengine.weights import numbers
 
-FORMAT = "pgmengine-checkpoint-1"
+FORMAT = "pgmengine-checkpoint-2"
 Array = np.ndarray
+SIMPLE = (bool, int, float, str, tuple, list, np.ndarray, type(None))  # the same in every process
 
 
 def described(value: Any) -> Any:
@@ -30,9 +34,22 @@ def described(value: Any) -> Any:
     if isinstance(value, (np.ndarray, list, tuple)):
         return [described(v) for v in np.asarray(value).tolist()] if isinstance(value, np.ndarray) else [
             described(v) for v in value]
+    if isinstance(value, partial):
+        return [described(part) for part in (value.func, value.args, sorted(value.keywords.items()))]
+    if isinstance(value, FunctionType):
+        inside = [cell.cell_contents for cell in value.__closure__ or ()]
+        known = [described(v) if isinstance(v, SIMPLE) else type(v).__qualname__ for v in inside]
+        return [value.__qualname__, _digest(_code(value.__code__)), known, described(value.__defaults__)]
     if isinstance(value, Callable):  # type: ignore[arg-type]
         return getattr(value, "__qualname__", type(value).__qualname__)
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+
+
+def _code(code: CodeType) -> str:
+    """What a function does, whatever line of its file it stands on."""
+    inner = [_code(c) if isinstance(c, CodeType) else sorted(map(repr, c)) if isinstance(c, frozenset) else repr(c)
+             for c in code.co_consts]
+    return repr((code.co_code, code.co_names, inner))
 
 
 def fingerprint(model: Model, data: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,10 +70,11 @@ def write(path: str | Path, mark: Mapping[str, Any], arrays: Mapping[str, Any], 
     for name, value in arrays.items():  # ascontiguousarray makes numbers into (1,)
         tensors[name] = tensors[name].reshape(np.shape(value))
     text = json.dumps({"mark": mark, "notes": notes}, default=_plain)
+    metadata = {"format": FORMAT, "text": text, "sum": _sum(text, tensors)}
     beside = Path(f"{path}.{os.getpid()}.part")
     try:
         with open(beside, "wb") as file:
-            file.write(save(tensors, metadata={"format": FORMAT, "text": text}))
+            file.write(save(tensors, metadata=metadata))
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
@@ -82,6 +100,8 @@ def read(path: str | Path, mark: Mapping[str, Any]) -> tuple[dict[str, Array], d
         raise PgmError(f"{path}: not a readable checkpoint: {error}") from None
     if metadata.get("format") != FORMAT:
         raise PgmError(f"{path}: not a checkpoint of pgmengine (format {metadata.get('format')!r}, expected {FORMAT!r})")
+    if metadata.get("sum") != _sum(metadata.get("text", ""), arrays):
+        raise PgmError(f"{path}: not a readable checkpoint: it is damaged")
     text = json.loads(metadata["text"])
     wanted = json.loads(json.dumps(dict(mark), default=_plain))
     other = [name for name in wanted if text["mark"].get(name) != wanted[name]]
@@ -89,6 +109,14 @@ def read(path: str | Path, mark: Mapping[str, Any]) -> tuple[dict[str, Array], d
         raise PgmError(f"{path}: belongs to another fit, which differs in {', '.join(other)}; give another path, or "
                        "remove it to start again")
     return arrays, text["notes"]
+
+
+def _sum(text: str, arrays: Mapping[str, Array]) -> str:
+    """Of everything in a checkpoint."""
+    found = zlib.crc32(text.encode())
+    for name in sorted(arrays):
+        found = zlib.crc32(arrays[name].tobytes(), zlib.crc32(f"{name}{arrays[name].shape}".encode(), found))
+    return f"{found:08x}"
 
 
 def _digest(text: str) -> str:

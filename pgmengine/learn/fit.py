@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +95,10 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     np.int64(20)
     """
     data = by_layer(model.structure, data, "data")
+    _check_settings(negative, positive, optimizer, callbacks)
     target = make_target(model, _checked(model, data, given), what="data")
-    for name, thing in (("negative", negative), ("positive", positive), ("optimizer", optimizer)):
-        check_instance(thing, name)
-    size = min(batch_size, target.rows)
-    if size < 1:
-        raise PgmError(f"batch_size must be at least 1, not {batch_size}")
-    total = updates if updates is not None else epochs * -(-target.rows // size)
+    size = min(_whole("batch_size", batch_size, 1), target.rows)
+    total = _whole("epochs", epochs) * -(-target.rows // size) if updates is None else _whole("updates", updates)
     negative, optimizer = negative or (CD() if given else PCD()), optimizer or Adam()
     settings = {"negative": negative, "positive": positive, "given": tuple(given), "optimizer": optimizer,
                 "batch_size": size, "rng": rng, "sample_weight": sample_weight}
@@ -182,7 +180,10 @@ class _Saver:
 
 def _checked(model: Model, data: Mapping[str, Any], given: Sequence[str]) -> Mapping[str, Any]:
     if not isinstance(data, Mapping) or not data:
-        raise PgmError("data is empty: give layer -> (rows, size) for at least one layer")
+        found = "is empty" if isinstance(data, Mapping) else f"is {type(data).__name__}"
+        raise PgmError(f"data {found}: give layer -> (rows, size) for at least one layer")
+    if isinstance(given, str):
+        raise PgmError(f"given must be a sequence of layers such as ({given!r},), not a string")
     for name in given:
         model.structure.layer(name, what="given: layer")
         if name not in data:
@@ -192,6 +193,28 @@ def _checked(model: Model, data: Mapping[str, Any], given: Sequence[str]) -> Map
             raise PgmError(f"layer {name!r} has {layer.unit!r} units, which have no distribution: fit with "
                            f"given=({name!r},)")
     return data
+
+
+def _whole(name: str, value: Any, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise PgmError(f"{name} must be an integer of at least {least}, not {value!r}")
+    return int(value)
+
+
+def _check_settings(negative: Any, positive: Any, optimizer: Any, callbacks: Any) -> None:
+    """PgmError for what is not a method, an optimizer or a callback."""
+    roles = (("negative", negative, ("start",), "PCD()"), ("optimizer", optimizer, ("step",), "Adam()"),
+             ("positive", positive, ("run", "gradient", "expect"), "Exact()"))
+    for name, thing, does, example in roles:
+        check_instance(thing, name)
+        if thing is not None and not any(hasattr(thing, what) for what in does):
+            raise PgmError(f"{name} must be one such as pgm.{example}, not {thing!r}")
+    if not isinstance(callbacks, Sequence):
+        raise PgmError(f"callbacks must be a list, not {callbacks!r}")
+    for callback in callbacks:
+        check_instance(callback, "a callback")
+        if not callable(callback):
+            raise PgmError(f"a callback is called as callback(model, update), but {callback!r} cannot be")
 
 
 def _weights(target: Target, given: Any) -> Array:

@@ -41,7 +41,11 @@ class History:
             norms = [float(np.vdot(w, w)) for k, v in model.params.items() if k.endswith(".weight") for w in [numbers(v)]]
             found["weight_norm"] = sum(norms) ** 0.5
         for callback in callbacks:
-            found |= _numbers(callback, callback(model, update))
+            said = _numbers(callback, callback(model, update))
+            for name in set(said) & set(found):
+                if not np.array_equal(said[name], found[name], equal_nan=True):
+                    raise PgmError(f"two callbacks say {name!r}: give one of them another name")
+            found |= said
         for name, value in found.items():
             self.values.setdefault(name, []).append((update, value))
 

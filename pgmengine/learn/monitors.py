@@ -22,6 +22,7 @@ from pgmengine.methods.exact import Exact
 from pgmengine.methods.factors import Factors, independent
 from pgmengine.methods.mean_field import MeanField
 from pgmengine.model import Flat, Model
+from pgmengine.settings import check_whole
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
 from pgmengine.weights import numbers
@@ -42,6 +43,9 @@ class ExactLogLikelihood:
     data: Mapping[str, Any]
     name: str = "log_likelihood"
     every: int = 100
+
+    def __post_init__(self) -> None:
+        check_whole(self, "every")
 
     def __call__(self, model: Model, update: int) -> Found:
         """The mean of log p(row)."""
@@ -71,6 +75,9 @@ class VariationalBound:
     positive: Any = MeanField(precision=np.float32, tolerance=1e-5)
     rng: int = 0
 
+    def __post_init__(self) -> None:
+        check_whole(self, "every")
+
     def __call__(self, model: Model, update: int) -> Found:
         """The bound and its error."""
         if update % self.every:
@@ -98,6 +105,9 @@ class AISLogLikelihood:
     log_z: Any = AIS(chains=100)
     rng: int = 0
 
+    def __post_init__(self) -> None:
+        check_whole(self, "every")
+
     def __call__(self, model: Model, update: int) -> Found:
         """The likelihood and the standard error of log Z."""
         if update % self.every:
@@ -124,6 +134,9 @@ class PseudoLikelihood:
     name: str = "pseudo_likelihood"
     every: int = 100
 
+    def __post_init__(self) -> None:
+        check_whole(self, "every")
+
     def __call__(self, model: Model, update: int) -> Found:
         """In nats a row."""
         if update % self.every:
@@ -145,6 +158,10 @@ def _check_pseudo(target: Target, data: Mapping[str, Any]) -> None:
         if target.free[name].any() or layer.unit.support is None or name in target.structure.directed_layers:
             raise PgmError(f"PseudoLikelihood needs complete rows of undirected units with finitely many values; layer "
                            f"{name!r} is not so")
+        for arrow in target.structure.arrows_from[name]:
+            if arrow.b in target.structure.undirected_layers:
+                raise PgmError("PseudoLikelihood needs units whose children have no undirected couplings; layer "
+                               f"{arrow.b!r}, a child of {name!r}, has some")
     if not independent(target):
         raise PgmError("PseudoLikelihood needs rows given which the hidden units are independent")
 
@@ -183,6 +200,9 @@ class ReconstructionError:
     name: str = "reconstruction_error"
     every: int = 100
     positive: MeanField = MeanField(tolerance=1e-5)
+
+    def __post_init__(self) -> None:
+        check_whole(self, "every")
 
     def __call__(self, model: Model, update: int) -> Found:
         """In squares of the units' values."""
@@ -230,6 +250,9 @@ class FreeEnergyGap:
     every: int = 100
     positive: MeanField = MeanField(precision=np.float32, tolerance=1e-5)
 
+    def __post_init__(self) -> None:
+        check_whole(self, "every")
+
     def __call__(self, model: Model, update: int) -> Found:
         """In nats."""
         if update % self.every:
@@ -248,6 +271,9 @@ class WeightNorms:
     """
 
     every: int = 100
+
+    def __post_init__(self) -> None:
+        check_whole(self, "every")
 
     def __call__(self, model: Model, update: int) -> Found:
         """All norms."""
@@ -270,6 +296,10 @@ class FlipRates:
     sweeps: int = 50
     kernel: Any = Gibbs()
     rng: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole(self, "every", "chains")
+        check_whole(self, "sweeps", least=0)
 
     def __call__(self, model: Model, update: int) -> Found:
         """Between 0 and 1."""
@@ -306,15 +336,25 @@ class EarlyStopping:
     rising: bool = True
     name: str = ""  # which of the monitor's values, if it has several
 
+    def __post_init__(self) -> None:
+        check_whole(self, "patience")
+
     def __call__(self, model: Model, update: int) -> Found:
         """What the monitor says."""
-        return self.monitor(model, update)
+        said: Found = self.monitor(model, update)
+        if said and self._watched() not in said:
+            raise PgmError(f"EarlyStopping watches {self._watched()!r}, but the monitor says {', '.join(said)}")
+        return said
+
+    def _watched(self) -> str:
+        name: str = self.name or getattr(self.monitor, "name", "")
+        if not name:
+            raise PgmError(f"EarlyStopping: say which name of {type(self.monitor).__name__} to watch, name=...")
+        return name
 
     def stops(self, history: Mapping[str, list[tuple[int, float]]]) -> str:
         """The reason to stop, or an empty string."""
-        name = self.name or getattr(self.monitor, "name", "")
-        if not name:
-            raise PgmError(f"EarlyStopping: say which name of {type(self.monitor).__name__} to watch, name=...")
+        name = self._watched()
         values = np.array([v for _, v in history.get(name, [])]) * (1 if self.rising else -1)
         if len(values) <= self.patience or values[-self.patience:].max() > values[: -self.patience].max() + self.least:
             return ""

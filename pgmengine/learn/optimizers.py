@@ -17,6 +17,7 @@ from pgmengine import _kernels
 from pgmengine.errors import PgmError
 from pgmengine.learn.batch import Gradient
 from pgmengine.learn.schedules import Rate, at
+from pgmengine.settings import check_number
 from pgmengine.structure import Structure
 from pgmengine.threads import parts
 from pgmengine.weights import is_sparse, like, numbers, plus
@@ -83,6 +84,10 @@ class SGD:
     weight_decay: float = 0.0
     l1: float = 0.0
 
+    def __post_init__(self) -> None:
+        check_number(self, "rate", "weight_decay", "l1")
+        check_number(self, "momentum", below=1)
+
     def start(self, params: Mapping[str, Any]) -> Params:
         """The velocity m, if there is momentum."""
         return _moments("m", params) if self.momentum else {}
@@ -108,6 +113,10 @@ class Adam:
     epsilon: float = 1e-8
     weight_decay: float = 0.0
     l1: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number(self, "rate", "epsilon", "weight_decay", "l1")
+        check_number(self, "beta1", "beta2", below=1)
 
     def start(self, params: Mapping[str, Any]) -> Params:
         """First and second moments."""
@@ -136,6 +145,10 @@ class AdaMax:
     weight_decay: float = 0.0
     l1: float = 0.0
 
+    def __post_init__(self) -> None:
+        check_number(self, "rate", "epsilon", "weight_decay", "l1")
+        check_number(self, "beta1", "beta2", below=1)
+
     def start(self, params: Mapping[str, Any]) -> Params:
         """First moment and the infinity norm."""
         return _moments("m", params) | _moments("v", params)
@@ -162,6 +175,9 @@ class Centered:
 
     optimizer: Any = SGD()
     follow: float = 0.01  # share of each update's mean in the offsets
+
+    def __post_init__(self) -> None:
+        check_number(self, "follow", most=1)
 
     def start(self, params: Mapping[str, Any]) -> Params:
         """That of the optimizer, and the offsets."""
@@ -214,6 +230,8 @@ class Tied:
         """That of the optimizer; PgmError when a group is not equal to begin with."""
         for group in self.groups:
             for name in group:
+                if sum(list(other).count(name) for other in self.groups) > 1:
+                    raise PgmError(f"Tied: parameter {name!r} is named twice")
                 if name not in params:
                     raise PgmError(f"Tied: parameter {name!r} is unknown; the parameters are {', '.join(params)}")
                 if params[name].shape != params[group[0]].shape or abs(params[name] - params[group[0]]).max() > 0:

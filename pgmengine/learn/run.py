@@ -14,7 +14,7 @@ from pgmengine.learn.batch import Batch, GradientSum, add_expected, only
 from pgmengine.learn.negative.base import Negative
 from pgmengine.learn.optimizers import Optimizer, Stepped
 from pgmengine.learn.positive import default_positive, posterior_draw
-from pgmengine.learn.settled import settled_layers, without
+from pgmengine.learn.settled import idle_parameters, settled_layers, without
 from pgmengine.model import Model
 from pgmengine.target import Target
 from pgmengine.weights import elementwise, like, numbers
@@ -37,6 +37,7 @@ class Run:
         self.moments = optimizer.start(model.params)
         self.normalized = model.structure.normalized and not given
         self.settled = settled_layers(model.structure, given)
+        self.idle = idle_parameters(target, given)
         self.nothing = self._given(target.take(np.zeros(1, dtype=int)))
         self.negative = None if self.normalized else negative.start(self.nothing, rng)
         self.order: Array = np.zeros(0, dtype=int)
@@ -63,6 +64,8 @@ class Run:
             total.settled = self.settled
             self.negative.add(total, batch, self.count, self.rng)
         gradient = total.total()
+        for name in self.idle:
+            gradient[name] = elementwise(np.zeros_like, gradient[name])  # not what rounding leaves of it
         gradient.means = means
         params = self.optimizer.step(self.model.structure, self.model.params, gradient, self.moments, self.count)
         if self.negative is not None:
@@ -73,7 +76,7 @@ class Run:
         """Everything needed to go on but the parameters: name -> array, and the random generator's state."""
         parts = {"optimizer": self.moments, "negative": {} if self.negative is None else self.negative.state()}
         out: State = {f"{part}/{name}": np.array(v) for part, values in parts.items() for name, v in values.items()}
-        by = " and ".join(type(part).__name__ for part in (self.optimizer, self.settings))
+        by = " and ".join(_kind(part) for part in (self.optimizer, self.settings))
         return out | {"by": by, "update": self.count, "order": self.order, "rng": self.rng.bit_generator.state}
 
     def load(self, state: State) -> None:
@@ -83,6 +86,10 @@ class Run:
         if state.get("by", mine["by"]) != mine["by"] or other:
             apart = f": only one of them has {other[0]!r}" if other else ""
             raise PgmError(f"the state is of a fit with {state.get('by')}, this one has {mine['by']}{apart}")
+        for name, value in mine.items():
+            if np.shape(state[name]) != np.shape(value) and name != "order":
+                raise PgmError(f"the state is of another fit: {name!r} has shape {np.shape(state[name])}, expected "
+                               f"{np.shape(value)}")
         self.count, order = int(state["update"]), np.array(state["order"])
         self.order = order[order < self.target.rows]  # the data may be others than before
         for name, value in self.moments.items():
@@ -100,6 +107,12 @@ class Run:
         """The parameters of a checkpoint."""
         params = {name: like(value, arrays[f"params/{name}"]) for name, value in self.model.params.items()}
         self.model = Model(self.model.structure, params)
+
+
+def _kind(settings: Any) -> str:
+    """The name of a trainer, or an optimizer with that of the one inside it."""
+    inside = getattr(settings, "optimizer", None)
+    return type(settings).__name__ + (f"({_kind(inside)})" if inside is not None else "")
 
 
 def compact(target: Target, precision: type) -> Target:

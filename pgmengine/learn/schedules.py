@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pgmengine.errors import PgmError
 from pgmengine.kernels import Blend
+from pgmengine.settings import check_number
+from pgmengine.validate import check_instance
 
 Rate = float | Callable[[int], float]
 
@@ -22,6 +25,11 @@ class harmonic:  # noqa: N801 - called like a function
 
     a: float
     b: float
+
+    def __post_init__(self) -> None:
+        check_number(self, "a", "b")
+        if not self.b > 0:
+            raise PgmError("harmonic: b must be above 0, or the first rate would be infinite")
 
     def __call__(self, t: int) -> float:
         """The rate of update t."""
@@ -49,4 +57,5 @@ class GrowingBlend:
 
 def at(setting: Any, t: int) -> Any:
     """The setting of update t: of a schedule what it says, anything else is itself."""
+    check_instance(setting, "a setting")
     return setting(t) if callable(setting) else setting

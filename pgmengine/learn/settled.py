@@ -1,8 +1,9 @@
-"""Layers that the model phase need not sample: directed ones below which nothing is given.
+"""What need not be learned, or sampled.
 
-Which these are depends on the graph alone, not on weights or rows, so that it holds for all of a fit. Their conditionals
-sum to 1, so E[d log_density] with respect to their biases and the weights into them is 0. Chains leave them out, and
-their place is taken by conditional means, parents first: the score (x - E[x | parents]) is 0 there.
+Parameters of given layers alone have the gradient 0. And the model phase need not sample layers below which nothing is
+given: which these are depends on the graph alone, not on weights or rows, so that it holds for all of a fit. Their
+conditionals sum to 1, so E[d log_density] with respect to their biases and the weights into them is 0. Chains leave them
+out, and their place is taken by conditional means, parents first: the score (x - E[x | parents]) is 0 there.
 """
 
 from __future__ import annotations
@@ -26,6 +27,15 @@ def settled_layers(s: Structure, given: Sequence[str]) -> tuple[str, ...]:
         if name not in given and name not in s.undirected_layers and children <= set(out):
             out.insert(0, name)
     return tuple(out)
+
+
+def idle_parameters(target: Target, given: Sequence[str]) -> tuple[str, ...]:
+    """Names of the parameters that act on given layers only, where these are complete: E[. | row] = E[. | given]."""
+    s = target.structure
+    known = {name for name in given if not target.evidence.masks.some_free[name]}
+    whole = {name for name in known if {arrow.a for arrow in s.arrows_into[name]} <= known}
+    return (*(f"{name}.bias" for name in s.layers if name in whole),
+            *(f"{c.key}.weight" for c in s.couplings if {c.a, c.b} <= known and (not c.directed or c.b in whole)))
 
 
 def without(target: Target, names: Sequence[str]) -> Target:

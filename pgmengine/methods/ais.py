@@ -23,6 +23,7 @@ from pgmengine.methods.schedules import Adaptive, count_of, ladder
 from pgmengine.methods.trust import few, interval
 from pgmengine.model import Flat
 from pgmengine.result import Plan, Result, Status
+from pgmengine.settings import check_whole
 from pgmengine.stable import log_sum, softmax
 from pgmengine.target import Target
 from pgmengine.units import Unit
@@ -75,6 +76,9 @@ class AIS:
     kernel: Any = Gibbs()
     reverse: bool = True
     reference: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_whole(self, "chains")
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work of annealing up and, with reverse, down again."""

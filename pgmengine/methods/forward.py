@@ -10,7 +10,6 @@ import numpy as np
 
 from pgmengine.barren import known_softly
 from pgmengine.couplings import only_parameters
-from pgmengine.errors import PgmError
 from pgmengine.methods.answers import accepted, check_want, no_room, public, squeeze
 from pgmengine.methods.conditions import of_free_parents, parents_first
 from pgmengine.methods.resampling import systematic
@@ -18,6 +17,7 @@ from pgmengine.methods.trust import few, interval
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
+from pgmengine.settings import check_whole
 from pgmengine.shares import joined
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
@@ -52,8 +52,7 @@ class Forward:
     below: int = 10
 
     def __post_init__(self) -> None:
-        if not isinstance(self.draws, (int, np.integer)) or self.draws < 2:
-            raise PgmError(f"Forward: draws must be an integer of at least 2, not {self.draws!r}")
+        check_whole(self, "draws", least=2)
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the draws; refuses undirected couplings of free units and much evidence below."""

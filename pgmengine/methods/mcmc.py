@@ -18,6 +18,7 @@ from pgmengine.methods.collect import Draws, kept_bytes, refused
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
+from pgmengine.settings import check_whole
 from pgmengine.target import Target
 
 
@@ -39,6 +40,10 @@ class MCMC:
     draws: int = 1000
     thin: int = 1
     rhat_limit: float = 1.05
+
+    def __post_init__(self) -> None:
+        check_whole(self, "chains", "draws", "thin")
+        check_whole(self, "warmup", least=0)
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains; refuses log_z and log_prob, and free parents with infinitely many values."""

@@ -22,6 +22,7 @@ from pgmengine.methods.factors import Factors
 from pgmengine.methods.tables import Tables
 from pgmengine.model import Flat
 from pgmengine.result import Plan, Result
+from pgmengine.settings import check_number, check_whole
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -63,10 +64,9 @@ class MeanField:
     def __post_init__(self) -> None:
         if self.xi is not None and not (isinstance(self.xi, (Real, np.floating)) and 0 <= self.xi <= 1):
             raise PgmError(f"MeanField: xi must be None or a number from 0 to 1, not {self.xi!r}")
-        whole = isinstance(self.updates, (int, np.integer)) and isinstance(self.restarts, (int, np.integer))
-        if not whole or self.updates < 1 or self.restarts < 0 or not self.tolerance >= 0:
-            raise PgmError("MeanField: it needs updates of at least 1, restarts and tolerance of at least 0, not "
-                           f"{self.updates}, {self.restarts} and {self.tolerance}")
+        check_whole(self, "updates")
+        check_whole(self, "restarts", least=0)
+        check_number(self, "tolerance")
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work of all rounds; refuses what a bound cannot give."""

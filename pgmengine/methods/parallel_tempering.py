@@ -17,6 +17,7 @@ from pgmengine.methods.schedules import count_of, ladder
 from pgmengine.methods.trust import BATCHES, SURE, interval
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
+from pgmengine.settings import check_whole
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
 
@@ -61,6 +62,10 @@ class ParallelTempering:
     draws: int = 1000
     thin: int = 1
     rhat_limit: float = 1.05
+
+    def __post_init__(self) -> None:
+        check_whole(self, "chains", "draws", "thin", *(["rungs"] if isinstance(self.rungs, int) else []))
+        check_whole(self, "warmup", least=0)
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of all ladders."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.kernels.chains import make_chains
+from pgmengine.settings import check_whole
 from pgmengine.target import Target
 from pgmengine.validate import as_floats
 
@@ -26,6 +27,9 @@ class Linear:
 
     count: int
 
+    def __post_init__(self) -> None:
+        check_whole(self, "count")
+
     def betas(self, target: Target | None = None, kernel: Any = None, rng: Any = None) -> Array:
         """The ladder (count,)."""
         return np.linspace(0.0, 1.0, max(self.count, 2))
@@ -41,6 +45,9 @@ class ThreePiece:
     """
 
     count: int
+
+    def __post_init__(self) -> None:
+        check_whole(self, "count")
 
     def betas(self, target: Target | None = None, kernel: Any = None, rng: Any = None) -> Array:
         """The ladder (count,)."""
@@ -64,6 +71,10 @@ class Adaptive:
     count: int
     chains: int = 32
     pilot: int = 64  # points at which the standard deviation is taken, four sweeps between two of them
+
+    def __post_init__(self) -> None:
+        check_whole(self, "count", "chains")
+        check_whole(self, "pilot", least=2)
 
     def betas(self, target: Target, kernel: Any, rng: np.random.Generator) -> Array:
         """The ladder (count,), one for all rows of the target."""

@@ -19,6 +19,7 @@ from pgmengine.methods.trust import BATCHES, interval
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
+from pgmengine.settings import check_whole
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -57,6 +58,10 @@ class SimulatedTempering:
     draws: int = 4000
     gamma: Any = FlatHistogram()
     rhat_limit: float = 1.05
+
+    def __post_init__(self) -> None:
+        check_whole(self, "chains", "draws")
+        check_whole(self, "warmup", least=0)
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains."""

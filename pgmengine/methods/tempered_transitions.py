@@ -15,6 +15,7 @@ from pgmengine.methods.collect import Draws, kept_bytes, refused
 from pgmengine.methods.schedules import Linear, count_of, ladder
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
+from pgmengine.settings import check_whole
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -47,6 +48,10 @@ class TemperedTransitions:
     warmup: int = 100
     draws: int = 500
     rhat_limit: float = 1.05
+
+    def __post_init__(self) -> None:
+        check_whole(self, "chains", "draws")
+        check_whole(self, "warmup", least=0)
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains."""

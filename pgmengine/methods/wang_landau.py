@@ -18,6 +18,7 @@ from pgmengine.methods.levels import OneOverT, Weights
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
+from pgmengine.settings import check_whole
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -56,6 +57,10 @@ class WangLandau:
     draws: int = 2000
     gamma: Any = OneOverT()
     rhat_limit: float = 1.05
+
+    def __post_init__(self) -> None:
+        check_whole(self, "bins", "chains", "draws")
+        check_whole(self, "warmup", least=0)
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains."""

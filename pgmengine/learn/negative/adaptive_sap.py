@@ -13,6 +13,7 @@ from pgmengine.learn.negative.base import NegativeRun, Persistent, State
 from pgmengine.learn.schedules import at
 from pgmengine.methods.levels import OneOverT, Weights, hop
 from pgmengine.methods.schedules import fixed, ladder
+from pgmengine.settings import check_whole
 from pgmengine.target import Target
 
 
@@ -41,6 +42,8 @@ class AdaptiveSAP:
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:
+        check_whole(self, "every", "steps", "chains")
+        check_whole(self, "k", least=0)
         object.__setattr__(self, "betas", fixed(self.betas))
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:

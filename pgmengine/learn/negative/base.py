@@ -88,8 +88,6 @@ def moved(chains: Chains, sweeps: int) -> None:
 
 def unconditioned(name: str, given: Target, count: int) -> Target:
     """`count` rows of the model phase; PgmError when each row of data has a phase of its own."""
-    if count < 1:
-        raise PgmError(f"{name} needs at least one chain, not {count}")
     observed = [layer for layer, free in given.free.items() if not (free | given.cut[layer]).all()]
     if observed:
         raise PgmError(f"{name} keeps its chains from update to update, but layer {observed[0]!r} is given and differs "

@@ -14,6 +14,7 @@ from pgmengine.learn.schedules import at
 from pgmengine.methods.coupled import CoupledTempering
 from pgmengine.methods.levels import OneOverT
 from pgmengine.methods.schedules import fixed, ladder
+from pgmengine.settings import check_whole
 from pgmengine.target import Target
 
 
@@ -39,6 +40,7 @@ class CAST:
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:
+        check_whole(self, "chains", "swap_every", "k")
         object.__setattr__(self, "betas", fixed(self.betas))
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:

@@ -12,6 +12,7 @@ from pgmengine.kernels.chains import Chains, make_chains
 from pgmengine.learn.batch import Batch, GradientSum
 from pgmengine.learn.negative.base import NegativeRun, adopted, moved
 from pgmengine.learn.schedules import at
+from pgmengine.settings import check_whole
 from pgmengine.target import Target
 
 
@@ -29,6 +30,9 @@ class CD:
     k: int = 1
     kernel: Any = Gibbs()
     precision: ClassVar[type] = np.float32
+
+    def __post_init__(self) -> None:
+        check_whole(self, "k")
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
         """See Negative."""

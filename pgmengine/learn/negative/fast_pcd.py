@@ -12,6 +12,7 @@ from pgmengine.learn.batch import Batch, Gradient, GradientSum
 from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved
 from pgmengine.learn.schedules import Rate, at
 from pgmengine.model import Model
+from pgmengine.settings import check_number, check_whole
 from pgmengine.target import Target
 from pgmengine.weights import elementwise, plus, zeros
 
@@ -34,6 +35,11 @@ class FastPCD:
     decay: float = 0.95
     kernel: Any = Gibbs()
     precision: ClassVar[type] = np.float32
+
+    def __post_init__(self) -> None:
+        check_whole(self, "k", "chains")
+        check_number(self, "rate")
+        check_number(self, "decay", most=1)
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
         """See Negative."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from pgmengine.kernels import Gibbs
 from pgmengine.learn.negative.base import NegativeRun, Persistent, moved
+from pgmengine.settings import check_whole
 from pgmengine.target import Target
 
 
@@ -27,6 +28,9 @@ class PCD:
     chains: int = 100
     kernel: Any = Gibbs()
     precision: ClassVar[type] = np.float32
+
+    def __post_init__(self) -> None:
+        check_whole(self, "k", "chains")
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
         """See Negative."""

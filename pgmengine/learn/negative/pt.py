@@ -12,6 +12,7 @@ from pgmengine.learn.batch import Batch, GradientSum
 from pgmengine.learn.negative.base import NegativeRun, State, adopted, unconditioned
 from pgmengine.learn.schedules import at
 from pgmengine.methods.parallel_tempering import Ladders
+from pgmengine.settings import check_whole
 from pgmengine.target import Target
 
 
@@ -31,6 +32,9 @@ class PT:
     chains: int = 100
     kernel: Any = Gibbs()
     precision: ClassVar[type] = np.float32
+
+    def __post_init__(self) -> None:
+        check_whole(self, "temperatures", "k", "chains")
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
         """See Negative."""

@@ -13,6 +13,7 @@ from pgmengine.learn.negative.base import NegativeRun, Persistent
 from pgmengine.learn.schedules import at
 from pgmengine.methods.schedules import Linear, fixed, ladder
 from pgmengine.methods.tempered_transitions import excursion
+from pgmengine.settings import check_whole
 from pgmengine.target import Target
 
 
@@ -35,6 +36,8 @@ class TransSAP:
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:
+        check_whole(self, "every", "chains")
+        check_whole(self, "k", least=0)
         object.__setattr__(self, "betas", fixed(self.betas))
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:

@@ -1,0 +1,133 @@
+"""Settings that cannot mean anything, states and checkpoints of other fits: refused in words."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import pgmengine as pgm
+
+X = np.random.default_rng(0).integers(0, 2, (20, 4)).astype(float)
+
+
+def learned(model=None, **settings):
+    return pgm.fit(model or pgm.rbm(4, 2, rng=0), {"v": X}, **{"updates": 3, "progress": False, **settings})
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda: pgm.CD(0), "CD: k must be an integer of at least 1, not 0"),
+    (lambda: pgm.PCD(1.5), "PCD: k"),
+    (lambda: pgm.PCD(chains=0), "PCD: chains"),
+    (lambda: pgm.PCD(True), "PCD: k"),
+    (lambda: pgm.PT(0), "PT: temperatures"),
+    (lambda: pgm.PT(2, 0), "PT: k"),
+    (lambda: pgm.FastPCD(decay=2), "FastPCD: decay must be a finite number from 0 to 1, not 2"),
+    (lambda: pgm.FastPCD(rate=-1), "FastPCD: rate"),
+    (lambda: pgm.TransSAP(every=0), "TransSAP: every"),
+    (lambda: pgm.AdaptiveSAP(steps=0), "AdaptiveSAP: steps"),
+    (lambda: pgm.CAST(swap_every=0), "CAST: swap_every"),
+    (lambda: pgm.SGD(-1), "SGD: rate must be a finite number from 0 up, not -1"),
+    (lambda: pgm.SGD("fast"), "SGD: rate"),
+    (lambda: pgm.SGD(momentum=1), "SGD: momentum must be a finite number from 0 up, below 1, not 1"),
+    (lambda: pgm.SGD(l1=np.inf), "SGD: l1"),
+    (lambda: pgm.Adam(beta2=1.0), "Adam: beta2"),
+    (lambda: pgm.AdaMax(weight_decay=-1), "AdaMax: weight_decay"),
+    (lambda: pgm.Centered(follow=2), "Centered: follow"),
+    (lambda: pgm.harmonic(1, 0), "harmonic: b"),
+    (lambda: pgm.WeightNorms(every=0), "WeightNorms: every"),
+    (lambda: pgm.EarlyStopping(pgm.WeightNorms(), patience=0), "EarlyStopping: patience"),
+    (lambda: pgm.MCMC(thin=0), "MCMC: thin"),
+    (lambda: pgm.MCMC(warmup=-1), "MCMC: warmup must be an integer of at least 0"),
+    (lambda: pgm.ParallelTempering(rungs=0), "ParallelTempering: rungs"),
+    (lambda: pgm.SimulatedTempering(draws=0), "SimulatedTempering: draws"),
+    (lambda: pgm.TemperedTransitions(chains=0), "TemperedTransitions: chains"),
+    (lambda: pgm.AIS(chains=0), "AIS: chains"),
+    (lambda: pgm.Linear(0), "Linear: count"),
+    (lambda: pgm.WangLandau(len, 0), "WangLandau: bins"),
+])
+def test_settings_without_a_meaning(make, words):
+    with pytest.raises(pgm.PgmError) as error:
+        make()
+    assert words in str(error.value)
+
+
+def test_settings_that_mean_something():
+    pgm.PCD(np.int64(2), chains=np.int32(3)), pgm.SGD(0.0), pgm.SGD(np.float32(0.1)), pgm.SGD(lambda t: -1.0)
+    pgm.TransSAP(k=0), pgm.PT(1), pgm.FastPCD(decay=1), pgm.MCMC(warmup=0)
+
+
+@pytest.mark.parametrize("settings, words", [
+    ({"negative": "pcd"}, "negative must be one such as pgm.PCD(), not 'pcd'"),
+    ({"positive": "x"}, "positive must be one such as"),
+    ({"optimizer": 0.1}, "optimizer must be one such as pgm.Adam(), not 0.1"),
+    ({"negative": pgm.PCD(kernel=pgm.Gibbs)}, "an instance such as Gibbs(...)"),
+    ({"batch_size": 2.5}, "batch_size must be an integer of at least 1, not 2.5"),
+    ({"batch_size": None}, "batch_size"),
+    ({"updates": -3}, "updates must be an integer of at least 0, not -3"),
+    ({"updates": None, "epochs": 1.5}, "epochs"),
+    ({"callbacks": pgm.WeightNorms()}, "callbacks must be a list"),
+    ({"callbacks": [pgm.WeightNorms]}, "an instance such as WeightNorms(...)"),
+    ({"callbacks": [3]}, "a callback is called as"),
+    ({"given": "v"}, "given must be a sequence of layers such as ('v',)"),
+    ({"optimizer": pgm.Tied(pgm.SGD(), (("v.bias", "v.bias"),))}, "'v.bias' is named twice"),
+    ({"callbacks": [pgm.EarlyStopping(pgm.ExactLogLikelihood({"v": X}), name="bound")]},
+     "watches 'bound', but the monitor says log_likelihood"),
+    ({"callbacks": [pgm.ExactLogLikelihood({"v": X}), pgm.ExactLogLikelihood({"v": X[:3]})]},
+     "two callbacks say 'log_likelihood'"),
+])
+def test_what_fit_refuses(settings, words):
+    with pytest.raises(pgm.PgmError) as error:
+        learned(**settings)
+    assert words in str(error.value)
+
+
+def test_a_monitor_may_also_stop():
+    monitor = pgm.ExactLogLikelihood({"v": X}, every=1)
+    assert len(learned(callbacks=[monitor, pgm.EarlyStopping(monitor)]).history["log_likelihood"]["value"]) == 4
+
+
+@pytest.mark.parametrize("of, to, words", [
+    ({"model": pgm.rbm(4, 1, rng=0)}, {}, "'optimizer/m/h.bias' has shape (1,), expected (2,)"),
+    ({"negative": pgm.PCD(chains=5)}, {"negative": pgm.PCD(chains=9)}, "'negative/v' has shape (5, 4), expected (9, 4)"),
+    ({"optimizer": pgm.Centered(pgm.Adam())}, {"optimizer": pgm.Centered(pgm.AdaMax())},
+     "Centered(Adam) and PCD, this one has Centered(AdaMax) and PCD"),
+])
+def test_states_of_other_fits(of, to, words):
+    state = learned(**of).state
+    with pytest.raises(pgm.PgmError) as error:
+        learned(**to, state=state)
+    assert words in str(error.value)
+
+
+def rate_of(value):
+    return lambda t: value
+
+
+def scaled(value, t):
+    return value / (t + 1)
+
+
+@pytest.mark.parametrize("one, other", [
+    (lambda t: 0.1, lambda t: 0.5),
+    (rate_of(0.1), rate_of(0.5)),
+    (functools.partial(scaled, 0.1), functools.partial(scaled, 0.5)),
+    (lambda t: 0.1 if t in {1, 2, 3} else 0.2, lambda t: 0.1 if t in {1, 2, 4} else 0.2),
+])
+def test_a_checkpoint_knows_its_schedule(tmp_path, one, other):
+    path = tmp_path / "c.safetensors"
+    learned(optimizer=pgm.SGD(one), checkpoint=path)
+    assert learned(optimizer=pgm.SGD(one), checkpoint=path, updates=5).state["update"] == 5
+    with pytest.raises(pgm.PgmError, match="differs in optimizer"):
+        learned(optimizer=pgm.SGD(other), checkpoint=path, updates=7)
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path):
+    path, rng = tmp_path / "c.safetensors", np.random.default_rng(0)
+    learned(checkpoint=path)
+    whole = path.read_bytes()
+    for _ in range(60):
+        damaged, place = bytearray(whole), rng.integers(len(whole))
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        with pytest.raises(pgm.PgmError):
+            learned(checkpoint=path)
