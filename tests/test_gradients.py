@@ -97,3 +97,17 @@ def test_parameters_of_what_is_given_stay(make, negative):
     f = pgm.fit(model, data, given=("x",), negative=negative, optimizer=pgm.Adam(0.1), updates=30, progress=False)
     assert np.array_equal(f.model.params["x.bias"], model.params["x.bias"])
     assert not np.allclose(f.model.params["y.bias"], model.params["y.bias"], atol=0.01)
+
+
+def test_mini_batches_of_weighted_rows_add_up():
+    """At fixed parameters the steps of a pass are the gradient of the weighted log-likelihood, however rows are parted."""
+    rng, model = np.random.default_rng(0), pgm.rbm(4, 3, rng=1)
+    x, w = rng.integers(0, 2, (9, 4)).astype(float), rng.random(9) * 4
+    rate = 1e-9
+    steps = {}
+    for size in (9, 4, 1):  # 4: the last batch has one row
+        f = pgm.fit(model, {"v": x}, negative=pgm.ExactGradient(), sample_weight=w, batch_size=size, epochs=1,
+                    optimizer=pgm.SGD(lambda t, size=size: rate * min(size, 9 - t * size)), progress=False)
+        steps[size] = (f.model.params["v-h.weight"] - model.params["v-h.weight"]) / rate
+    for size in (4, 1):
+        np.testing.assert_allclose(steps[size], steps[9], atol=1e-4)

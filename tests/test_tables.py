@@ -347,7 +347,7 @@ def test_a_network_of_variables_in_any_order(rtol=1e-9):
         ({"xi": 1.5}, "xi must be None or a number from 0 to 1"),
         ({"xi": float("nan")}, "xi must be"),
         ({"xi": "a"}, "xi must be"),
-        ({"updates": 0}, "updates of at least 1"),
+        ({"updates": 0}, "updates must be an integer of at least 1"),
         ({"restarts": -1}, "restarts"),
         ({"tolerance": float("nan")}, "tolerance"),
     ],

@@ -24,12 +24,10 @@ Array = np.ndarray
 class Gradient(dict[str, Any]):
     """Parameter -> array; what is known of the phases besides.
 
-    means: makes E[x | data] (width,) of undirected layers, for who wants them. mass: total weight of the data phase less
-    that of the model phase, 0 but for weighted rows.
+    means: makes E[x | data] (width,) of undirected layers, for who wants them.
     """
 
     means: Callable[[], Flat]
-    mass: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +43,11 @@ class Batch:
     def rows(self) -> int:
         """Rows of data."""
         return self.data.rows
+
+    @property
+    def mass(self) -> float:
+        """The rows' weight in both phases: 1, or near it where weights differ."""
+        return float(self.weights.sum()) / self.rows
 
 
 class GradientSum:
@@ -79,7 +82,6 @@ class GradientSum:
         for gradient, factor in self.known:
             for name, value in gradient.items():
                 out[name] = plus(out[name], value, factor) if name in out else factor * value
-        out.mass = self.mass
         return out
 
     def means(self) -> Callable[[], Flat]:

@@ -193,12 +193,12 @@ class Centered:
             offset[:] = np.where(np.isnan(offset), mean, (1 - self.follow) * offset + self.follow * mean)
         bias = {name: np.ravel(gradient[f"{name}.bias"]).astype(np.float64) for name in means}
         out = Gradient(gradient)
-        out.means, out.mass = gradient.means, gradient.mass
+        out.means = gradient.means
         for c in structure.undirected:
             if not {c.a, c.b} <= set(means):  # an end with directed parents has no mean of its own
                 continue
             weight, a, b = f"{c.key}.weight", state[f"offset/{c.a}"], state[f"offset/{c.b}"]
-            terms = ((-a, bias[c.b]), (-bias[c.a], b), (gradient.mass * a, b))
+            terms = ((-a, bias[c.b]), (-bias[c.a], b))
             out[weight] = c.projected(params[weight], _plus_outer(gradient[weight], terms))
             for name, share in ((c.a, out[weight] @ b), (c.b, a @ out[weight]))[: 1 + (c.a != c.b)]:
                 out[f"{name}.bias"] = out[f"{name}.bias"] - share.reshape(np.shape(out[f"{name}.bias"]))
@@ -241,7 +241,7 @@ class Tied:
     def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
         """One update."""
         out = Gradient(gradient)
-        out.means, out.mass = gradient.means, gradient.mass
+        out.means = gradient.means
         for group in self.groups:
             total = gradient[group[0]]
             for name in group[1:]:

@@ -63,7 +63,7 @@ class Persistent(NegativeRun):
         self.chains = adopted(self.chains, self.driven(batch.given.model), at(self.kernel, update), rng)
         self.move(self.chains, update, rng)
         count = len(self.chains.beta)
-        total.points(self.chains.values(dtype=total.precision), np.full(count, -1.0 / count))
+        total.points(self.chains.values(dtype=total.precision), np.full(count, -batch.mass / count))
 
     def driven(self, model: Model) -> Model:
         """The model that the chains are of."""

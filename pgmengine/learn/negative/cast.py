@@ -62,7 +62,7 @@ class _Run(NegativeRun):
         coupled.rng = rng
         for _ in range(self.settings.k):
             coupled.step()
-        total.points(coupled.chains.values(coupled.slow, dtype=total.precision), np.full(count, -1.0 / count))
+        total.points(coupled.chains.values(coupled.slow, dtype=total.precision), np.full(count, -batch.mass / count))
 
     def state(self) -> State:
         """All chains, their roles, and the weights of the levels."""

@@ -36,6 +36,6 @@ class _Run(NegativeRun):
 
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
         """See NegativeRun."""
-        rows = batch.given.rows
-        weights = batch.weights if rows == batch.rows else np.ones(rows)
-        add_expected(self.method, batch.given, -weights / rows, total, rng)
+        one_for_all = batch.given.rows != batch.rows
+        weights = np.array([batch.mass]) if one_for_all else batch.weights / batch.rows
+        add_expected(self.method, batch.given, -weights, total, rng)

@@ -54,7 +54,7 @@ class _Run(NegativeRun):
         ladders.rng = rng
         ladders.chains.sweep(self.settings.k - 1)
         ladders.step()
-        total.points(ladders.chains.values(ladders.top(), dtype=total.precision), np.full(count, -1.0 / count))
+        total.points(ladders.chains.values(ladders.top(), dtype=total.precision), np.full(count, -batch.mass / count))
 
     def state(self) -> State:
         """All chains, and their places in the ladders."""
