@@ -100,7 +100,7 @@ def test_parameters_of_what_is_given_stay(make, negative):
 
 
 def test_mini_batches_of_weighted_rows_add_up():
-    """At fixed parameters the steps of a pass are the gradient of the weighted log-likelihood, however rows are parted."""
+    """At fixed parameters the steps of a pass are the gradient of the weighted likelihood, however rows are parted."""
     rng, model = np.random.default_rng(0), pgm.rbm(4, 3, rng=1)
     x, w = rng.integers(0, 2, (9, 4)).astype(float), rng.random(9) * 4
     rate = 1e-9
