@@ -152,6 +152,8 @@ def as_floats(values: Any, what: str) -> np.ndarray:
     try:
         if isinstance(values, np.ma.MaskedArray):  # what is masked is not observed
             return np.ma.filled(values.astype(np.float64), np.nan)
+        if is_sparse(values):
+            values = values.toarray()
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise PgmError(f"{what} is not an array of numbers: {error}") from None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import FINITE
@@ -292,3 +293,9 @@ def test_masked_values_are_not_observed():
     masked = np.ma.array([[1.0, 0.0, 1.0]], mask=[[1, 0, 0]])
     model = pgm.rbm(3, 2, rng=0)
     assert np.array_equal(pgm.infer(model, {"v": masked}).mean["h"], pgm.infer(model, {"v": [[np.nan, 0, 1]]}).mean["h"])
+
+
+def test_sparse_evidence_is_evidence():
+    x = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
+    model = pgm.rbm(3, 2, rng=0)
+    assert np.array_equal(pgm.infer(model, {"v": sp.csr_array(x)}).mean["h"], pgm.infer(model, {"v": x}).mean["h"])

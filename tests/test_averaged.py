@@ -26,12 +26,20 @@ def test_an_average_is_that_of_every_tenth_model(optimizer, follow):
     f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, optimizer=optimizer, batch_size=10, updates=401,
                 callbacks=[lambda model, t: seen.append(model)])
     for key, value in f.averaged.params.items():
-        mean, used = np.zeros(value.shape), seen[:401:10]
+        mean, used = np.zeros(value.shape), [seen[9], *seen[10:401:10]]
         for count, model in enumerate(used):
             share = min(1.0, max(10 * follow, 1 / (count + 1)))
             mean = (1 - share) * mean + share * model.params[key]
         np.testing.assert_allclose(value, mean, atol=1e-12)
         assert not value.flags.writeable
+
+
+def test_a_short_fit_has_an_average():
+    """Not that with the model from which it started."""
+    seen = []
+    f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, optimizer=pgm.Averaged(), updates=5,
+                callbacks=[lambda model, t: seen.append(model)])
+    np.testing.assert_array_equal(f.averaged.params["h.bias"], seen[4].params["h.bias"])
 
 
 def test_learning_is_as_without():

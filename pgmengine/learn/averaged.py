@@ -47,8 +47,8 @@ class Averaged:
 
     def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
         """One update."""
-        if t % EVERY == 0:
-            share = min(max(EVERY * self.follow, EVERY / (t + EVERY)), 1.0)
+        if t % EVERY == 0 or t < EVERY:  # no share of where learning began
+            share = 1.0 if t < EVERY else min(max(EVERY * self.follow, EVERY / (t + EVERY)), 1.0)
             for k, value in params.items():
                 average = state[f"average/{k}"]
                 average += share * (numbers(value) - average)

@@ -76,7 +76,7 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
         MeanField(updates=5), whose bound is then what is maximised, or one-chain Gibbs sampling where that refuses.
     given : layers to condition on: log p(rest | given) is maximised.
     optimizer : Adam(1e-3) by default.
-    updates : number of updates; overrides epochs.
+    updates : number of updates in all, those of a checkpoint or `state` included; overrides epochs.
     callbacks : called as callback(model, update), from update 0 (before learning) to the last; what they return, name ->
         number or None, is history. One with `stops(history)` ends the fit when that returns a reason.
     checkpoint : file to which everything is written every few seconds and at the end, and from which a fit of the same
