@@ -70,8 +70,6 @@ def test_settings_that_mean_something():
     ({"callbacks": [3]}, "a callback is called as"),
     ({"given": "v"}, "given must be a sequence of layers such as ('v',)"),
     ({"optimizer": pgm.Tied(pgm.SGD(), (("v.bias", "v.bias"),))}, "'v.bias' is named twice"),
-    ({"callbacks": [pgm.EarlyStopping(pgm.ExactLogLikelihood({"v": X}), name="bound")]},
-     "watches 'bound', but the monitor says log_likelihood"),
     ({"callbacks": [pgm.ExactLogLikelihood({"v": X}), pgm.ExactLogLikelihood({"v": X[:3]})]},
      "two callbacks say 'log_likelihood'"),
 ])

@@ -341,20 +341,13 @@ class EarlyStopping:
 
     def __call__(self, model: Model, update: int) -> Found:
         """What the monitor says."""
-        said: Found = self.monitor(model, update)
-        if said and self._watched() not in said:
-            raise PgmError(f"EarlyStopping watches {self._watched()!r}, but the monitor says {', '.join(said)}")
-        return said
-
-    def _watched(self) -> str:
-        name: str = self.name or getattr(self.monitor, "name", "")
-        if not name:
-            raise PgmError(f"EarlyStopping: say which name of {type(self.monitor).__name__} to watch, name=...")
-        return name
+        return self.monitor(model, update)
 
     def stops(self, history: Mapping[str, list[tuple[int, float]]]) -> str:
         """The reason to stop, or an empty string."""
-        name = self._watched()
+        name = self.name or getattr(self.monitor, "name", "")
+        if not name:
+            raise PgmError(f"EarlyStopping: say which name of {type(self.monitor).__name__} to watch, name=...")
         values = np.array([v for _, v in history.get(name, [])]) * (1 if self.rising else -1)
         if len(values) <= self.patience or values[-self.patience:].max() > values[: -self.patience].max() + self.least:
             return ""
