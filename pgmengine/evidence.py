@@ -124,7 +124,7 @@ def parse_evidence(structure: Structure, evidence: Mapping[str, Any] | None, wha
         if name in parsed:
             missing = np.isnan(parsed[name])
             value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, :: layer.unit.width]
-            seen = seen[:1] if (seen == seen[:1]).all() else seen  # masks of rows that are alike cost nothing
+            seen = seen[:1].copy() if (seen == seen[:1]).all() else seen  # what is alike is kept once
         values[name], observed[name] = spread(value, rows), spread(seen, rows)
     cut = {name: spread(mask, rows) for name, (_, mask) in structure.blank.items()}
     return Evidence(bool(with_rows), values, Masks(rows, observed, cut))

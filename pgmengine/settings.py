@@ -9,12 +9,17 @@ from typing import Any
 from pgmengine.errors import PgmError
 
 
+def whole(what: str, value: Any, least: int = 1) -> int:
+    """An integer of at least `least`, else PgmError."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise PgmError(f"{what} must be an integer of at least {least}, not {value!r}")
+    return int(value)
+
+
 def check_whole(settings: Any, *names: str, least: int = 1) -> None:
     """PgmError unless these attributes are integers of at least `least`."""
     for name in names:
-        value = getattr(settings, name)
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise PgmError(f"{type(settings).__name__}: {name} must be an integer of at least {least}, not {value!r}")
+        whole(f"{type(settings).__name__}: {name}", getattr(settings, name), least)
 
 
 def check_number(settings: Any, *names: str, most: float = math.inf, below: float = math.inf) -> None:

@@ -52,8 +52,10 @@ def test_settings_without_a_meaning(make, words):
 
 
 def test_settings_that_mean_something():
-    pgm.PCD(np.int64(2), chains=np.int32(3)), pgm.SGD(0.0), pgm.SGD(np.float32(0.1)), pgm.SGD(lambda t: -1.0)
-    pgm.TransSAP(k=0), pgm.PT(1), pgm.FastPCD(decay=1), pgm.MCMC(warmup=0)
+    """Numbers of numpy, a rate of 0, schedules whatever they say, tempered transitions alone."""
+    made = (pgm.PCD(np.int64(2), chains=np.int32(3)), pgm.SGD(0.0), pgm.SGD(np.float32(0.5)), pgm.SGD(lambda t: -1.0),
+            pgm.TransSAP(k=0), pgm.PT(1), pgm.FastPCD(decay=1), pgm.MCMC(warmup=0))
+    assert made[0].k == 2 and made[2].rate == 0.5 and len(made) == 8
 
 
 @pytest.mark.parametrize("settings, words", [

@@ -22,7 +22,7 @@ from pgmengine.weights import numbers
 
 FORMAT = "pgmengine-checkpoint-2"
 Array = np.ndarray
-SIMPLE = (bool, int, float, str, tuple, list, np.ndarray, type(None))  # the same in every process
+SIMPLE = (bool, int, float, str, tuple, list, np.ndarray, np.generic, type(None))  # the same in every process
 
 
 def described(value: Any) -> Any:
@@ -35,14 +35,18 @@ def described(value: Any) -> Any:
         return [described(v) for v in np.asarray(value).tolist()] if isinstance(value, np.ndarray) else [
             described(v) for v in value]
     if isinstance(value, partial):
-        return [described(part) for part in (value.func, value.args, sorted(value.keywords.items()))]
+        return [described(value.func), *map(_inside, value.args), *((k, _inside(v)) for k, v in value.keywords.items())]
     if isinstance(value, FunctionType):
-        inside = [cell.cell_contents for cell in value.__closure__ or ()]
-        known = [described(v) if isinstance(v, SIMPLE) else type(v).__qualname__ for v in inside]
-        return [value.__qualname__, _digest(_code(value.__code__)), known, described(value.__defaults__)]
+        inside = [cell.cell_contents for cell in value.__closure__ or ()] + list(value.__defaults__ or ())
+        return [value.__qualname__, _digest(_code(value.__code__)), *map(_inside, inside)]
     if isinstance(value, Callable):  # type: ignore[arg-type]
         return getattr(value, "__qualname__", type(value).__qualname__)
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+
+
+def _inside(value: Any) -> Any:
+    """What a function holds, as far as other processes can tell, too."""
+    return described(value) if isinstance(value, SIMPLE) or is_dataclass(value) else type(value).__qualname__
 
 
 def _code(code: CodeType) -> str:

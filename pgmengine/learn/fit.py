@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from pgmengine.learn.optimizers import Adam
 from pgmengine.learn.run import Run
 from pgmengine.model import Model
 from pgmengine.progress import track
+from pgmengine.settings import whole
 from pgmengine.target import Target, make_target
 from pgmengine.threads import one_blas_thread
 from pgmengine.validate import as_floats, check_instance
@@ -97,8 +97,8 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     data = by_layer(model.structure, data, "data")
     _check_settings(negative, positive, optimizer, callbacks)
     target = make_target(model, _checked(model, data, given), what="data")
-    size = min(_whole("batch_size", batch_size, 1), target.rows)
-    total = _whole("epochs", epochs) * -(-target.rows // size) if updates is None else _whole("updates", updates)
+    size = min(whole("batch_size", batch_size), target.rows)
+    total = whole("epochs", epochs, 0) * -(-target.rows // size) if updates is None else whole("updates", updates, 0)
     negative, optimizer = negative or (CD() if given else PCD()), optimizer or Adam()
     settings = {"negative": negative, "positive": positive, "given": tuple(given), "optimizer": optimizer,
                 "batch_size": size, "rng": rng, "sample_weight": sample_weight}
@@ -193,12 +193,6 @@ def _checked(model: Model, data: Mapping[str, Any], given: Sequence[str]) -> Map
             raise PgmError(f"layer {name!r} has {layer.unit!r} units, which have no distribution: fit with "
                            f"given=({name!r},)")
     return data
-
-
-def _whole(name: str, value: Any, least: int = 0) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise PgmError(f"{name} must be an integer of at least {least}, not {value!r}")
-    return int(value)
 
 
 def _check_settings(negative: Any, positive: Any, optimizer: Any, callbacks: Any) -> None:
