@@ -216,3 +216,23 @@ def test_a_fit_says_what_it_did(caplog):
     assert "2 updates" in repr(f) and "MeanField(updates=5" in repr(f) and "data phase by MeanField" in caplog.text
     g = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=2, progress=False)
     assert g.negative == pgm.PCD()
+
+
+@pytest.mark.parametrize("hidden", [pgm.Binary(), pgm.Spin(), pgm.Categorical(3), pgm.MultiValued(math.inf)], ids=repr)
+@pytest.mark.parametrize("known", [False, True], ids=["alone", "from the data phase"])
+def test_completed_data_are_draws_from_the_posterior(hidden, known, rows=20_000, sure=5.0):
+    """Also cross moments: hidden units are independent given the row. Gibbs sweeps draw anew and would not show it."""
+    from pgmengine.learn.positive import default_positive, posterior_draw
+
+    model = pgm.rbm(4, 2, hidden=hidden, rng=3)  # small weights: every value is met often enough for a normal error
+    target = model.given({"v": np.tile([1.0, 0.0, 1.0, 1.0], (rows, 1))})
+    total = GradientSum(model, np.float32)
+    q = default_positive(target, np.float32).expect(target, np.ones(rows), total) if known else None
+    found = posterior_draw(target, np.random.default_rng(0), q)["h"]
+    exact = np.ravel(pgm.infer(model, {"v": [1, 0, 1, 1]}, method=pgm.Exact()).mean["h"])
+    width = found.shape[1] // 2
+    moments = np.hstack([found, found[:, :width] * found[:, width:]])
+    expected = np.hstack([exact, exact[:width] * exact[width:]])
+    error = moments.std(axis=0, ddof=1) / np.sqrt(rows)
+    assert np.all(np.abs(moments.mean(axis=0) - expected) < sure * error)
+    assert found.std(axis=0).min() > 0.05

@@ -42,7 +42,7 @@ class History:
             found["weight_norm"] = sum(norms) ** 0.5
         for callback in callbacks:
             said = _numbers(callback, callback(model, update))
-            for name in set(said) & set(found):
+            for name in sorted(set(said) & set(found)):
                 if not np.array_equal(said[name], found[name], equal_nan=True):
                     raise PgmError(f"two callbacks say {name!r}: give one of them another name")
             found |= said
