@@ -291,27 +291,38 @@ cdef pgm_matrix matrix_of(const float[:, :] weight):
 
 
 cdef void product_part(void *what, int64_t first, int64_t last) noexcept nogil:
+    """Tiles of columns, so that each thread reads its own part of the weight; or rows."""
     cdef rows_job *j = <rows_job *> what
+    cdef pgm_matrix w = j.weight
+    cdef int64_t row = 0, rows = j.rows, column = 0
     cdef pgm_change *list = <pgm_change *> malloc(sizeof(pgm_change) * PGM_LISTS * j.n)
     if list == NULL:
         j.failed = 1
         return
-    pgm_multiply(j.a + first * j.n, &j.weight, last - first, j.apart, list, j.out + first * j.apart)
+    if j.chunk:
+        column = first * j.chunk
+        w.w, w.columns = w.w + column * w.right, min(last * j.chunk, w.columns) - column
+    else:
+        row, rows = first, last - first
+    pgm_multiply(j.a + row * j.n, &w, rows, j.apart, list, j.out + row * j.apart + column)
     free(list)
 
 
 def add_product(const float[:, ::1] x, const float[:, :] weight, float[:, :] out, int parts):
     """out += x weight, in parts on as many threads; zeros in x are skipped, whatever the weight there."""
     cdef rows_job j
+    cdef int64_t items, tiles = (out.shape[1] + 63) // 64
     if out.shape[0] != x.shape[0] or weight.shape[0] != x.shape[1] or out.shape[1] != weight.shape[1] \
             or weight.strides[0] % 4 or weight.strides[1] % 4:
         raise ValueError("arrays do not fit")
     j.apart = row_stride(out)
     if not out.shape[0] or not out.shape[1] or not x.shape[1]:
         return
-    j.a, j.out, j.n, j.weight, j.failed = &x[0, 0], &out[0, 0], x.shape[1], matrix_of(weight), 0
+    j.a, j.out, j.n, j.weight, j.failed, j.rows = &x[0, 0], &out[0, 0], x.shape[1], matrix_of(weight), 0, x.shape[0]
+    j.chunk = 64 if tiles >= 2 * parts and x.shape[0] < PGM_LISTS * parts else 0
+    items = tiles if j.chunk else <int64_t> x.shape[0]
     with nogil:
-        pgm_share(product_part, &j, x.shape[0], parts)
+        pgm_share(product_part, &j, items, parts)
     if j.failed:
         raise MemoryError
 
@@ -364,59 +375,69 @@ cdef bint find_sgemm() except -1:
     return True
 
 
+cdef enum:
+    BLOCK = 128 # columns of one matrix product: each thread reads its own part of the weight
+    BAND = 256 # rows of one
+
+
+cdef inline int64_t edge(int64_t i, int64_t blocks, int64_t n) noexcept nogil:
+    """Where block i of so many begins: in whole vectors, however many threads there are."""
+    return min(n, (n + 15) // 16 * i // blocks * 16)
+
+
+cdef inline int64_t blocks_of(int64_t n) noexcept nogil:
+    return (n + BLOCK - 1) // BLOCK
+
+
 cdef void times_part(void *what, int64_t first, int64_t last) noexcept nogil:
-    """Chunks of rows of out += a b; BLAS has columns where we have rows, so it is asked for out' += b' a'."""
+    """Blocks of out += a b; BLAS has columns where we have rows, so it is asked for out' += b' a'."""
     cdef rows_job *j = <rows_job *> what
-    cdef int64_t row
-    cdef int m = <int> j.m, n = <int> j.n, some
+    cdef int64_t i, row, column, blocks = blocks_of(j.m)
+    cdef int m, some, n = <int> j.n, far = <int> (j.n if j.turned else j.m)
     cdef int apart = <int> j.apart
     cdef float one = 1.0
     cdef char plain = b"N", turn = b"T"
     cdef char *how = &turn if j.turned else &plain
-    cdef int *wide = &n if j.turned else &m
-    row = first * j.chunk
-    while row < min(last * j.chunk, j.rows):
-        some = <int> min(j.chunk, j.rows - row)
-        sgemm(how, &plain, &m, &some, &n, &one, <float *> j.b, wide, <float *> j.a + row * n, &n, &one,
-              j.out + row * apart, &apart)
-        row += j.chunk
+    for i in range(first, last):
+        row, column = i // blocks * BAND, edge(i % blocks, blocks, j.m)
+        some, m = <int> min(BAND, j.rows - row), <int> (edge(i % blocks + 1, blocks, j.m) - column)
+        sgemm(how, &plain, &m, &some, &n, &one, <float *> j.b + (column * n if j.turned else column), &far,
+              <float *> j.a + row * n, &n, &one, j.out + row * apart + column, &apart)
 
 
-def add_times(const float[:, ::1] x, const float[:, ::1] weight, bint turned, float[:, :] out, int64_t chunk, int parts):
-    """out += x weight, or x weight' if turned, as matrix products of `chunk` rows, in parts on as many threads."""
+def add_times(const float[:, ::1] x, const float[:, ::1] weight, bint turned, float[:, :] out, int parts):
+    """out += x weight, or x weight' if turned, as matrix products, in parts on as many threads."""
     cdef rows_job j
     cdef int64_t n = weight.shape[1] if turned else weight.shape[0], m = weight.shape[0] if turned else weight.shape[1]
-    if x.shape[1] != n or out.shape[0] != x.shape[0] or out.shape[1] != m or chunk < 1:
+    if x.shape[1] != n or out.shape[0] != x.shape[0] or out.shape[1] != m:
         raise ValueError("arrays do not fit")
     j.apart = row_stride(out)
     if not x.shape[0] or not m or not n:
         return
     find_sgemm()
-    j.a, j.b, j.out, j.rows, j.n, j.m = &x[0, 0], &weight[0, 0], &out[0, 0], x.shape[0], n, m
-    j.chunk, j.turned = chunk, turned
+    j.a, j.b, j.out, j.rows, j.n, j.m, j.turned = &x[0, 0], &weight[0, 0], &out[0, 0], x.shape[0], n, m, turned
     with nogil:
-        pgm_share(times_part, &j, (x.shape[0] + chunk - 1) // chunk, parts)
+        pgm_share(times_part, &j, (x.shape[0] + BAND - 1) // BAND * blocks_of(m), parts)
 
 
 cdef void across_part(void *what, int64_t first, int64_t last) noexcept nogil:
-    """Chunks of rows of out = a' b."""
+    """Blocks of rows of out = a' b."""
     cdef rows_job *j = <rows_job *> what
-    cdef int64_t row
+    cdef int64_t i, row, blocks = blocks_of(j.n)
     cdef int rows = <int> j.rows, m = <int> j.m, n = <int> j.n, some
     cdef float one = 1.0, zero = 0.0
     cdef char plain = b"N", turn = b"T"
-    row = first * j.chunk
-    while row < min(last * j.chunk, j.n):
-        some = <int> min(j.chunk, j.n - row)
+    for i in range(first, last):
+        row = edge(i, blocks, j.n)
+        some = <int> (edge(i + 1, blocks, j.n) - row)
         sgemm(&plain, &turn, &m, &some, &rows, &one, <float *> j.b, &m, <float *> j.a + row, &n, &zero,
               j.out + row * m, &m)
-        row += j.chunk
 
 
-def across(const float[:, ::1] a, const float[:, ::1] b, float[:, ::1] out, int64_t chunk, int parts):
-    """out = a' b as matrix products of `chunk` rows of out, in parts on as many threads."""
+def across(const float[:, ::1] a, const float[:, ::1] b, float[:, ::1] out, int parts):
+    """out = a' b as matrix products, in parts on as many threads."""
     cdef rows_job j
-    if out.shape[0] != a.shape[1] or out.shape[1] != b.shape[1] or a.shape[0] != b.shape[0] or chunk < 1:
+    if out.shape[0] != a.shape[1] or out.shape[1] != b.shape[1] or a.shape[0] != b.shape[0]:
         raise ValueError("arrays do not fit")
     if not out.shape[0] or not out.shape[1]:
         return
@@ -424,9 +445,9 @@ def across(const float[:, ::1] a, const float[:, ::1] b, float[:, ::1] out, int6
         out[:] = 0.0
         return
     find_sgemm()
-    j.a, j.b, j.out, j.rows, j.n, j.m, j.chunk = &a[0, 0], &b[0, 0], &out[0, 0], a.shape[0], a.shape[1], b.shape[1], chunk
+    j.a, j.b, j.out, j.rows, j.n, j.m = &a[0, 0], &b[0, 0], &out[0, 0], a.shape[0], a.shape[1], b.shape[1]
     with nogil:
-        pgm_share(across_part, &j, (a.shape[1] + chunk - 1) // chunk, parts)
+        pgm_share(across_part, &j, blocks_of(a.shape[1]), parts)
 
 
 cdef struct pack_job:

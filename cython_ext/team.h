@@ -1,7 +1,7 @@
 /* A job shared out among threads that wait for the next one: a microsecond where a pool of Python threads takes 60.
  *
- * Learning makes a dozen short calls an update. Workers spin for a while before they sleep, so that the next call
- * finds them awake. One job at a time; a second caller, and a child process after fork, do without or start anew. */
+ * Learning makes a dozen short calls an update. Workers spin for half a millisecond before they sleep, so that the next
+ * call finds them awake. One job at a time; a second caller, and a child process after fork, do without or start anew. */
 #ifndef PGM_TEAM_H
 #define PGM_TEAM_H
 
@@ -14,10 +14,12 @@ typedef void (*pgm_task)(void *what, int64_t first, int64_t last); /* items firs
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #define PGM_MOST_WORKERS 63
 #define PGM_STACK (4 << 20) /* bytes; the rounds of belief.h take half a megabyte */
-#define PGM_SPINS 4000 /* pauses, about 0.1 ms, before a worker sleeps */
+#define PGM_SPINS 64 /* pauses between two looks at the clock */
+#define PGM_PATIENCE 500000 /* ns before a worker sleeps: the numpy between two calls takes up to 300000 */
 
 #if defined(__x86_64__) || defined(__i386__)
 #define PGM_PAUSE() __builtin_ia32_pause()
@@ -42,13 +44,32 @@ typedef struct {
     unsigned long seen; /* the last job that is not for it */
 } pgm_place;
 
+static int64_t pgm_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/* waits for a job after number `seen`, for a while */
+static void pgm_linger(unsigned long seen)
+{
+    const int64_t end = pgm_clock() + PGM_PATIENCE;
+    do
+        for (int i = 0; i < PGM_SPINS; i++) {
+            if (atomic_load(&pgm_team.job) != seen) return;
+            PGM_PAUSE();
+        }
+    while (pgm_clock() < end);
+}
+
 static void *pgm_worker(void *place)
 {
     const int64_t own = ((pgm_place *)place)->own;
     unsigned long seen = ((pgm_place *)place)->seen;
     free(place);
     for (;;) {
-        for (int i = 0; i < PGM_SPINS && atomic_load(&pgm_team.job) == seen; i++) PGM_PAUSE();
+        pgm_linger(seen);
         if (atomic_load(&pgm_team.job) == seen) {
             pthread_mutex_lock(&pgm_team.sleep);
             atomic_fetch_add(&pgm_team.asleep, 1);
@@ -129,7 +150,7 @@ static void pgm_share(pgm_task task, void *what, int64_t count, int parts)
     }
     task(what, 0, count / all);
     for (int i = 0; atomic_load(&pgm_team.pending); i++)
-        if (i < PGM_SPINS) PGM_PAUSE(); else sched_yield();
+        if (i < 64 * PGM_SPINS) PGM_PAUSE(); else sched_yield();
     pthread_mutex_unlock(&pgm_team.use);
 }
 

@@ -22,7 +22,6 @@ Weight = Any  # a 2-D numpy array or a scipy sparse array: they share @, .T and 
 FEW = 0.6  # share of non-zero numbers up to which adding long rows is faster than a matrix product of 100 rows
 LISTS = 20  # columns that could be added in the time that it takes to list what is not 0
 WORTH_A_THREAD = 200_000  # multiplications
-CHUNK = 64  # columns of one matrix product, whatever the number of threads
 
 
 def bilinear(xa: Array, weight: Weight, xb: Array) -> Array:
@@ -48,7 +47,7 @@ def adds_rows(x: Array, columns: int) -> bool:
     few = FEW - LISTS / columns
     if few <= 0:
         return False
-    some = x[:: 8 if len(x) > 16 else 1] != 0  # a sample, compared first: counting booleans is quick
+    some = x[:: max(1, len(x) // 8)] != 0  # a sample, compared first: counting booleans is quick
     return bool(np.count_nonzero(some) <= few * some.size)
 
 
@@ -71,7 +70,7 @@ def columns_times(xa: Array, xb: Array) -> Array:
         return xa.T @ xb
     out = np.empty((xa.shape[1], xb.shape[1]), dtype=np.float32)
     work = parts(xa.size * xb.shape[1] / 4, WORTH_A_THREAD)
-    _kernels.across(np.ascontiguousarray(xa), np.ascontiguousarray(xb), out, CHUNK, work)
+    _kernels.across(np.ascontiguousarray(xa), np.ascontiguousarray(xb), out, work)
     return out
 
 

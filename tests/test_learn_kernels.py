@@ -14,7 +14,7 @@ from pgmengine.kernels.chains import make_chains, start
 from pgmengine.kernels.packed import Packed, packed, panels
 
 SIZES = [(1, 1, 1), (3, 15, 16), (2, 17, 31), (65, 63, 65), (100, 20, 500), (97, 130, 40), (200, 64, 129),
-         (130, 300, 150)]
+         (130, 300, 150), (300, 40, 290)]
 
 
 def sparse_values(rng, shape, share, dtype=np.float32):
@@ -76,6 +76,35 @@ def test_products_with_any_view_of_a_weight_and_any_kind_of_zero(rtol=2e-5):
     _kernels.add_product(x, weight, out, 1)
     assert np.isnan(out[3]).all()
     assert not np.isnan(np.delete(out, 3, axis=0)).any()
+
+
+@pytest.mark.parametrize("share", [0.02, 0.4, 1.0])
+@pytest.mark.parametrize(("rows", "a", "b"), [*SIZES, (150, 400, 700)])
+def test_ones_are_only_added_row_by_row(rows, a, b, share, rtol=2e-5):
+    """Rows of zeros and ones among others: each has the bits that it has alone, for any number of threads."""
+    rng = np.random.default_rng(rows + a)
+    x = (rng.random((rows, a)) < share).astype(np.float32)
+    x[1::3] *= rng.choice(np.array([0.5, -1.0, 2.0, -0.0, 1.0], dtype=np.float32), (len(x[1::3]), a))
+    whole = rng.normal(size=(a, b)).astype(np.float32)
+    for weight in (whole, np.asfortranarray(whole)):
+        found = []
+        for threads in (1, 2, 3, 7):
+            out = np.zeros((rows, b), dtype=np.float32)
+            _kernels.add_product(x, weight, out, threads)
+            found.append(out)
+        np.testing.assert_allclose(found[0], x @ weight.astype(float), atol=rtol * (a + 1))
+        assert all(np.array_equal(out, found[0]) for out in found)
+        alone = np.zeros((1, b), dtype=np.float32)
+        _kernels.add_product(x[-1:], weight, alone, 1)
+        assert np.array_equal(alone[0], found[0][-1])
+    ones, y = (x != 0).astype(np.float32), rng.normal(size=(rows, b)).astype(np.float32)
+    for values in (ones, x):
+        sums = [np.full((a, b), np.nan, dtype=np.float32) for _ in range(3)]
+        for out, threads in zip(sums, (1, 2, 7), strict=True):
+            _kernels.outer(values, y, out, threads)
+        np.testing.assert_allclose(sums[0], values.T.astype(float) @ y, atol=rtol * (rows + 1))
+        assert np.array_equal(sums[0], sums[1])
+        assert np.array_equal(sums[0], sums[2])
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -178,14 +207,14 @@ def test_wrong_shapes_are_refused_before_memory_is_touched():
     with pytest.raises(ValueError, match="fit"):
         _kernels.add_product(f, np.zeros((3, 16), dtype=np.float32), np.zeros((4, 32), dtype=np.float32)[:, ::2], 1)
     with pytest.raises(ValueError, match="fit"):
-        _kernels.add_times(f, np.zeros((3, 16), dtype=np.float32), False, np.zeros((16, 4), dtype=np.float32).T, 1, 1)
+        _kernels.add_times(f, np.zeros((3, 16), dtype=np.float32), False, np.zeros((16, 4), dtype=np.float32).T, 1)
     weight, field = np.zeros((3, 16), dtype=np.float32), np.zeros((4, 16), dtype=np.float32)
     records = np.zeros(4, [("a", "f4", (16,)), ("b", "i1")])["a"]
     for odd in (field[::-1], np.lib.stride_tricks.as_strided(field, (4, 16), (0, 4)), records):
         with pytest.raises(ValueError, match="fit"):
             _kernels.add_product(f, weight, odd, 1)
         with pytest.raises(ValueError, match="fit"):
-            _kernels.add_times(f, weight, False, odd, 50, 1)
+            _kernels.add_times(f, weight, False, odd, 1)
     with pytest.raises(ValueError, match="fit"):
         _kernels.add_product(np.zeros((4, 4), dtype=np.float32), records, field, 1)
     with pytest.raises(ValueError, match="fit"):

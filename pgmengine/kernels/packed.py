@@ -17,7 +17,6 @@ from pgmengine.weights import is_sparse
 
 Array = np.ndarray
 WIDE = 16  # floats of a vector
-CHUNK = 50  # rows of one matrix product, whatever the number of threads
 CACHED = 1_100_000  # bytes of a panel of weights
 SLAB = 2**16  # numbers that are converted to single precision at a time
 
@@ -55,7 +54,7 @@ class Packed:
             _kernels.add_product(x, weight, field, work)
         else:
             turned = not weight.flags.c_contiguous
-            _kernels.add_times(x, weight.T if turned else weight, turned, field, CHUNK, work)
+            _kernels.add_times(x, weight.T if turned else weight, turned, field, work)
 
     def _single(self, c: Coupling, name: str) -> Any:
         """The weight in single precision."""

@@ -154,7 +154,7 @@ class Factors:
             link = layer.flat(layer.unit.link(layer.shaped(target.model.inputs(target.evidence.values, name))))
             u += np.where(target.components(name, target.cut[name]), 0.0, link)
         else:
-            u += target.model.bias(name)
+            u += target.model.bias(name).astype(self.precision, copy=False)
         for c, source in s.meetings[name]:
             if source not in self.moving:
                 self._add(c, name, self.mean[source], u)
