@@ -54,7 +54,7 @@ class GenerativeClassifier:
             raise PgmError(f"y has shape {y.shape}, expected ({len(x)},): one label for each row of x")
         if not len(y):
             raise PgmError("x has no rows")
-        self.classes_, number, counts = np.unique(y, return_inverse=True, return_counts=True)
+        self.classes_, number, counts = _classes(y)
         generators = np.random.default_rng(self.rng).spawn(len(self.classes_))
         learn = self.learn or _quiet_fit
         self.log_prior_ = np.log(counts / len(y))
@@ -96,6 +96,17 @@ class GenerativeClassifier:
         if y.shape != found.shape:
             raise PgmError(f"y has shape {y.shape}, expected {found.shape}: one label for each row of x")
         return float(np.mean(found == y))
+
+
+def _classes(y: Array) -> tuple[Array, Array, Array]:
+    """The labels, sorted; the number of each row's; how many rows each has."""
+    for row, label in enumerate(y.tolist()):
+        if label is None or label != label:  # NaN alone differs from itself
+            raise PgmError(f"y: row {row} is {label}, expected a label")
+    try:
+        return np.unique(y, return_inverse=True, return_counts=True)
+    except TypeError:
+        raise PgmError(f"y: labels of different kinds, such as {y[0]!r}, cannot be sorted") from None
 
 
 def _rows(x: Any) -> Array:

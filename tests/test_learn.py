@@ -328,7 +328,7 @@ def test_a_negative_phase_of_ones_own_as_in_the_recipe(tmp_path):
 def test_given_and_chains_that_go_on():
     data = {"x": np.zeros((4, 3)), "y": np.zeros((4, 1))}
     for name in ("pcd", "fast", "pt", "trans", "adaptive", "cast"):
-        with pytest.raises(pgm.PgmError, match="differs from row to row"):
+        with pytest.raises(pgm.PgmError, match="a model phase of its own"):
             pgm.fit(pgm.drbm(3, 2, 2, rng=0), data, given=("x",), negative=TRAINERS[name], updates=1)
     assert pgm.fit(pgm.drbm(3, 2, 2, rng=0), data, given=("x",), updates=2).state["update"] == 2
     with pytest.raises(pgm.PgmError, match="given=\\('x',\\)"):
@@ -489,6 +489,16 @@ def test_a_fit_that_was_stopped_stays_stopped(tmp_path):
         pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=3, callbacks=[pgm.EarlyStopping(pgm.WeightNorms())])
     watched = pgm.EarlyStopping(pgm.WeightNorms(every=1), name="norm v.bias", patience=2, least=100.0)
     assert pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=9, callbacks=[watched]).stopped
+
+
+def test_early_stopping_on_a_name_that_never_comes_is_told_of(caplog):
+    x = pgm.datasets.bars_and_stripes(3).x_train
+    for name, told in (("norm v.bais", True), ("norm v.bias", False)):
+        caplog.clear()
+        stop = pgm.EarlyStopping(pgm.WeightNorms(every=2), name=name)
+        pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=4, callbacks=[stop], progress=False)
+        assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
+            f"EarlyStopping watched {name!r}, of which no callback said anything"] * told
 
 
 def test_odd_settings(tmp_path):

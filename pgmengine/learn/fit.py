@@ -41,7 +41,8 @@ class Fit:
 
     history maps a name to {"update": (n,), "value": (n,)}; `interrupted` is True after Ctrl-C, and the model is then
     that of the last complete update; `stopped` says why a callback ended the fit, if one did. `positive` and `negative`
-    are the methods of the two phases, as chosen; a normalised model has no negative one.
+    are the methods of the two phases, as chosen; a normalised model has no negative one. `state` is what fit(state=)
+    takes to go on: arrays and numbers by name, of which "update" (how many have been made) is for reading.
     """
 
     model: Model
@@ -121,6 +122,9 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     interrupted, stopped = _learn(run, history, total, size, callbacks, progress, _Saver(checkpoint, mark))
     if stopped:
         log.info("stopped after %d updates: %s", run.count, stopped)
+    for name in (c.watched for c in callbacks if hasattr(c, "watched")):
+        if name not in history.values:  # a monitor may be quiet for long, so that only the end can tell
+            log.warning("EarlyStopping watched %r, of which no callback said anything", name)
     phases = run.positive, negative if run.negative is not None else None
     return Fit(run.model, history.arrays(), run.state(), interrupted, stopped, *phases)
 

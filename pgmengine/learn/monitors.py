@@ -343,11 +343,17 @@ class EarlyStopping:
         """What the monitor says."""
         return self.monitor(model, update)
 
-    def stops(self, history: Mapping[str, list[tuple[int, float]]]) -> str:
-        """The reason to stop, or an empty string."""
+    @property
+    def watched(self) -> str:
+        """The name in the history that decides."""
         name = self.name or getattr(self.monitor, "name", "")
         if not name:
             raise PgmError(f"EarlyStopping: say which name of {type(self.monitor).__name__} to watch, name=...")
+        return name
+
+    def stops(self, history: Mapping[str, list[tuple[int, float]]]) -> str:
+        """The reason to stop, or an empty string."""
+        name = self.watched
         values = np.array([v for _, v in history.get(name, [])]) * (1 if self.rising else -1)
         if len(values) <= self.patience or values[-self.patience:].max() > values[: -self.patience].max() + self.least:
             return ""

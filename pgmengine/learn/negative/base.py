@@ -90,8 +90,8 @@ def unconditioned(name: str, given: Target, count: int) -> Target:
     """`count` rows of the model phase; PgmError when each row of data has a phase of its own."""
     observed = [layer for layer, free in given.free.items() if not (free | given.cut[layer]).all()]
     if observed:
-        raise PgmError(f"{name} keeps its chains from update to update, but layer {observed[0]!r} is given and differs "
-                       "from row to row: use CD or ExactGradient")
+        raise PgmError(f"{name} keeps its chains from update to update, but layer {observed[0]!r} is given, so that each "
+                       "row of data has a model phase of its own: use CD or ExactGradient")
     return given.take(np.zeros(count, dtype=int))
 
 
