@@ -236,3 +236,19 @@ def test_completed_data_are_draws_from_the_posterior(hidden, known, rows=20_000,
     error = moments.std(axis=0, ddof=1) / np.sqrt(rows)
     assert np.all(np.abs(moments.mean(axis=0) - expected) < sure * error)
     assert found.std(axis=0).min() > 0.05
+
+
+def test_blas_runs_on_one_thread_from_the_first_callback_on():
+    """Its threads spin on for a tenth of a second after a product, beside those of the compiled loops."""
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    def counts(model=None, update=0):
+        seen.append({pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"})
+
+    seen = []
+    with threadpool_limits(2, user_api="blas"):
+        counts()
+        pgm.fit(pgm.rbm(4, 3, rng=0), {"v": np.eye(4)}, updates=2, callbacks=[counts], progress=False)
+        counts()
+    assert seen[1:-1] == [{1}] * 3
+    assert seen[0] == seen[-1]

@@ -104,22 +104,23 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     settings = {"negative": negative, "positive": positive, "given": tuple(given), "optimizer": optimizer,
                 "batch_size": size, "rng": rng, "sample_weight": sample_weight}
     mark = fingerprint(model, data, settings) if checkpoint is not None else {}
-    run = Run(model, target, _weights(target, sample_weight), negative, positive, tuple(given), optimizer,
-              np.random.default_rng(rng), executor)
-    log.info("data phase by %r, model phase by %r", run.positive, run.settings if run.negative is not None else None)
-    history = History()
-    if state is not None:
-        run.load(dict(state))
-    saved = read(checkpoint, mark) if checkpoint is not None else None
-    if saved is not None:
-        log.info("going on from %s", checkpoint)
-        arrays, notes = saved
-        run.set_params(arrays)
-        run.load({**arrays, "rng": notes["rng"], "by": notes["by"]})
-        history.values = notes["history"]
-    else:
-        history.add(run.model, run.count, callbacks)
-    interrupted, stopped = _learn(run, history, total, size, callbacks, progress, _Saver(checkpoint, mark))
+    with one_blas_thread():  # from the first product on
+        run = Run(model, target, _weights(target, sample_weight), negative, positive, tuple(given), optimizer,
+                  np.random.default_rng(rng), executor)
+        log.info("data phase by %r, model phase by %r", run.positive, run.settings if run.negative is not None else None)
+        history = History()
+        if state is not None:
+            run.load(dict(state))
+        saved = read(checkpoint, mark) if checkpoint is not None else None
+        if saved is not None:
+            log.info("going on from %s", checkpoint)
+            arrays, notes = saved
+            run.set_params(arrays)
+            run.load({**arrays, "rng": notes["rng"], "by": notes["by"]})
+            history.values = notes["history"]
+        else:
+            history.add(run.model, run.count, callbacks)
+        interrupted, stopped = _learn(run, history, total, size, callbacks, progress, _Saver(checkpoint, mark))
     if stopped:
         log.info("stopped after %d updates: %s", run.count, stopped)
     for name in (c.watched for c in callbacks if hasattr(c, "watched")):
@@ -134,7 +135,7 @@ def _learn(run: Run, history: History, total: int, size: int, callbacks: Sequenc
     """Updates until the last one, Ctrl-C, or a callback's word: (interrupted, why stopped)."""
     stopped = _stops(callbacks, history)
     _keep_memory()
-    with Interrupt() as interrupt, one_blas_thread():
+    with Interrupt() as interrupt:
         for update in track(range(run.count + 1, total + 1), "learning", progress):
             if interrupt.wanted or stopped:
                 break
