@@ -272,7 +272,7 @@ cdef struct rows_job:
     const float *a
     const float *b
     float *out
-    int64_t rows, n, m, chunk, apart
+    int64_t rows, n, m, apart
     pgm_matrix weight
     bint turned
     int failed
@@ -291,38 +291,27 @@ cdef pgm_matrix matrix_of(const float[:, :] weight):
 
 
 cdef void product_part(void *what, int64_t first, int64_t last) noexcept nogil:
-    """Tiles of columns, so that each thread reads its own part of the weight; or rows."""
     cdef rows_job *j = <rows_job *> what
-    cdef pgm_matrix w = j.weight
-    cdef int64_t row = 0, rows = j.rows, column = 0
     cdef pgm_change *list = <pgm_change *> malloc(sizeof(pgm_change) * PGM_LISTS * j.n)
     if list == NULL:
         j.failed = 1
         return
-    if j.chunk:
-        column = first * j.chunk
-        w.w, w.columns = w.w + column * w.right, min(last * j.chunk, w.columns) - column
-    else:
-        row, rows = first, last - first
-    pgm_multiply(j.a + row * j.n, &w, rows, j.apart, list, j.out + row * j.apart + column)
+    pgm_multiply(j.a + first * j.n, &j.weight, last - first, j.apart, list, j.out + first * j.apart)
     free(list)
 
 
 def add_product(const float[:, ::1] x, const float[:, :] weight, float[:, :] out, int parts):
     """out += x weight, in parts on as many threads; zeros in x are skipped, whatever the weight there."""
     cdef rows_job j
-    cdef int64_t items, tiles = (out.shape[1] + 63) // 64
     if out.shape[0] != x.shape[0] or weight.shape[0] != x.shape[1] or out.shape[1] != weight.shape[1] \
             or weight.strides[0] % 4 or weight.strides[1] % 4:
         raise ValueError("arrays do not fit")
     j.apart = row_stride(out)
     if not out.shape[0] or not out.shape[1] or not x.shape[1]:
         return
-    j.a, j.out, j.n, j.weight, j.failed, j.rows = &x[0, 0], &out[0, 0], x.shape[1], matrix_of(weight), 0, x.shape[0]
-    j.chunk = 64 if tiles >= 2 * parts and x.shape[0] < PGM_LISTS * parts else 0
-    items = tiles if j.chunk else <int64_t> x.shape[0]
+    j.a, j.out, j.n, j.weight, j.failed = &x[0, 0], &out[0, 0], x.shape[1], matrix_of(weight), 0
     with nogil:
-        pgm_share(product_part, &j, items, parts)
+        pgm_share(product_part, &j, x.shape[0], parts)
     if j.failed:
         raise MemoryError
 

@@ -30,9 +30,9 @@ def independent(target: Target) -> bool:
 class Factors:
     """Independent units with their natural parameters and means, for each row of a target.
 
-    Event-driven: each layer keeps the field that its neighbours' means make, and before it moves listens to those that have
-    changed by more than `quiet`; as they settle a round comes to little. Free layers to which nobody listens have no means
-    before the first round, which makes theirs exact.
+    Event-driven: each layer keeps the field that its neighbours' means make, and before it moves listens to those that
+    have changed by more than `quiet`; as they settle a round comes to little. Free layers to which nobody listens have no
+    means before the first round, which makes theirs exact.
     """
 
     def __init__(self, target: Target, precision: type = np.float64, mean: Flat | None = None,
