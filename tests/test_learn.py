@@ -1,30 +1,14 @@
-"""Trainers to their optimum, resuming, weights of rows, centred and tied gradients, pretraining, monitors."""
-
-import functools
-import os
-import signal
-import subprocess
-import sys
-import time
+"""Trainers to their optimum, threads, centred and tied gradients, pretraining, unit types, sparse weights."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from trainers import TRAINERS
 
 import pgmengine as pgm
 from pgmengine.learn.batch import Gradient
 
 STATES = np.array(np.meshgrid(*[[0.0, 1.0]] * 5)).reshape(5, -1).T
-TRAINERS = {
-    "exact": pgm.ExactGradient(),
-    "cd": pgm.CD(k=20),
-    "pcd": pgm.PCD(k=2, chains=500),
-    "fast": pgm.FastPCD(k=2, chains=500, rate=0.01),
-    "pt": pgm.PT(temperatures=3, k=2, chains=200),
-    "trans": pgm.TransSAP(betas=[0.5, 0.8, 1.0], k=1, chains=300),
-    "adaptive": pgm.AdaptiveSAP(betas=[0.5, 0.8, 1.0], every=5, steps=5, k=2, chains=500),
-    "cast": pgm.CAST(betas=[0.5, 0.8, 1.0], k=2, chains=300, swap_every=10),
-}
 
 
 def log_likelihood(model, data):
@@ -53,181 +37,16 @@ def test_every_trainer_reaches_the_optimum_of_the_exact_gradient(teacher, name, 
     assert best - nats < log_likelihood(f.model, {"v": x}) < best + 1e-3
 
 
-@pytest.mark.parametrize(
-    ("name", "optimizer"),
-    [(n, pgm.SGD(0.1, momentum=0.5)) for n in TRAINERS]
-    + [("pcd", pgm.Adam(0.01)), ("pcd", pgm.AdaMax()), ("cd", pgm.Centered(pgm.Adam(0.01)))],
-    ids=repr,
-)
-def test_resuming_gives_the_same_bits(tmp_path, name, optimizer):
-    x = pgm.datasets.bars_and_stripes().x_train
-    settings = {"negative": TRAINERS[name], "optimizer": optimizer, "batch_size": 10, "rng": 3}
-    monitor = [pgm.ExactLogLikelihood({"v": x}, every=4)]
-    path, start = tmp_path / "c", pgm.rbm(16, 4, rng=0)
-    whole = pgm.fit(start, {"v": x}, updates=19, callbacks=monitor, **settings)
-    for updates in (7, 8, 19):
-        part = pgm.fit(start, {"v": x}, updates=updates, callbacks=monitor, checkpoint=path, **settings)
-    for key, value in whole.model.params.items():
-        np.testing.assert_array_equal(part.model.params[key], value)
-    for key, value in whole.history.items():
-        np.testing.assert_array_equal(part.history[key]["value"], value["value"])
-    half = pgm.fit(start, {"v": x}, updates=8, **settings)
-    warm = pgm.fit(half.model, {"v": x}, updates=19, state=half.state, **settings)
-    np.testing.assert_array_equal(warm.model.params["v-h.weight"], whole.model.params["v-h.weight"])
-
-
-SCRIPT = """
-import sys, pgmengine as pgm
-from pgmengine.learn import fit as module
-sys.modules["pgmengine.learn.fit"].SAVE_EVERY = 0.01
-x = pgm.datasets.bars_and_stripes().x_train
-f = pgm.fit(pgm.rbm(16, 6, rng=0), {"v": x}, negative=pgm.CAST(chains=20), optimizer=pgm.Adam(0.01),
-            updates=int(sys.argv[2]), rng=1, progress=False, checkpoint=sys.argv[1])
-pgm.save(f.model, sys.argv[1] + ".model")
-"""
-
-
-def test_a_killed_process_leaves_the_last_good_checkpoint(tmp_path):
-    path, updates = tmp_path / "c", 400
-    for _ in range(3):
-        child = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path), "1000000"])
-        begin = time.monotonic()
-        while not path.exists() and time.monotonic() - begin < 60:
-            time.sleep(0.01)
-        time.sleep(0.15)
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        from pgmengine.learn.checkpoint import read
-
-        arrays, _ = read(path, {})
-        reached = int(arrays["update"])
-        if reached > updates - 50:
-            break
-    total = reached + 25
-    subprocess.run([sys.executable, "-c", SCRIPT, str(path), str(total)], check=True)
-    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "whole"), str(total)], check=True)
-    one, two = (pgm.load(tmp_path / f"{name}.model") for name in ("c", "whole"))
-    for key, value in one.params.items():
-        np.testing.assert_array_equal(two.params[key], value)
-    assert {p.name for p in tmp_path.iterdir() if ".part" not in p.name} == {"c", "whole", "c.model", "whole.model"}
-
-
-@pytest.mark.parametrize("rows", [7, 32, 50])
-def test_a_state_goes_on_with_other_data(rows):
-    """Fewer rows, as many, and more; the pass under way ends with those of its rows that there are."""
-    first, other = pgm.datasets.bars_and_stripes().x_train, np.ones((rows, 16))
-    half = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": first}, batch_size=5, updates=3, progress=False)
-    left = half.state["order"]
-    assert len(left) == 17 and left.max() >= 7
-    f = pgm.fit(half.model, {"v": other}, batch_size=5, updates=4, state=half.state, progress=False)
-    assert f.state["update"] == 4
-    np.testing.assert_array_equal(f.state["order"], left[left < rows][5:])
-    last = pgm.fit(f.model, {"v": other}, batch_size=5, updates=40, state=f.state, progress=False)
-    assert last.state["update"] == 40 and set(last.state["order"]) <= set(range(rows))
-
-
-def test_a_checkpoint_of_something_else_is_refused(tmp_path):
-    x, path = pgm.datasets.bars_and_stripes().x_train, tmp_path / "c"
-    pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=3, checkpoint=path)
-    for changed, match in (
-        ({"model": pgm.rbm(16, 5, rng=0)}, "model"),
-        ({"model": pgm.rbm(16, 4, rng=1)}, "parameters"),
-        ({"data": x[:-1]}, "data"),
-        ({"optimizer": pgm.Adam(0.1)}, "optimizer"),
-        ({"negative": pgm.CD()}, "negative"),
-        ({"rng": 5}, "rng"),
-    ):
-        arguments = {"model": pgm.rbm(16, 4, rng=0), "data": x, **changed}
-        with pytest.raises(pgm.PgmError, match=f"another fit.*{match}"):
-            pgm.fit(arguments.pop("model"), {"v": arguments.pop("data")}, updates=3, checkpoint=path, **arguments)
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(pgm.PgmError, match="not a readable checkpoint"):
-        pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=3, checkpoint=path)
-    pgm.save(pgm.rbm(16, 4, rng=0), path)
-    with pytest.raises(pgm.PgmError, match="not a checkpoint"):
-        pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=3, checkpoint=path)
-
-
-def test_one_and_two_threads_learn_the_same_bits():
+def test_one_and_two_threads_learn_the_same_bits(monkeypatch):
     rng, found = np.random.default_rng(0), []
     x = (rng.random((300, 500)) < 0.2).astype(float)
-    before = os.environ.get("PGMENGINE_THREADS")
-    try:
-        for threads in ("1", "2"):
-            os.environ["PGMENGINE_THREADS"] = threads
-            found += [pgm.fit(m, {"v": x}, negative=n, optimizer=pgm.SGD(0.1), updates=4) for m, n in (
-                (pgm.rbm(500, 400, rng=0), pgm.PCD()), (pgm.dbm([500, 300, 200], rng=0), pgm.CAST()))]  # fmt: skip
-    finally:
-        if before is None:
-            del os.environ["PGMENGINE_THREADS"]
-        else:
-            os.environ["PGMENGINE_THREADS"] = before
+    for threads in ("1", "2"):
+        monkeypatch.setenv("PGMENGINE_THREADS", threads)
+        found += [pgm.fit(m, {"v": x}, negative=n, optimizer=pgm.SGD(0.1), updates=4) for m, n in (
+            (pgm.rbm(500, 400, rng=0), pgm.PCD()), (pgm.dbm([500, 300, 200], rng=0), pgm.CAST()))]  # fmt: skip
     for one, two in ((found[0], found[2]), (found[1], found[3])):
         for key, value in one.model.params.items():
             np.testing.assert_array_equal(two.model.params[key], value)
-
-
-def weighted_case(case):
-    """(model, data, given) with six rows."""
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 2, (6, 4)).astype(float)
-    if case == "drbm":
-        return pgm.drbm(4, 3, 3, rng=1), {"x": x, "y": rng.integers(0, 3, (6, 1)).astype(float)}, ("x",)
-    return (pgm.dbm([4, 3, 2], rng=1) if case == "dbm" else pgm.rbm(4, 3, rng=1)), {"v": x}, ()
-
-
-@pytest.mark.parametrize("case", ["rbm", "drbm", "dbm"])
-def test_a_row_of_weight_three_counts_as_three_rows(case, rtol=1e-9):
-    model, data, given = weighted_case(case)
-    weights = np.array([3, 1, 0, 2, 1, 1])
-    repeated = {k: np.repeat(v, weights, axis=0) for k, v in data.items()}
-    settings = {
-        "negative": pgm.ExactGradient(),
-        "given": given,
-        "optimizer": pgm.SGD(0.5),
-        "updates": 5,
-        "batch_size": 99,
-    }
-    one = pgm.fit(model, data, sample_weight=weights, **settings)
-    two = pgm.fit(model, repeated, **settings)
-    for key, value in one.model.params.items():
-        np.testing.assert_allclose(two.model.params[key], value, rtol=rtol, atol=1e-12)
-
-
-def cd_step(case, weights, change=None):
-    """What one update of CD with weighted rows adds to the parameters; `change`: a row that gets other values."""
-    model, data, given = weighted_case(case)
-    if change is not None:
-        data = {k: v.copy() for k, v in data.items()}
-        for v in data.values():
-            v[change] = 1 - v[change] if v.shape[1] > 1 else (v[change] + 1) % 3
-    f = pgm.fit(model, data, negative=pgm.CD(), given=given, optimizer=pgm.SGD(0.5), updates=1, sample_weight=weights)
-    return np.concatenate([np.ravel(f.model.params[k] - v) for k, v in model.params.items()])
-
-
-@pytest.mark.parametrize("case", ["rbm", "drbm", "dbm"])
-def test_a_step_of_cd_is_linear_in_the_weights(case, atol=1e-6):
-    one, two = np.array([3, 1, 0, 1, 1, 0.0]), np.array([0, 1, 2, 0, 1, 2.0])
-    both = (cd_step(case, one) + cd_step(case, two)) / 2
-    np.testing.assert_allclose(cd_step(case, (one + two) / 2), both, atol=atol)
-    assert np.abs(cd_step(case, one) - cd_step(case, two)).max() > 100 * atol
-
-
-@pytest.mark.parametrize("case", ["rbm", "drbm"])
-def test_a_row_without_weight_has_no_part_in_cd(case):
-    """Neither in the data phase nor in the chains that start from it."""
-    weights = np.array([3, 1, 0, 2, 1, 1.0])
-    np.testing.assert_array_equal(cd_step(case, weights), cd_step(case, weights, change=2))
-    assert not np.array_equal(cd_step(case, weights), cd_step(case, weights, change=1))
-
-
-@pytest.mark.parametrize(
-    ("weight", "match"),
-    [([1, 2], "shape"), ([1, -1, 1], "row 1 is -1"), ([0, 0, 0], "nothing"), ([1, np.nan, 1], "sample_weight")],
-)
-def test_bad_sample_weights(weight, match):
-    with pytest.raises(pgm.PgmError, match=match):
-        pgm.fit(pgm.rbm(2, 2, rng=0), {"v": np.zeros((3, 2))}, updates=1, sample_weight=weight)
 
 
 def test_the_centred_gradient_is_that_of_the_centred_parameters():
@@ -322,9 +141,6 @@ def test_a_negative_phase_of_ones_own_as_in_the_recipe(tmp_path):
     assert log_likelihood(f.model, {"v": x}) > -5.5
 
 
-# ---- what fit refuses ----
-
-
 def test_given_and_chains_that_go_on():
     data = {"x": np.zeros((4, 3)), "y": np.zeros((4, 1))}
     for name in ("pcd", "fast", "pt", "trans", "adaptive", "cast"):
@@ -367,9 +183,6 @@ def test_unit_types_missing_values_and_small_last_batches(negative, visible, hid
     f = pgm.fit(model, {"v": x}, negative=negative, optimizer=pgm.SGD(0.01), batch_size=3, epochs=2)
     assert f.state["update"] == 6
     assert all(np.isfinite(v).all() for v in f.model.params.values())
-
-
-# ---- found by a reviewer ----
 
 
 def sparse_graph(lateral):
@@ -466,75 +279,3 @@ def test_centred_gradients_of_weighted_rows_and_mixed_graphs():
     x = (rng.random((20, 6)) < 0.5) * 1.0
     for optimizer in (pgm.Centered(), pgm.Centered(pgm.Tied(pgm.SGD(0.1), (("v.bias",),)))):
         assert pgm.fit(b.build(rng=0), {"v": x}, optimizer=optimizer, updates=3).state["update"] == 3
-
-
-def test_distinct_row_weights_are_no_loop_over_rows(monkeypatch):
-    calls = []
-    real = pgm.Exact.gradient
-    monkeypatch.setattr(pgm.Exact, "gradient", lambda self, t, w: calls.append(t.rows) or real(self, t, w))
-    x = np.random.default_rng(0).integers(0, 2, (50, 5)).astype(float)
-    pgm.fit(pgm.dbm([5, 3, 2], rng=0), {"v": x}, updates=2, sample_weight=np.arange(1.0, 51))
-    assert calls == [50, 50]
-
-
-def test_a_fit_that_was_stopped_stays_stopped(tmp_path):
-    x = pgm.datasets.bars_and_stripes(3).x_train
-    stop = pgm.EarlyStopping(pgm.ExactLogLikelihood({"v": x}, every=1), patience=3, least=10.0)
-    one, two = (
-        pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=100, callbacks=[stop], checkpoint=tmp_path / "c") for _ in "ab"
-    )
-    assert one.state["update"] == two.state["update"] == 3
-    assert one.stopped == two.stopped
-    with pytest.raises(pgm.PgmError, match="name="):
-        pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=3, callbacks=[pgm.EarlyStopping(pgm.WeightNorms())])
-    watched = pgm.EarlyStopping(pgm.WeightNorms(every=1), name="norm v.bias", patience=2, least=100.0)
-    assert pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=9, callbacks=[watched]).stopped
-
-
-def test_early_stopping_on_a_name_that_never_comes_is_told_of(caplog):
-    x = pgm.datasets.bars_and_stripes(3).x_train
-    for name, told in (("norm v.bais", True), ("norm v.bias", False)):
-        caplog.clear()
-        stop = pgm.EarlyStopping(pgm.WeightNorms(every=2), name=name)
-        pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=4, callbacks=[stop], progress=False)
-        assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
-            f"EarlyStopping watched {name!r}, of which no callback said anything"] * told
-
-
-def test_odd_settings(tmp_path):
-    x, model = pgm.datasets.bars_and_stripes(3).x_train, pgm.rbm(9, 4, rng=0)
-    rate = functools.partial(lambda a, t: a, 0.1)
-    for _ in range(2):
-        pgm.fit(model, {"v": x}, optimizer=pgm.SGD(rate), updates=2, checkpoint=tmp_path / "c")
-    kernel = pgm.GrowingBlend(2, 4)
-    for negative in (pgm.TransSAP(pgm.Adaptive(5), kernel=kernel, chains=5), pgm.AdaptiveSAP(kernel=kernel, chains=5)):
-        assert pgm.fit(model, {"v": x}, negative=negative, updates=4).state["update"] == 4
-    state = pgm.fit(model, {"v": x}, optimizer=pgm.Adam(), updates=1).state
-    for other in ({"optimizer": pgm.AdaMax()}, {"negative": pgm.CD()}):
-        with pytest.raises(pgm.PgmError, match="the state is of a fit with"):
-            pgm.fit(model, {"v": x}, updates=2, state=state, **other)
-    plain = pgm.fit(model, {"v": x}, optimizer=pgm.SGD(0.1), updates=1).state  # the same name, but keeps less
-    with pytest.raises(pgm.PgmError, match="only one of them has 'optimizer/m/h.bias'"):
-        pgm.fit(model, {"v": x}, optimizer=pgm.SGD(0.1, momentum=0.9), updates=2, state=plain)
-    with pytest.raises(pgm.PgmError, match="no folder"):
-        pgm.fit(model, {"v": x}, updates=1, checkpoint=tmp_path / "none" / "c")
-    with pytest.raises(pgm.PgmError, match="no checkpoint"):
-        pgm.pretrain(pgm.dbm([9, 4, 3], rng=0), {"v": x}, checkpoint=tmp_path / "c")
-    pgm.pretrain(pgm.dbm([9, 4, 3], rng=0), {"v": x}, updates=3, sample_weight=np.arange(1.0, 1 + len(x)))
-
-
-class Slow:
-    """Gibbs sampling that only the plain engine knows."""
-
-    def transition(self, prob, current):
-        return prob
-
-
-def test_a_kernel_schedule_across_engines_resumes_to_the_same_bits(tmp_path):
-    schedule = lambda t: Slow() if 3 <= t < 6 else pgm.Gibbs()  # noqa: E731
-    x, model = pgm.datasets.bars_and_stripes(3).x_train, pgm.rbm(9, 4, rng=0)
-    settings = {"negative": pgm.PCD(chains=20, kernel=schedule), "rng": 1}
-    whole = pgm.fit(model, {"v": x}, updates=10, **settings)
-    for updates in (4, 7, 10):
-        part = pgm.fit(model, {"v": x}, updates=updates, checkpoint=tmp_path / "c", **settings)
-    np.testing.assert_array_equal(part.model.params["v-h.weight"], whole.model.params["v-h.weight"])

@@ -130,3 +130,13 @@ def test_pseudo_likelihood_refuses_children_with_undirected_couplings():
     b.cause("a", "c", weight=[[2.0]])
     with pytest.raises(pgm.PgmError, match="layer 'c', a child of 'a', has some"):
         pgm.PseudoLikelihood({"a": [[1.0]], "u": [[1.0]]})(b.build(), 0)
+
+
+def test_early_stopping_on_a_name_that_never_comes_is_told_of(caplog):
+    x = pgm.datasets.bars_and_stripes(3).x_train
+    for name, told in (("norm v.bais", True), ("norm v.bias", False)):
+        caplog.clear()
+        stop = pgm.EarlyStopping(pgm.WeightNorms(every=2), name=name)
+        pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=4, callbacks=[stop], progress=False)
+        assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
+            f"EarlyStopping watched {name!r}, of which no callback said anything"] * told

@@ -1,0 +1,161 @@
+"""Going on from checkpoints and states: to the same bits, after a kill, and never from those of another fit."""
+
+import functools
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from trainers import TRAINERS
+
+import pgmengine as pgm
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [(n, pgm.SGD(0.1, momentum=0.5)) for n in TRAINERS]
+    + [("pcd", pgm.Adam(0.01)), ("pcd", pgm.AdaMax()), ("cd", pgm.Centered(pgm.Adam(0.01)))],
+    ids=repr,
+)
+def test_resuming_gives_the_same_bits(tmp_path, name, optimizer):
+    x = pgm.datasets.bars_and_stripes().x_train
+    settings = {"negative": TRAINERS[name], "optimizer": optimizer, "batch_size": 10, "rng": 3}
+    monitor = [pgm.ExactLogLikelihood({"v": x}, every=4)]
+    path, start = tmp_path / "c", pgm.rbm(16, 4, rng=0)
+    whole = pgm.fit(start, {"v": x}, updates=19, callbacks=monitor, **settings)
+    for updates in (7, 8, 19):
+        part = pgm.fit(start, {"v": x}, updates=updates, callbacks=monitor, checkpoint=path, **settings)
+    for key, value in whole.model.params.items():
+        np.testing.assert_array_equal(part.model.params[key], value)
+    for key, value in whole.history.items():
+        np.testing.assert_array_equal(part.history[key]["value"], value["value"])
+    half = pgm.fit(start, {"v": x}, updates=8, **settings)
+    warm = pgm.fit(half.model, {"v": x}, updates=19, state=half.state, **settings)
+    np.testing.assert_array_equal(warm.model.params["v-h.weight"], whole.model.params["v-h.weight"])
+
+
+SCRIPT = """
+import sys, pgmengine as pgm
+from pgmengine.learn import fit as module
+sys.modules["pgmengine.learn.fit"].SAVE_EVERY = 0.01
+x = pgm.datasets.bars_and_stripes().x_train
+f = pgm.fit(pgm.rbm(16, 6, rng=0), {"v": x}, negative=pgm.CAST(chains=20), optimizer=pgm.Adam(0.01),
+            updates=int(sys.argv[2]), rng=1, progress=False, checkpoint=sys.argv[1])
+pgm.save(f.model, sys.argv[1] + ".model")
+"""
+
+
+def test_a_killed_process_leaves_the_last_good_checkpoint(tmp_path):
+    path, updates = tmp_path / "c", 400
+    for _ in range(3):
+        child = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path), "1000000"])
+        begin = time.monotonic()
+        while not path.exists() and time.monotonic() - begin < 60:
+            time.sleep(0.01)
+        time.sleep(0.15)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        from pgmengine.learn.checkpoint import read
+
+        arrays, _ = read(path, {})
+        reached = int(arrays["update"])
+        if reached > updates - 50:
+            break
+    total = reached + 25
+    subprocess.run([sys.executable, "-c", SCRIPT, str(path), str(total)], check=True)
+    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "whole"), str(total)], check=True)
+    one, two = (pgm.load(tmp_path / f"{name}.model") for name in ("c", "whole"))
+    for key, value in one.params.items():
+        np.testing.assert_array_equal(two.params[key], value)
+    assert {p.name for p in tmp_path.iterdir() if ".part" not in p.name} == {"c", "whole", "c.model", "whole.model"}
+
+
+@pytest.mark.parametrize("rows", [7, 32, 50])
+def test_a_state_goes_on_with_other_data(rows):
+    """Fewer rows, as many, and more; the pass under way ends with those of its rows that there are."""
+    first, other = pgm.datasets.bars_and_stripes().x_train, np.ones((rows, 16))
+    half = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": first}, batch_size=5, updates=3, progress=False)
+    left = half.state["order"]
+    assert len(left) == 17 and left.max() >= 7
+    f = pgm.fit(half.model, {"v": other}, batch_size=5, updates=4, state=half.state, progress=False)
+    assert f.state["update"] == 4
+    np.testing.assert_array_equal(f.state["order"], left[left < rows][5:])
+    last = pgm.fit(f.model, {"v": other}, batch_size=5, updates=40, state=f.state, progress=False)
+    assert last.state["update"] == 40 and set(last.state["order"]) <= set(range(rows))
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+    x, path = pgm.datasets.bars_and_stripes().x_train, tmp_path / "c"
+    pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=3, checkpoint=path)
+    for changed, match in (
+        ({"model": pgm.rbm(16, 5, rng=0)}, "model"),
+        ({"model": pgm.rbm(16, 4, rng=1)}, "parameters"),
+        ({"data": x[:-1]}, "data"),
+        ({"optimizer": pgm.Adam(0.1)}, "optimizer"),
+        ({"negative": pgm.CD()}, "negative"),
+        ({"rng": 5}, "rng"),
+    ):
+        arguments = {"model": pgm.rbm(16, 4, rng=0), "data": x, **changed}
+        with pytest.raises(pgm.PgmError, match=f"another fit.*{match}"):
+            pgm.fit(arguments.pop("model"), {"v": arguments.pop("data")}, updates=3, checkpoint=path, **arguments)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(pgm.PgmError, match="not a readable checkpoint"):
+        pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=3, checkpoint=path)
+    pgm.save(pgm.rbm(16, 4, rng=0), path)
+    with pytest.raises(pgm.PgmError, match="not a checkpoint"):
+        pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=3, checkpoint=path)
+
+
+def test_a_fit_that_was_stopped_stays_stopped(tmp_path):
+    x = pgm.datasets.bars_and_stripes(3).x_train
+    stop = pgm.EarlyStopping(pgm.ExactLogLikelihood({"v": x}, every=1), patience=3, least=10.0)
+    one, two = (
+        pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=100, callbacks=[stop], checkpoint=tmp_path / "c") for _ in "ab"
+    )
+    assert one.state["update"] == two.state["update"] == 3
+    assert one.stopped == two.stopped
+    with pytest.raises(pgm.PgmError, match="name="):
+        pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=3, callbacks=[pgm.EarlyStopping(pgm.WeightNorms())])
+    watched = pgm.EarlyStopping(pgm.WeightNorms(every=1), name="norm v.bias", patience=2, least=100.0)
+    assert pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=9, callbacks=[watched]).stopped
+
+
+def test_odd_settings(tmp_path):
+    x, model = pgm.datasets.bars_and_stripes(3).x_train, pgm.rbm(9, 4, rng=0)
+    rate = functools.partial(lambda a, t: a, 0.1)
+    for _ in range(2):
+        pgm.fit(model, {"v": x}, optimizer=pgm.SGD(rate), updates=2, checkpoint=tmp_path / "c")
+    kernel = pgm.GrowingBlend(2, 4)
+    for negative in (pgm.TransSAP(pgm.Adaptive(5), kernel=kernel, chains=5), pgm.AdaptiveSAP(kernel=kernel, chains=5)):
+        assert pgm.fit(model, {"v": x}, negative=negative, updates=4).state["update"] == 4
+    state = pgm.fit(model, {"v": x}, optimizer=pgm.Adam(), updates=1).state
+    for other in ({"optimizer": pgm.AdaMax()}, {"negative": pgm.CD()}):
+        with pytest.raises(pgm.PgmError, match="the state is of a fit with"):
+            pgm.fit(model, {"v": x}, updates=2, state=state, **other)
+    plain = pgm.fit(model, {"v": x}, optimizer=pgm.SGD(0.1), updates=1).state  # the same name, but keeps less
+    with pytest.raises(pgm.PgmError, match="only one of them has 'optimizer/m/h.bias'"):
+        pgm.fit(model, {"v": x}, optimizer=pgm.SGD(0.1, momentum=0.9), updates=2, state=plain)
+    with pytest.raises(pgm.PgmError, match="no folder"):
+        pgm.fit(model, {"v": x}, updates=1, checkpoint=tmp_path / "none" / "c")
+    with pytest.raises(pgm.PgmError, match="no checkpoint"):
+        pgm.pretrain(pgm.dbm([9, 4, 3], rng=0), {"v": x}, checkpoint=tmp_path / "c")
+    pgm.pretrain(pgm.dbm([9, 4, 3], rng=0), {"v": x}, updates=3, sample_weight=np.arange(1.0, 1 + len(x)))
+
+
+class Slow:
+    """Gibbs sampling that only the plain engine knows."""
+
+    def transition(self, prob, current):
+        return prob
+
+
+def test_a_kernel_schedule_across_engines_resumes_to_the_same_bits(tmp_path):
+    schedule = lambda t: Slow() if 3 <= t < 6 else pgm.Gibbs()  # noqa: E731
+    x, model = pgm.datasets.bars_and_stripes(3).x_train, pgm.rbm(9, 4, rng=0)
+    settings = {"negative": pgm.PCD(chains=20, kernel=schedule), "rng": 1}
+    whole = pgm.fit(model, {"v": x}, updates=10, **settings)
+    for updates in (4, 7, 10):
+        part = pgm.fit(model, {"v": x}, updates=updates, checkpoint=tmp_path / "c", **settings)
+    np.testing.assert_array_equal(part.model.params["v-h.weight"], whole.model.params["v-h.weight"])

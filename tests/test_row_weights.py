@@ -1,0 +1,78 @@
+"""Sample weights: what a row of weight three, none, or any other does to a fit."""
+
+import numpy as np
+import pytest
+
+import pgmengine as pgm
+
+
+def weighted_case(case):
+    """(model, data, given) with six rows."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 2, (6, 4)).astype(float)
+    if case == "drbm":
+        return pgm.drbm(4, 3, 3, rng=1), {"x": x, "y": rng.integers(0, 3, (6, 1)).astype(float)}, ("x",)
+    return (pgm.dbm([4, 3, 2], rng=1) if case == "dbm" else pgm.rbm(4, 3, rng=1)), {"v": x}, ()
+
+
+@pytest.mark.parametrize("case", ["rbm", "drbm", "dbm"])
+def test_a_row_of_weight_three_counts_as_three_rows(case, rtol=1e-9):
+    model, data, given = weighted_case(case)
+    weights = np.array([3, 1, 0, 2, 1, 1])
+    repeated = {k: np.repeat(v, weights, axis=0) for k, v in data.items()}
+    settings = {
+        "negative": pgm.ExactGradient(),
+        "given": given,
+        "optimizer": pgm.SGD(0.5),
+        "updates": 5,
+        "batch_size": 99,
+    }
+    one = pgm.fit(model, data, sample_weight=weights, **settings)
+    two = pgm.fit(model, repeated, **settings)
+    for key, value in one.model.params.items():
+        np.testing.assert_allclose(two.model.params[key], value, rtol=rtol, atol=1e-12)
+
+
+def cd_step(case, weights, change=None):
+    """What one update of CD with weighted rows adds to the parameters; `change`: a row that gets other values."""
+    model, data, given = weighted_case(case)
+    if change is not None:
+        data = {k: v.copy() for k, v in data.items()}
+        for v in data.values():
+            v[change] = 1 - v[change] if v.shape[1] > 1 else (v[change] + 1) % 3
+    f = pgm.fit(model, data, negative=pgm.CD(), given=given, optimizer=pgm.SGD(0.5), updates=1, sample_weight=weights)
+    return np.concatenate([np.ravel(f.model.params[k] - v) for k, v in model.params.items()])
+
+
+@pytest.mark.parametrize("case", ["rbm", "drbm", "dbm"])
+def test_a_step_of_cd_is_linear_in_the_weights(case, atol=1e-6):
+    one, two = np.array([3, 1, 0, 1, 1, 0.0]), np.array([0, 1, 2, 0, 1, 2.0])
+    both = (cd_step(case, one) + cd_step(case, two)) / 2
+    np.testing.assert_allclose(cd_step(case, (one + two) / 2), both, atol=atol)
+    assert np.abs(cd_step(case, one) - cd_step(case, two)).max() > 100 * atol
+
+
+@pytest.mark.parametrize("case", ["rbm", "drbm"])
+def test_a_row_without_weight_has_no_part_in_cd(case):
+    """Neither in the data phase nor in the chains that start from it."""
+    weights = np.array([3, 1, 0, 2, 1, 1.0])
+    np.testing.assert_array_equal(cd_step(case, weights), cd_step(case, weights, change=2))
+    assert not np.array_equal(cd_step(case, weights), cd_step(case, weights, change=1))
+
+
+def test_distinct_row_weights_are_no_loop_over_rows(monkeypatch):
+    calls = []
+    real = pgm.Exact.gradient
+    monkeypatch.setattr(pgm.Exact, "gradient", lambda self, t, w: calls.append(t.rows) or real(self, t, w))
+    x = np.random.default_rng(0).integers(0, 2, (50, 5)).astype(float)
+    pgm.fit(pgm.dbm([5, 3, 2], rng=0), {"v": x}, updates=2, sample_weight=np.arange(1.0, 51))
+    assert calls == [50, 50]
+
+
+@pytest.mark.parametrize(
+    ("weight", "match"),
+    [([1, 2], "shape"), ([1, -1, 1], "row 1 is -1"), ([0, 0, 0], "nothing"), ([1, np.nan, 1], "sample_weight")],
+)
+def test_bad_sample_weights(weight, match):
+    with pytest.raises(pgm.PgmError, match=match):
+        pgm.fit(pgm.rbm(2, 2, rng=0), {"v": np.zeros((3, 2))}, updates=1, sample_weight=weight)
