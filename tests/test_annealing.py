@@ -1,0 +1,264 @@
+"""Annealing against the oracle: the path, unbiased weights in every direction, brackets, base rates."""
+
+import math
+
+import numpy as np
+import pytest
+from test_compiled import key_of, mixed_target
+from tiny import FINITE, INFINITE, as_evidence, patterns
+from twin import Replay
+
+import pgmengine as pgm
+from pgmengine.kernels import compiled, plain
+from pgmengine.kernels.chains import make_chains, refusal, start
+from pgmengine.methods.ais import base_rates
+
+
+def random_rbm(seed, v=30, h=12, sd=2.0):
+    rng = np.random.default_rng(seed)
+    return pgm.rbm(v, h).with_params(
+        {"v-h.weight": rng.normal(size=(v, h)) * sd, "v.bias": rng.normal(size=v), "h.bias": rng.normal(size=h)}
+    )
+
+
+# ---- the path ----
+
+
+@pytest.mark.parametrize("machine", FINITE + INFINITE, ids=repr)
+def test_log_z_at_0_is_exact_and_so_are_its_draws(machine):
+    target = mixed_target(machine, rows=6).at(0.0)
+    layers = target.structure.layers
+    for i in range(target.rows):
+        one = target.take(np.array([i]))
+        x = one.take(np.zeros(400, dtype=int)).draw_at_0(np.random.default_rng(0))
+        for name, mask in one.evidence.observed.items():
+            seen = np.repeat(mask[0], layers[name].unit.width)
+            assert np.array_equal(x[name][:, seen], np.repeat(one.evidence.values[name][:, seen], 400, axis=0))
+        if machine in FINITE:
+            states = pgm.diagnostics.joint_states(one)
+            count = len(next(iter(states.values())))
+            log_p = one.take(np.zeros(count, dtype=int)).log_density(states)
+            np.testing.assert_allclose(np.logaddexp.reduce(log_p), one.log_z_at_0()[0], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("machine", FINITE + INFINITE, ids=repr)
+@pytest.mark.parametrize("joint", [False, True])
+def test_annealing_weights_are_those_of_the_plain_engine(machine, joint):
+    target = mixed_target(machine).at(0.0)
+    if refusal(target):
+        return
+    x = start(target, np.random.default_rng(0))
+    betas = np.array([0.0, 1e-4, 0.2, 0.7, 0.7005, 1.0])
+    for backward in (False, True):
+        ours = compiled.CompiledChains(target, pgm.Blend(0.3), x, np.random.default_rng(8))
+        replay = Replay(target, key_of(8), ours.by_unit, backward=backward)
+        theirs = plain.PlainChains(target, pgm.Blend(0.3), x, replay)
+        found, truth = (c.anneal(betas, joint=joint, backward=backward) for c in (ours, theirs))
+        finite = np.isfinite(truth)
+        np.testing.assert_allclose(found[finite], truth[finite], rtol=2e-4, atol=2e-4)
+        assert (found[~finite] == truth[~finite]).all() and np.array_equal(ours.beta, np.ones(24))
+
+
+class OwnFlip:
+    """FlipState as a user's kernel, which the plain engine sweeps."""
+
+    def transition(self, prob, current):
+        return pgm.FlipState().transition(prob, current)
+
+
+@pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.5), OwnFlip()],
+                         ids=["G", "T", "blend", "own"])
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("joint", [False, True])
+def test_mean_of_the_weights_is_unbiased_summed_out_or_not(kernel, backward, joint, sure=4.5):
+    """E exp(w) = Z_1 / Z_0 at any number of temperatures: what is summed out must be drawn anew, not flipped."""
+    model = random_rbm(0, 4, 3, 0.8)
+    target = model.given().at(0.0)
+    truth = pgm.infer(model, want=("log_z",)).log_z[0] - target.log_z_at_0()[0]
+    count = 100_000 if isinstance(kernel, OwnFlip) else 600_000
+    many, rng = target.take(np.zeros(count, dtype=int)), np.random.default_rng(1)
+    for betas in ([0.0, 1.0], [0.0, 0.3, 0.8, 1.0]):
+        chains = make_chains(many, kernel, many.draw_at_0(rng), rng)
+        w = np.exp(chains.anneal(np.array(betas), joint=joint, backward=backward) - truth)
+        assert abs(w.mean() - 1) < sure * w.std() / np.sqrt(count)
+
+
+# ---- AIS ----
+
+
+def covers(result, truth):
+    low, high = result.log_z_interval.T
+    return (low <= truth) & (truth <= high)
+
+
+def test_ais_brackets_random_rbms_dbms_and_belief_nets():
+    inside = []
+    for seed in range(20):
+        model = random_rbm(seed)
+        r = pgm.infer(model, want=("log_z",), method=pgm.AIS(), rng=seed)
+        inside.append(covers(r, pgm.infer(model, want=("log_z",)).log_z)[0])
+        assert abs(r.log_z[0] - r.stats["reverse_log_z"][0]) < 0.5 and r.status.good
+    assert sum(inside) >= 19
+    inside = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        model = pgm.dbm([10, 8, 6]).with_params(
+            {"v-h1.weight": rng.normal(size=(10, 8)) * 1.5, "h1-h2.weight": rng.normal(size=(8, 6)) * 1.5}
+        )
+        r = pgm.infer(model, want=("log_z",), method=pgm.AIS(), rng=seed)
+        inside.append(covers(r, pgm.infer(model, want=("log_z",)).log_z)[0])
+    assert sum(inside) >= 19
+    inside = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        model = pgm.sbn([12, 6, 3], rng=seed)
+        leaves = np.where(np.arange(12) % 2, np.nan, rng.integers(0, 2, 12))
+        r = pgm.infer(model, {"v": leaves}, want=("log_prob",), method=pgm.AIS(), rng=seed)
+        inside.append(covers(r, pgm.infer(model, {"v": leaves}, want=("log_prob",)).log_prob)[0])
+    assert sum(inside) >= 19
+
+
+@pytest.mark.parametrize("machine", [m for m in FINITE + INFINITE if "large" not in m.name], ids=repr)
+def test_ais_on_the_table_with_evidence_row_by_row(machine):
+    rows = patterns(machine)
+    model = machine.build()
+    target = model.given(as_evidence(machine, rows))
+    if refusal(target):
+        target = target.take(np.array([i for i in range(len(rows)) if not refusal(target.take(np.array([i])))]))
+    r = pgm.AIS(chains=400, betas=pgm.Linear(60)).run(target, ("log_z",), rng=3)
+    exact = pgm.Exact().run(target, ("log_z",)).log_z
+    assert np.all(np.abs(r.log_z - exact) <= 5 * r.log_z_error + 1e-4)
+    assert np.all(np.abs(r.stats["reverse_log_z"] - exact) <= 5 * r.stats["reverse_error"] + 1e-4)
+
+
+def test_log_prob_of_partial_rows():
+    model = random_rbm(1, 8, 5, 1.0)
+    x = np.array([[1, 0, np.nan, np.nan, 1, np.nan, 0, 1], [0, 0, 1, 1, np.nan, np.nan, np.nan, np.nan]])
+    exact = pgm.infer(model, {"v": x}, want=("log_prob",)).log_prob
+    for method in (pgm.AIS(chains=300), pgm.ParallelTempering()):
+        r = pgm.infer(model, {"v": x}, want=("log_prob",), method=method, rng=0)
+        assert r.status.good and np.all(np.abs(r.log_prob - exact) < 5 * r.stats["log_prob_error"])
+        assert r.stats["log_prob_error"].max() < 0.2
+
+
+def test_variance_of_ais_falls_as_one_over_the_temperatures():
+    model = random_rbm(3, 12, 8, 1.0)
+    spread = [
+        pgm.infer(model, want=("log_z",), method=pgm.AIS(chains=2000, betas=pgm.Linear(n), reverse=False), rng=0).stats[
+            "log_weight_sd"
+        ][0]
+        ** 2
+        for n in (250, 1000, 4000)
+    ]
+    assert 3 < spread[0] / spread[1] < 5.5 and 3 < spread[1] / spread[2] < 5.5
+
+
+def test_coupled_chains_keep_their_distribution_where_valleys_are_rarely_left():
+    """A swap when the fast chain comes to beta = 1, not just when it is there, gives the valleys other shares."""
+    n, w = 6, 2.0
+    weight = w * (1 - np.eye(n))
+    model = pgm.boltzmann_machine(n, unit=pgm.Binary(), weight=weight)
+    model = model.with_params({"x.bias": np.full(n, (1.5 - w * n * (n - 1) / 2) / n)})  # all on: 1.5 nats above all off
+    pairs, steps = 3000, 600
+    target = model.given().take(np.zeros(pairs, dtype=int))
+    coupled = pgm.CoupledTempering(
+        target, np.linspace(0.3, 1.0, 6), pgm.Gibbs(), pgm.OneOverT(), 20, np.random.default_rng(0)
+    )
+    exact = pgm.infer(model, want=("samples", "marginals"), method=pgm.Exact(draws=2 * pairs), rng=1)
+    coupled.chains.place_at({"x": exact.samples["x"][:, 0]})
+    means = []
+    for t in range(steps):
+        coupled.step()
+        if t >= steps // 2:
+            means.append(coupled.states()["x"].mean(axis=1))
+    each = np.mean(means, axis=0)
+    assert coupled.swaps > 3 * pairs
+    assert abs(each.mean() - exact.mean["x"].mean()) < 5 * each.std() / np.sqrt(pairs)
+
+
+def test_base_rates_of_every_unit(atol=1e-6):
+    """A'(eta) is the shrunk mean of the data, missing values left out."""
+    rng = np.random.default_rng(0)
+    units = {"b": pgm.Binary(), "s": pgm.Spin(), "m": pgm.MultiValued(3), "i": pgm.MultiValued(math.inf),
+             "g": pgm.Gaussian(2.0), "c": pgm.Categorical(3)}  # fmt: skip
+    b = pgm.GraphBuilder()
+    for name, unit in units.items():
+        b.layer(name, unit, 2)
+    model, rows = b.build(), 50
+    data = {"b": rng.integers(0, 2, (rows, 2)), "s": rng.choice([-1, 1], (rows, 2)), "c": rng.integers(0, 3, (rows, 2)),
+            "m": rng.choice([-1, -1 / 3, 1 / 3, 1], (rows, 2)), "i": rng.uniform(-1, 0.5, (rows, 2)),
+            "g": rng.normal(3, 5, (rows, 2))}  # fmt: skip
+    data["b"] = np.where(rng.random((rows, 2)) < 0.3, np.nan, data["b"])
+    found = base_rates(model, data, shrink=4.0)
+    for name, unit in units.items():
+        x = np.eye(3)[data[name]] if name == "c" else np.asarray(data[name], dtype=float)
+        seen = (~np.isnan(x)).sum(axis=0)
+        middle = {"b": 0.5, "c": 1 / 3}.get(name, 0.0)
+        mean = (np.nansum(x, axis=0) + 4 * middle) / (seen + 4)
+        np.testing.assert_allclose(unit.mean(found[name].reshape(mean.shape)), mean, atol=atol)
+    narrow = base_rates(pgm.rbm(1, 1, visible=pgm.Gaussian(0.01)), {"v": [[4.9], [5.0]]}, shrink=0.0)
+    np.testing.assert_allclose(narrow["v"], 49_500)
+    grey = base_rates(pgm.rbm(2, 1), {"v": [[0.3, 0.5], [0.2, 0.9]]}, shrink=0.0)["v"]
+    np.testing.assert_allclose(1 / (1 + np.exp(-grey)), [0.25, 0.7])
+    assert set(base_rates(pgm.drbm(2, 3, 2), {"y": [[0], [1]]})) == {"y"}
+    start = pgm.base_rate_start(model, {"m": data["m"]}, strength=0.0)
+    np.testing.assert_allclose(pgm.infer(start).mean["m"], data["m"].mean(axis=0), atol=atol)
+
+
+def test_base_rates_and_adaptive_temperatures_lower_the_variance():
+    rng = np.random.default_rng(0)
+    x = (rng.random((500, 20)) < np.linspace(0.01, 0.3, 20)) * 1.0
+    model = pgm.rbm(20, 6, rng=0).with_params(
+        {"v.bias": base_rates(pgm.rbm(20, 6), {"v": x})["v"], "v-h.weight": rng.normal(size=(20, 6)) * 0.7}
+    )
+
+    def spread(model, **settings):
+        method = pgm.AIS(chains=20_000, reverse=False, **settings)
+        return pgm.infer(model, want=("log_z",), method=method, rng=0).stats["log_weight_sd"][0]
+
+    plain_ = spread(model, betas=pgm.Linear(50))
+    assert spread(model, betas=pgm.Linear(50), reference=base_rates(model, {"v": x})) < 0.7 * plain_
+    rough = model.with_params({"v-h.weight": 2 * model.params["v-h.weight"]})
+    assert spread(rough, betas=pgm.Adaptive(50)) < 0.99 * spread(rough, betas=pgm.Linear(50))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pgm.AIS(chains=1, betas=[1.0]),
+        pgm.AIS(chains=1),
+        pgm.AIS(betas=[0.0, 1.0]),
+        pgm.ParallelTempering(rungs=2, chains=1, warmup=0, draws=50),
+    ],
+)
+def test_extremes_give_an_answer_with_an_honest_error(method):
+    """One temperature, one chain; all observed; zero weights; weights of 1e3."""
+    model = random_rbm(0, 5, 3, 1.0)
+    exact = pgm.infer(model, want=("log_z",)).log_z[0]
+    r = pgm.infer(model, want=("log_z",), method=method, rng=0)
+    assert np.isfinite(r.log_z[0]) and (
+        not np.isfinite(r.log_z_error[0]) or abs(r.log_z[0] - exact) < 6 * r.log_z_error[0]
+    )
+    seen = {"v": np.ones(5), "h": np.ones(3)}
+    r = pgm.infer(model, seen, want=("log_z",), method=method, rng=0)
+    np.testing.assert_allclose(r.log_z, pgm.infer(model, seen, want=("log_z",)).log_z, rtol=1e-6)
+    assert r.log_z_error[0] < 1e-6
+    empty = pgm.rbm(5, 3).with_params({"v-h.weight": np.zeros((5, 3))})
+    r = pgm.infer(empty, want=("log_z",), method=method, rng=0)
+    np.testing.assert_allclose(r.log_z, 8 * np.log(2), rtol=1e-6)
+    huge = pgm.rbm(5, 3).with_params({"v-h.weight": np.full((5, 3), 1e3)})
+    r = pgm.infer(huge, want=("log_z",), method=method, rng=0)
+    assert np.isfinite(r.log_z[0]) and (r.warnings or not np.isfinite(r.log_z_error[0]) or abs(r.log_z[0] - 15_000) < 20)
+
+
+def test_annealing_of_a_row_does_not_depend_on_what_others_leave_open():
+    """With its visible units observed a row has nothing but independent units: no error, whatever is beside it."""
+    model = pgm.rbm(6, 9).with_params({"v-h.weight": np.random.default_rng(0).normal(size=(6, 9))})
+    v = np.array([[1, 0, 1, 1, 0, 0], [np.nan] * 6, [0, 1, np.nan, 1, 1, 0]])
+    truth = pgm.infer(model, {"v": v}, want=("log_z", "log_prob"), method=pgm.Exact())
+    for order in ([0, 1, 2], [2, 0, 1]):
+        r = pgm.infer(model, {"v": v[order]}, want=("log_z", "log_prob"), method=pgm.AIS(chains=400, betas=300), rng=0)
+        assert r.log_z_error[order.index(0)] < 1e-5
+        assert np.all(np.abs(r.log_z - truth.log_z[order]) < 5 * r.log_z_error + 1e-4)
+        assert np.all(np.abs(r.log_prob - truth.log_prob[order]) < 5 * r.stats["log_prob_error"] + 1e-4)
+        assert r.stats["log_weights"].shape == (400, 3)
