@@ -101,7 +101,11 @@ class GenerativeClassifier:
 def _classes(y: Array) -> tuple[Array, Array, Array]:
     """The labels, sorted; the number of each row's; how many rows each has."""
     for row, label in enumerate(y.tolist()):
-        if label is None or label != label:  # NaN alone differs from itself
+        try:
+            missing = label is None or bool(label != label)  # NaN alone differs from itself,
+        except (TypeError, ValueError):  # pandas.NA does not say, an array has several answers
+            missing = True
+        if missing:
             raise PgmError(f"y: row {row} is {label}, expected a label")
     try:
         return np.unique(y, return_inverse=True, return_counts=True)

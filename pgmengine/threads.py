@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
-from threading import local
+from threading import RLock, local
 from typing import Any, TypeVar
 
 A = TypeVar("A")
 B = TypeVar("B")
+_limiting = RLock()  # whose holder limits BLAS
 _here = local()  # whether this thread is one of those of the pool, which must not wait for each other
 
 
@@ -31,12 +33,21 @@ def parts(work: float, worth: float) -> int:
     return 1 if work < 2 * worth else min(threads(), int(work / max(worth, 1e-9)))
 
 
-def one_blas_thread() -> Any:
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
     """A context in which matrix products run on the thread that asks for them.
 
-    The threads of BLAS go on spinning for a while after a product, which takes the cores from the compiled loops.
+    The threads of BLAS go on spinning for a while after a product, which takes the cores from the compiled loops. Of
+    several threads in such a context only the first one sets the limit and lifts it: a second one would keep that of the
+    first for what there was before, and put it back for good.
     """
-    return _controller().limit(limits=1, user_api="blas")
+    mine = _limiting.acquire(blocking=False)
+    try:
+        with _controller().limit(limits=1, user_api="blas") if mine else nullcontext():
+            yield
+    finally:
+        if mine:
+            _limiting.release()
 
 
 @lru_cache(maxsize=1)

@@ -3,6 +3,7 @@
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import log_softmax
 
@@ -45,7 +46,8 @@ def test_by_the_bound_and_the_same_bits_again():
     [(X, Y[:3], "expected \\(24,\\)"), (X, Y[:, None], "shape"), (X[:0], Y[:0], "no rows"), (X[:, :2], Y, "layer 'v'"),
      (X, np.where(np.arange(24) == 5, np.nan, np.arange(24) % 2), "y: row 5 is nan"),
      (X, np.where(np.arange(24) == 7, None, Y.astype(object)), "y: row 7 is None"),
-     (X, np.array([*"ab", *range(22)], dtype=object), "cannot be sorted")],
+     (X, np.array([*"ab", *range(22)], dtype=object), "cannot be sorted"),
+     (X, pd.Series([*"abc", None, *"abcdefghij", *"klmnopqrst"], dtype="string"), "y: row 3 is <NA>")],
 )
 def test_bad_data_is_refused(x, y, match):
     with pytest.raises(pgm.PgmError, match=match):

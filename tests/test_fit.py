@@ -2,6 +2,8 @@
 
 import math
 import signal
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import numpy as np
 import pytest
@@ -252,3 +254,39 @@ def test_blas_runs_on_one_thread_from_the_first_callback_on():
         counts()
     assert seen[1:-1] == [{1}] * 3
     assert seen[0] == seen[-1]
+
+
+def test_fits_that_overlap_leave_blas_as_it_was():
+    """The second one begins under the limit of the first, and ends after it."""
+    from threadpoolctl import threadpool_info
+
+    def counts():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    first_in, second_in, first_done, seen = Event(), Event(), Event(), []
+
+    def first(model, update):
+        if update == 1:
+            first_in.set()
+            second_in.wait(60)
+
+    def second(model, update):
+        if update == 1:
+            seen.append(counts())
+            second_in.set()
+            first_done.wait(60)
+
+    def learn(callback):
+        pgm.fit(pgm.rbm(4, 3, rng=0), {"v": np.eye(4)}, updates=2, callbacks=[callback], progress=False)
+
+    learn(lambda model, update: None)  # BLAS has been loaded
+    before = counts()
+    with ThreadPoolExecutor(2) as pool:  # whose threads live on
+        one = pool.submit(learn, first)
+        first_in.wait(60)
+        two = pool.submit(learn, second)
+        one.result()
+        first_done.set()
+        two.result()
+        assert seen == [[1] * len(before)]
+        assert counts() == before

@@ -140,3 +140,11 @@ def test_early_stopping_on_a_name_that_never_comes_is_told_of(caplog):
         pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=4, callbacks=[stop], progress=False)
         assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
             f"EarlyStopping watched {name!r}, of which no callback said anything"] * told
+
+    class Watching:  # an attribute of one's own is nobody's business
+        watched = ("a", ["b"])
+
+        def __call__(self, model, update):
+            return None
+
+    pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=1, callbacks=[Watching()], progress=False)

@@ -19,6 +19,7 @@ from pgmengine.learn.averaged import averaged
 from pgmengine.learn.checkpoint import fingerprint, read, write
 from pgmengine.learn.history import History
 from pgmengine.learn.interrupt import Interrupt
+from pgmengine.learn.monitors import EarlyStopping
 from pgmengine.learn.negative import CD, PCD
 from pgmengine.learn.optimizers import Adam
 from pgmengine.learn.run import Run
@@ -97,6 +98,7 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     """
     data = by_layer(model.structure, data, "data")
     _check_settings(negative, positive, optimizer, callbacks)
+    watched = [c.watched for c in callbacks if isinstance(c, EarlyStopping)]
     target = make_target(model, _checked(model, data, given), what="data")
     size = min(whole("batch_size", batch_size), target.rows)
     total = whole("epochs", epochs, 0) * -(-target.rows // size) if updates is None else whole("updates", updates, 0)
@@ -123,7 +125,7 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
         interrupted, stopped = _learn(run, history, total, size, callbacks, progress, _Saver(checkpoint, mark))
     if stopped:
         log.info("stopped after %d updates: %s", run.count, stopped)
-    for name in (c.watched for c in callbacks if hasattr(c, "watched")):
+    for name in watched:
         if name not in history.values:  # a monitor may be quiet for long, so that only the end can tell
             log.warning("EarlyStopping watched %r, of which no callback said anything", name)
     phases = run.positive, negative if run.negative is not None else None

@@ -30,8 +30,8 @@ def independent(target: Target) -> bool:
 class Factors:
     """Independent units with their natural parameters and means, for each row of a target.
 
-    Event-driven: each layer keeps the field that its neighbours' means make, and before it moves listens to those that
-    have changed by more than `quiet`; as they settle a round comes to little. Free layers to which nobody listens have no
+    Event-driven: each layer keeps the field that its neighbours' means make, and is told only of means that have
+    changed by more than `quiet`; as they settle a round comes to little. Free layers of which nobody need be told have no
     means before the first round, which makes theirs exact.
     """
 
@@ -43,13 +43,13 @@ class Factors:
         self.by_unit = layers_by_unit(target)
         self.mean: Flat = {name: v.astype(precision, copy=False) for name, v in target.evidence.values.items()}
         self.eta: Flat = {}
-        self.begin: Flat = {}  # means before the first round, one row where they are the same for all
-        self.known: dict[tuple[str, str], Array] = {}  # coupling and listener -> the means that are in its field
+        self.told: Flat = {}
         self.field = {name: self.still(name) for name in self.moving}
         for name in self.heard:
             begin = self._begin(name, rng) if mean is None else mean[name].astype(precision)
             self._set(name, np.broadcast_to(begin, (target.rows, s.layers[name].width)))
-            self.begin[name] = begin if self.whole[name] else self.mean[name]
+            self.told[name] = begin if self.whole[name] else self.mean[name]
+            self._tell(name, self.told[name])
 
     def settle(self, updates: int, tolerance: float) -> tuple[int, float]:
         """Rounds until no mean changes by more than the tolerance: (rounds, last change)."""
@@ -69,13 +69,18 @@ class Factors:
     def round(self) -> None:
         """One update of every free layer."""
         for name in self.moving:
-            self._listen(name)
             if name in self.by_unit:
                 self._unit_by_unit(name)
             else:
                 layer = self.target.structure.layers[name]
                 self.eta[name] = eta = self._tempered(name, self.field[name])
                 self._set(name, layer.flat(layer.unit.mean(layer.shaped(eta))))
+            if name in self.heard:
+                change = self.mean[name] - self.told[name]
+                if self.quiet > 0:
+                    change *= np.abs(change) > self.quiet
+                self.told[name] = self.told[name] + change
+                self._tell(name, change)
 
     def bound(self) -> Array:
         """E_Q[log_density] + H(Q), (rows,)."""
@@ -135,7 +140,6 @@ class Factors:
     def predicted(self, name: str) -> Array:
         """The means of a layer given the others' means, (rows, width)."""
         layer = self.target.structure.layers[name]
-        self._listen(name)
         eta = self._tempered(name, np.broadcast_to(self.field[name], self.mean[name].shape))
         return layer.flat(layer.unit.mean(layer.shaped(eta)))
 
@@ -170,23 +174,11 @@ class Factors:
             self.target.components(name, self.target.free[name]), value,
             self.target.evidence.values[name].astype(self.precision, copy=False))
 
-    def _listen(self, name: str) -> None:
-        """Bring the field of a layer up to date with the means of its free neighbours."""
+    def _tell(self, name: str, change: Array) -> None:
+        """Pass a change of means (rows or 1, width) on to the fields of the free neighbours."""
         for c, other in self.target.structure.meetings[name]:
             if other in self.moving and other != name:
-                self._add(c, name, self._news(c.key, name, other), self.field[name])
-
-    def _news(self, key: str, name: str, other: str) -> Array:
-        """What a layer has not heard of the means of another: (rows or 1, width)."""
-        if (key, name) not in self.known:
-            self.known[key, name] = mean = self.mean[other] if other in self.eta else self.begin[other]
-            return mean
-        known = self.known[key, name]
-        change = self.mean[other] - known
-        if self.quiet > 0:
-            change *= np.abs(change) > self.quiet
-        self.known[key, name] = known + change
-        return change
+                self._add(c, other, change, self.field[other])
 
     def _add(self, c: Any, name: str, x: Array, field: Array) -> None:
         """Add what x (rows or 1, width) of the other end of a coupling adds to the field (rows, width) of a layer."""
