@@ -394,8 +394,7 @@ import threadpoolctl
 import pgmengine as pgm
 
 def seen(model, update):
-    if update:  # the first call is before the start
-        pools.extend(p["num_threads"] for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas")
+    pools.extend(p["num_threads"] for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas")
 
 pools, data = [], (__import__("numpy").random.default_rng(0).random((200, 300)) < 0.5) * 1.0
 pgm.fit(pgm.rbm(300, 200, rng=0), {"v": data}, updates=3, callbacks=[seen], progress=False)
