@@ -244,6 +244,7 @@ cdef extern from "learn.h" nogil:
         PGM_SGD
         PGM_ADAM
         PGM_ADAMAX
+    const double PGM_LARGEST
 
     ctypedef struct pgm_rates:
         double rate, keep1, keep2, unbias1, unbias2, epsilon, l1, l2
@@ -260,6 +261,7 @@ cdef extern from "learn.h" nogil:
                    float *copy, double *m, double *v, int64_t first, int64_t last)
 
 SGD, ADAM, ADAMAX = PGM_SGD, PGM_ADAM, PGM_ADAMAX
+LARGEST = PGM_LARGEST
 
 
 cdef extern from "team.h" nogil:
@@ -464,7 +466,7 @@ def pack(const float[:, :] weight, float[:, :, ::1] out, int64_t panels, int par
 
 
 cdef struct ascend_job:
-    int kind, finite
+    int kind, fine
     pgm_rates rates
     const double *p
     const double *g
@@ -478,12 +480,12 @@ cdef struct ascend_job:
 cdef void ascend_part(void *what, int64_t first, int64_t last) noexcept nogil:
     cdef ascend_job *j = <ascend_job *> what
     if not pgm_ascend(j.kind, &j.rates, j.p, j.g, j.single, j.p2, j.copy, j.m, j.v, first, last):
-        j.finite = 0
+        j.fine = 0
 
 
 def ascend(int kind, double rate, tuple keep, tuple unbias, double epsilon, tuple decay, const double[::1] p, g,
            double[::1] p2, float[::1] copy, double[::1] m, double[::1] v, int parts):
-    """One step of an optimizer, in parts on as many threads; whether all parameters stay finite.
+    """One step of an optimizer, in parts on as many threads; whether all parameters stay numbers within LARGEST.
 
     p2 receives the new parameters, copy the same in single precision; the moments m and v (None where there are none)
     change in place. g is float64 or float32; keep (2,), unbias (2,) and decay = (l1, l2) are those of learn.h.
@@ -505,7 +507,7 @@ def ascend(int kind, double rate, tuple keep, tuple unbias, double epsilon, tupl
     else:
         g64 = g
         j.g = &g64[0]
-    j.kind, j.finite, j.p, j.p2, j.copy = kind, 1, &p[0], &p2[0], &copy[0]
+    j.kind, j.fine, j.p, j.p2, j.copy = kind, 1, &p[0], &p2[0], &copy[0]
     j.m = &m[0] if m is not None else NULL
     j.v = &v[0] if v is not None else NULL
     j.rates.rate, j.rates.epsilon = rate, epsilon
@@ -514,7 +516,7 @@ def ascend(int kind, double rate, tuple keep, tuple unbias, double epsilon, tupl
     j.rates.l1, j.rates.l2 = decay
     with nogil:
         pgm_share(ascend_part, &j, n, parts)
-    return bool(j.finite)
+    return bool(j.fine)
 
 
 cdef struct sweep_job:

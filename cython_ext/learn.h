@@ -313,22 +313,24 @@ PGM_INLINE pgm_v8 pgm_ascend8(int kind, const pgm_rates *o, pgm_v8 p, pgm_v8 g, 
     return p + o->rate * step;
 }
 
-/* parameters first .. last - 1; the gradient is g, or single when g is NULL; whether all new parameters are finite;
- * p2 receives them, and copy in single precision */
+#define PGM_LARGEST 1e30 /* of a parameter: a hundred million of them can be summed in single precision */
+
+/* parameters first .. last - 1; the gradient is g, or single when g is NULL; whether all new parameters are numbers
+ * within PGM_LARGEST; p2 receives them, and copy in single precision */
 PGM_INLINE int pgm_ascend_kind(int kind, const pgm_rates *o, const double *p, const double *g, const float *single,
                                double *p2, float *copy, double *m, double *v, int64_t first, int64_t last)
 {
-    int finite = 1;
+    int fine = 1;
     int64_t i = first;
-    pgm_v8 bad = {0};
+    pgm_i8 within = pgm_all(0.0) == pgm_all(0.0);
     for (; i + PGM_LANES <= last; i += PGM_LANES) {
         pgm_v8 slope = g ? *(const pgm_v8 *)(g + i) : __builtin_convertvector(*(const pgm_f8u *)(single + i), pgm_v8);
         pgm_v8 new = pgm_ascend8(kind, o, *(const pgm_v8 *)(p + i), slope, m ? m + i : NULL, v ? v + i : NULL);
         *(pgm_v8 *)(p2 + i) = new;
         *(pgm_f8u *)(copy + i) = __builtin_convertvector(new, pgm_f8u);
-        bad += new - new;
+        within &= pgm_abs(new) <= pgm_all(PGM_LARGEST); /* not so for NaN */
     }
-    for (int k = 0; k < PGM_LANES; k++) finite &= bad[k] == 0.0;
+    for (int k = 0; k < PGM_LANES; k++) fine &= within[k] != 0;
     if (i < last) {
         double part[4][PGM_LANES] = {{0}};
         for (int64_t k = 0; k < last - i; k++) {
@@ -338,12 +340,12 @@ PGM_INLINE int pgm_ascend_kind(int kind, const pgm_rates *o, const double *p, co
         }
         pgm_v8 out = pgm_ascend8(kind, o, *(pgm_v8 *)part[0], *(pgm_v8 *)part[1], m ? part[2] : NULL, v ? part[3] : NULL);
         for (int64_t k = 0; k < last - i; k++) {
-            p2[i + k] = out[k], copy[i + k] = (float)out[k], finite &= out[k] - out[k] == 0.0;
+            p2[i + k] = out[k], copy[i + k] = (float)out[k], fine &= fabs(out[k]) <= PGM_LARGEST;
             if (m) m[i + k] = part[2][k];
             if (v) v[i + k] = part[3][k];
         }
     }
-    return finite;
+    return fine;
 }
 
 PGM_CLONES

@@ -18,6 +18,7 @@ def uniforms(key: np.ndarray, sweep: int, chain: int, layer: int, first: int, bl
 SGD: int
 ADAM: int
 ADAMAX: int
+LARGEST: float
 
 def add_product(x: np.ndarray, weight: np.ndarray, out: np.ndarray, parts: int) -> None: ...
 def outer(a: np.ndarray, b: np.ndarray, out: np.ndarray, parts: int) -> None: ...

@@ -7,6 +7,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from pgmengine._kernels import LARGEST
 from pgmengine.couplings import Coupling
 from pgmengine.errors import PgmError
 from pgmengine.layer import Layer
@@ -102,7 +103,7 @@ def _check_acyclic(structure: Structure) -> None:
 
 
 def check_bias(layer: Layer, bias: Any) -> np.ndarray:
-    """The bias as a float64 array of the layer's bias shape, finite; None = zeros."""
+    """The bias as a float64 array of the layer's bias shape; None = zeros."""
     if bias is None:
         return np.zeros(layer.bias_shape)
     array = as_floats(bias, f"layer {layer.name!r}: bias")
@@ -113,7 +114,7 @@ def check_bias(layer: Layer, bias: Any) -> np.ndarray:
 
 
 def check_weight(structure: Structure, coupling: Coupling, weight: Any) -> Any:
-    """The weight as float64, dense in C order or csr, of shape (width of a, width of b), finite."""
+    """The weight as float64, dense in C order or csr, of shape (width of a, width of b)."""
     a, b = structure.layers[coupling.a], structure.layers[coupling.b]
     what = f"coupling {coupling.key!r} of layers {coupling.a!r} and {coupling.b!r}: weight"
     if is_sparse(weight):
@@ -161,7 +162,8 @@ def as_floats(values: Any, what: str) -> np.ndarray:
 
 def _check_entries(array: Any, what: str, nonnegative: bool) -> None:
     values = array.data if is_sparse(array) else array
-    for bad, expected in ((~np.isfinite(values), "finite"), ((values < 0) & nonnegative, ">= 0 for this unit")):
+    for bad, expected in ((~(abs(values) <= LARGEST), f"a finite number of size up to {LARGEST:g}"),
+                          ((values < 0) & nonnegative, ">= 0 for this unit")):
         if bad.any():
             first = tuple(int(i) for i in np.argwhere(bad)[0])
             value, at = values[first], first

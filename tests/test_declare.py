@@ -49,6 +49,7 @@ bad[1, 1] = math.nan
         ([V, H, ("couple", "v", "h", {"weight": bad})], r"\[1, 1\] is nan"),
         ([V, H, ("couple", "v", "h", {"weight": sp.csr_array(bad)})], r"\[1, 1\] is nan"),
         ([V, H, ("couple", "v", "h", {"weight": bad * 0 + math.inf})], r"\[0, 0\] is (inf|nan)"),
+        ([V, H, ("couple", "v", "h", {"weight": np.full((3, 2), -1.1e30)})], r"is -1.1e.30, expected .* up to 1e"),
         ([V, H, ("couple", "v", "h", {"weight": "text"})], "not an array of numbers"),
         ([V, H, ("couple", "v", "h"), ("couple", "h", "v")], "declared twice"),
         ([V, H, ("cause", "v", "h"), ("cause", "h", "v")], "directed cycle: "),

@@ -102,6 +102,8 @@ def test_pretraining_is_a_better_start(family):
     assert set(found.params) == set(model.params)
     with pytest.raises(pgm.PgmError, match="path"):
         pgm.pretrain(pgm.boltzmann_machine(3, unit=pgm.Binary(), rng=0), {"x": np.zeros((2, 3))})
+    with pytest.raises(pgm.PgmError, match=r"layer 'v', row 1, index 2: 0.5 is not a value"):
+        pgm.pretrain(model, {"v": np.where(np.arange(18).reshape(2, 9) == 11, 0.5, 0)})
 
 
 def test_base_rate_start_has_the_means_of_the_data_without_weights(atol=0.02):
@@ -153,10 +155,22 @@ def test_given_and_chains_that_go_on():
         pgm.fit(pgm.rbm(3, 2, rng=0), {"v": np.zeros((2, 3))}, given=("h",), updates=1)
 
 
-def test_divergence_names_the_quantity_and_the_update():
-    x = np.ones((5, 4))
-    with pytest.raises(pgm.PgmError, match="update [0-9]+: .*'.*' is not finite"), np.errstate(all="ignore"):
-        pgm.fit(pgm.rbm(4, 2, visible=pgm.Gaussian(), rng=0), {"v": x}, optimizer=pgm.SGD(1e200), updates=9)
+@pytest.mark.parametrize(("visible", "rate", "update"), [(pgm.Gaussian(), 1e20, 2), (pgm.Binary(), 1e200, 1)])
+def test_divergence_names_the_quantity_and_the_update(visible, rate, update):
+    with pytest.raises(pgm.PgmError, match=rf"update {update}: 'v.bias' is beyond 1e\+30; learning has diverged"):
+        pgm.fit(pgm.rbm(4, 2, visible=visible, rng=0), {"v": np.ones((5, 4))}, optimizer=pgm.SGD(rate), updates=9)
+
+
+def test_a_gradient_that_is_not_a_number_is_named():
+    class Broken:
+        start = pgm.SGD().start
+
+        def step(self, structure, params, gradient, state, t):
+            gradient["h.bias"] = gradient["h.bias"] * (np.nan if t == 3 else 1)
+            return pgm.SGD().step(structure, params, gradient, state, t)
+
+    with pytest.raises(pgm.PgmError, match="update 4: the gradient of 'h.bias' is not finite; learning has diverged"):
+        pgm.fit(pgm.rbm(4, 2, rng=0), {"v": np.ones((5, 4))}, optimizer=Broken(), updates=9)
 
 
 @pytest.mark.parametrize(

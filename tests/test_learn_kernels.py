@@ -185,10 +185,15 @@ def test_optimizers_against_numpy(optimizer, dtype, size, rtol=1e-12):
             np.testing.assert_array_equal(params.singles[k], params[k].astype(np.float32))
 
 
-def test_a_step_that_is_not_finite_is_seen_wherever_it_is():
+def test_a_step_out_of_range_is_seen_wherever_it_is():
     for n in (1, 7, 8, 9, 100):
         for bad in {0, n // 2, n - 1}:
             p, g, out, copy = np.zeros(n), np.zeros(n), np.empty(n), np.empty(n, dtype=np.float32)
+            for size, fine in ((1.0, True), (-1.0, True), (1.0001, False), (-1.0001, False), (np.inf, False)):
+                p[bad] = size * _kernels.LARGEST
+                still = _kernels.SGD, 0.0, (0.0, 0.0), (1.0, 1.0), 0.0, (0.0, 0.0), p, g, out, copy, None, None
+                assert _kernels.ascend(*still, 1) == fine
+            p[bad] = 0.0
             g[bad] = np.nan
             for kind in (_kernels.SGD, _kernels.ADAM, _kernels.ADAMAX):
                 arguments = kind, 0.1, (0.9, 0.9), (1.0, 1.0), 1e-8, (0.0, 0.0), p, g, out, copy, np.zeros(n), np.zeros(n)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -66,21 +66,20 @@ def pretrain(model: Model, data: Mapping[str, Any], **settings: Any) -> Model:
         undirected = [0 <= i < len(path) and "->" not in path[i][2] for i in (step - 1, step, step + 1)]
         both = [undirected[1] and undirected[i] for i in (0, 2)]  # whether each end has undirected input from both sides
         twice_below, twice_above = both[1] and not both[0], both[0] and not both[1]
-        pair, names = _pair(model, below, above, key, flipped, twice_below, twice_above)
-        optimizer = settings.get("optimizer") or Adam()
-        ties = tuple(group for group in names if len(group) > 1)
-        rows = {"b": x} | ({"b2": x} if twice_below else {})
+        lower, upper = _copies(below, twice_below), _copies(above, twice_above)
+        pair, optimizer = _pair(model, key, flipped, lower, upper), settings.get("optimizer") or Adam()
+        ties, rows = _ties(lower, upper), dict.fromkeys(lower, x)
         own = settings | {"optimizer": Tied(optimizer, ties) if ties else optimizer, "rng": rng, "sample_weight": weights}
         found = fit(pair, rows, **own).model
-        weight = found.params["b-a.weight"] * (0.5 if all(both) else 1.0)
+        weight = found.params[f"{below.name}-{above.name}.weight"] * (0.5 if all(both) else 1.0)
         out[f"{key}.weight"] = weight.T if flipped else weight
-        own_bias = found.params["b.bias"]  # a layer between two undirected couplings gets the mean of both RBMs' biases
-        out[f"{below.name}.bias"] = (out[f"{below.name}.bias"] + own_bias) / 2 if both[0] else own_bias
-        out[f"{above.name}.bias"] = found.params["a.bias"]
+        bias = found.params[f"{below.name}.bias"]  # between two undirected couplings: the mean of both RBMs' biases
+        out[f"{below.name}.bias"] = (out[f"{below.name}.bias"] + bias) / 2 if both[0] else bias
+        out[f"{above.name}.bias"] = found.params[f"{above.name}.bias"]
         target = found.given(rows)
         index = np.tile(np.arange(target.rows), max(1, ROWS // target.rows))
         many, weights = target.take(index), None if weights is None else np.asarray(weights)[index]
-        x = above.shaped(posterior_draw(many, np.random.default_rng(rng))["a"])
+        x = above.shaped(posterior_draw(many, np.random.default_rng(rng))[above.name])
     return model.with_params(out)
 
 
@@ -102,18 +101,25 @@ def _path(model: Model, data: Mapping[str, Any]) -> list[tuple[Layer, Layer, str
     return out
 
 
-def _pair(model: Model, below: Layer, above: Layer, key: str, flipped: bool, twice_below: bool,
-          twice_above: bool) -> tuple[Model, list[list[str]]]:
-    """The RBM of one coupling, with copies of an end, and the groups of its parameters that are one."""
+def _copies(layer: Layer, twice: bool) -> dict[str, Layer]:
+    """Name -> the layer, which is there once or twice."""
+    return {layer.name: layer} | ({f"copy of {layer.name}": layer} if twice else {})
+
+
+def _ties(lower: Iterable[str], upper: Iterable[str]) -> tuple[list[str], ...]:
+    """The groups of parameters that are one."""
+    groups = [f"{b}.bias" for b in lower], [f"{a}.bias" for a in upper], [f"{b}-{a}.weight" for b in lower for a in upper]
+    return tuple(group for group in groups if len(group) > 1)
+
+
+def _pair(model: Model, key: str, flipped: bool, lower: Mapping[str, Layer], upper: Mapping[str, Layer]) -> Model:
+    """The RBM of one coupling, between all copies of its ends."""
     weight = model.params[f"{key}.weight"]
-    weight = weight.T if flipped else weight
-    ends = ["b", *(["b2"] if twice_below else [])], ["a", *(["a2"] if twice_above else [])]
+    weight = np.ascontiguousarray(weight.T if flipped else weight)
     builder = GraphBuilder()
-    for layer, names in ((below, ends[0]), (above, ends[1])):
-        for name in names:
-            builder.layer(name, layer.unit, layer.size, bias=model.params[f"{layer.name}.bias"])
-    pairs = [(b, a) for b in ends[0] for a in ends[1]]
-    for b, a in pairs:
-        builder.couple(b, a, weight=np.ascontiguousarray(weight))
-    groups = [[f"{name}.bias" for name in names] for names in ends] + [[f"{b}-{a}.weight" for b, a in pairs]]
-    return builder.build(), groups
+    for name, layer in {**lower, **upper}.items():
+        builder.layer(name, layer.unit, layer.size, bias=model.params[f"{layer.name}.bias"])
+    for b in lower:
+        for a in upper:
+            builder.couple(b, a, weight=weight)
+    return builder.build()

@@ -54,7 +54,7 @@ def _moments(name: str, params: Mapping[str, Any]) -> Params:
 def _ascend(kind: int, rate: float, params: Mapping[str, Any], gradient: Mapping[str, Any], state: Params, t: int,
             moments: tuple[str, ...], keep: tuple[float, float] = (0.0, 0.0),
             unbias: tuple[float, float] = (1.0, 1.0), epsilon: float = 0.0, l1: float = 0.0, l2: float = 0.0) -> Params:
-    """One compiled step for every parameter; PgmError names the first that is not finite."""
+    """One compiled step for every parameter; PgmError names the first that is not a number within LARGEST."""
     out, singles = {}, {}
     for k, value in params.items():
         p, g = numbers(value), numbers(gradient[k])
@@ -64,8 +64,9 @@ def _ascend(kind: int, rate: float, params: Mapping[str, Any], gradient: Mapping
         new, copy = np.empty(len(p)), np.empty(len(p), dtype=np.float32)
         if not _kernels.ascend(kind, rate, keep, unbias, epsilon, decay, p, g, new, copy, first_moment, second_moment,
                                parts(len(p), WORTH_A_THREAD)):
-            what = f"the gradient of {k!r}" if not np.isfinite(g).all() else f"{k!r}"
-            raise PgmError(f"update {t + 1}: {what} is not finite; learning has diverged, try a smaller rate")
+            what = f"the gradient of {k!r} is not finite" if not np.isfinite(g).all() else (
+                f"{k!r} is not finite" if not np.isfinite(new).all() else f"{k!r} is beyond {_kernels.LARGEST:g}")
+            raise PgmError(f"update {t + 1}: {what}; learning has diverged, try a smaller rate")
         out[k], singles[k] = like(value, new), like(value, copy)
     return Stepped(out, singles)
 
