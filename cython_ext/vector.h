@@ -136,4 +136,12 @@ PGM_INLINE void pgm_uniforms(const pgm_stream *at, uint32_t block, pgm_vf u[4])
     u[3] = __builtin_convertvector((pgm_vi)(d >> 1), pgm_vf) * 4.656612873077393e-10f + 2.3283064e-10f;
 }
 
+/* bit i: the lowest bit of byte i */
+PGM_INLINE uint64_t pgm_flags(const uint64_t bytes[8])
+{
+    uint64_t bits = 0;
+    for (int w = 0; w < 8; w++) bits |= (bytes[w] * 0x0102040810204080u >> 56) << 8 * w;
+    return bits;
+}
+
 #endif

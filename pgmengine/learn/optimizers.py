@@ -1,4 +1,4 @@
-"""Optimizers: ascent on the log-likelihood, one frozen dataclass each; the loops are compiled (learn.h).
+"""Optimizers: ascent on the log-likelihood, one frozen dataclass each; the loops are compiled (ascend.h).
 
 `start(params)` makes the state, name -> array; `step(params, gradient, state, t)` returns new parameters and changes the
 state in place; t counts from 0. Weight decay: the gradient of a weight loses l2 * weight + l1 * sign(weight); biases do

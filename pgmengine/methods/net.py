@@ -1,4 +1,4 @@
-"""The graph of a mean-field problem with directed children, as the compiled rounds read it (belief.h)."""
+"""The graph of a mean-field problem with directed children, as the compiled rounds read it (net.h)."""
 
 from __future__ import annotations
 

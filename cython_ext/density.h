@@ -1,0 +1,173 @@
+/* Log densities of chains, and what summing a layer out leaves of them. */
+#ifndef PGM_DENSITY_H
+#define PGM_DENSITY_H
+
+#include "by_unit.h"
+
+/* sum over a layer of x (a + sign b), b may be NULL */
+PGM_CLONES
+double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const float *b, float sign)
+{
+    double total = 0.0;
+    if (l->kind == PGM_TABLE && l->width == 1 && l->states == 2) {
+        const uint8_t *state = l->state + chain * l->units;
+        const float low = l->support[0], gap = l->support[1] - low;
+        pgm_v8 sums = {0};
+        for (int64_t first = 0; first < l->units; first += 4 * PGM_WIDE) {
+            pgm_vf sum = {0};
+            for (int64_t j = first; j < first + 4 * PGM_WIDE && j < l->units; j += PGM_WIDE) {
+                pgm_vf factor = *(const pgm_vf *)(a + j);
+                if (b) factor += *(const pgm_vf *)(b + j) * sign;
+                sum += (__builtin_convertvector(pgm_load_bytes(state + j), pgm_vf) * gap + low) * factor;
+            }
+            pgm_gather(&sums, sum);
+        }
+        return pgm_total(sums);
+    }
+    for (int64_t j = 0; j < l->size; j++) {
+        int64_t c = l->width > 1 ? j * l->width + l->state[chain * l->units + j] : j;
+        double factor = b ? (double)a[c] + sign * b[c] : a[c];
+        total += factor * (l->width > 1 ? 1.0 : pgm_value(l, chain, j));
+    }
+    return total;
+}
+
+/* sum of x (base + field) / 2 over a layer: every coupling of two moving layers is seen from both of its ends, what
+ * layers that never move add is in base */
+PGM_INLINE double pgm_field_part(const pgm_layer *l, int64_t chain)
+{
+    const float *base = l->base ? l->base + chain * l->stride : l->directed ? NULL : l->bias;
+    return 0.5 * pgm_dot(l, chain, l->field + chain * l->stride, base, 1.0f);
+}
+
+/* sum over a layer of log p(x | zeta) */
+PGM_INLINE double pgm_directed_part(const pgm_layer *l, int64_t chain)
+{
+    double total = 0.0;
+    for (int64_t j = 0; l->zeta && j < l->size; j++)
+        if (!l->alive || l->alive[chain * l->units + j]) total += pgm_log_prob(l, chain, j, pgm_nothing);
+    return total;
+}
+
+/* what a layer adds to log p_1 - log p_0 of a chain, its couplings with moving layers apart */
+PGM_INLINE double pgm_power_alone(const pgm_layer *l, int64_t chain)
+{
+    const float *base = l->base ? l->base + chain * l->stride : l->directed ? NULL : l->bias;
+    const float *reference = l->moves ? l->reference : NULL;
+    double total = pgm_directed_part(l, chain);
+    if (l->field && base) return total + pgm_dot(l, chain, base, reference, -1.0f);
+    return reference ? total - pgm_dot(l, chain, reference, NULL, 0.0f) : total;
+}
+
+/* log p_beta = out[0] + beta out[1] of a chain, each up to a constant that depends on the evidence alone */
+PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, double out[2])
+{
+    double path = 0.0, power = 0.0; /* h and the reference; what is raised to beta */
+    for (int i = 0; i < m->layers; i++) {
+        const pgm_layer *l = m->layer + i;
+        if (l->field) power += pgm_field_part(l, chain);
+        power += pgm_directed_part(l, chain);
+        if (!l->moves) continue;
+        for (int64_t j = 0; l->uneven && j < l->size; j++) {
+            double x = l->kind == PGM_NORMAL ? l->value[chain * l->units + j] : 0.0;
+            path += l->kind == PGM_NORMAL ? -0.5 * x * x / l->variance : l->log_base[l->state[chain * l->units + j]];
+        }
+        double share = l->reference ? pgm_dot(l, chain, l->reference, NULL, 0.0f) : 0.0;
+        path += share;
+        power -= share;
+    }
+    out[0] = path, out[1] = power;
+}
+
+#define PGM_SMALL_STEP 1e-3 /* of beta: sums of (A(new) - A(old)) by the midpoint rule, more exact than the difference */
+
+/* What log sum_(x of the layer) p_beta gains from beta = old to new: sum over its units of A(eta_new) - A(eta_old), or
+ * x (eta_new - eta_old) where a unit is held. Its units are independent given the rest. Less the present state's gain
+ * x (eta_new - eta_old) unless `whole`. */
+PGM_CLONES
+double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new, int whole)
+{
+    const uint8_t *free = l->free + chain * l->free_stride;
+    double total = 0.0;
+    if (l->kind == PGM_TABLE && l->states == 2 && l->width == 1) {
+        const uint8_t *state = l->state + chain * l->units;
+        const float gap = l->support[1] - l->support[0], bias = l->log_base[1] - l->log_base[0];
+        const float middle_beta = (float)(0.5 * (old + new)), change = gap * (float)(new - old);
+        const float *field = l->field && !l->zeta ? l->field + chain * l->stride : NULL, *reference = l->reference;
+        const float low = l->support[0] / gap;
+        const int small = fabs(new - old) < PGM_SMALL_STEP;
+        pgm_v8 sums = {0};
+        for (int64_t first = 0; first < l->units; first += 4 * PGM_WIDE) {
+            pgm_vf sum = {0};
+            for (int64_t j = first; j < first + 4 * PGM_WIDE && j < l->units; j += PGM_WIDE) {
+                pgm_vf on = __builtin_convertvector(pgm_load_bytes(state + j), pgm_vf), gain, moved;
+                if (small) {
+                    pgm_vf zero = reference ? *(const pgm_vf *)(reference + j) : (pgm_vf){0};
+                    pgm_vf slope = (field ? *(const pgm_vf *)(field + j) : pgm_natural(l, chain, j, 1.0f)) - zero;
+                    pgm_vf middle = (zero + slope * middle_beta) * gap + bias;
+                    pgm_vf t = pgm_exp(-pgm_at_most(pgm_magnitude(middle), 87.0f));
+                    moved = slope * change;
+                    gain = (pgm_choose_where(middle > 0.0f, pgm_same(1.0f), t) / (t + 1.0f) - on) * moved;
+                } else {
+                    pgm_vf a = pgm_natural(l, chain, j, (float)old) * gap + bias;
+                    pgm_vf b = pgm_natural(l, chain, j, (float)new) * gap + bias;
+                    moved = b - a;
+                    gain = pgm_softplus(b) - pgm_softplus(a) - on * moved;
+                }
+                sum += pgm_choose_where(-(pgm_load_bytes(free + j) & 1), gain, pgm_same(0.0f));
+                if (whole) sum += (on + low) * moved;
+            }
+            pgm_gather(&sums, sum);
+        }
+        return pgm_total(sums);
+    }
+    float eta[2][PGM_MOST_STATES];
+    for (int64_t j = 0; j < l->size; j++) {
+        if (!free[j] && !whole) continue;
+        for (int k = 0; k < l->width; k++) {
+            eta[0][k] = pgm_natural(l, chain, j * l->width + k, (float)old)[0];
+            eta[1][k] = pgm_natural(l, chain, j * l->width + k, (float)new)[0];
+        }
+        int own = l->width > 1 ? l->state[chain * l->units + j] : 0;
+        double moved = (l->width > 1 ? 1.0 : pgm_value(l, chain, j)) * ((double)eta[1][own] - eta[0][own]);
+        if (free[j]) total += pgm_normaliser(l, eta[1], pgm_nothing) - pgm_normaliser(l, eta[0], pgm_nothing) - moved;
+        if (whole) total += moved;
+    }
+    return total;
+}
+
+/* whether each coupling of moving layers has one end that is summed out: what the others add is then in their `base` */
+PGM_INLINE int pgm_two_sided(const pgm_machine *m, int side)
+{
+    int apart = 1;
+    for (int i = 0; i < m->layers; i++) apart &= !(m->layer[i].summed & side && m->layer[i].zeta);
+    for (int i = 0; i < m->links; i++) {
+        const pgm_layer *a = m->layer + m->link[i].from, *b = m->layer + m->link[i].to;
+        if (a->moves && b->moves && !m->link[i].arrow) apart &= !(a->summed & side) != !(b->summed & side);
+    }
+    return apart;
+}
+
+/* log p_new - log p_old of a chain, the layers of that side summed out; side 0: none */
+PGM_INLINE double pgm_weight_gain(const pgm_machine *m, int64_t chain, double old, double new, int side, int two_sided)
+{
+    double gain = 0.0, power[2] = {0.0, 0.0};
+    if (!two_sided) pgm_log_density(m, chain, power);
+    for (int i = 0; i < m->layers; i++) {
+        const pgm_layer *l = m->layer + i;
+        if (l->summed & side)
+            gain += pgm_summed_gain(l, chain, old, new, two_sided);
+        else if (two_sided)
+            power[1] += pgm_power_alone(l, chain);
+    }
+    return gain + (new - old) * power[1];
+}
+
+/* log_density (chains, 2) of chains first .. last - 1 */
+PGM_CLONES
+void pgm_log_densities(const pgm_machine *m, int64_t first, int64_t last, double *log_density)
+{
+    for (int64_t c = first; c < last; c++) pgm_log_density(m, c, log_density + 2 * c);
+}
+
+#endif

@@ -1,0 +1,216 @@
+/* New states of a layer whose units are independent given the others, for all units of a chain at once. */
+#ifndef PGM_DRAWS_H
+#define PGM_DRAWS_H
+
+#include "machine.h"
+
+/* Two values, log-odds eta of the upper one. With t = e^-|eta| the less probable value has probability t / (1 + t); a
+ * kernel alpha T + (1 - alpha) G leaves the more probable value with probability alpha t + (1 - alpha) t / (1 + t) and
+ * the other one with alpha + (1 - alpha) / (1 + t) (system 2, eq. 2). Returns which units move. */
+PGM_INLINE pgm_vi pgm_moves(pgm_vf eta, pgm_vi upper, pgm_vf u, float alpha)
+{
+    pgm_vf size = pgm_magnitude(eta), t = pgm_exp(-pgm_at_most(size, 87.0f)), one = pgm_same(1.0f);
+    pgm_vi at_mode = (eta > 0.0f) ^ ~upper; /* both or neither */
+    pgm_vf rate = pgm_choose_where(at_mode, t, one);
+    if (alpha > 0.0f) {
+        pgm_vf share = pgm_choose_where(size < PGM_TIE, pgm_same(0.0f), pgm_same(alpha));
+        rate *= share * (1.0f + t) + (1.0f - share);
+    }
+    return u * (1.0f + t) < rate;
+}
+
+/* New states of units with K values from log weights lw[k]: w_k min(1/r_x, 1/r_k) with r_k = sum_{j != k} w_j is the
+ * Metropolised Gibbs move from x to k (Liu 1996; the two-valued rule for K = 2), w_k / sum w the Gibbs move. One uniform:
+ * moves in the order of the values, then no move. */
+PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, float alpha)
+{
+    pgm_vf top = lw[0], low = lw[0], sum = pgm_same(0.0f), others = sum;
+    pgm_vi best = {0}, chosen = current;
+    for (int k = 1; k < states; k++) {
+        pgm_vi more = lw[k] > top;
+        best = (best & ~more) | (more & k);
+        top = pgm_choose_where(more, lw[k], top);
+        low = pgm_choose_where(lw[k] < low, lw[k], low);
+    }
+    pgm_vf share = pgm_choose_where(top - low < PGM_TIE, pgm_same(0.0f), pgm_same(alpha)), own = others;
+    for (int k = 0; k < states; k++) {
+        lw[k] = pgm_exp(pgm_at_least(lw[k] - top, -87.0f));
+        sum += lw[k];
+        others += pgm_choose_where(best == k, pgm_same(0.0f), lw[k]);
+        own = pgm_choose_where(current == k, lw[k], own);
+    }
+    pgm_vf leaving = pgm_choose_where(current == best, others, sum - own), reached = pgm_same(0.0f);
+    pgm_vi open = ~(pgm_vi){0};
+    for (int k = 0; k < states; k++) {
+        pgm_vf back = pgm_choose_where(best == k, others, sum - lw[k]);
+        pgm_vf rate = lw[k] * (share / pgm_choose_where(leaving > back, leaving, back) + (1.0f - share) / sum);
+        reached += pgm_choose_where(current == k, pgm_same(0.0f), rate);
+        pgm_vi hit = open & (u < reached) & (current != k);
+        chosen = (chosen & ~hit) | (hit & k);
+        open &= ~hit;
+    }
+    return chosen;
+}
+
+#define PGM_NOTHING 1e-5f /* less than this from the parents of a unit that is off with probability e^-z is rounding */
+
+/* the input of such a unit: its bias and what its parents add, kept apart because the first may be tiny */
+PGM_INLINE float pgm_clean(float z, float bias)
+{
+    return bias + (z < PGM_NOTHING ? 0.0f : z);
+}
+
+/* log(e^z - 1), its natural parameter */
+static float pgm_link_of(float z)
+{
+    return z <= 0.0f ? -1e30f : z + logf(-expm1f(-z));
+}
+
+/* natural parameters of 16 components from `j` on: beta (field + directed input) + (1 - beta) reference */
+PGM_INLINE pgm_vf pgm_natural(const pgm_layer *l, int64_t chain, int64_t j, float beta)
+{
+    pgm_vf eta = pgm_same(0.0f);
+    if (l->field) eta = *(const pgm_vf *)(l->field + chain * l->stride + j);
+    if (l->zeta) {
+        pgm_vf zeta = *(const pgm_vf *)(l->zeta + chain * l->stride + j);
+        if (l->complement)
+            for (int i = 0; i < PGM_WIDE; i++) zeta[i] = pgm_link_of(pgm_clean(zeta[i], l->bias[j + i]));
+        eta += zeta;
+    }
+    eta *= beta;
+    if (l->reference) eta += *(const pgm_vf *)(l->reference + j) * (1.0f - beta);
+    return eta;
+}
+
+PGM_INLINE pgm_vi pgm_load_bytes(const uint8_t *p)
+{
+    return pgm_widened(*(const pgm_bytes *)p) & 255;
+}
+
+PGM_INLINE float pgm_alpha(const pgm_machine *m, int64_t chain)
+{
+    return m->beta[chain] == 0.0f ? 0.0f : m->alpha;
+}
+
+/* A pass over a layer of two-valued units: lists the changes and returns their number. `plain`: the natural parameter is
+ * beta times the field; alpha is a constant where this is inlined for Gibbs. */
+PGM_INLINE int64_t pgm_two(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at, int plain,
+                           float alpha, pgm_change *list)
+{
+    const float beta = m->beta[chain], gap = l->support[1] - l->support[0], bias = l->log_base[1] - l->log_base[0];
+    const float scale = gap * beta, step[2] = {-gap, gap}, *field = l->field + chain * l->stride;
+    const uint8_t *free = l->free + chain * l->free_stride;
+    const int64_t units = l->units;
+    uint8_t *state = l->state + chain * units;
+    pgm_change *end = list;
+    for (int64_t first = 0; first < units; first += PGM_BLOCK) {
+        pgm_vf u[4];
+        uint64_t moved[PGM_BLOCK / 8] = {0};
+        pgm_uniforms(at, (uint32_t)(first / PGM_BLOCK), u);
+        for (int i = 0; i < 4; i++) {
+            int64_t j = first + i * PGM_WIDE;
+            if (j >= units) break;
+            pgm_vf eta = plain ? *(const pgm_vf *)(field + j) * scale : pgm_natural(l, chain, j, beta) * gap;
+            pgm_bytes now = *(const pgm_bytes *)(state + j);
+            pgm_vi move = pgm_moves(eta + bias, pgm_widened(-now), u[i], alpha);
+            pgm_bytes hit = pgm_narrowed(move) & *(const pgm_bytes *)(free + j);
+            *(pgm_bytes *)(state + j) = now ^ hit;
+            memcpy(moved + 2 * i, &hit, sizeof hit);
+        }
+        for (uint64_t left = pgm_flags(moved); left; left &= left - 1) {
+            int32_t j = (int32_t)first + __builtin_ctzll(left);
+            *end++ = (pgm_change){j, step[state[j]]}; /* no branch: nobody can predict it */
+        }
+    }
+    return end - list;
+}
+
+PGM_CLONES
+int64_t pgm_pass_two(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at, pgm_change *list)
+{
+    float alpha = pgm_alpha(m, chain);
+    if (l->zeta || l->reference || !l->field) return pgm_two(m, l, chain, at, 0, alpha, list);
+    return alpha == 0.0f ? pgm_two(m, l, chain, at, 1, 0.0f, list) : pgm_two(m, l, chain, at, 1, alpha, list);
+}
+
+/* record the move of unit j to state `next` */
+PGM_INLINE int64_t pgm_record(const pgm_layer *l, int64_t j, uint8_t *state, int next, pgm_change *list, int64_t n)
+{
+    int32_t row = (int32_t)(j * l->width);
+    if (l->width > 1) {
+        list[n++] = (pgm_change){row + *state, -1.0f};
+        list[n++] = (pgm_change){row + next, 1.0f};
+    } else
+        list[n++] = (pgm_change){row, l->support[next] - l->support[*state]};
+    *state = (uint8_t)next;
+    return n;
+}
+
+/* the same for units with K values */
+PGM_INLINE int64_t pgm_pass_table(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at,
+                                  float alpha, pgm_change *list)
+{
+    float beta = m->beta[chain];
+    uint8_t *state = l->state + chain * l->units;
+    const uint8_t *free = l->free + chain * l->free_stride;
+    pgm_vf lw[PGM_MOST_STATES], u[4], eta = pgm_same(0.0f);
+    int64_t n = 0;
+    for (int64_t j = 0; j < l->size; j += PGM_WIDE) {
+        if (j % PGM_BLOCK == 0) pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK), u);
+        if (l->width == 1) {
+            eta = pgm_natural(l, chain, j, beta);
+            for (int k = 0; k < l->states; k++) lw[k] = eta * l->support[k] + l->log_base[k];
+        } else
+            for (int64_t c = 0; c < PGM_WIDE * l->width; c++) {
+                if (c % PGM_WIDE == 0) eta = pgm_natural(l, chain, j * l->width + c, beta);
+                lw[c % l->width][c / l->width] = eta[c % PGM_WIDE] + l->log_base[c % l->width];
+            }
+        pgm_vi now = pgm_load_bytes(state + j), next = pgm_draw(lw, l->states, now, u[j / PGM_WIDE % 4], alpha);
+        for (int i = 0; i < PGM_WIDE && j + i < l->size; i++)
+            if (next[i] != now[i] && free[j + i])
+                n = pgm_record(l, j + i, state + j + i, next[i], list, n);
+    }
+    return n;
+}
+
+/* the same for units with infinitely many values: draws from the conditional, two uniforms a unit */
+static float pgm_normal(float u, float v)
+{
+    return sqrtf(-2.0f * logf(u)) * cosf(6.28318531f * v);
+}
+
+static float pgm_interval(float eta, float u)
+{
+    float size = fabsf(eta);
+    if (size < 1e-4f) return 2.0f * u - 1.0f + eta * 2.0f * u * (1.0f - u);
+    float x = 1.0f + log1pf((1.0f - u) * expm1f(-2.0f * size)) / size;
+    x = x < -1.0f ? -1.0f : x;
+    return eta < 0.0f ? -x : x;
+}
+
+static int64_t pgm_pass_infinite(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at,
+                                 pgm_change *list)
+{
+    float beta = m->beta[chain], *value = l->value + chain * l->units;
+    const uint8_t *free = l->free + chain * l->free_stride;
+    pgm_vf u[4], v[4];
+    int64_t n = 0;
+    for (int64_t j = 0; j < l->size; j += PGM_WIDE) {
+        if (j % PGM_BLOCK == 0) {
+            pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK), u);
+            pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK) | 0x8000000u, v);
+        }
+        pgm_vf eta = pgm_natural(l, chain, j, beta);
+        for (int i = 0; i < PGM_WIDE && j + i < l->size; i++) {
+            if (!free[j + i]) continue;
+            float a = u[j / PGM_WIDE % 4][i], b = v[j / PGM_WIDE % 4][i];
+            float x = l->kind == PGM_NORMAL ? l->variance * eta[i] + sqrtf(l->variance) * pgm_normal(a, b)
+                                            : pgm_interval(eta[i], a);
+            list[n++] = (pgm_change){(int32_t)(j + i), x - value[j + i]};
+            value[j + i] = x;
+        }
+    }
+    return n;
+}
+
+#endif

@@ -1,0 +1,191 @@
+/* What changes of states do to the inputs of other layers, and inputs made anew. */
+#ifndef PGM_INPUTS_H
+#define PGM_INPUTS_H
+
+#include "machine.h"
+
+PGM_INLINE float *pgm_inputs(const pgm_machine *m, const pgm_link *k, int64_t chain)
+{
+    const pgm_layer *to = m->layer + k->to;
+    float *rows = k->arrow ? to->zeta : to->field;
+    return rows ? rows + chain * to->stride : NULL;
+}
+
+#define PGM_FAR (1 << 21) /* floats of a weight that does not stay in the caches of a core */
+#define PGM_SHARED 3      /* uses of each row of a panel that are worth fetching all of them in order */
+#define PGM_MANY 8        /* where one row in so many changes, parts of panels are worth their loop */
+
+/* a row's part in the panel that `column` (a multiple of 16) is in */
+PGM_INLINE const float *pgm_part(const pgm_link *k, int64_t row, int64_t column)
+{
+    return k->weight + (column / k->tile * k->rows + row) * k->tile + column % k->tile;
+}
+
+/* y[column .. column + 16 vectors) += sum of delta * weight row over changes; four sums whatever the width, because one
+ * that waits for its own last addition would be four times as slow */
+PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *list, int64_t count, int64_t column,
+                             int vectors, float *y)
+{
+    const float *weight = pgm_part(k, 0, column);
+    const int together = 4 / vectors;
+    pgm_vf sum[4];
+    int64_t f = 0;
+    for (int i = 0; i < 4; i++) sum[i] = pgm_same(0.0f);
+    for (; f + together <= count; f += together)
+        for (int i = 0; i < 4; i++) {
+            const pgm_change *change = list + f + i / vectors;
+            sum[i] += *(const pgm_vf *)(weight + change->row * tile + i % vectors * PGM_WIDE) * change->delta;
+        }
+    for (; f < count; f++)
+        for (int v = 0; v < vectors; v++)
+            sum[v] += *(const pgm_vf *)(weight + list[f].row * tile + v * PGM_WIDE) * list[f].delta;
+    for (int i = vectors; i < 4; i++) sum[i % vectors] += sum[i];
+    for (int v = 0; v < vectors; v++) *(pgm_vf *)(y + column + v * PGM_WIDE) += sum[v];
+}
+
+/* `vectors` vectors of sum += delta * row over a list, from entry `f` on while rows are before `end`; rows lie `stride`
+ * apart; returns the next entry */
+PGM_INLINE int64_t pgm_add_rows(const pgm_change *list, int64_t f, int64_t count, const float *rows, int64_t stride,
+                                int64_t end, int vectors, int fresh, float *kept)
+{
+    pgm_vf sum[4];
+    for (int v = 0; v < vectors; v++) sum[v] = fresh ? pgm_same(0.0f) : *(const pgm_vf *)(kept + v * PGM_WIDE);
+    for (; f < count && list[f].row < end; f++) {
+        const float *row = rows + list[f].row * stride, delta = list[f].delta;
+        for (int v = 0; v < vectors; v++) sum[v] += *(const pgm_vf *)(row + v * PGM_WIDE) * delta;
+    }
+    for (int v = 0; v < vectors; v++) *(pgm_vf *)(kept + v * PGM_WIDE) = sum[v];
+    return f;
+}
+
+#define PGM_PART 128 /* rows of 64 columns that stay in the nearest cache (32 KiB) while all chains use them */
+
+/* a panel of 64 columns, part by part; the bits are those of pgm_add_tile, so that it may depend on all chains */
+PGM_CLONES
+void pgm_add_panel(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last,
+                   int64_t column)
+{
+    const int64_t parts = (k->rows + PGM_PART - 1) / PGM_PART, part = (k->rows + parts - 1) / parts;
+    const float *panel = pgm_part(k, 0, column);
+    float kept[PGM_CHAINS][64];
+    int64_t done[PGM_CHAINS] = {0};
+    memset(kept, 0, sizeof kept[0] * (last - first));
+    for (int64_t row = 0; row < k->rows; row += part) {
+        int64_t end = row + part < k->rows ? row + part : k->rows; /* the last one takes what was not in order */
+        for (int64_t i = row * 64; i < end * 64; i += PGM_WIDE) __builtin_prefetch(panel + i);
+        for (int64_t c = 0; c < last - first; c++)
+            done[c] = pgm_add_rows(s->list + c * s->capacity, done[c], s->count[c], panel, 64, end, 4, 0, kept[c]);
+    }
+    for (int64_t c = first; c < last; c++)
+        for (int64_t j = 0; j < 64; j += PGM_WIDE)
+            *(pgm_vf *)(pgm_inputs(m, k, c) + column + j) += *(const pgm_vf *)(kept[c - first] + j);
+}
+
+PGM_INLINE void pgm_add_sparse(const pgm_link *k, const pgm_change *list, int64_t count, float *y)
+{
+    for (int64_t f = 0; f < count; f++)
+        for (int64_t e = k->start[list[f].row]; e < k->start[list[f].row + 1]; e++)
+            y[k->column[e]] += list[f].delta * k->weight[e];
+}
+
+/* the changes of chains first .. last - 1, each in its own list */
+PGM_CLONES
+void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last)
+{
+    if (!pgm_inputs(m, k, first)) return;
+    if (!k->rows) {
+        for (int64_t c = first; c < last; c++)
+            pgm_add_sparse(k, s->list + (c - first) * s->capacity, s->count[c - first], pgm_inputs(m, k, c));
+        return;
+    }
+    int64_t columns = m->layer[k->to].stride, tile = k->tile, column = 0, changes = 0;
+    for (int64_t c = first; c < last; c++) changes += s->count[c - first];
+    int stream = columns * k->rows > PGM_FAR && changes > PGM_SHARED * k->rows; /* fetch rows in order */
+    int many = tile == 64 && changes * PGM_MANY > k->rows * (last - first) && changes > PGM_SHARED * k->rows;
+    for (; many && column + tile <= columns; column += tile) pgm_add_panel(m, k, s, first, last, column);
+    for (; column + tile <= columns; column += tile) {
+        const float *panel = pgm_part(k, 0, column);
+        for (int64_t i = 0; stream && i < k->rows * tile; i += PGM_WIDE) __builtin_prefetch(panel + i);
+        for (int64_t c = first; c < last; c++) {
+            const pgm_change *list = s->list + (c - first) * s->capacity;
+            int64_t count = s->count[c - first];
+            float *y = pgm_inputs(m, k, c);
+            if (tile == 64)
+                pgm_add_tile(k, 64, list, count, column, 4, y);
+            else if (tile == 32)
+                pgm_add_tile(k, 32, list, count, column, 2, y);
+            else
+                pgm_add_tile(k, 16, list, count, column, 1, y);
+        }
+    }
+    for (; column < columns; column += PGM_WIDE)
+        for (int64_t c = first; c < last; c++)
+            pgm_add_tile(k, tile, s->list + (c - first) * s->capacity, s->count[c - first], column, 1,
+                         pgm_inputs(m, k, c));
+}
+
+/* the states of a chain as changes from 0; no branch on a state: nobody can predict it */
+PGM_INLINE int64_t pgm_list_all(const pgm_layer *l, int64_t chain, pgm_change *list)
+{
+    const uint8_t *state = l->state + chain * l->units;
+    int64_t n = 0;
+    if (l->width > 1)
+        for (; n < l->size; n++) list[n] = (pgm_change){(int32_t)(n * l->width + state[n]), 1.0f};
+    else if (l->kind == PGM_TABLE && l->states == 2 && l->support[0] == 0.0f)
+        for (int64_t first = 0; first < l->units; first += PGM_BLOCK) {
+            uint64_t bytes[8] = {0};
+            for (int64_t j = first; j < l->units && j < first + PGM_BLOCK; j += PGM_WIDE)
+                memcpy((uint8_t *)bytes + j - first, state + j, PGM_WIDE);
+            for (uint64_t left = pgm_flags(bytes); left; left &= left - 1)
+                list[n++] = (pgm_change){(int32_t)first + __builtin_ctzll(left), l->support[1]};
+        }
+    else
+        for (int64_t j = 0; j < l->size; j++) {
+            float x = l->kind == PGM_TABLE ? l->support[state[j]] : l->value[chain * l->units + j];
+            list[n] = (pgm_change){(int32_t)j, x};
+            n += x != 0.0f;
+        }
+    return n;
+}
+
+/* y = a + b, either may be NULL; n is a multiple of PGM_WIDE */
+PGM_INLINE void pgm_set_sum(float *y, const float *a, const float *b, int64_t n)
+{
+    for (int64_t j = 0; j < n; j += PGM_WIDE) {
+        pgm_vf sum = pgm_same(0.0f);
+        if (a) sum += *(const pgm_vf *)(a + j);
+        if (b) sum += *(const pgm_vf *)(b + j);
+        *(pgm_vf *)(y + j) = sum;
+    }
+}
+
+/* the inputs of a layer from the states of chains first .. last - 1: what layers that never move add, then the rest */
+PGM_INLINE void pgm_refresh_layer(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, int index)
+{
+    pgm_layer *l = m->layer + index;
+    for (int64_t c = first; c < last; c++) {
+        const float *soft = l->soft ? l->soft + c * l->stride : NULL;
+        if (l->field) pgm_set_sum(l->field + c * l->stride, soft, l->directed ? NULL : l->bias, l->stride);
+        if (l->zeta) pgm_set_sum(l->zeta + c * l->stride, NULL, l->complement ? NULL : l->bias, l->stride);
+    }
+    for (int moving = 0; moving < 2; moving++) {
+        for (int i = 0; i < m->links; i++) {
+            const pgm_link *k = m->link + i;
+            if (k->to != index || m->layer[k->from].moves != moving) continue;
+            for (int64_t c = first; c < last; c++)
+                s->count[c - first] = pgm_list_all(m->layer + k->from, c, s->list + (c - first) * s->capacity);
+            pgm_add(m, k, s, first, last);
+        }
+        if (l->base && !moving)
+            memcpy(l->base + first * l->stride, l->field + first * l->stride, sizeof(float) * l->stride * (last - first));
+    }
+}
+
+/* all inputs, or only those of layers with complement links, which feel rounding near 0 */
+PGM_INLINE void pgm_refresh(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, int complement)
+{
+    for (int i = 0; i < m->layers; i++)
+        if (!complement || m->layer[i].complement) pgm_refresh_layer(m, s, first, last, i);
+}
+
+#endif

@@ -1,0 +1,168 @@
+/* New tables of probabilities of a unit, given those of all others and every xi (see belief.h). */
+#ifndef PGM_TABLES_H
+#define PGM_TABLES_H
+
+#include "net.h"
+
+/* What the normaliser of a term costs each state of a parent; the tilted tables of the edge are kept for pgm_follow. */
+PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, const pgm_v8 *inverse, pgm_v8 *share,
+                             pgm_v8 *eta, pgm_v8 *kept)
+{
+    const int64_t t = n->edge_term[e], u = n->edge_unit[e];
+    const pgm_kind *kind = n->kind + n->term_kind[t], *parent = n->kind + n->unit_kind[u];
+    const double *weight = n->weight + n->edge_weight[e];
+    const pgm_v8 *xi = r->xi + n->term_comp[t], *pull = r->pull + n->term_comp[t], on = r->on[t];
+    const int w = kind->width, quadratic = kind->curvature > 0;
+    pgm_v8 tau[PGM_MOST_VALUES], top;
+    for (int a = 0; a < parent->width; a++)
+        for (int l = 0; l < w; l++) {
+            if (quadratic)
+                eta[a] += weight[a * w + l] * pull[l];
+            else
+                eta[a] += weight[a * w + l] * (pull[l] - on * xi[l]);
+        }
+    if (quadratic) {
+        const pgm_v8 *q = r->q + n->unit_state[u];
+        pgm_v8 mean = pgm_all(0.0);
+        for (int again = 0; again < 2; again++)
+            for (int x = 0; x < parent->states; x++) {
+                double d = 0.0;
+                for (int a = 0; a < parent->width; a++) d += parent->value[x * parent->width + a] * weight[a];
+                if (again)
+                    share[x] += on * kind->curvature * d * (r->phi[n->term_state[t]] - mean + 0.5 * d);
+                else
+                    mean += q[x] * d;
+            }
+        return;
+    }
+    if (pgm_two_valued(parent) && w == 1) {
+        const double step = weight[0] * (parent->value[1] - parent->value[0]);
+        const pgm_v8 *log_q = r->log_q + n->unit_state[u], odds = log_q[1] - log_q[0];
+        for (int k = 0; k < kind->states; k++) {
+            pgm_v8 power = on * r->phi[n->term_state[t] + k], d = odds + step * (kind->value[k] - xi[0]);
+            pgm_v8 x = pgm_exp8(-pgm_abs(d)), high = 1.0 / (x + 1.0), rest = x * high;
+            kept[0] = pgm_pick(d > 0.0, rest, high);
+            kept[1] = pgm_pick(d > 0.0, high, rest);
+            share[0] += power * kept[0] * inverse[0];
+            share[1] += power * kept[1] * inverse[1];
+            kept += 2;
+        }
+        return;
+    }
+    for (int k = 0; k < kind->states; k++) {
+        pgm_v8 power = on * r->phi[n->term_state[t] + k];
+        pgm_slopes(weight, parent->width, kind, k, xi, tau);
+        pgm_tilt(parent, r->log_q + n->unit_state[u], tau, kept, &top);
+        for (int x = 0; x < parent->states; x++) share[x] += power * kept[x] * inverse[x];
+        kept += parent->states;
+    }
+}
+
+/* phi of a term (or E[z] of a quadratic one) after a parent's table has changed by the factors `ratio` */
+PGM_INLINE void pgm_follow(const pgm_net *n, pgm_rows *r, int64_t e, const pgm_v8 *ratio, const pgm_v8 *change,
+                           const pgm_v8 *kept)
+{
+    const int64_t t = n->edge_term[e], u = n->edge_unit[e];
+    const pgm_kind *kind = n->kind + n->term_kind[t], *parent = n->kind + n->unit_kind[u];
+    pgm_v8 *phi = r->phi + n->term_state[t], sum = pgm_all(0.0);
+    if (kind->curvature > 0) {
+        for (int a = 0; a < parent->width; a++) phi[0] += n->weight[n->edge_weight[e] + a] * change[a];
+        return;
+    }
+    for (int k = 0; k < kind->states; k++) {
+        pgm_v8 factor = pgm_all(0.0);
+        for (int x = 0; x < parent->states; x++) factor += ratio[x] * kept[k * parent->states + x];
+        sum += phi[k] *= factor;
+    }
+    sum = 1.0 / pgm_most(sum, pgm_all(1e-300));
+    for (int k = 0; k < kind->states; k++) phi[k] *= sum;
+}
+
+/* what the terms of which a unit is the child are multiplied by, after its mean has changed */
+PGM_INLINE void pgm_tell(const pgm_net *n, pgm_rows *r, int64_t u)
+{
+    const pgm_v8 *mean = r->mean + n->unit_comp[u];
+    for (int64_t t = n->own_first[u], first = t; t < first + n->own_count[u]; t++) {
+        pgm_v8 live = r->live[t];
+        if (n->own_complement[u]) {
+            r->on[t] = live * mean[0];
+            r->pull[n->term_comp[t]] = pgm_all(0.0);
+            if (t == first) r->pull[n->term_comp[t]] = live * (mean[0] - 1.0);
+            continue;
+        }
+        for (int l = 0; l < n->kind[n->term_kind[t]].width; l++) r->pull[n->term_comp[t] + l] = live * mean[l];
+    }
+}
+
+PGM_INLINE void pgm_set_means(const pgm_net *n, pgm_rows *r, int64_t u)
+{
+    const pgm_kind *kind = n->kind + n->unit_kind[u];
+    const pgm_v8 *q = r->q + n->unit_state[u];
+    for (int l = 0; l < kind->width; l++) {
+        pgm_v8 mean = pgm_all(0.0);
+        for (int x = 0; x < kind->states; x++) mean += q[x] * kind->value[x * kind->width + l];
+        r->mean[n->unit_comp[u] + l] = mean;
+    }
+    pgm_tell(n, r, u);
+}
+
+/* The natural parameter that the means of others give a unit */
+PGM_INLINE void pgm_linear(const pgm_net *n, const pgm_rows *r, int64_t u, pgm_v8 *eta)
+{
+    for (int l = 0; l < n->kind[n->unit_kind[u]].width; l++) {
+        int64_t c = n->unit_comp[u] + l;
+        pgm_v8 sum = pgm_all(0.0);
+        for (int64_t i = n->link_start[c]; i < n->link_start[c + 1]; i++)
+            sum += n->link_weight[i] * r->mean[n->link_from[i]];
+        eta[l] = r->base[c] + *r->beta * sum;
+    }
+}
+
+/* Update one unit where it is open; the largest change of a probability. kept: (capacity) vectors. */
+PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_v8 *kept)
+{
+    const pgm_kind *kind = n->kind + n->unit_kind[u];
+    const int states = kind->states, w = kind->width;
+    pgm_v8 eta[PGM_MOST_VALUES], share[PGM_MOST_VALUES], inverse[PGM_MOST_VALUES], old[PGM_MOST_VALUES];
+    pgm_v8 lw[PGM_MOST_VALUES], p[PGM_MOST_VALUES], *q = r->q + n->unit_state[u], *log_q = r->log_q + n->unit_state[u];
+    pgm_v8 change = pgm_all(0.0), *place = kept;
+    pgm_i8 open = r->open[u] > 0.0;
+    pgm_linear(n, r, u, eta);
+    for (int x = 0; x < states; x++) {
+        share[x] = pgm_all(0.0);
+        inverse[x] = 1.0 / pgm_most(q[x], pgm_all(1e-300));
+    }
+    for (int64_t d = n->down_start[u]; d < n->down_start[u + 1]; d++) {
+        const int64_t e = n->down_edge[d], t = n->edge_term[e];
+        if (!pgm_any(r->live[t])) continue;
+        pgm_share_of(n, r, e, inverse, share, eta, place);
+        place += (int64_t)n->kind[n->term_kind[t]].states * states;
+    }
+    if (n->own_complement[u])
+        for (int64_t t = n->own_first[u]; t < n->own_first[u] + n->own_count[u]; t++) share[1] += r->live[t] * r->f[t];
+    for (int x = 0; x < states; x++) {
+        lw[x] = kind->log_base[x] - pgm_pick(share[x] < 1e100, share[x], pgm_all(1e100));
+        for (int l = 0; l < w; l++) lw[x] += kind->value[x * w + l] * eta[l];
+    }
+    pgm_v8 total = pgm_log_sum(states, lw, p);
+    for (int x = 0; x < states; x++) {
+        old[x] = q[x];
+        log_q[x] = pgm_pick(open, pgm_most(lw[x] - total, pgm_all(PGM_LEAST)), log_q[x]);
+        q[x] = pgm_pick(open, pgm_most(p[x], pgm_all(1e-299)), q[x]);
+        change = pgm_most(change, pgm_abs(q[x] - old[x]));
+        inverse[x] *= q[x];
+    }
+    for (int l = 0; l < w; l++) eta[l] = -r->mean[n->unit_comp[u] + l];
+    pgm_set_means(n, r, u);
+    for (int l = 0; l < w; l++) eta[l] += r->mean[n->unit_comp[u] + l];
+    place = kept;
+    for (int64_t d = n->down_start[u]; d < n->down_start[u + 1]; d++) {
+        const int64_t e = n->down_edge[d], t = n->edge_term[e];
+        if (!pgm_any(r->live[t])) continue;
+        pgm_follow(n, r, e, inverse, eta, place);
+        place += (int64_t)n->kind[n->term_kind[t]].states * states;
+    }
+    return pgm_greatest(change);
+}
+
+#endif

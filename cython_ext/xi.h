@@ -1,0 +1,159 @@
+/* The xi of a term: where its bound -F is highest, by Newton steps (see belief.h). */
+#ifndef PGM_XI_H
+#define PGM_XI_H
+
+#include "net.h"
+
+/* F at xi, phi, and where asked the gradient g and the Hessian h in xi */
+PGM_INLINE pgm_v8 pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_v8 *m, const pgm_v8 *xi,
+                            pgm_v8 *phi, int slopes, pgm_v8 *g, pgm_v8 *h)
+{
+    const pgm_kind *kind = n->kind + n->term_kind[t];
+    const int w = kind->width, states = kind->states;
+    const pgm_v8 *still = r->still + n->term_comp[t];
+    pgm_v8 big[PGM_MOST_VALUES], tau[PGM_MOST_VALUES], p[PGM_MOST_VALUES], f = pgm_all(0.0);
+    pgm_v8 first[PGM_MOST_VALUES], m1[PGM_MOST_VALUES], second[PGM_CELLS], m2[PGM_CELLS];
+    pgm_v8 run = pgm_all(-INFINITY), total = pgm_all(0.0);
+    for (int l = 0; l < w; l++) first[l] = pgm_all(0.0);
+    for (int c = 0; c < pgm_cells(w); c++) second[c] = pgm_all(0.0);
+    for (int k = 0; k < states; k++) {
+        pgm_v8 sum = pgm_all(kind->log_base[k]), product = pgm_all(1.0), top;
+        int left = PGM_FLUSH;
+        for (int l = 0; l < w; l++) {
+            sum += still[l] * (kind->value[k * w + l] - xi[l]);
+            m1[l] = still[l];
+        }
+        for (int c = 0; c < pgm_cells(w); c++) m2[c] = pgm_all(0.0);
+        if (n->term_plain[t]) sum += pgm_cumulant(n, r, t, kind->value[k] - xi[0], m1, m2);
+        for (int64_t e = n->up_start[t]; !n->term_plain[t] && e < n->up_start[t + 1]; e++) {
+            const int64_t u = n->edge_unit[e];
+            const pgm_kind *parent = n->kind + n->unit_kind[u];
+            const double *weight = n->weight + n->edge_weight[e];
+            pgm_slopes(weight, parent->width, kind, k, xi, tau);
+            product *= pgm_tilt(parent, r->log_q + n->unit_state[u], tau, p, &top);
+            sum += top;
+            if (--left == 0) {
+                sum += pgm_log8(product);
+                product = pgm_all(1.0);
+                left = PGM_FLUSH;
+            }
+            if (slopes) pgm_moments(parent, weight, w, p, m1, m2);
+        }
+        big[k] = sum + pgm_log8(product);
+        if (!slopes) continue;
+        pgm_v8 best = pgm_most(run, big[k]), keep = pgm_exp8(run - best), add = pgm_exp8(big[k] - best);
+        for (int l = 0, c = 0; l < w; l++) {
+            first[l] = first[l] * keep + m1[l] * add;
+            for (int j = pgm_column(w, l); j <= l; j++, c++) second[c] = second[c] * keep + (m2[c] + m1[l] * m1[j]) * add;
+        }
+        total = total * keep + add;
+        run = best;
+    }
+    for (int l = 0; l < w; l++) f += xi[l] * m[l];
+    if (slopes) {
+        pgm_v8 share = 1.0 / total;
+        for (int l = 0; l < w; l++) first[l] *= share, g[l] = m[l] - first[l];
+        for (int l = 0, c = 0; l < w; l++)
+            for (int j = pgm_column(w, l); j <= l; j++, c++) h[c] = second[c] * share - first[l] * first[j];
+    }
+    return f + pgm_log_sum(states, big, phi);
+}
+
+/* step = -h^-1 g, by h = L D L' (which takes the place of h); no pivot is less than a trifle of what it started from */
+PGM_INLINE void pgm_solve(int w, pgm_v8 *h, const pgm_v8 *g, pgm_v8 *step)
+{
+    pgm_v8 pivot[PGM_MOST_VALUES];
+    for (int l = 0, c = 0; l < w; l++) {
+        pgm_v8 *row = h + c, left = -g[l];
+        const int from = pgm_column(w, l);
+        const pgm_v8 floor = 1e-10 * pgm_most(row[l - from], pgm_all(0.0)) + 1e-12;
+        for (int j = from; j < l; j++) {
+            pgm_v8 sum = row[j];
+            for (int i = 0; i < j; i++) sum -= row[i] * h[j * (j + 1) / 2 + i]; /* row[i] is L D until the row is done */
+            row[j] = sum;
+        }
+        for (int j = from; j < l; j++) {
+            pgm_v8 scaled = row[j] / pivot[j];
+            row[l - from] -= row[j] * scaled;
+            row[j] = scaled;
+            left -= scaled * step[j];
+        }
+        pivot[l] = pgm_most(row[l - from], floor);
+        step[l] = left;
+        c += l + 1 - from;
+    }
+    for (int l = w - 1; l >= 0; l--) {
+        step[l] /= pivot[l];
+        for (int i = l + 1; w <= PGM_WHOLE && i < w; i++) step[l] -= h[i * (i + 1) / 2 + l] * step[i];
+    }
+}
+
+#define PGM_STUBBORN 40 /* most steps in rows where none has lowered F yet */
+
+/* Newton steps in xi from where it is, none longer than the range of the values, kept in the rows where F does not rise
+ * and its minimum is not far behind; in the others the next one ends where the slopes at both ends of this one meet. */
+PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
+{
+    const pgm_kind *kind = n->kind + n->term_kind[t];
+    const int w = kind->width, states = kind->states;
+    pgm_v8 m[PGM_MOST_VALUES], g[PGM_MOST_VALUES], h[PGM_CELLS], g2[PGM_MOST_VALUES], h2[PGM_CELLS];
+    pgm_v8 step[PGM_MOST_VALUES], newton[PGM_MOST_VALUES], at[PGM_MOST_VALUES], phi2[PGM_MOST_VALUES];
+    pgm_v8 *xi = r->xi + n->term_comp[t], *phi = r->phi + n->term_state[t];
+    pgm_mean_input(n, r, t, m);
+    if (kind->curvature > 0) {
+        pgm_v8 spread = pgm_all(0.0);
+        for (int64_t e = n->up_start[t]; e < n->up_start[t + 1]; e++) {
+            const pgm_kind *parent = n->kind + n->unit_kind[n->edge_unit[e]];
+            const pgm_v8 *q = r->q + n->unit_state[n->edge_unit[e]];
+            pgm_v8 one = pgm_all(0.0), two = pgm_all(0.0);
+            for (int x = 0; x < parent->states; x++) {
+                double z = 0.0;
+                for (int a = 0; a < parent->width; a++)
+                    z += parent->value[x * parent->width + a] * n->weight[n->edge_weight[e] + a];
+                one += q[x] * z;
+                two += q[x] * (z * z);
+            }
+            spread += two - one * one;
+        }
+        phi[0] = m[0];
+        r->f[t] = 0.5 * kind->curvature * (m[0] * m[0] + spread);
+        return;
+    }
+    if (n->up_start[t] == n->up_start[t + 1]) steps = 0; /* A itself, whatever xi */
+    double least = kind->value[0], range = least;
+    for (int i = 1; i < states * w; i++) {
+        least = kind->value[i] < least ? kind->value[i] : least;
+        range = kind->value[i] > range ? kind->value[i] : range;
+    }
+    range -= least;
+    pgm_v8 f = pgm_bound_of(n, r, t, m, xi, phi, steps > 0, g, h), shorter = pgm_all(0.5);
+    pgm_i8 moved = f == f, stuck = moved ^ moved;
+    for (int s = 0; s < steps || (s < PGM_STUBBORN && pgm_any((pgm_v8)stuck)); s++) {
+        pgm_v8 far = pgm_all(range), here = pgm_all(0.0), there = pgm_all(0.0); /* slopes along the step at its ends */
+        pgm_solve(w, h, g, newton);
+        for (int l = 0; l < w; l++) far = pgm_most(far, pgm_abs(newton[l]));
+        for (int l = 0; l < w; l++) {
+            step[l] = pgm_pick(moved, newton[l] * (range / far), shorter * step[l]);
+            at[l] = xi[l] + step[l];
+            here += g[l] * step[l];
+        }
+        pgm_i8 worth = here < -1e-13 * (1.0 + pgm_abs(f));
+        if (!pgm_any((pgm_v8)worth)) break;
+        pgm_v8 f2 = pgm_bound_of(n, r, t, m, at, phi2, 1, g2, h2);
+        for (int l = 0; l < w; l++) there += g2[l] * step[l];
+        moved = (f2 <= f) & (there < -0.9 * here);
+        shorter = here / (here - there);
+        shorter = pgm_pick(shorter > 0.1, pgm_pick(shorter < 0.9, shorter, pgm_all(0.9)), pgm_all(0.1));
+        stuck = worth & ~moved;
+        for (int l = 0; l < w; l++) {
+            xi[l] = pgm_pick(moved, at[l], xi[l]);
+            g[l] = pgm_pick(moved, g2[l], g[l]);
+        }
+        for (int c = 0; c < pgm_cells(w); c++) h[c] = pgm_pick(moved, h2[c], h[c]);
+        for (int k = 0; k < states; k++) phi[k] = pgm_pick(moved, phi2[k], phi[k]);
+        f = pgm_pick(moved, f2, f);
+    }
+    r->f[t] = f;
+}
+
+#endif
