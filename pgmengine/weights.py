@@ -6,7 +6,7 @@ Sums and products of scipy's sparse arrays drop entries that become 0, which are
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,8 +44,3 @@ def elementwise(f: Callable[..., Any], *values: Any) -> Any:
 def plus(a: Any, b: Any, factor: float = 1.0) -> Any:
     """A + factor * b."""
     return elementwise(lambda x, y: x + factor * y, a, b)
-
-
-def zeros(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Zeros, one array for each parameter."""
-    return {k: elementwise(np.zeros_like, v) for k, v in params.items()}

@@ -57,11 +57,15 @@ class Packed:
             _kernels.add_times(x, weight.T if turned else weight, turned, field, work)
 
     def _single(self, c: Coupling, name: str) -> Any:
-        """The weight in single precision."""
-        key = f"{c.key}.weight"
+        """The weight in single precision, from the other end to this one."""
+        weight = self.single(f"{c.key}.weight")
+        return weight if name == c.b else weight.T
+
+    def single(self, key: str) -> Any:
+        """A parameter in single precision."""
         if key not in self.singles:
-            self.singles[key] = self.params[key].astype(np.float32)
-        return self.singles[key] if name == c.b else self.singles[key].T
+            self.singles[key] = self.params[key].astype(np.float32, copy=False)
+        return self.singles[key]
 
 
 _packed: WeakKeyDictionary[Model, Packed] = WeakKeyDictionary()

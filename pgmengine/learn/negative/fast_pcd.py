@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pgmengine.kernels import Gibbs
+from pgmengine.kernels.packed import packed
 from pgmengine.learn.batch import Batch, Gradient, GradientSum
 from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved
 from pgmengine.learn.schedules import Rate, at
 from pgmengine.model import Model
 from pgmengine.settings import check_number, check_whole
 from pgmengine.target import Target
-from pgmengine.weights import elementwise, plus, zeros
+from pgmengine.weights import elementwise, like, numbers
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class _Run(Persistent):
         super().__init__("FastPCD", given, settings.chains, settings.kernel, rng,
                          lambda chains, t, rng: moved(chains, settings.k))
         self.settings, self.update = settings, 0
-        self.fast = zeros(given.model.params)
+        self.fast = {k: like(v, np.zeros(numbers(v).size, dtype=np.float32)) for k, v in given.model.params.items()}
 
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
         """See NegativeRun."""
@@ -59,21 +60,24 @@ class _Run(Persistent):
         super().add(total, batch, update, rng)
 
     def driven(self, model: Model) -> Model:
-        """The model with the fast weights added."""
-        return Model(model.structure, {k: plus(v, self.fast[k]) for k, v in model.params.items()})
+        """The model with the fast weights added, in single precision as the chains are."""
+        slow = packed(model)
+        return Model(model.structure, {k: elementwise(np.add, slow.single(k), f) for k, f in self.fast.items()})
 
     def learned(self, gradient: Gradient) -> None:
         """Let the fast weights decay and follow the gradient."""
         rate, decay = at(self.settings.rate, self.update), self.settings.decay
-        self.fast = {k: elementwise(lambda f, g: decay * f + rate * g, f, gradient[k]) for k, f in self.fast.items()}
+        for k, value in self.fast.items():
+            f = numbers(value)
+            f *= decay
+            f += rate * numbers(gradient[k])
 
     def state(self) -> State:
         """The chains' states and the fast weights."""
-        fast = {f"fast/{k}": v.data if hasattr(v, "indptr") else v for k, v in self.fast.items()}
-        return super().state() | fast
+        return super().state() | {f"fast/{k}": numbers(v) for k, v in self.fast.items()}
 
     def load(self, state: State) -> None:
         """See NegativeRun."""
         super().load(state)
         for name, value in self.fast.items():
-            (value.data if hasattr(value, "indptr") else value)[...] = state[f"fast/{name}"]
+            numbers(value)[...] = state[f"fast/{name}"]
