@@ -200,8 +200,9 @@ class Centered:
                 continue
             weight, a, b = f"{c.key}.weight", state[f"offset/{c.a}"], state[f"offset/{c.b}"]
             terms = ((-a, bias[c.b]), (-bias[c.a], b))
-            out[weight] = c.projected(params[weight], _plus_outer(gradient[weight], terms))
-            for name, share in ((c.a, out[weight] @ b), (c.b, a @ out[weight]))[: 1 + (c.a != c.b)]:
+            slope = out[weight] = c.projected(params[weight], _plus_outer(gradient[weight], terms))
+            a, b = a.astype(slope.dtype), b.astype(slope.dtype)  # or the whole slope is converted
+            for name, share in ((c.a, slope @ b), (c.b, a @ slope))[: 1 + (c.a != c.b)]:
                 out[f"{name}.bias"] = out[f"{name}.bias"] - share.reshape(np.shape(out[f"{name}.bias"]))
         return self.optimizer.step(structure, params, out, state, t)
 
