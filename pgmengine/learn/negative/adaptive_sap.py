@@ -9,7 +9,7 @@ import numpy as np
 
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import Chains
-from pgmengine.learn.negative.base import NegativeRun, Persistent, State
+from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved
 from pgmengine.learn.schedules import at
 from pgmengine.methods.levels import OneOverT, Weights, hop
 from pgmengine.methods.schedules import fixed, ladder
@@ -58,7 +58,7 @@ class _Run(Persistent):
         self.weights = Weights(1, len(self.betas), settings.gamma)
 
     def _moved(self, chains: Chains, update: int, rng: np.random.Generator) -> None:
-        chains.sweep(self.settings.k)
+        moved(chains, self.settings.k)
         if (update + 1) % self.settings.every == 0:
             self._wander(chains, rng)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import Chains
-from pgmengine.learn.negative.base import NegativeRun, Persistent
+from pgmengine.learn.negative.base import NegativeRun, Persistent, moved
 from pgmengine.learn.schedules import at
 from pgmengine.methods.schedules import Linear, fixed, ladder
 from pgmengine.methods.tempered_transitions import excursion
@@ -45,7 +45,7 @@ class TransSAP:
         betas = ladder(self.betas, given, at(self.kernel, 0), rng)
 
         def move(chains: Chains, update: int, rng: np.random.Generator) -> None:
-            chains.sweep(self.k)
+            moved(chains, self.k)
             if (update + 1) % self.every == 0:
                 excursion(chains, betas, rng)
 
