@@ -68,7 +68,7 @@ cdef extern from "sweep.h" nogil:
         int64_t *changed
 
     void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, const pgm_run *run)
-    void pgm_log_densities(const pgm_machine *m, int64_t first, int64_t last, double *log_density)
+    void pgm_log_densities(const pgm_machine *m, int64_t first, int64_t end, int last, double *log_density)
     void pgm_reset(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last)
     void pgm_fill_uniforms(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer, uint32_t first,
                            int64_t blocks, float *out)
@@ -235,9 +235,12 @@ cdef class Machine:
         if j.failed:
             raise MemoryError
 
-    def log_density(self, int64_t first, int64_t last, double[:, ::1] out):
-        """Write log p_beta = out[:, 0] + beta out[:, 1] of chains first .. last - 1, each up to a constant of the row."""
-        if not (0 <= first <= last <= self.chains) or out.shape[0] != self.chains or out.shape[1] != 2:
+    def log_density(self, double[:, ::1] out, bint last):
+        """Write log p_beta = out[:, 0] + beta out[:, 1] of all chains, each up to a constant of the row.
+
+        `last`: from the fields of the layers that a sweep draws last alone, see pgm_field_part.
+        """
+        if out.shape[0] != self.chains or out.shape[1] != 2:
             raise ValueError("chains out of range")
         with nogil:
-            pgm_log_densities(&self.m, first, last, &out[0, 0])
+            pgm_log_densities(&self.m, 0, self.chains, last, &out[0, 0])

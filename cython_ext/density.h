@@ -33,11 +33,14 @@ double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const float *b
 }
 
 /* sum of x (base + field) / 2 over a layer: every coupling of two moving layers is seen from both of its ends, what
- * layers that never move add is in base */
-PGM_INLINE double pgm_field_part(const pgm_layer *l, int64_t chain)
+ * layers that never move add is in base. `last`: x field over the layers that a sweep draws last, and x base over the
+ * others, whose fields are then not read; each coupling is to have one end on either side. */
+PGM_INLINE double pgm_field_part(const pgm_layer *l, int64_t chain, int last)
 {
     const float *base = l->base ? l->base + chain * l->stride : l->directed ? NULL : l->bias;
-    return 0.5 * pgm_dot(l, chain, l->field + chain * l->stride, base, 1.0f);
+    const float *field = l->field + chain * l->stride;
+    if (last) return pgm_dot(l, chain, l->summed & 2 ? field : base, NULL, 0.0f);
+    return 0.5 * pgm_dot(l, chain, field, base, 1.0f);
 }
 
 /* sum over a layer of log p(x | zeta) */
@@ -60,12 +63,12 @@ PGM_INLINE double pgm_power_alone(const pgm_layer *l, int64_t chain)
 }
 
 /* log p_beta = out[0] + beta out[1] of a chain, each up to a constant that depends on the evidence alone */
-PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, double out[2])
+PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, int last, double out[2])
 {
     double path = 0.0, power = 0.0; /* h and the reference; what is raised to beta */
     for (int i = 0; i < m->layers; i++) {
         const pgm_layer *l = m->layer + i;
-        if (l->field) power += pgm_field_part(l, chain);
+        if (l->field) power += pgm_field_part(l, chain, last);
         power += pgm_directed_part(l, chain);
         if (!l->moves) continue;
         for (int64_t j = 0; l->uneven && j < l->size; j++) {
@@ -152,7 +155,7 @@ PGM_INLINE int pgm_two_sided(const pgm_machine *m, int side)
 PGM_INLINE double pgm_weight_gain(const pgm_machine *m, int64_t chain, double old, double new, int side, int two_sided)
 {
     double gain = 0.0, power[2] = {0.0, 0.0};
-    if (!two_sided) pgm_log_density(m, chain, power);
+    if (!two_sided) pgm_log_density(m, chain, 0, power);
     for (int i = 0; i < m->layers; i++) {
         const pgm_layer *l = m->layer + i;
         if (l->summed & side)
@@ -163,11 +166,11 @@ PGM_INLINE double pgm_weight_gain(const pgm_machine *m, int64_t chain, double ol
     return gain + (new - old) * power[1];
 }
 
-/* log_density (chains, 2) of chains first .. last - 1 */
+/* log_density (chains, 2) of chains first .. end - 1 */
 PGM_CLONES
-void pgm_log_densities(const pgm_machine *m, int64_t first, int64_t last, double *log_density)
+void pgm_log_densities(const pgm_machine *m, int64_t first, int64_t end, int last, double *log_density)
 {
-    for (int64_t c = first; c < last; c++) pgm_log_density(m, c, log_density + 2 * c);
+    for (int64_t c = first; c < end; c++) pgm_log_density(m, c, last, log_density + 2 * c);
 }
 
 #endif

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 import twin
 from scipy.stats import chi2
-from tiny import FINITE, INFINITE, as_evidence, draw_row
+from tiny import FINITE, INFINITE, mixed_target
 
 import pgmengine as pgm
 from pgmengine import _kernels
@@ -24,28 +24,6 @@ kernels = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 
 def key_of(seed):
     return np.random.default_rng(seed).integers(0, 2**32, size=4, dtype=np.uint32)
-
-
-def mixed_target(machine, rows=24):
-    """Rows with evidence and beta of their own, a reference, and soft evidence where it is allowed."""
-    rng = np.random.default_rng(3)
-    evidence = [draw_row(machine, rng, share) for share in rng.choice([0.0, 0.3, 0.7], size=rows)]
-    model = machine.build()
-    layers = model.structure.layers
-    soft = {
-        n: rng.normal(size=(rows, *x.bias_shape))
-        for n, x in layers.items()
-        if x.unit.width > 1 or (x.unit.support is not None and len(x.unit.support) == 2)
-    }
-    reference = {n: rng.normal(size=x.width) for n, x in layers.items()}
-    seen = as_evidence(machine, evidence)
-    forced = as_evidence(machine, [draw_row(machine, rng, 0.3) for _ in range(rows)])
-    do = {
-        n: np.where(np.isnan(seen[n]), forced[n], np.nan)
-        for n in model.structure.directed_layers
-        if n not in model.structure.undirected_layers
-    }
-    return model.given(seen, soft=soft, do=do).at(rng.choice([0.0, 0.37, 1.0], size=rows), reference)
 
 
 # ---- the generator ----

@@ -10,7 +10,6 @@ import scipy.sparse as sp
 import pgmengine as pgm
 from pgmengine import _kernels
 from pgmengine.couplings import columns_times, outer, sum_of_rows, weighted_sum
-from pgmengine.kernels.chains import make_chains, start
 from pgmengine.kernels.packed import Packed, packed, panels
 
 SIZES = [(1, 1, 1), (3, 15, 16), (2, 17, 31), (65, 63, 65), (100, 20, 500), (97, 130, 40), (200, 64, 129),
@@ -224,43 +223,6 @@ def test_wrong_shapes_are_refused_before_memory_is_touched():
         _kernels.add_product(np.zeros((4, 4), dtype=np.float32), records, field, 1)
     with pytest.raises(ValueError, match="fit"):
         _kernels.pack(f, np.zeros((1, 3, 16), dtype=np.float32), 1, 1)
-
-
-@pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.4)], ids=repr)
-def test_chains_that_keep_nothing_make_the_same_sweeps(kernel):
-    """sweep_once and sweep(1) from the same states with the same random numbers; DBM with several unit types."""
-    b = pgm.GraphBuilder()
-    for name, unit, size in (("v", pgm.Binary(), 40), ("h1", pgm.MultiValued(3), 30), ("h2", pgm.Categorical(3), 7)):
-        b.layer(name, unit, size)
-    b.couple("h1", "v")
-    b.couple("h1", "h2")
-    model = b.build(rng=0)
-    target = model.given({"v": np.r_[np.full(30, np.nan), np.ones(10)]}).take(np.zeros(50, dtype=int))
-    x = start(target, np.random.default_rng(0))
-    found = []
-    for once in (False, True):
-        chains = make_chains(target, kernel, x, np.random.default_rng(1))
-        for t in range(4):
-            chains.adopt(model.with_params({"v.bias": np.full(40, 0.1 * t)}), kernel, np.random.default_rng(t))
-            chains.sweep_once() if once else chains.sweep(1)
-        found.append((chains.values(), chains.log_density()))
-    for name in x:
-        np.testing.assert_array_equal(found[0][0][name], found[1][0][name])
-    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-4)
-
-
-def test_adopted_chains_are_chains_of_the_new_model(sure=5.0):
-    """Exact start, other parameters, long run: means of the new model, not of the old."""
-    old = pgm.rbm(4, 3, rng=0)
-    new = old.with_params({k: v + 1.0 for k, v in old.params.items()})
-    target = old.given().take(np.zeros(20_000, dtype=int))
-    chains = make_chains(target, pgm.Gibbs(), start(target, np.random.default_rng(0)), np.random.default_rng(0))
-    chains.sweep(3)
-    chains.adopt(new, pgm.FlipState(), np.random.default_rng(1))
-    chains.sweep(30)
-    exact = pgm.infer(new, method=pgm.Exact()).mean
-    for name, value in chains.values().items():
-        assert np.all(np.abs(value.mean(axis=0) - exact[name]) < sure * 0.5 / np.sqrt(len(value)))
 
 
 def test_sparse_weights_take_the_same_way():

@@ -158,3 +158,25 @@ def patterns(m, seed=0):
         full = draw_row(m, rng, 1.0)
         rows.append({y.name: full[y.name] if y.name == x.name else [None] * y.size for y in m.layers})
     return rows
+
+
+def mixed_target(machine, rows=24):
+    """Rows with evidence and beta of their own, a reference, and soft evidence where it is allowed."""
+    rng = np.random.default_rng(3)
+    evidence = [draw_row(machine, rng, share) for share in rng.choice([0.0, 0.3, 0.7], size=rows)]
+    model = machine.build()
+    layers = model.structure.layers
+    soft = {
+        n: rng.normal(size=(rows, *x.bias_shape))
+        for n, x in layers.items()
+        if x.unit.width > 1 or (x.unit.support is not None and len(x.unit.support) == 2)
+    }
+    reference = {n: rng.normal(size=x.width) for n, x in layers.items()}
+    seen = as_evidence(machine, evidence)
+    forced = as_evidence(machine, [draw_row(machine, rng, 0.3) for _ in range(rows)])
+    do = {
+        n: np.where(np.isnan(seen[n]), forced[n], np.nan)
+        for n in model.structure.directed_layers
+        if n not in model.structure.undirected_layers
+    }
+    return model.given(seen, soft=soft, do=do).at(rng.choice([0.0, 0.37, 1.0], size=rows), reference)

@@ -37,8 +37,8 @@ class CompiledChains:
     """Chains in compiled code; see Chains.
 
     `beta` (chains,) float32 may be changed in place between sweeps. Each chain draws from the stream of its number, so
-    what it does depends neither on the other chains nor on the number of threads; only `sweep_once` takes its inputs from
-    products that may round otherwise among other chains.
+    what it does depends neither on the other chains nor on the number of threads; only `sweep_once`, and the first
+    `sweep_path` after `adopt`, take their inputs from products that may round otherwise among other chains.
     """
 
     def __init__(self, target: Target, kernel: Any, x: Flat, rng: np.random.Generator,
@@ -51,6 +51,7 @@ class CompiledChains:
         self.units = sum(s.layers[name].size for name in self.moving)
         self.by_unit = layers_by_unit(target)
         self.summed = summed_layers(target, False), summed_layers(target, True)
+        self.two_sided = self._two_sided()
         self.arrays: dict[str, Array] = {}  # layer -> state numbers or values, (chains, padded size)
         self.supports = {n: None if np.array_equal(x.unit.support, range(len(x.unit.support))) else x.unit.support
                          for n, x in s.layers.items() if x.unit.support is not None}
@@ -69,11 +70,12 @@ class CompiledChains:
         self.known = ~np.all([free.all(axis=1) for free in target.free.values()], axis=0)  # rows with any evidence
         self.constant = self._unknown()
         self.stale = True  # whether the inputs are yet to be computed
+        self.adopted = False  # whether no sweep has been made since the parameters changed
 
     def adopt(self, model: Model, kernel: Any, rng: np.random.Generator) -> None:
         """See Chains."""
         parameters = packed(model)
-        self.target, self.made, self.stale = self.target.with_model(model), 0, True
+        self.target, self.made, self.stale, self.adopted = self.target.with_model(model), 0, True, True
         if self.known.any():
             self.constant = self._unknown()
         for name, index in self.place.items():
@@ -105,7 +107,7 @@ class CompiledChains:
             self._fill_field(name, x)
             self._run(1, refresh=False, only=self.place[name])
             x.pop(name, None)
-        self.made, self.stale = self.made + 1, True
+        self.made, self.stale, self.adopted = self.made + 1, True, False
 
     def _fill_field(self, name: str, x: Flat) -> None:
         """The field of a layer from the values of its neighbours, which are in x or are put there."""
@@ -161,13 +163,19 @@ class CompiledChains:
                       trace=None if trace is None else trace[done: done + some],
                       betas=None if betas is None else betas[done: done + some + 1], **options)
             self.made += some
+            self.adopted = False
             done += some
 
     def sweep_path(self) -> tuple[Array, Array]:
         """See Chains."""
-        out = np.empty((1, self.target.rows, 2))
-        self._pieces(1, trace=out)
-        both = out[0] + self._constant()
+        if self.adopted and self.two_sided:  # what a sweep of kept inputs would begin with is a product, too
+            self.sweep_once()
+            both = self._densities(last=True)
+        else:
+            out = np.empty((1, self.target.rows, 2))
+            self._pieces(1, trace=out)
+            both = out[0]
+        both += self._constant()
         return both[:, 0], both[:, 1]
 
     def log_density(self) -> Array:
@@ -203,8 +211,11 @@ class CompiledChains:
 
     def _path(self) -> Array:
         self._compute_inputs()
+        return self._densities(last=False)
+
+    def _densities(self, last: bool) -> Array:
         out = np.empty((self.target.rows, 2))
-        self.machine.log_density(0, self.target.rows, out)
+        self.machine.log_density(out, last)
         return out
 
     def _link(self) -> None:
@@ -249,6 +260,12 @@ class CompiledChains:
             zeros((rows, stride)) if still or (moves and name in target.soft) else None, field, zeta,
             self.arrays[name] if finite else None, None if finite else self.arrays[name],
             mask(target.free[name], units), None if not target.cut[name].any() else mask(~target.cut[name], units, False))
+
+    def _two_sided(self) -> bool:
+        """Whether the fields of the layers that a sweep draws last, and biases, have all that the log density needs."""
+        s, last = self.target.structure, self.summed[1]
+        apart = all((c.a in last) != (c.b in last) for c in s.couplings)
+        return apart and not s.directed_layers and not self.target.soft
 
     def _keeps_zeta(self, name: str) -> bool:
         """Whether the directed input of a layer is read: it moves, or a parent does."""
