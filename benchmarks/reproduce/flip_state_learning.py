@@ -139,7 +139,7 @@ def figure(curves, path: Path) -> None:
                 median = np.median(curves[name, label, rate][kernel], axis=0)
                 axis.plot(100 * np.arange(len(median)), median, style, color=f"C{i}", label=f"{label} {kernel}")
         axis.set(title=f"{name}, rate {rate:g}", xlabel="updates", ylabel="log-likelihood")
-        axis.legend(fontsize=7)
+    axes[0, -1].legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
     figure_.savefig(path, dpi=100)
 
 
