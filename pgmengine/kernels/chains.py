@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pgmengine.errors import PgmError
 from pgmengine.executors import children, done, parts
 from pgmengine.kernels import compiled, plain
 from pgmengine.model import Flat, Model
@@ -74,8 +75,11 @@ def make_chains(target: Target, kernel: Any, x: Flat, rng: np.random.Generator, 
     """Compiled chains, or the plain engine for kernels and units that it alone knows (those users add in Python).
 
     streams (rows,): the numbers of the chains among all those that are given copies of this rng; compiled ones only.
+    PgmError for a target that cannot be swept.
     """
     check_kernel(kernel)
+    if why := refusal(target):
+        raise PgmError(why)
     if compiled.knows(target, kernel):
         return compiled.CompiledChains(target, kernel, x, rng, streams)
     return plain.PlainChains(target, kernel, x, rng)

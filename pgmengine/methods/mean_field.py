@@ -147,7 +147,12 @@ class MeanField:
         return q, rounds + q.settle(self.updates, self.tolerance)[0]
 
     def expect(self, target: Target, weights: Array, total: Any) -> Factors | Tables:
-        """Add E_Q[d log_density], or slopes of the bound, summed over rows with weights, to a GradientSum; returns Q."""
+        """Add E_Q[d log_density], or slopes of the bound, summed over rows with weights, to a GradientSum; returns Q.
+
+        PgmError where there is no bound.
+        """
+        if free_parents(target) and (why := obstacle(target)):
+            raise PgmError(f"MeanField refused: {why}")
         q = self._start(target)
         q.settle(self.updates, self.tolerance)
         q.add_slopes(weights, total)
