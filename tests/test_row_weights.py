@@ -76,3 +76,12 @@ def test_distinct_row_weights_are_no_loop_over_rows(monkeypatch):
 def test_bad_sample_weights(weight, match):
     with pytest.raises(pgm.PgmError, match=match):
         pgm.fit(pgm.rbm(2, 2, rng=0), {"v": np.zeros((3, 2))}, updates=1, sample_weight=weight)
+
+
+@pytest.mark.parametrize("negative", [pgm.ExactGradient(), pgm.PCD(chains=4)], ids=repr)
+def test_a_batch_that_weighs_nothing_leaves_the_offsets_of_centred_gradients(negative):
+    """Two rows of ones, one of weight 0: its batches tell nothing of the means."""
+    optimizer = pgm.Centered(pgm.SGD(0.1), follow=0.3)
+    f = pgm.fit(pgm.rbm(2, 1, rng=0), {"v": np.ones((2, 2))}, negative=negative, optimizer=optimizer, batch_size=1,
+                updates=9, sample_weight=[1, 0], progress=False)
+    np.testing.assert_array_equal(f.state["optimizer/offset/v"], 1.0)

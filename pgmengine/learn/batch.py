@@ -91,13 +91,13 @@ class GradientSum:
 
 
 def _means(s: Structure, points: list[tuple[Flat, Array]], known: list[tuple[Any, float]], mass: float) -> Flat:
-    """The weighted mean of points and of gradients that are known as arrays, layer -> (width,)."""
+    """The weighted mean of points and of gradients that are known as arrays, layer -> (width,); {} if nothing weighs."""
     out = {}
-    for name in s.layers:
+    for name in s.layers if mass else ():
         if name not in s.directed_layers:
             mean = sum((w @ x[name] for x, w in points), np.zeros(1))
             mean = mean + sum((f * np.ravel(g[f"{name}.bias"]) for g, f in known), np.zeros(1))
-            out[name] = mean / mass if mass else mean
+            out[name] = mean / mass
     return out
 
 
