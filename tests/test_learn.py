@@ -291,5 +291,5 @@ def test_centred_gradients_of_weighted_rows_and_mixed_graphs():
     b.couple("v", "h2")
     b.cause("h1", "v")
     x = (rng.random((20, 6)) < 0.5) * 1.0
-    for optimizer in (pgm.Centered(), pgm.Centered(pgm.Tied(pgm.SGD(0.1), (("v.bias",),)))):
+    for optimizer in (pgm.Centered(), pgm.Centered(pgm.Averaged(pgm.SGD(0.1)))):
         assert pgm.fit(b.build(rng=0), {"v": x}, optimizer=optimizer, updates=3).state["update"] == 3

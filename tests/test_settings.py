@@ -33,6 +33,8 @@ def learned(model=None, **settings):
     (lambda: pgm.Adam(beta2=1.0), "Adam: beta2"),
     (lambda: pgm.AdaMax(weight_decay=-1), "AdaMax: weight_decay"),
     (lambda: pgm.Centered(follow=2), "Centered: follow"),
+    (lambda: pgm.Tied(pgm.Averaged(pgm.Centered()), (("v.bias",),)), "Tied does not go with Centered"),
+    (lambda: pgm.Centered(pgm.Tied(pgm.SGD(), (("v.bias",),))), "Centered does not go with Tied"),
     (lambda: pgm.harmonic(1, 0), "harmonic: b"),
     (lambda: pgm.WeightNorms(every=0), "WeightNorms: every"),
     (lambda: pgm.EarlyStopping(pgm.WeightNorms(), patience=0), "EarlyStopping: patience"),

@@ -49,7 +49,7 @@ def pretrain(model: Model, data: Mapping[str, Any], **settings: Any) -> Model:
     Parameters
     ----------
     data : layer -> (rows, size) for the first layer of the path.
-    settings : those of fit, for every RBM; an optimizer is wrapped in Tied where there are copies.
+    settings : those of fit, for every RBM; with copies the optimizer is wrapped in Tied, and cannot be Centered.
 
     >>> import pgmengine as pgm
     >>> x = pgm.datasets.bars_and_stripes().x_train

@@ -179,6 +179,7 @@ class Centered:
 
     def __post_init__(self) -> None:
         check_number(self, "follow", most=1)
+        _check_inside(self, Tied)
 
     def start(self, params: Mapping[str, Any]) -> Params:
         """That of the optimizer, and the offsets."""
@@ -207,6 +208,16 @@ class Centered:
         return self.optimizer.step(structure, params, out, state, t)
 
 
+def _check_inside(outer: Any, other: type) -> None:
+    """Centred gradients shift each bias by offsets of its own: ties break, or the fixed points of their sum move."""
+    inner = outer.optimizer
+    while inner is not None and not isinstance(inner, other):
+        inner = getattr(inner, "optimizer", None)
+    if inner is not None:
+        raise PgmError(f"{type(outer).__name__} does not go with {other.__name__}: centred gradients of tied parameters "
+                       "are not those of one parameter")
+
+
 def _plus_outer(slope: Any, terms: Sequence[tuple[Array, Array]]) -> Any:
     """Slope + sum of a b', at the stored entries of a sparse one."""
     if not is_sparse(slope):
@@ -227,6 +238,9 @@ class Tied:
 
     optimizer: Any
     groups: Sequence[Sequence[str]]
+
+    def __post_init__(self) -> None:
+        _check_inside(self, Centered)
 
     def start(self, params: Mapping[str, Any]) -> Params:
         """That of the optimizer; PgmError when a group is not equal to begin with."""
