@@ -33,8 +33,9 @@ EDGE = 60.0  # bytes of the graph for one weight
 class MeanField:
     """The mean-field fixed point by rounds of updates, with its lower bound of log Z, of log p(evidence) if directed.
 
-    Exact when the free units are independent given the evidence. `kind` is "lower bound": of log_z, and log_prob. Means
-    and probabilities are those of Q, an approximation that may have chosen one of several explanations.
+    Exact when the free units are independent given the evidence and have no directed children. `kind` is "lower bound":
+    of log_z, and log_prob. Means and probabilities are those of Q, an approximation that may have chosen one of several
+    explanations.
 
     Parameters
     ----------
