@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 from brute import Brute
 from tiny import INFINITE, MACHINES, as_evidence, draw_row, patterns
+from walks import numpy_walk_only
 
 import pgmengine as pgm
 from pgmengine.enumeration import gray, program, states, walk
-from pgmengine.enumeration.cover import choose_cover
-from pgmengine.enumeration.problem import build_problem
-from pgmengine.enumeration.skeleton import skeleton_of
 
 BETAS = (1.0, 0.37)
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -231,150 +229,11 @@ def test_log_prob_of_a_partial_row_is_the_sum_over_completions():
     np.testing.assert_allclose(part[0], np.logaddexp.reduce(whole), rtol=1e-12)
 
 
-def test_compiled_walk_equals_numpy_walk_on_a_larger_machine(monkeypatch):
-    model = pgm.rbm(30, 13, hidden=pgm.Spin(), rng=0)
-    model = model.with_params({"v-h.weight": np.random.default_rng(0).normal(0, 2, (30, 13))})
-    want = ("log_z", "marginals", "pairs")
-    compiled = pgm.infer(model, want=want)
-    numpy_walk_only(monkeypatch)
-    plain = pgm.infer(model, want=want)
-    np.testing.assert_allclose(compiled.log_z, plain.log_z, rtol=1e-12)
-    np.testing.assert_allclose(compiled.pairs["v-h"], plain.pairs["v-h"], rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("size", [0.1, 2.0, 20.0, 60.0])
-@pytest.mark.parametrize("hidden", [pgm.Binary(), pgm.Spin(), pgm.Categorical(3)], ids=repr)
-def test_eight_states_at_a_time_equal_the_numpy_walk(hidden, size, monkeypatch):
-    """Means and log Z, with lateral couplings inside the cover and out, and exponents up to the limit of the walk."""
-    rng, b = np.random.default_rng(1), pgm.GraphBuilder()
-    size = size if hidden == pgm.Binary() else size / 2
-    lateral = np.triu(rng.normal(size=(7, 7)), 1)
-    b.layer("a", pgm.Binary(), 7, bias=rng.normal(size=7))
-    b.layer("h", hidden, 13, bias=rng.normal(size=(13, 3) if hidden == pgm.Categorical(3) else 13))
-    b.layer("c", pgm.Spin(), 5)
-    b.couple("a", "a", weight=lateral + lateral.T)
-    b.couple("a", "h", weight=size * rng.uniform(-1, 1, (7, 13 * hidden.width)))
-    b.couple("h", "c", weight=size / 5 * rng.uniform(-1, 1, (13 * hidden.width, 5)))
-    model, want = b.build(rng=0), ("log_z", "marginals")
-    by_program = pgm.infer(model, want=want)
-    monkeypatch.setattr(program, "MOST_ROWS", 0)
-    calls = counted_walks(monkeypatch)
-    compiled = pgm.infer(model, want=want)
-    assert calls
-    numpy_walk_only(monkeypatch)
-    plain = pgm.infer(b.build(rng=0).with_params(model.params), want=want)
-    np.testing.assert_allclose(compiled.log_z, plain.log_z, rtol=1e-13)
-    for name in ("a", "h", "c"):
-        np.testing.assert_allclose(compiled.mean[name], plain.mean[name], rtol=1e-9, atol=1e-13)
-        np.testing.assert_allclose(by_program.mean[name], plain.mean[name], rtol=1e-9, atol=1e-13)
-
-
-def test_sums_whose_products_overflow(monkeypatch):
-    """Four sums of e^300 each: their product is no number, so each is divided by itself."""
-    model = pgm.rbm(12, 6, rng=0).with_params({"v.bias": np.where(np.arange(12) % 3, 300.0, -300.0)})
-    monkeypatch.setattr(program, "MOST_ROWS", 0)
-    compiled = pgm.infer(model, want=("log_z", "marginals"))
-    numpy_walk_only(monkeypatch)
-    plain = pgm.infer(model.with_params({}), want=("log_z", "marginals"))
-    np.testing.assert_allclose(compiled.log_z, plain.log_z, rtol=1e-13)
-    for name in ("v", "h"):
-        np.testing.assert_allclose(compiled.mean[name], plain.mean[name], rtol=1e-9)
-
-
-def numpy_walk_only(monkeypatch):
-    monkeypatch.setattr(walk, "FEW_STATES", 1 << 60)
-    monkeypatch.setattr(walk, "FEW_ROWS", 0)
-    monkeypatch.setattr(program, "MOST_ROWS", 0)
-
-
-def counted_walks(monkeypatch):
-    calls, made = [], walk.GrayWalker.walk
-    monkeypatch.setattr(walk.GrayWalker, "walk", lambda self, moments: calls.append(moments) or made(self, moments))
-    return calls
-
-
-def test_the_number_of_threads_changes_no_bit(monkeypatch):
-    model = pgm.rbm(40, 17, rng=0)
-    results = []
-    for count in ("1", "2"):
-        monkeypatch.setenv("PGMENGINE_THREADS", count)
-        results.append(pgm.infer(model, want=("log_z", "marginals")))
-    assert results[0].log_z == results[1].log_z
-    assert np.array_equal(results[0].mean["v"], results[1].mean["v"])
-
-
-def test_patterns_on_threads_give_the_same_bits(monkeypatch):
-    """Rows that are each a pattern, answered by one thread and by several."""
-    rng = np.random.default_rng(0)
-    model = pgm.rbm(20, 30, hidden=pgm.Spin(), rng=0)
-    v = (rng.random((40, 20)) < 0.5).astype(float)
-    np.put_along_axis(v, np.argsort(rng.random(v.shape), axis=1)[:, :7], np.nan, axis=1)
-    v[:3] = np.nan
-    want, found = ("log_z", "log_prob", "marginals", "pairs", "mode"), []
-    for count in ("1", "2", "3"):
-        monkeypatch.setenv("PGMENGINE_THREADS", count)
-        found.append(pgm.infer(model, {"v": v}, want=want, method=pgm.Exact()))
-    for other in found[1:]:
-        assert np.array_equal(other.log_z, found[0].log_z) and np.array_equal(other.log_prob, found[0].log_prob)
-        assert np.array_equal(other.pairs["v-h"], found[0].pairs["v-h"])
-        for name in ("v", "h"):
-            assert np.array_equal(other.mean[name], found[0].mean[name])
-            assert np.array_equal(other.mode[name], found[0].mode[name])
-    for i in (0, 5, 39):
-        alone = pgm.infer(model, {"v": v[i: i + 1]}, want=want, method=pgm.Exact())
-        np.testing.assert_allclose(alone.log_z, found[0].log_z[i: i + 1], rtol=1e-13)
-        np.testing.assert_allclose(alone.mean["h"][0], found[0].mean["h"][i], rtol=1e-10)
-
-
-def test_an_impossible_row_is_named_among_patterns_on_threads(monkeypatch):
-    monkeypatch.setenv("PGMENGINE_THREADS", "2")
-    b = pgm.GraphBuilder()
-    b.layer("h", pgm.Binary(), 3)
-    b.layer("v", pgm.NoisyOr(), 4)  # without a leak: on with no cause on has probability zero
-    b.cause("h", "v", weight=np.ones((3, 4)))
-    h = np.array([[0, np.nan, 1], [1, 1, np.nan], [0, 0, 0], [np.nan, 0, 1]])
-    with pytest.raises(pgm.PgmError, match="evidence row 2 has probability zero"):
-        pgm.infer(b.build(), {"h": h, "v": [[1, 1, 0, 0]] * 4}, method=pgm.Exact())
-
-
 def test_refusal_names_the_number():
     plan = pgm.Exact().plan(pgm.rbm(50, 40, rng=0).given(), ("log_z",))
     assert "2^40 states, the limit is 2^25" in plan.refusal
     with pytest.raises(pgm.PgmError, match="no method can answer"):
         pgm.infer(pgm.rbm(50, 40, rng=0), want=("mode",))
-
-
-@pytest.mark.parametrize("leak", [0.0, 0.2])
-def test_noisy_or_is_compiled(leak, monkeypatch):
-    """A net of finding under causes (no leak: some states are impossible), compiled against numpy."""
-    rng = np.random.default_rng(5)
-    b = pgm.GraphBuilder()
-    b.layer("cause", pgm.Binary(), 12, bias=np.full(12, -1.5))
-    b.layer("middle", pgm.NoisyOr(), 3, bias=np.full(3, leak))
-    b.layer("finding", pgm.NoisyOr(), 9, bias=np.full(9, leak))
-    b.cause("cause", "middle", weight=rng.uniform(0.1, 2, (12, 3)) * (rng.random((12, 3)) < 0.5))
-    b.cause("middle", "finding", weight=rng.uniform(0.1, 2, (3, 9)) * (rng.random((3, 9)) < 0.7))
-    b.cause("cause", "finding", weight=rng.uniform(0.1, 2, (12, 9)) * (rng.random((12, 9)) < 0.3))
-    model = b.build()
-    rows = np.full((4, 9), np.nan)
-    rows[0, :4], rows[1, :4], rows[2, :4] = [1, 0, 1, 1], [0, 0, 0, 1], [1, 1, 1, 1]
-    soft = {"finding": np.tile(np.linspace(-2, 2, 9), (4, 1)) * np.isnan(rows)}
-    want = ("log_z", "marginals", "pairs", "gradient", "mode")
-    target = model.given({"finding": rows}, soft=soft)
-    one = target.take(np.arange(1))
-    p = build_problem(one, skeleton_of(one, choose_cover(one, prune=True, structural=False)))
-    assert isinstance(walk.make_walker(p), walk.GrayWalker)
-    compiled = pgm.Exact().run(target, want)
-    monkeypatch.setattr(walk, "FEW_STATES", 1 << 60)
-    plain = pgm.Exact().run(target, want)
-    np.testing.assert_allclose(compiled.log_z, plain.log_z, **EXACT)
-    for name in model.structure.layers:
-        np.testing.assert_allclose(compiled.mean[name], plain.mean[name], **EXACT)
-        np.testing.assert_array_equal(compiled.mode[name], plain.mode[name])
-    for key, value in plain.gradient.items():
-        np.testing.assert_allclose(compiled.gradient[key], value, **EXACT)
-    for key, value in plain.pairs.items():
-        np.testing.assert_allclose(compiled.pairs[key], value, **EXACT)
 
 
 def test_impossible_noisy_or_evidence_has_probability_zero():

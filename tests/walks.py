@@ -1,0 +1,15 @@
+"""Which of the enumerations is used, for tests that compare them."""
+
+from pgmengine.enumeration import program, walk
+
+
+def numpy_walk_only(monkeypatch):
+    monkeypatch.setattr(walk, "FEW_STATES", 1 << 60)
+    monkeypatch.setattr(walk, "FEW_ROWS", 0)
+    monkeypatch.setattr(program, "MOST_ROWS", 0)
+
+
+def counted_walks(monkeypatch):
+    calls, made = [], walk.GrayWalker.walk
+    monkeypatch.setattr(walk.GrayWalker, "walk", lambda self, moments: calls.append(moments) or made(self, moments))
+    return calls
