@@ -12,6 +12,7 @@ import numpy as np
 from pgmengine.errors import PgmError
 from pgmengine.frames import by_layer
 from pgmengine.layer import Layer
+from pgmengine.limits import IN_RANGE
 from pgmengine.memo import Memo
 from pgmengine.structure import Structure
 from pgmengine.validate import as_floats
@@ -163,7 +164,7 @@ def _expected(layer: Layer) -> str:
     if unit.width > 1:
         return f", expected a label 0..{unit.width - 1} or a one-hot row of {unit.width}"
     if unit.support is None:
-        return ", expected a finite number" if not unit.bounded else ", expected a number in [-1, 1]"
+        return f", expected {IN_RANGE}" if not unit.bounded else ", expected a number in [-1, 1]"
     shown = ", ".join(f"{v:g}" for v in unit.support[:8])
     return f", expected one of {shown}{', ...' if len(unit.support) > 8 else ''}"
 

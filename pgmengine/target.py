@@ -17,6 +17,7 @@ import numpy as np
 from pgmengine.errors import PgmError
 from pgmengine.evidence import Evidence, Masks, distinct, parse_evidence, rows_of, spread
 from pgmengine.layer import Layer
+from pgmengine.limits import IN_RANGE, in_range
 from pgmengine.memo import Memo
 from pgmengine.model import Flat, Model
 from pgmengine.structure import Structure
@@ -280,10 +281,10 @@ def _parse_soft(structure: Structure, soft: Any) -> tuple[Flat, int | None]:
         if array.shape[-len(layer.bias_shape):] != layer.bias_shape or array.ndim > len(layer.bias_shape) + 1:
             raise PgmError(f"soft: layer {name!r} has shape {array.shape}, expected {layer.bias_shape} or (rows, ...)")
         flat = layer.flat(array)
-        if not np.isfinite(flat).all():
-            row, index = (int(i) for i in np.argwhere(~np.isfinite(flat))[0])
+        if not in_range(flat).all():
+            row, index = (int(i) for i in np.argwhere(~in_range(flat))[0])
             raise PgmError(f"soft: layer {name!r}, row {row}, index {index // unit.width} is {flat[row, index]}, "
-                           "expected finite; 0 is no hint")
+                           f"expected {IN_RANGE}; 0 is no hint")
         if two_valued and unit.support is not None:
             flat = flat / (unit.support[1] - unit.support[0])
         fields[name] = flat

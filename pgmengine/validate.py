@@ -7,10 +7,10 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from pgmengine._kernels import LARGEST
 from pgmengine.couplings import Coupling
 from pgmengine.errors import PgmError
 from pgmengine.layer import Layer
+from pgmengine.limits import IN_RANGE, in_range
 from pgmengine.structure import Structure
 from pgmengine.units import Unit
 from pgmengine.weights import is_sparse
@@ -162,8 +162,7 @@ def as_floats(values: Any, what: str) -> np.ndarray:
 
 def _check_entries(array: Any, what: str, nonnegative: bool) -> None:
     values = array.data if is_sparse(array) else array
-    for bad, expected in ((~(abs(values) <= LARGEST), f"a finite number of size up to {LARGEST:g}"),
-                          ((values < 0) & nonnegative, ">= 0 for this unit")):
+    for bad, expected in ((~in_range(values), IN_RANGE), ((values < 0) & nonnegative, ">= 0 for this unit")):
         if bad.any():
             first = tuple(int(i) for i in np.argwhere(bad)[0])
             value, at = values[first], first

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine import _kernels
+from pgmengine.errors import PgmError
 from pgmengine.kernels.packed import matrix, packed, padded, row, stride_of, zeros
 from pgmengine.kernels.plain import layers_by_unit, summed_layers
 from pgmengine.layer import Layer
@@ -18,6 +19,7 @@ from pgmengine.units.base import Draw
 Array = np.ndarray
 REFRESH = 512  # sweeps between two recomputations of all inputs: bounds rounding drift
 WORTH_A_THREAD = 20_000  # unit updates
+BEYOND = f"{np.finfo(np.float32).max:.1g}"
 
 
 def knows(target: Target, kernel: Any) -> bool:
@@ -66,6 +68,7 @@ class CompiledChains:
         for name in s.layers:
             self._describe(name)
         self.linked = False  # whether the machine has the weights
+        self.endless = any(not layer.unit.bounded for layer in s.layers.values())
         self.free_constant = np.array([sum(base_constant(layer) for layer in s.layers.values()), 0.0])
         self.known = ~np.all([free.all(axis=1) for free in target.free.values()], axis=0)  # rows with any evidence
         self.constant = self._unknown()
@@ -232,6 +235,15 @@ class CompiledChains:
         work = parts(sweeps * self.target.rows * self.units, WORTH_A_THREAD / 2)
         self.machine.sweep(self.made, sweeps, refresh, self.changed, work, **options)
         self.stale = False
+        if self.endless:
+            self._check_inputs()
+
+    def _check_inputs(self) -> None:
+        """PgmError if real values have driven an input out of single precision: what is drawn from it is wrong."""
+        for name, kept in self.inputs.items():
+            if not all(array is None or np.isfinite(array).all() for array in kept):
+                raise PgmError(f"layer {name!r}: its inputs in a chain are beyond single precision, {BEYOND}; are the "
+                               "data standardised, or has learning diverged?")
 
     def _describe(self, name: str) -> None:
         target, s = self.target, self.target.structure

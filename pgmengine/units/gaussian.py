@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine.errors import PgmError
+from pgmengine.limits import LARGEST, in_range
 from pgmengine.units.base import Array, Draw, Unit
 
 
@@ -24,8 +25,9 @@ class Gaussian(Unit):
     bounded = False
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.sigma, (int, float)) and math.isfinite(self.sigma) and self.sigma > 0):
-            raise PgmError(f"Gaussian: sigma must be a positive number, not {self.sigma!r}")
+        most = math.sqrt(LARGEST)
+        if not (isinstance(self.sigma, (int, float)) and 1 / most <= self.sigma <= most):
+            raise PgmError(f"Gaussian: sigma must be a number from {1 / most:g} to {most:g}, not {self.sigma!r}")
 
     @property
     def curvature(self) -> float:
@@ -66,5 +68,5 @@ class Gaussian(Unit):
         return -np.square(x) / (2 * self.curvature) - math.log(self.sigma * math.sqrt(2 * math.pi))
 
     def contains(self, x: Array) -> Array:
-        """Any finite number."""
-        return np.isfinite(x)
+        """Any finite number that is not beyond LARGEST."""
+        return in_range(x)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine.errors import PgmError
+from pgmengine.limits import in_range
 from pgmengine.units.base import Array, Unit
 
 
@@ -47,5 +48,5 @@ class Input(Unit):
         return np.zeros(np.shape(x))
 
     def contains(self, x: Array) -> Array:
-        """Any finite number."""
-        return np.isfinite(x)
+        """Any finite number that is not beyond LARGEST."""
+        return in_range(x)

@@ -12,6 +12,7 @@ from pgmengine.kernels.packed import packed
 from pgmengine.learn.batch import Batch, Gradient, GradientSum
 from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved
 from pgmengine.learn.schedules import Rate, at
+from pgmengine.limits import LARGEST
 from pgmengine.model import Model
 from pgmengine.settings import check_number, check_whole
 from pgmengine.target import Target
@@ -39,7 +40,7 @@ class FastPCD:
 
     def __post_init__(self) -> None:
         check_whole(self, "k", "chains")
-        check_number(self, "rate")
+        check_number(self, "rate", most=LARGEST)
         check_number(self, "decay", most=1)
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
