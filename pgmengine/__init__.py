@@ -36,6 +36,7 @@ from pgmengine.learn import (
     base_rate_start,
     fit,
     harmonic,
+    linear_decay,
     pretrain,
 )
 from pgmengine.methods import (
@@ -83,5 +84,5 @@ __all__ = [
     "PseudoLikelihood", "ReconstructionError", "Result", "SGD", "SimulatedTempering", "Spin", "Status", "Target",
     "TemperedTransitions", "ThreePiece", "Tied", "TransSAP", "Unit", "VariationalBound", "WangLandau", "WeightNorms",
     "base_rate_start", "base_rates", "boltzmann_machine", "datasets", "dbm", "dbn", "diagnostics", "drbm", "explain",
-    "fit", "harmonic", "infer", "load", "load_declaration", "pretrain", "rbm", "save", "sbn",
+    "fit", "harmonic", "infer", "linear_decay", "load", "load_declaration", "pretrain", "rbm", "save", "sbn",
 ]

@@ -37,6 +37,19 @@ def test_every_trainer_reaches_the_optimum_of_the_exact_gradient(teacher, name, 
     assert best - nats < log_likelihood(f.model, {"v": x}) < best + 1e-3
 
 
+@pytest.mark.parametrize(("schedule", "rates"), [
+    (pgm.linear_decay(0.5, 4), [0.5, 0.375, 0.25, 0.125, 0.0, 0.0]),
+    (pgm.harmonic(1, 2), [1 / 2, 1 / 3, 1 / 4, 1 / 5, 1 / 6, 1 / 7])], ids=repr)  # fmt: skip
+def test_each_update_has_the_rate_of_its_schedule(schedule, rates):
+    x, seen, exact = {"v": STATES[:3]}, [], pgm.ExactGradient()
+    f = pgm.fit(pgm.rbm(5, 2, rng=1), x, negative=exact, optimizer=pgm.SGD(schedule), updates=6,
+                callbacks=[lambda model, update: seen.append(model.params)])  # fmt: skip
+    for rate, before, after in zip(rates, seen[:-1], seen[1:], strict=True):
+        step = pgm.fit(f.model.with_params(before), x, negative=exact, optimizer=pgm.SGD(1.0), updates=1).model
+        for key, value in after.items():
+            np.testing.assert_allclose(value, before[key] + rate * (step.params[key] - before[key]), rtol=1e-6, atol=1e-9)
+
+
 def test_one_and_two_threads_learn_the_same_bits(monkeypatch):
     rng, found = np.random.default_rng(0), []
     x = (rng.random((300, 500)) < 0.2).astype(float)

@@ -36,6 +36,8 @@ def learned(model=None, **settings):
     (lambda: pgm.Tied(pgm.Averaged(pgm.Centered()), (("v.bias",),)), "Tied does not go with Centered"),
     (lambda: pgm.Centered(pgm.Tied(pgm.SGD(), (("v.bias",),))), "Centered does not go with Tied"),
     (lambda: pgm.harmonic(1, 0), "harmonic: b"),
+    (lambda: pgm.linear_decay(-1, 5), "linear_decay: rate"),
+    (lambda: pgm.linear_decay(1, 0), "linear_decay: updates must be an integer of at least 1, not 0"),
     (lambda: pgm.WeightNorms(every=0), "WeightNorms: every"),
     (lambda: pgm.EarlyStopping(pgm.WeightNorms(), patience=0), "EarlyStopping: patience"),
     (lambda: pgm.MCMC(thin=0), "MCMC: thin"),

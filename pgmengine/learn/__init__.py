@@ -16,11 +16,11 @@ from pgmengine.learn.monitors import (
 )
 from pgmengine.learn.negative import CAST, CD, PCD, PT, AdaptiveSAP, ExactGradient, FastPCD, TransSAP
 from pgmengine.learn.optimizers import SGD, Adam, AdaMax, Centered, Tied
-from pgmengine.learn.schedules import GrowingBlend, harmonic
+from pgmengine.learn.schedules import GrowingBlend, harmonic, linear_decay
 
 __all__ = [
     "CAST", "CD", "PCD", "PT", "SGD", "AISLogLikelihood", "AdaMax", "Adam", "AdaptiveSAP", "Averaged",
     "Centered", "EarlyStopping", "ExactGradient", "ExactLogLikelihood", "FastPCD", "Fit", "FlipRates", "FreeEnergyGap",
     "GrowingBlend", "PseudoLikelihood", "ReconstructionError", "Tied", "TransSAP", "VariationalBound", "WeightNorms",
-    "base_rate_start", "fit", "harmonic", "pretrain",
+    "base_rate_start", "fit", "harmonic", "linear_decay", "pretrain",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Blend
-from pgmengine.settings import check_number
+from pgmengine.settings import check_number, check_whole
 from pgmengine.validate import check_instance
 
 Rate = float | Callable[[int], float]
@@ -34,6 +34,27 @@ class harmonic:  # noqa: N801 - called like a function
     def __call__(self, t: int) -> float:
         """The rate of update t."""
         return self.a / (self.b + t)
+
+
+@dataclass(frozen=True)
+class linear_decay:  # noqa: N801 - called like a function
+    """The schedule rate (1 - t / updates), 0 from there on: large steps first, and none left that move the model about.
+
+    >>> import pgmengine as pgm
+    >>> pgm.linear_decay(0.05, 1000)(500)
+    0.025
+    """
+
+    rate: float
+    updates: int
+
+    def __post_init__(self) -> None:
+        check_number(self, "rate")
+        check_whole(self, "updates")
+
+    def __call__(self, t: int) -> float:
+        """The rate of update t."""
+        return self.rate * max(1 - t / self.updates, 0.0)
 
 
 @dataclass(frozen=True)
