@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -240,10 +241,12 @@ class CompiledChains:
 
     def _check_inputs(self) -> None:
         """PgmError if real values have driven an input out of single precision: what is drawn from it is wrong."""
-        for name, kept in self.inputs.items():
-            if not all(array is None or np.isfinite(array).all() for array in kept):
-                raise PgmError(f"layer {name!r}: its inputs in a chain are beyond single precision, {BEYOND}; are the "
-                               "data standardised, or has learning diverged?")
+        with np.errstate(all="ignore"):
+            far = [name for name, kept in self.inputs.items() for array in kept
+                   if array is not None and not math.isfinite(np.add.reduce(array, axis=None))]
+        if far:
+            raise PgmError(f"layer {far[0]!r}: its inputs in a chain are beyond single precision, {BEYOND}; are the data "
+                           "standardised, or has learning diverged?")
 
     def _describe(self, name: str) -> None:
         target, s = self.target, self.target.structure
