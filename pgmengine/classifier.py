@@ -11,6 +11,7 @@ import numpy as np
 from pgmengine.errors import PgmError
 from pgmengine.infer import infer
 from pgmengine.learn.fit import fit
+from pgmengine.learn.interrupt import pass_on
 from pgmengine.model import Model
 from pgmengine.stable import log_sum
 
@@ -31,7 +32,7 @@ class GenerativeClassifier:
     rng : int or numpy Generator.
 
     After fit: `classes_` (the labels, sorted), `models_` (one each), `log_prior_` (log of their shares).
-    x may hold NaN: missing values are summed out, in learning as in prediction.
+    Ctrl-C in fit raises KeyboardInterrupt. x may hold NaN: missing values are summed out, in learning as in prediction.
 
     >>> import numpy as np
     >>> import pgmengine as pgm
@@ -58,8 +59,12 @@ class GenerativeClassifier:
         generators = np.random.default_rng(self.rng).spawn(len(self.classes_))
         learn = self.learn or _quiet_fit
         self.log_prior_ = np.log(counts / len(y))
-        self.models_ = [learn(self._start(c), {self.layer: x[number == c]}, rng=generator).model
-                        for c, generator in enumerate(generators)]
+        models = []
+        for c, generator in enumerate(generators):
+            found = learn(self._start(c), {self.layer: x[number == c]}, rng=generator)
+            pass_on(found)
+            models.append(found.model)
+        self.models_ = models
         return self
 
     def _start(self, c: int) -> Model:

@@ -20,9 +20,9 @@ from pgmengine.methods.parallel_tempering import ParallelTempering
 from pgmengine.model import Model
 from pgmengine.progress import showing
 from pgmengine.result import ANSWERS, Plan, Result
+from pgmengine.settings import check_instance
 from pgmengine.shares import answer
 from pgmengine.target import Target
-from pgmengine.validate import check_instance
 
 log = logging.getLogger(__name__)
 

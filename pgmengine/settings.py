@@ -22,12 +22,30 @@ def check_whole(settings: Any, *names: str, least: int = 1) -> None:
         whole(f"{type(settings).__name__}: {name}", getattr(settings, name), least)
 
 
+def check_instance(thing: Any, what: str) -> None:
+    """PgmError for a class where one of its instances is meant."""
+    if isinstance(thing, type):
+        raise PgmError(f"{what} must be an instance such as {thing.__name__}(...), not the class {thing.__name__}")
+
+
+def check_kernel(kernel: Any) -> None:
+    """A kernel has a transition."""
+    check_instance(kernel, "kernel")
+    if not callable(getattr(kernel, "transition", None)):
+        raise PgmError(f"kernel must be one such as Gibbs() or FlipState(), with a transition, not {kernel!r}")
+
+
+def check_rate(settings: Any, name: str, most: float = math.inf) -> None:
+    """PgmError unless this attribute is a number from 0 to `most`, or a schedule, which may say anything."""
+    check_instance(getattr(settings, name), f"{type(settings).__name__}: {name}")
+    if not callable(getattr(settings, name)):
+        check_number(settings, name, most=most)
+
+
 def check_number(settings: Any, *names: str, most: float = math.inf, below: float = math.inf) -> None:
-    """PgmError unless these attributes are numbers from 0 to `most`, and less than `below`; schedules may be anything."""
+    """PgmError unless these attributes are numbers from 0 to `most`, and less than `below`."""
     for name in names:
         value = getattr(settings, name)
-        if callable(value):
-            continue
         number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
         if not (math.isfinite(number) and 0 <= number <= most and number < below):
             upper = f" to {most:g}" if most < math.inf else f" up, below {below:g}" if below < math.inf else " up"

@@ -27,6 +27,7 @@ from pgmengine import classifier
 from pgmengine.families import drbm, rbm
 from pgmengine.infer import Auto, infer
 from pgmengine.learn import PCD, Adam, ExactGradient, base_rate_start, fit
+from pgmengine.learn.interrupt import pass_on
 from pgmengine.methods import AIS, MCMC, Exact
 from pgmengine.model import Model
 from pgmengine.settings import check_whole
@@ -54,6 +55,11 @@ class Scaling:
         seen = x[~np.isnan(x)]
         if np.isin(seen, (0.0, 1.0)).all():
             return cls(Binary(), np.zeros(x.shape[1]), np.ones(x.shape[1]))
+        return cls.standard(x)
+
+    @classmethod
+    def standard(cls, x: Array) -> Scaling:
+        """Gaussian units of unit variance; NaN is left out."""
         filled = np.where(np.isnan(x).all(axis=0), 0.0, x)
         shift, scale = np.nanmean(filled, axis=0), np.nanstd(filled, axis=0)
         return cls(Gaussian(1.0), shift, np.where(scale > 1e-12 * (1 + np.abs(shift)), scale, 1.0))
@@ -86,18 +92,24 @@ class _Graphical(BaseEstimator):
         check_whole(self, *LEARNING)
         if not hasattr(self, "model_"):
             self.scaling_ = Scaling.of(x)
-            empty = rbm(x.shape[1], self.n_components, visible=self.scaling_.unit, hidden=self.hidden, rng=rng)
-            start = {name: 0.1 * v for name, v in empty.params.items() if name.endswith(".weight")}
-            self.model_ = base_rate_start(empty.with_params(start), {"v": self.scaling_.values(x)})
+            self.model_ = base_rate_start(self._empty(rng), {"v": self.scaling_.values(x)})
             self.state_ = None
         done = self.state_["update"] if self.state_ else 0
         found = fit(self.model_, {"v": self.scaling_.values(x)}, negative=self.negative or PCD(),
                     optimizer=self.optimizer or Adam(0.01), batch_size=self.batch_size, rng=rng, state=self.state_,
                     updates=done + epochs * -(-len(x) // self.batch_size), progress=bool(self.verbose))
         self.model_, self.state_ = found.model, found.state
+        pass_on(found)
 
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+    def _empty(self, rng: int) -> Model:
+        """The RBM with small weights and no biases."""
+        columns = len(self.scaling_.shift)
+        model = rbm(columns, self.n_components, visible=self.scaling_.unit, hidden=self.hidden, rng=rng)
+        return model.with_params({"v-h.weight": 0.1 * model.params["v-h.weight"]})
+
+
+def _seed(random_state: Any) -> int:
+    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphical):
@@ -128,13 +140,13 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
         x = validate_data(self, X, dtype=np.float64)
         for name in ("model_", "scaling_", "state_"):
             self.__dict__.pop(name, None)
-        self._learn(x, self._seed(), self.n_iter)
+        self._learn(x, _seed(self.random_state), self.n_iter)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> RBMTransformer:
         """One more pass, over X; the first call decides the visible units."""
         x = validate_data(self, X, dtype=np.float64, reset=not hasattr(self, "model_"))
-        self._learn(x, self._seed(), 1)
+        self._learn(x, _seed(self.random_state), 1)
         return self
 
     def transform(self, X: Any) -> Array:
@@ -153,7 +165,7 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draws of the visible units, (n_samples, features): exact for small machines, else Gibbs sampling."""
         check_is_fitted(self)
-        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        seed = _seed(random_state)
         drawn = infer(self.model_, want=("samples",), rng=seed).samples["v"][:, 0]
         return self.scaling_.data(drawn[np.random.default_rng(seed).integers(len(drawn), size=n_samples)])
 
@@ -201,7 +213,7 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
         """Learn from X (rows, features) with NaN where a value is missing."""
         x = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan")
         self.__dict__.pop("model_", None)
-        self._learn(x, self._seed(), self.n_iter)
+        self._learn(x, _seed(self.random_state), self.n_iter)
         return self
 
     def transform(self, X: Any) -> Array:
@@ -213,7 +225,7 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
             return x.copy()
         rows = np.flatnonzero(holes.any(axis=1))
         want = ("samples",) if self.sample else ("marginals",)
-        r = infer(self.model_, {"v": self.scaling_.values(x[rows])}, want=want, rng=self._seed(), method=FILL)
+        r = infer(self.model_, {"v": self.scaling_.values(x[rows])}, want=want, rng=_seed(self.random_state), method=FILL)
         filled, out = self.scaling_.data(r.samples["v"][-1] if self.sample else r.mean["v"]), x.copy()
         out[rows] = np.where(holes[rows], filled, x[rows])
         return out
@@ -265,24 +277,21 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
         x, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        self.shift_, self.scale_ = x.mean(axis=0), x.std(axis=0)
-        self.scale_ = np.where(self.scale_ > 1e-12 * (1 + np.abs(self.shift_)), self.scale_, 1.0)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.scaling_, seed = Scaling.standard(x), _seed(self.random_state)
         start = drbm(x.shape[1], self.n_components, max(len(self.classes_), 2), hidden=self.hidden, rng=seed)
         optimizer = self.optimizer or Adam(0.02, weight_decay=self.alpha)
-        data = {"x": self._inputs(x), "y": labels[:, None].astype(float)}
-        self.model_ = fit(start, data, given=("x",), negative=ExactGradient(), optimizer=optimizer, rng=seed,
-                          batch_size=self.batch_size, epochs=self.n_iter, progress=bool(self.verbose)).model
+        data = {"x": self.scaling_.values(x), "y": labels[:, None].astype(float)}
+        found = fit(start, data, given=("x",), negative=ExactGradient(), optimizer=optimizer, rng=seed,
+                    batch_size=self.batch_size, epochs=self.n_iter, progress=bool(self.verbose))
+        self.model_ = found.model
+        pass_on(found)
         return self
-
-    def _inputs(self, x: Array) -> Array:
-        return (x - self.shift_) / self.scale_
 
     def predict_proba(self, X: Any) -> Array:
         """p(class | row), (rows, classes)."""
         check_is_fitted(self)
         x = validate_data(self, X, dtype=np.float64, reset=False)
-        return infer(self.model_, {"x": self._inputs(x)}).prob["y"][:, 0, : len(self.classes_)]
+        return infer(self.model_, {"x": self.scaling_.values(x)}).prob["y"][:, 0, : len(self.classes_)]
 
     def predict_log_proba(self, X: Any) -> Array:
         """Its logarithm, -inf where it is below the least number."""
@@ -309,13 +318,10 @@ class GenerativeClassifier(_ByProbability, _Graphical):
         check_whole(self, *LEARNING)
         x, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.scaling_ = Scaling.of(x)
-        empty = rbm(x.shape[1], self.n_components, visible=self.scaling_.unit, hidden=self.hidden, rng=seed)
-        start = empty.with_params({"v-h.weight": 0.1 * empty.params["v-h.weight"]})
+        self.scaling_, seed = Scaling.of(x), _seed(self.random_state)
         learn = partial(_from_base_rates, negative=self.negative or PCD(), optimizer=self.optimizer or Adam(0.01),
                         batch_size=self.batch_size, epochs=self.n_iter, progress=bool(self.verbose))
-        self.bayes_ = classifier.GenerativeClassifier(start, learn, rng=seed).fit(self.scaling_.values(x), y)
+        self.bayes_ = classifier.GenerativeClassifier(self._empty(seed), learn, rng=seed).fit(self.scaling_.values(x), y)
         self.classes_ = self.bayes_.classes_
         return self
 

@@ -135,19 +135,6 @@ def check_weight(structure: Structure, coupling: Coupling, weight: Any) -> Any:
     return array
 
 
-def check_instance(thing: Any, what: str) -> None:
-    """PgmError for a class where one of its instances is meant."""
-    if isinstance(thing, type):
-        raise PgmError(f"{what} must be an instance such as {thing.__name__}(...), not the class {thing.__name__}")
-
-
-def check_kernel(kernel: Any) -> None:
-    """A kernel has a transition."""
-    check_instance(kernel, "kernel")
-    if not callable(getattr(kernel, "transition", None)):
-        raise PgmError(f"kernel must be one such as Gibbs() or FlipState(), with a transition, not {kernel!r}")
-
-
 def as_floats(values: Any, what: str) -> np.ndarray:
     """Anything numpy can read as float64, else PgmError."""
     try:

@@ -3,6 +3,7 @@
 import math
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Event
 
 import numpy as np
@@ -55,7 +56,7 @@ def gradient_of(negative, model, x, complete, updates=1):
     """The model phase's gradient of a negative phase at fixed parameters, after some updates."""
     rng, total = np.random.default_rng(0), None
     target = model.given({"v": x})
-    batch = Batch(target, only(target, ()), np.ones(len(x)), lambda: complete)
+    batch = Batch(only(target, ()), np.ones(len(x)), lambda: complete)
     run = negative.start(batch.given, rng)
     for update in range(updates):
         total = GradientSum(model, negative.precision)
@@ -169,23 +170,42 @@ def test_same_seed_same_bits_and_updates_override_epochs():
     assert all(np.array_equal(a.model.params[k], b.model.params[k]) for k in a.model.params)
 
 
-def test_interrupt_leaves_the_last_complete_state():
+@pytest.fixture
+def ctrl_c():
+    """Makes callbacks that press it after four updates, of what they have seen."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with Ctrl-C ignored
-    x = pgm.datasets.bars_and_stripes().x_train
-    seen = []
 
-    def stop(model, update):
-        seen.append(model)
-        if update == 4:
-            signal.raise_signal(signal.SIGINT)
+    def stopping(seen):
+        def stop(model, update):
+            seen.append(model)
+            if update == 4:
+                signal.raise_signal(signal.SIGINT)
 
-    try:
-        fitted = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=50, callbacks=[stop])
-    finally:
-        signal.signal(signal.SIGINT, before)
+        return stop
+
+    yield stopping
+    signal.signal(signal.SIGINT, before)
+
+
+def test_interrupt_leaves_the_last_complete_state(ctrl_c):
+    x, seen = pgm.datasets.bars_and_stripes().x_train, []
+    fitted = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=50, callbacks=[ctrl_c(seen)])
     assert fitted.interrupted and fitted.state["update"] == 4
     assert fitted.model is seen[-1]
     assert pgm.infer(fitted.model, want=("log_z",)).kind == "exact"
+
+
+def test_interrupt_ends_what_makes_several_fits(ctrl_c):
+    x = pgm.datasets.bars_and_stripes(3).x_train
+    for number, make in enumerate((
+        lambda seen: pgm.pretrain(pgm.dbm([9, 4, 3], rng=0), {"v": x}, updates=9, callbacks=[ctrl_c(seen)]),
+        lambda seen: pgm.GenerativeClassifier(pgm.rbm(9, 2, rng=0), partial(pgm.fit, updates=9, callbacks=[ctrl_c(seen)]))
+        .fit(x, x[:, 0]),
+    )):
+        seen = []
+        with pytest.raises(KeyboardInterrupt):
+            make(seen)
+        assert len(seen) == 5, number
 
 
 @pytest.mark.parametrize(

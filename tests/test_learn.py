@@ -106,10 +106,18 @@ def test_tied_parameters_stay_equal_and_follow_the_common_gradient():
         pgm.Tied(pgm.SGD(), (("z.bias",),)).start(model.params)
 
 
-@pytest.mark.parametrize("family", [pgm.dbm, pgm.dbn])
-def test_pretraining_is_a_better_start(family):
+def test_pretraining_halves_the_weights_between_two_undirected_couplings():
+    """Both ends of such a coupling get as much again from its neighbours; ends of the stack get it from copies."""
+    model = pgm.dbm([9, 6, 5, 4, 3], rng=0)
+    found = pgm.pretrain(model, {"v": pgm.datasets.bars_and_stripes(3).x_train}, updates=0, progress=False)
+    for name, value in model.params.items():
+        share = 0.5 if name in ("h1-h2.weight", "h2-h3.weight") else 1.0
+        np.testing.assert_array_equal(found.params[name], share * value, err_msg=name)
+
+
+@pytest.mark.parametrize("model", [pgm.dbm([9, 8, 6], rng=0), pgm.dbm([9, 6, 5, 4], rng=0), pgm.dbn([9, 8, 6], rng=0)])
+def test_pretraining_is_a_better_start(model):
     x = pgm.datasets.bars_and_stripes(3).x_train
-    model = family([9, 8, 6], rng=0)
     found = pgm.pretrain(model, {"v": x}, negative=pgm.PCD(k=5), optimizer=pgm.SGD(0.1), batch_size=14, updates=1500)
     assert log_likelihood(found, {"v": x}) > log_likelihood(model, {"v": x}) + 1.0
     assert set(found.params) == set(model.params)
@@ -162,6 +170,13 @@ def test_given_and_chains_that_go_on():
         with pytest.raises(pgm.PgmError, match="a model phase of its own"):
             pgm.fit(pgm.drbm(3, 2, 2, rng=0), data, given=("x",), negative=TRAINERS[name], updates=1)
     assert pgm.fit(pgm.drbm(3, 2, 2, rng=0), data, given=("x",), updates=2).state["update"] == 2
+    pair, x = pgm.rbm(1, 1, rng=0), np.array([[np.nan], [1], [1], [0]])
+    for name in ("pcd", "fast", "pt", "trans", "adaptive", "cast"):  # some row will do, whatever the first one is
+        with pytest.raises(pgm.PgmError, match="a model phase of its own"):
+            pgm.fit(pair, {"v": x, "h": np.ones((4, 1))}, given=("v",), negative=TRAINERS[name], updates=1)
+    missing = {"v": np.full((4, 1), np.nan), "h": np.ones((4, 1))}  # nothing is given after all
+    found = [pgm.fit(pair, missing, given=given, negative=pgm.PCD(chains=9), updates=5) for given in ((), ("v",))]
+    np.testing.assert_array_equal(*(f.model.params["v-h.weight"] for f in found))
     with pytest.raises(pgm.PgmError, match="given=\\('x',\\)"):
         pgm.fit(pgm.drbm(3, 2, 2, rng=0), data, updates=1)
     with pytest.raises(pgm.PgmError, match="not in the data"):
@@ -238,6 +253,67 @@ def test_stored_entries_whose_slope_is_zero_stay_parameters(negative, lateral):
     f.model.with_params(dict(f.model.params))
 
 
+def test_fast_weights_do_not_take_parameters_out_of_their_range():
+    """Above NoisyOr units with arrows inside, whose biases must stay positive for the chains, too."""
+    from pgmengine.learn.negative.fast_pcd import FastPCD
+
+    rng, b = np.random.default_rng(0), pgm.GraphBuilder()
+    b.layer("v", pgm.NoisyOr(), 3, bias=[0.5] * 3)
+    b.layer("h", pgm.Binary(), 2)
+    b.layer("g", pgm.Binary(), 2)
+    b.couple("g", "h")
+    b.cause("h", "v", weight=rng.random((2, 3)))
+    b.cause("v", "v", weight=np.triu(rng.random((3, 3)), 1))
+    model = b.build(rng=0)
+    run = FastPCD(chains=5, rate=1.0).start(model.given(), rng)
+    gradient = Gradient({k: np.full(v.shape, -3.0) for k, v in model.params.items()})
+    run.learned(gradient)
+    driven = run.driven(model)
+    assert driven.params["h.bias"].max() < -2.9
+    for name in ("v.bias", "h->v.weight", "v->v.weight"):
+        assert driven.params[name].min() >= 0 and model.params[name].max() > 0
+
+
+def test_what_an_optimizer_has_replaced_is_what_learning_goes_on_with():
+    """Not the step as it was, which is at hand in single precision."""
+    class Clipped:
+        start = staticmethod(pgm.SGD().start)
+
+        def step(self, structure, params, gradient, state, t):
+            stepped = pgm.SGD(5.0).step(structure, params, gradient, state, t)
+            stepped["v-h.weight"] = np.clip(stepped["v-h.weight"], -0.1, 0.1)
+            return stepped
+
+    class Plainly(Clipped):
+        def step(self, structure, params, gradient, state, t):
+            return dict(super().step(structure, params, gradient, state, t))
+
+    x = pgm.datasets.bars_and_stripes(3).x_train
+    one, two = (pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, optimizer=optimizer, updates=5, progress=False).model
+                for optimizer in (Clipped(), Plainly()))
+    assert abs(one.params["v-h.weight"]).max() == 0.1
+    for name, value in one.params.items():
+        np.testing.assert_array_equal(value, two.params[name])
+
+    class InPlace(Clipped):
+        def step(self, structure, params, gradient, state, t):
+            stepped = pgm.SGD(5.0).step(structure, params, gradient, state, t)
+            np.clip(stepped["v-h.weight"], -0.1, 0.1, out=stepped["v-h.weight"])
+            return stepped
+
+    with pytest.raises(ValueError, match="read-only"):
+        pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, optimizer=InPlace(), updates=1, progress=False)
+
+
+@pytest.mark.parametrize("optimizer", [pgm.SGD(0.1), pgm.Adam(0.1), pgm.Centered(pgm.SGD(0.1))], ids=repr)
+def test_biases_of_given_layers_stay(optimizer):
+    x = np.random.default_rng(0).integers(0, 2, (30, 3)).astype(float)
+    data = {"v": x, "h": x[:, :2]}
+    f = pgm.fit(pgm.rbm(3, 2, rng=0), data, given=("v",), optimizer=optimizer, updates=20, progress=False)
+    np.testing.assert_array_equal(f.model.params["v.bias"], 0.0)
+    assert abs(f.model.params["h.bias"]).min() > 0
+
+
 def test_sparse_noisy_or_weights_that_reach_zero_stay_parameters():
     rng, b = np.random.default_rng(0), pgm.GraphBuilder()
     b.layer("v", pgm.NoisyOr(), 6, bias=[0.5] * 6)
@@ -277,7 +353,7 @@ def test_adaptive_sap_is_unbiased_where_temperatures_differ(sure=5.0):
     model, rng, chains = machine.build(), np.random.default_rng(0), 20_000
     negative = pgm.AdaptiveSAP(betas=[0.5, 0.8, 1.0], every=1, steps=10, chains=chains)
     target = model.given({"v": np.zeros((1, 3))})
-    batch = Batch(target, only(target, ()), np.ones(1), dict)
+    batch = Batch(only(target, ()), np.ones(1), dict)
     run = negative.start(batch.given, rng)
     run.chains.sweep(200)
     for update in range(8):

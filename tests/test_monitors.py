@@ -148,3 +148,28 @@ def test_early_stopping_on_a_name_that_never_comes_is_told_of(caplog):
             return None
 
     pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=1, callbacks=[Watching()], progress=False)
+
+
+@pytest.mark.parametrize("rising", [True, False])
+def test_early_stopping_counts_what_is_not_a_number_as_no_rise(rising):
+    nan, sign = np.nan, 1 if rising else -1
+    stop = pgm.EarlyStopping(lambda m, t: None, name="a", patience=2, rising=rising)
+    for values, stops in (
+        ([1, nan, 2, 3], False), ([1, 2, nan, nan], True), ([nan, nan, nan, 1], False), ([nan, nan, nan], True),
+        ([3, nan, 2, 3], True),
+    ):
+        assert bool(stop.stops({"a": [(t, sign * v) for t, v in enumerate(values)]})) is stops, values
+
+
+def test_the_error_of_a_mean_of_several_log_z():
+    """Rows with inputs have a log Z each: the error of their mean is that of the mean of independent estimates."""
+    rng, model = np.random.default_rng(0), pgm.drbm(3, 2, 4, hidden=pgm.Binary(), rng=0)
+    model = model.with_params({k: 2 * rng.normal(size=v.shape) for k, v in model.params.items()})
+    data = {"x": 2 * rng.normal(size=(6, 3)), "y": rng.integers(0, 3, (6, 1))}
+    monitor = pgm.VariationalBound(data, log_z=pgm.AIS(chains=20, betas=8))
+    each = pgm.AIS(chains=20, betas=8).run(model.given({"x": data["x"]}), ("log_z",), rng=0).log_z_error
+    assert np.ptp(each) > 0.01
+    np.testing.assert_allclose(monitor(model, 0)["bound_error"], np.sqrt(np.square(each).sum()) / 6, rtol=1e-9)
+    runs = [pgm.VariationalBound(data, log_z=monitor.log_z, rng=seed)(model, 0) for seed in range(60)]
+    found = np.std([r["bound"] for r in runs]) / np.mean([r["bound_error"] for r in runs])
+    assert 0.6 < found < 1.6

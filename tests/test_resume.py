@@ -36,6 +36,21 @@ def test_resuming_gives_the_same_bits(tmp_path, name, optimizer):
     np.testing.assert_array_equal(warm.model.params["v-h.weight"], whole.model.params["v-h.weight"])
 
 
+@pytest.mark.parametrize("negative", [
+    pgm.TransSAP(pgm.Adaptive(5), chains=10), pgm.AdaptiveSAP(pgm.Adaptive(5), every=2, steps=5, chains=10),
+    pgm.CAST(betas=pgm.Adaptive(5), chains=10, swap_every=2),
+], ids=repr)
+def test_a_ladder_that_was_adapted_to_where_learning_began_goes_on(negative, tmp_path):
+    """A new one, of the model that learning goes on from, would be another."""
+    x = pgm.datasets.bars_and_stripes(3).x_train
+    settings = {"negative": negative, "optimizer": pgm.SGD(0.5), "progress": False}
+    whole = pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=40, **settings)
+    half = pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=30, checkpoint=tmp_path / "c", **settings)
+    for part in (pgm.fit(half.model, {"v": x}, updates=40, state=half.state, **settings),
+                 pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=40, checkpoint=tmp_path / "c", **settings)):
+        np.testing.assert_array_equal(part.model.params["v-h.weight"], whole.model.params["v-h.weight"])
+
+
 SCRIPT = """
 import sys, pgmengine as pgm
 from pgmengine.learn import fit as module

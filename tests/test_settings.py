@@ -1,6 +1,7 @@
 """Settings that cannot mean anything, states and checkpoints of other fits: refused in words."""
 
 import functools
+import os
 
 import numpy as np
 import pytest
@@ -40,6 +41,17 @@ def learned(model=None, **settings):
     (lambda: pgm.linear_decay(1, 0), "linear_decay: updates must be an integer of at least 1, not 0"),
     (lambda: pgm.WeightNorms(every=0), "WeightNorms: every"),
     (lambda: pgm.EarlyStopping(pgm.WeightNorms(), patience=0), "EarlyStopping: patience"),
+    (lambda: pgm.EarlyStopping(pgm.WeightNorms(), least=np.nan), "EarlyStopping: least"),
+    (lambda: pgm.SGD(momentum=lambda t: 0.5), "SGD: momentum must be a finite number from 0 up, below 1, not <function"),
+    (lambda: pgm.Adam(weight_decay=pgm.harmonic(1, 2)), "Adam: weight_decay must be a finite number"),
+    (lambda: pgm.FastPCD(decay=lambda t: 0.5), "FastPCD: decay must be a finite number"),
+    (lambda: pgm.Centered(follow=lambda t: 0.5), "Centered: follow must be a finite number"),
+    (lambda: pgm.SGD(pgm.harmonic), "SGD: rate must be an instance such as harmonic(...)"),
+    (lambda: pgm.Centered(pgm.SGD), "Centered: optimizer must be an instance such as SGD(...)"),
+    (lambda: pgm.Averaged(0.1), "Averaged: optimizer must be one such as pgm.Adam(), not 0.1"),
+    (lambda: pgm.Averaged(follow="x"), "Averaged: follow must be a finite number from 0 to 1, not 'x'"),
+    (lambda: pgm.Tied(pgm.SGD(), ((),)), "Tied: a group names no parameter"),
+    (lambda: pgm.GrowingBlend("a", 1), "GrowingBlend: begin must be an integer of at least 0, not 'a'"),
     (lambda: pgm.MCMC(thin=0), "MCMC: thin"),
     (lambda: pgm.MCMC(warmup=-1), "MCMC: warmup must be an integer of at least 0"),
     (lambda: pgm.ParallelTempering(rungs=0), "ParallelTempering: rungs"),
@@ -56,10 +68,14 @@ def test_settings_without_a_meaning(make, words):
 
 
 def test_settings_that_mean_something():
-    """Numbers of numpy, a rate of 0, schedules whatever they say, tempered transitions alone."""
-    made = (pgm.PCD(np.int64(2), chains=np.int32(3)), pgm.SGD(0.0), pgm.SGD(np.float32(0.5)), pgm.SGD(lambda t: -1.0),
-            pgm.TransSAP(k=0), pgm.PT(1), pgm.FastPCD(decay=1), pgm.MCMC(warmup=0))
-    assert made[0].k == 2 and made[2].rate == 0.5 and len(made) == 8
+    """Numbers of numpy, a rate of 0, schedules whatever they say, tempered transitions alone: none of them raises."""
+    assert pgm.PCD(np.int64(2), chains=np.int32(3)).k == 2 and pgm.SGD(np.float32(0.5)).rate == 0.5
+    for optimizer in (pgm.SGD(0.0), pgm.SGD(lambda t: -0.1)):
+        before = pgm.rbm(4, 2, rng=0).params["v-h.weight"]
+        moved = np.abs(learned(optimizer=optimizer).model.params["v-h.weight"] - before).max()
+        assert bool(moved) is callable(optimizer.rate)
+    for negative in (pgm.TransSAP(k=0), pgm.PT(1), pgm.FastPCD(decay=1)):
+        assert learned(negative=negative).state["update"] == 3
 
 
 @pytest.mark.parametrize("settings, words", [
@@ -95,6 +111,7 @@ def test_a_monitor_may_also_stop():
     ({"negative": pgm.PCD(chains=5)}, {"negative": pgm.PCD(chains=9)}, "'negative/v' has shape (5, 4), expected (9, 4)"),
     ({"optimizer": pgm.Centered(pgm.Adam())}, {"optimizer": pgm.Centered(pgm.AdaMax())},
      "Centered(Adam) and PCD, this one has Centered(AdaMax) and PCD"),
+    ({"rng": np.random.Generator(np.random.MT19937(0))}, {}, "a fit with other random numbers"),
 ])
 def test_states_of_other_fits(of, to, words):
     state = learned(**of).state
@@ -123,6 +140,59 @@ def test_a_checkpoint_knows_its_schedule(tmp_path, one, other):
     assert learned(optimizer=pgm.SGD(one), checkpoint=path, updates=5).state["update"] == 5
     with pytest.raises(pgm.PgmError, match="differs in optimizer"):
         learned(optimizer=pgm.SGD(other), checkpoint=path, updates=7)
+
+
+class Rising:
+    """A schedule, and a kernel, of a plain class."""
+
+    def __init__(self, by):
+        self.by = by
+
+    def __call__(self, t):
+        return self.by * t
+
+    def transition(self, prob, current):
+        return prob
+
+
+def test_a_checkpoint_knows_objects_by_what_they_hold(tmp_path):
+    """Not by where they lie in memory, which is another place in the next process."""
+    class Plain(Rising):
+        __call__ = None
+
+    path = tmp_path / "c.safetensors"
+    for make in (lambda by: {"optimizer": pgm.SGD(Rising(by))}, lambda by: {"optimizer": pgm.SGD(Rising(by).__call__)},
+                 lambda by: {"negative": pgm.PCD(kernel=Plain(by))}, lambda by: {"rng": np.random.PCG64(int(by * 10))},
+                 lambda by: {"rng": np.random.SeedSequence(int(by * 10))}):
+        path.unlink(missing_ok=True)
+        learned(checkpoint=path, **make(0.1))
+        assert learned(checkpoint=path, updates=5, **make(0.1)).state["update"] == 5
+        with pytest.raises(pgm.PgmError, match="differs in"):
+            learned(checkpoint=path, updates=7, **make(0.2))
+
+
+def test_a_checkpoint_stays_small_with_row_weights_and_knows_them(tmp_path):
+    path, weights = tmp_path / "c.safetensors", np.arange(1.0, 21)
+    learned(checkpoint=path)
+    plain = path.stat().st_size
+    path.unlink()
+    learned(checkpoint=path, sample_weight=weights)
+    assert path.stat().st_size < plain + 100
+    assert learned(checkpoint=path, updates=5, sample_weight=list(weights)).state["update"] == 5
+    with pytest.raises(pgm.PgmError, match="differs in sample_weight"):
+        learned(checkpoint=path, updates=7, sample_weight=weights[::-1])
+
+
+def test_a_checkpoint_leaves_the_files_of_others_alone(tmp_path):
+    """What a killed process left goes; a young file may be of one that writes just now, another name is another fit's."""
+    kept = [tmp_path / name for name in ("fit.2.999.part", "fit.old.part", "fit.77.part")]
+    left = tmp_path / "fit.999.part"
+    for path in (left, *kept):
+        path.write_bytes(b"x")
+    for path in (left, *kept[:2]):
+        os.utime(path, (0, 0))
+    learned(checkpoint=tmp_path / "fit")
+    assert not left.exists() and all(path.exists() for path in kept)
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path):

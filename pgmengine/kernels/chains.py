@@ -13,8 +13,8 @@ from pgmengine.errors import PgmError
 from pgmengine.executors import children, done, parts
 from pgmengine.kernels import compiled, plain
 from pgmengine.model import Flat, Model
+from pgmengine.settings import check_kernel
 from pgmengine.target import Target
-from pgmengine.validate import check_kernel
 
 Array = np.ndarray
 

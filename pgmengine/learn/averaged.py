@@ -10,8 +10,9 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.learn.batch import Gradient
-from pgmengine.learn.optimizers import SGD
+from pgmengine.learn.optimizers import SGD, check_optimizer
 from pgmengine.model import Model
+from pgmengine.settings import check_number
 from pgmengine.structure import Structure
 from pgmengine.weights import like, numbers
 
@@ -38,8 +39,10 @@ class Averaged:
     follow: float = 1e-3  # share of each update's parameters in the average
 
     def __post_init__(self) -> None:
-        if not 0 < self.follow <= 1:
-            raise PgmError(f"Averaged: follow must be above 0 and at most 1, not {self.follow}")
+        check_optimizer(self.optimizer, "Averaged: optimizer")
+        check_number(self, "follow", most=1)
+        if self.follow == 0:
+            raise PgmError("Averaged: follow must be above 0, or the average would stay where learning began")
 
     def start(self, params: Mapping[str, Any]) -> Params:
         """That of the optimizer, and the average."""

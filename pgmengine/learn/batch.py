@@ -25,29 +25,41 @@ class Gradient(dict[str, Any]):
     """Parameter -> array; what is known of the phases besides.
 
     means: makes E[x | data] (width,) of undirected layers, for who wants them.
+    idle: names of the parameters that act on nothing that is learned; theirs is 0.
     """
 
     means: Callable[[], Flat]
+    idle: tuple[str, ...] = ()
+
+    def copy(self) -> Gradient:
+        """One that can be changed."""
+        out = Gradient(self)
+        out.means, out.idle = self.means, self.idle
+        return out
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """A mini-batch: the target of the data phase, that of the model phase, and the rows' weights, 1 on average."""
+    """A mini-batch as the model phase sees it, and its rows' weights, 1 on average."""
 
-    data: Target
-    given: Target  # the same rows with only the `given` layers observed; one row when there are none
+    given: Target  # the rows with only the `given` layers observed; one row when there are none
     weights: Array  # (rows,)
     complete: Callable[[], Flat]  # posterior draws of the unobserved units, (rows, width)
 
     @property
     def rows(self) -> int:
         """Rows of data."""
-        return self.data.rows
+        return len(self.weights)
 
     @property
     def mass(self) -> float:
         """The rows' weight in both phases: 1, or near it where weights differ."""
         return float(self.weights.sum()) / self.rows
+
+    @property
+    def alike(self) -> bool:
+        """Whether the model phase is the same for all rows."""
+        return self.given.rows != self.rows
 
 
 class GradientSum:
@@ -67,6 +79,11 @@ class GradientSum:
         self.x.append({name: value.astype(self.precision, copy=False) for name, value in x.items()})
         self.weights.append(weights.astype(self.precision))
         self.mass += float(weights.sum())
+
+    def mean(self, x: Flat, mass: float) -> None:
+        """Add mass * the mean over rows of d log_density at x."""
+        rows = len(next(iter(x.values())))
+        self.points(x, np.full(rows, mass / rows))
 
     def arrays(self, gradient: Any, factor: float, mass: float) -> None:
         """Add factor * gradient, which stands for the total weight `mass`."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import partial
+from functools import partial, singledispatch
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -20,28 +22,69 @@ from pgmengine.model import Model
 from pgmengine.store import declaration_of
 from pgmengine.weights import numbers
 
-FORMAT = "pgmengine-checkpoint-2"
+FORMAT = "pgmengine-checkpoint-3"
+LEFT = 60.0  # seconds after which nobody is writing a file any more
 Array = np.ndarray
 SIMPLE = (bool, int, float, str, tuple, list, np.ndarray, np.generic, type(None))  # the same in every process
 
 
+@singledispatch
 def described(value: Any) -> Any:
-    """Settings as JSON has them, the same in every process."""
+    """Settings as JSON has them, the same in every process; of an object its class and what it holds."""
     if is_dataclass(value) and not isinstance(value, type):
         return {"class": type(value).__qualname__, **{f.name: described(getattr(value, f.name)) for f in fields(value)}}
-    if isinstance(value, np.random.Generator):
-        return _digest(json.dumps(value.bit_generator.state, default=_plain))
-    if isinstance(value, (np.ndarray, list, tuple)):
-        return [described(v) for v in np.asarray(value).tolist()] if isinstance(value, np.ndarray) else [
-            described(v) for v in value]
-    if isinstance(value, partial):
-        return [described(value.func), *map(_inside, value.args), *((k, _inside(v)) for k, v in value.keywords.items())]
-    if isinstance(value, FunctionType):
-        inside = [cell.cell_contents for cell in value.__closure__ or ()] + list(value.__defaults__ or ())
-        return [value.__qualname__, _digest(_code(value.__code__)), *map(_inside, inside)]
-    if isinstance(value, Callable):  # type: ignore[arg-type]
-        return getattr(value, "__qualname__", type(value).__qualname__)
-    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+    if hasattr(value, "__qualname__"):  # a class, or a function that is not Python's
+        return value.__qualname__
+    kind, own = type(value).__qualname__, type(value).__repr__ is not object.__repr__
+    if hasattr(value, "__dict__"):
+        return {"class": kind, **{name: _inside(v) for name, v in vars(value).items()}}
+    return repr(value) if own else kind  # object's would say where it lies in memory
+
+
+@described.register(bool | int | float | str | None)
+def _plainly(value: Any) -> Any:
+    return value
+
+
+@described.register
+def _number(value: np.generic) -> Any:
+    return value.item()
+
+
+@described.register
+def _array(value: np.ndarray) -> Any:
+    return [list(value.shape), _digest(repr(value.tolist()) if value.dtype.hasobject else value.tobytes())]
+
+
+@described.register(list | tuple)
+def _each(value: Any) -> Any:
+    return [described(v) for v in value]
+
+
+@described.register
+def _generator(value: np.random.Generator) -> Any:
+    return described(value.bit_generator)
+
+
+@described.register
+def _bits(value: np.random.BitGenerator) -> Any:
+    return _digest(json.dumps(value.state, default=_plain))
+
+
+@described.register
+def _partly(value: partial) -> Any:  # type: ignore[type-arg]
+    return [described(value.func), *map(_inside, value.args), *((k, _inside(v)) for k, v in value.keywords.items())]
+
+
+@described.register
+def _method(value: MethodType) -> Any:
+    return [described(value.__func__), described(value.__self__)]
+
+
+@described.register
+def _function(value: FunctionType) -> Any:
+    inside = [cell.cell_contents for cell in value.__closure__ or ()] + list(value.__defaults__ or ())
+    return [value.__qualname__, _digest(_code(value.__code__)), *map(_inside, inside)]
 
 
 def _inside(value: Any) -> Any:
@@ -70,9 +113,7 @@ def write(path: str | Path, mark: Mapping[str, Any], arrays: Mapping[str, Any], 
     """Write beside the file, then replace it: whatever happens, one whole checkpoint is there."""
     from safetensors.numpy import save
 
-    tensors = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
-    for name, value in arrays.items():  # ascontiguousarray makes numbers into (1,)
-        tensors[name] = tensors[name].reshape(np.shape(value))
+    tensors = {name: np.asarray(value, order="C") for name, value in arrays.items()}
     text = json.dumps({"mark": mark, "notes": notes}, default=_plain)
     metadata = {"format": FORMAT, "text": text, "sum": _sum(text, tensors)}
     beside = Path(f"{path}.{os.getpid()}.part")
@@ -92,8 +133,7 @@ def read(path: str | Path, mark: Mapping[str, Any]) -> tuple[dict[str, Array], d
 
     if not Path(path).parent.is_dir():
         raise PgmError(f"checkpoint: there is no folder {Path(path).parent}")
-    for left in Path(path).parent.glob(f"{Path(path).name}.*.part"):  # of a killed process
-        left.unlink(missing_ok=True)
+    _clear(Path(path))
     if not Path(path).exists():
         return None
     try:
@@ -115,6 +155,13 @@ def read(path: str | Path, mark: Mapping[str, Any]) -> tuple[dict[str, Array], d
     return arrays, text["notes"]
 
 
+def _clear(path: Path) -> None:
+    """Remove what killed processes have left beside a checkpoint; a file that is young may be of one that is alive."""
+    for left in path.parent.iterdir():
+        if re.fullmatch(rf"{re.escape(path.name)}\.\d+\.part", left.name) and time.time() - left.stat().st_mtime > LEFT:
+            left.unlink(missing_ok=True)
+
+
 def _sum(text: str, arrays: Mapping[str, Array]) -> str:
     """Of everything in a checkpoint."""
     found = zlib.crc32(text.encode())
@@ -123,8 +170,8 @@ def _sum(text: str, arrays: Mapping[str, Array]) -> str:
     return f"{found:08x}"
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _digest(content: str | bytes) -> str:
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:16]
 
 
 def _plain(value: Any) -> Any:

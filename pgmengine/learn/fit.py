@@ -21,14 +21,14 @@ from pgmengine.learn.history import History
 from pgmengine.learn.interrupt import Interrupt
 from pgmengine.learn.monitors import EarlyStopping
 from pgmengine.learn.negative import CD, PCD
-from pgmengine.learn.optimizers import Adam
+from pgmengine.learn.optimizers import Adam, check_optimizer
 from pgmengine.learn.run import Run
 from pgmengine.model import Model
 from pgmengine.progress import track
-from pgmengine.settings import whole
+from pgmengine.settings import check_instance, whole
 from pgmengine.target import Target, make_target
 from pgmengine.threads import one_blas_thread
-from pgmengine.validate import as_floats, check_instance
+from pgmengine.validate import as_floats
 
 Array = np.ndarray
 log = logging.getLogger(__name__)
@@ -103,11 +103,12 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     size = min(whole("batch_size", batch_size), target.rows)
     total = whole("epochs", epochs, 0) * -(-target.rows // size) if updates is None else whole("updates", updates, 0)
     negative, optimizer = negative or (CD() if given else PCD()), optimizer or Adam()
+    weights = _weights(target, sample_weight)
     settings = {"negative": negative, "positive": positive, "given": tuple(given), "optimizer": optimizer,
-                "batch_size": size, "rng": rng, "sample_weight": sample_weight}
+                "batch_size": size, "rng": rng, "sample_weight": None if sample_weight is None else weights}
     mark = fingerprint(model, data, settings) if checkpoint is not None else {}
     with one_blas_thread():  # from the first product on
-        run = Run(model, target, _weights(target, sample_weight), negative, positive, tuple(given), optimizer,
+        run = Run(model, target, weights, negative, positive, tuple(given), optimizer,
                   np.random.default_rng(rng), executor)
         log.info("data phase by %r, model phase by %r", run.positive, run.settings if run.negative is not None else None)
         history = History()
@@ -204,7 +205,9 @@ def _checked(model: Model, data: Mapping[str, Any], given: Sequence[str]) -> Map
 
 def _check_settings(negative: Any, positive: Any, optimizer: Any, callbacks: Any) -> None:
     """PgmError for what is not a method, an optimizer or a callback."""
-    roles = (("negative", negative, ("start",), "PCD()"), ("optimizer", optimizer, ("step",), "Adam()"),
+    if optimizer is not None:
+        check_optimizer(optimizer, "optimizer")
+    roles = (("negative", negative, ("start",), "PCD()"),
              ("positive", positive, ("run", "gradient", "expect"), "Exact()"))
     for name, thing, does, example in roles:
         check_instance(thing, name)

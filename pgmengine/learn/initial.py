@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pgmengine.couplings import Coupling
 from pgmengine.errors import PgmError
 from pgmengine.graph import GraphBuilder
 from pgmengine.layer import Layer
 from pgmengine.learn.fit import fit
+from pgmengine.learn.interrupt import pass_on
 from pgmengine.learn.optimizers import Adam, Tied
 from pgmengine.learn.positive import posterior_draw
 from pgmengine.methods.ais import base_rates
 from pgmengine.model import Model
+from pgmengine.target import Target
 from pgmengine.weights import is_sparse
 
 ROWS = 1000  # states that a layer is drawn at least, however few rows there are
@@ -49,56 +53,88 @@ def pretrain(model: Model, data: Mapping[str, Any], **settings: Any) -> Model:
     Parameters
     ----------
     data : layer -> (rows, size) for the first layer of the path.
-    settings : those of fit, for every RBM; with copies the optimizer is wrapped in Tied, and cannot be Centered.
+    settings : those of fit but checkpoint and state, for every RBM; with copies the optimizer is wrapped in Tied, and
+        cannot be Centered.
+
+    Ctrl-C raises KeyboardInterrupt.
 
     >>> import pgmengine as pgm
     >>> x = pgm.datasets.bars_and_stripes().x_train
     >>> model = pgm.pretrain(pgm.dbm([16, 8, 4], rng=0), {"v": x}, updates=50, progress=False)
     >>> f = pgm.fit(model, {"v": x}, updates=50, progress=False)
     """
-    if "checkpoint" in settings:
-        raise PgmError("pretrain takes no checkpoint: it makes several fits")
-    path, weights = _path(model, data), settings.pop("sample_weight", None)
-    rng = settings.pop("rng", 0)
+    for name in ("checkpoint", "state"):
+        if name in settings:
+            raise PgmError(f"pretrain takes no {name}: it makes several fits")
+    steps, weights, rng = _steps(model, data), settings.pop("sample_weight", None), settings.pop("rng", 0)
     x: Any = next(iter(data.values()))
     out: dict[str, Any] = {}
-    for step, (below, above, key, flipped) in enumerate(path):
-        undirected = [0 <= i < len(path) and "->" not in path[i][2] for i in (step - 1, step, step + 1)]
-        both = [undirected[1] and undirected[i] for i in (0, 2)]  # whether each end has undirected input from both sides
-        twice_below, twice_above = both[1] and not both[0], both[0] and not both[1]
-        lower, upper = _copies(below, twice_below), _copies(above, twice_above)
-        pair, optimizer = _pair(model, key, flipped, lower, upper), settings.get("optimizer") or Adam()
-        ties, rows = _ties(lower, upper), dict.fromkeys(lower, x)
-        own = settings | {"optimizer": Tied(optimizer, ties) if ties else optimizer, "rng": rng, "sample_weight": weights}
-        found = fit(pair, rows, **own).model
-        weight = found.params[f"{below.name}-{above.name}.weight"] * (0.5 if all(both) else 1.0)
-        out[f"{key}.weight"] = weight.T if flipped else weight
-        bias = found.params[f"{below.name}.bias"]  # between two undirected couplings: the mean of both RBMs' biases
-        out[f"{below.name}.bias"] = (out[f"{below.name}.bias"] + bias) / 2 if both[0] else bias
-        out[f"{above.name}.bias"] = found.params[f"{above.name}.bias"]
-        target = found.given(rows)
-        index = np.tile(np.arange(target.rows), max(1, ROWS // target.rows))
-        many, weights = target.take(index), None if weights is None else np.asarray(weights)[index]
-        x = above.shaped(posterior_draw(many, np.random.default_rng(rng))[above.name])
+    for step in steps:
+        found, rows = _learned(model, step, x, settings | {"rng": rng, "sample_weight": weights})
+        _merge(out, step, found)
+        index = np.tile(np.arange(rows.rows), -(-ROWS // rows.rows))
+        weights = None if weights is None else np.asarray(weights)[index]
+        x = step.above.shaped(posterior_draw(rows.take(index), np.random.default_rng(rng))[step.above.name])
     return model.with_params(out)
 
 
-def _path(model: Model, data: Mapping[str, Any]) -> list[tuple[Layer, Layer, str, bool]]:
-    """(below, above, key, whether the weight runs from above to below) from the data on; PgmError if there is no path."""
+@dataclass(frozen=True)
+class _Step:
+    """A coupling on the path from the data on; flipped if its weight runs from above to below."""
+
+    below: Layer
+    above: Layer
+    key: str
+    flipped: bool
+    both: tuple[bool, bool]  # whether each end has undirected input from both sides in the whole model
+
+
+def _steps(model: Model, data: Mapping[str, Any]) -> list[_Step]:
+    """The path from the data on; PgmError if there is none."""
+    path = _path(model, data)
+    undirected = [False, *(not c.directed for c, _, _ in path), False]
+    return [_Step(below, above, c.key, c.a == above.name, (here and before, here and after))
+            for (c, below, above), before, here, after in zip(
+                path, undirected, undirected[1:], undirected[2:], strict=False)]
+
+
+def _path(model: Model, data: Mapping[str, Any]) -> list[tuple[Coupling, Layer, Layer]]:
+    """(coupling, layer below, layer above) from the data on."""
     s, name = model.structure, next(iter(data), "")
-    left, out = list(s.couplings), list[tuple[Layer, Layer, str, bool]]()
+    left, out = list(s.couplings), list[tuple[Coupling, Layer, Layer]]()
     while len(data) == 1:
         here = [c for c in left if name in (c.a, c.b)]
         if len(here) != 1 or here[0].a == here[0].b:
             break
         c = here[0]
         other = c.b if c.a == name else c.a
-        out.append((s.layer(name), s.layer(other), c.key, c.a == other))
+        out.append((c, s.layer(name), s.layer(other)))
         left.remove(c)
         name = other
     if left or not out or any(is_sparse(model.weight(c)) for c in s.couplings):
         raise PgmError("pretrain needs layers in a path that starts at the one layer of data, with dense weights")
     return out
+
+
+def _learned(model: Model, step: _Step, x: Any, settings: Mapping[str, Any]) -> tuple[Model, Target]:
+    """The RBM of one coupling, and the rows that it was learned from."""
+    lower = _copies(step.below, step.both[1] and not step.both[0])
+    upper = _copies(step.above, step.both[0] and not step.both[1])
+    ties, optimizer, rows = _ties(lower, upper), settings.get("optimizer") or Adam(), dict.fromkeys(lower, x)
+    own = {"optimizer": Tied(optimizer, ties) if ties else optimizer}
+    found = fit(_pair(model, step, lower, upper), rows, **{**settings, **own})
+    pass_on(found)
+    return found.model, found.model.given(rows)
+
+
+def _merge(out: dict[str, Any], step: _Step, found: Model) -> None:
+    """Add what an RBM has learned to the parameters of the whole model."""
+    below, above, (from_below, from_above) = step.below.name, step.above.name, step.both
+    weight = found.params[f"{below}-{above}.weight"] * (0.5 if from_below and from_above else 1.0)
+    out[f"{step.key}.weight"] = weight.T if step.flipped else weight
+    bias = found.params[f"{below}.bias"]  # between two undirected couplings: the mean of both RBMs' biases
+    out[f"{below}.bias"] = (out[f"{below}.bias"] + bias) / 2 if from_below else bias
+    out[f"{above}.bias"] = found.params[f"{above}.bias"]
 
 
 def _copies(layer: Layer, twice: bool) -> dict[str, Layer]:
@@ -112,10 +148,10 @@ def _ties(lower: Iterable[str], upper: Iterable[str]) -> tuple[list[str], ...]:
     return tuple(group for group in groups if len(group) > 1)
 
 
-def _pair(model: Model, key: str, flipped: bool, lower: Mapping[str, Layer], upper: Mapping[str, Layer]) -> Model:
-    """The RBM of one coupling, between all copies of its ends."""
-    weight = model.params[f"{key}.weight"]
-    weight = np.ascontiguousarray(weight.T if flipped else weight)
+def _pair(model: Model, step: _Step, lower: Mapping[str, Layer], upper: Mapping[str, Layer]) -> Model:
+    """The RBM of one coupling before learning, between all copies of its ends."""
+    weight = model.params[f"{step.key}.weight"]
+    weight = np.ascontiguousarray(weight.T if step.flipped else weight)
     builder = GraphBuilder()
     for name, layer in {**lower, **upper}.items():
         builder.layer(name, layer.unit, layer.size, bias=model.params[f"{layer.name}.bias"])

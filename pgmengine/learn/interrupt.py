@@ -32,3 +32,9 @@ class Interrupt:
         if self.before is not None:
             signal.signal(signal.SIGINT, self.before)
             self.before = None
+
+
+def pass_on(found: Any) -> None:
+    """KeyboardInterrupt if this fit was interrupted: for what makes several, or is told by nothing else."""
+    if getattr(found, "interrupted", False):
+        raise KeyboardInterrupt

@@ -1,11 +1,12 @@
 """Monitors: callbacks (model, update) -> mapping of names to values, or None between.
 
-All take `every`, the number of updates from one value to the next; the ones that look at data take layer -> (rows, size)
-of complete or incomplete rows, as fit does.
+All but EarlyStopping take `every`, the number of updates from one value to the next; the ones that look at data take
+layer -> (rows, size) of complete or incomplete rows, as fit does.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,7 @@ from pgmengine.methods.exact import Exact
 from pgmengine.methods.factors import Factors, independent
 from pgmengine.methods.mean_field import MeanField
 from pgmengine.model import Flat, Model
-from pgmengine.settings import check_whole
+from pgmengine.settings import check_number, check_whole
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
 from pgmengine.weights import numbers
@@ -30,8 +31,25 @@ from pgmengine.weights import numbers
 Found = Mapping[str, float] | None
 
 
+class _Monitor:
+    """What is `measured` at every `every`-th update."""
+
+    every: int
+
+    def __post_init__(self) -> None:
+        check_whole(self, "every")
+
+    def __call__(self, model: Model, update: int) -> Found:
+        """Name -> number, None between."""
+        return None if update % self.every else self.measured(model)
+
+    @abstractmethod
+    def measured(self, model: Model) -> Mapping[str, float]:
+        """Name -> number."""
+
+
 @dataclass(frozen=True, eq=False)
-class ExactLogLikelihood:
+class ExactLogLikelihood(_Monitor):
     """The exact mean log-likelihood of a data set, in nats a row.
 
     >>> import pgmengine as pgm
@@ -44,19 +62,14 @@ class ExactLogLikelihood:
     name: str = "log_likelihood"
     every: int = 100
 
-    def __post_init__(self) -> None:
-        check_whole(self, "every")
-
-    def __call__(self, model: Model, update: int) -> Found:
+    def measured(self, model: Model) -> Mapping[str, float]:
         """The mean of log p(row)."""
-        if update % self.every:
-            return None
         result = Exact().run(model.given(self.data), ("log_prob",))
         return {self.name: float(result.log_prob.mean())}
 
 
 @dataclass(frozen=True, eq=False)
-class VariationalBound:
+class VariationalBound(_Monitor):
     """Mean of E_Q[log_density] + H(Q) - log Z, the mean-field bound (system 3, eq. 12); exact where Q is.
 
     log Z is `log_z`'s answer with nothing observed, its standard error monitored as name + "_error"; it is 0 in a
@@ -75,23 +88,19 @@ class VariationalBound:
     positive: Any = MeanField(precision=np.float32, tolerance=1e-5)
     rng: int = 0
 
-    def __post_init__(self) -> None:
-        check_whole(self, "every")
-
-    def __call__(self, model: Model, update: int) -> Found:
+    def measured(self, model: Model) -> Mapping[str, float]:
         """The bound and its error."""
-        if update % self.every:
-            return None
         target = model.given(self.data)
         bound = self.positive.run(target, ("log_z",)).log_z
         if model.structure.normalized:
             return {self.name: float(bound.mean()), f"{self.name}_error": 0.0}
         whole = self.log_z.run(target.nothing_observed, ("log_z",), rng=self.rng)
-        return {self.name: float((bound - whole.log_z).mean()), f"{self.name}_error": float(whole.log_z_error[0])}
+        error = float(np.linalg.norm(whole.log_z_error)) / len(whole.log_z)  # rows with a log Z each have chains each
+        return {self.name: float((bound - whole.log_z).mean()), f"{self.name}_error": error}
 
 
 @dataclass(frozen=True, eq=False)
-class AISLogLikelihood:
+class AISLogLikelihood(_Monitor):
     """The mean log-likelihood of complete or factorising rows, with log Z by annealed importance sampling.
 
     >>> import pgmengine as pgm
@@ -105,21 +114,16 @@ class AISLogLikelihood:
     log_z: Any = AIS(chains=100)
     rng: int = 0
 
-    def __post_init__(self) -> None:
-        check_whole(self, "every")
-
-    def __call__(self, model: Model, update: int) -> Found:
+    def measured(self, model: Model) -> Mapping[str, float]:
         """The likelihood and the standard error of log Z."""
-        if update % self.every:
-            return None
         target = model.given(self.data)
         if not independent(target):
             raise PgmError("AISLogLikelihood needs rows whose posterior factorises; use VariationalBound")
-        return VariationalBound(self.data, self.name, self.every, self.log_z, rng=self.rng)(model, update)
+        return VariationalBound(self.data, self.name, log_z=self.log_z, rng=self.rng).measured(model)
 
 
 @dataclass(frozen=True, eq=False)
-class PseudoLikelihood:
+class PseudoLikelihood(_Monitor):
     """Mean over rows of the sum over all units of log p(unit | the other units of the row), hidden units summed out.
 
     All units, no random one: the same data give the same number. For complete rows of undirected layers given which the
@@ -134,13 +138,8 @@ class PseudoLikelihood:
     name: str = "pseudo_likelihood"
     every: int = 100
 
-    def __post_init__(self) -> None:
-        check_whole(self, "every")
-
-    def __call__(self, model: Model, update: int) -> Found:
+    def measured(self, model: Model) -> Mapping[str, float]:
         """In nats a row."""
-        if update % self.every:
-            return None
         target = model.given(self.data)
         _check_pseudo(target, self.data)
         q, total = Factors(target), np.zeros(target.rows)
@@ -188,7 +187,7 @@ def _log_conditional(q: Factors, name: str, columns: Any, field: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class ReconstructionError:
+class ReconstructionError(_Monitor):
     """Mean square of x - E[x | means of the hidden units given x], a unit.
 
     >>> import pgmengine as pgm
@@ -199,19 +198,20 @@ class ReconstructionError:
     data: Mapping[str, Any]
     name: str = "reconstruction_error"
     every: int = 100
-    positive: MeanField = MeanField(tolerance=1e-5)
+    updates: int = 200  # rounds of mean field at most, and the change of a mean in the last one, where units are coupled
+    tolerance: float = 1e-5
 
     def __post_init__(self) -> None:
-        check_whole(self, "every")
+        super().__post_init__()
+        check_whole(self, "updates")
+        check_number(self, "tolerance")
 
-    def __call__(self, model: Model, update: int) -> Found:
+    def measured(self, model: Model) -> Mapping[str, float]:
         """In squares of the units' values."""
-        if update % self.every:
-            return None
         target = model.given(self.data)
         _check_reconstruction(target, self.data)
         q = Factors(target)
-        q.settle(self.positive.updates, self.positive.tolerance)
+        q.settle(self.updates, self.tolerance)
         whole = target.nothing_observed
         same = np.zeros(target.rows, dtype=int)
         back = Factors(whole if whole.rows == target.rows else whole.take(same), mean=q.mean)
@@ -234,7 +234,7 @@ def _check_reconstruction(target: Target, data: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class FreeEnergyGap:
+class FreeEnergyGap(_Monitor):
     """Mean log sum over hidden units of exp(log_density) on training rows less that on validation rows: over-fitting.
 
     The same normaliser belongs to both, so it is not needed. By mean field; exact where that is.
@@ -250,19 +250,14 @@ class FreeEnergyGap:
     every: int = 100
     positive: MeanField = MeanField(precision=np.float32, tolerance=1e-5)
 
-    def __post_init__(self) -> None:
-        check_whole(self, "every")
-
-    def __call__(self, model: Model, update: int) -> Found:
+    def measured(self, model: Model) -> Mapping[str, float]:
         """In nats."""
-        if update % self.every:
-            return None
         ends = [float(self.positive.run(model.given(x), ("log_z",)).log_z.mean()) for x in (self.train, self.validation)]
         return {self.name: ends[0] - ends[1]}
 
 
 @dataclass(frozen=True)
-class WeightNorms:
+class WeightNorms(_Monitor):
     """The Euclidean norm of each parameter, as norm of its name.
 
     >>> import pgmengine as pgm
@@ -272,18 +267,13 @@ class WeightNorms:
 
     every: int = 100
 
-    def __post_init__(self) -> None:
-        check_whole(self, "every")
-
-    def __call__(self, model: Model, update: int) -> Found:
+    def measured(self, model: Model) -> Mapping[str, float]:
         """All norms."""
-        if update % self.every:
-            return None
         return {f"norm {k}": float(np.linalg.norm(numbers(v))) for k, v in model.params.items()}
 
 
 @dataclass(frozen=True)
-class FlipRates:
+class FlipRates(_Monitor):
     """The share of each layer's units that a sweep changes, in chains that have run for a while: how well they can mix.
 
     >>> import pgmengine as pgm
@@ -298,13 +288,12 @@ class FlipRates:
     rng: int = 0
 
     def __post_init__(self) -> None:
-        check_whole(self, "every", "chains")
+        super().__post_init__()
+        check_whole(self, "chains")
         check_whole(self, "sweeps", least=0)
 
-    def __call__(self, model: Model, update: int) -> Found:
+    def measured(self, model: Model) -> Mapping[str, float]:
         """Between 0 and 1."""
-        if update % self.every:
-            return None
         rng, target = np.random.default_rng(self.rng), model.given().take(np.zeros(self.chains, dtype=int))
         chains = make_chains(target, self.kernel, start(target, rng), rng)
         chains.sweep(self.sweeps)
@@ -338,6 +327,7 @@ class EarlyStopping:
 
     def __post_init__(self) -> None:
         check_whole(self, "patience")
+        check_number(self, "least")
 
     def __call__(self, model: Model, update: int) -> Found:
         """What the monitor says."""
@@ -354,7 +344,8 @@ class EarlyStopping:
     def stops(self, history: Mapping[str, list[tuple[int, float]]]) -> str:
         """The reason to stop, or an empty string."""
         name = self.watched
-        values = np.array([v for _, v in history.get(name, [])]) * (1 if self.rising else -1)
+        found = np.array([v for _, v in history.get(name, [])]) * (1 if self.rising else -1)
+        values = np.where(np.isnan(found), -np.inf, found)
         if len(values) <= self.patience or values[-self.patience:].max() > values[: -self.patience].max() + self.least:
             return ""
         way = "risen" if self.rising else "fallen"

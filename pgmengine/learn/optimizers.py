@@ -1,8 +1,8 @@
 """Optimizers: ascent on the log-likelihood, one frozen dataclass each; the loops are compiled (ascend.h).
 
-`start(params)` makes the state, name -> array; `step(params, gradient, state, t)` returns new parameters and changes the
-state in place; t counts from 0. Weight decay: the gradient of a weight loses l2 * weight + l1 * sign(weight); biases do
-not decay.
+`start(params)` makes the state, name -> array; `step(structure, params, gradient, state, t)` returns new parameters and
+changes the state in place; t counts from 0. Weight decay: the gradient of a weight loses l2 * weight + l1 * sign(weight);
+biases do not decay.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pgmengine import _kernels
 from pgmengine.errors import PgmError
 from pgmengine.learn.batch import Gradient
 from pgmengine.learn.schedules import Rate, at
-from pgmengine.settings import check_number
+from pgmengine.model import freeze
+from pgmengine.settings import check_instance, check_number, check_rate
 from pgmengine.structure import Structure
 from pgmengine.threads import parts
 from pgmengine.weights import is_sparse, like, numbers, plus
@@ -26,11 +27,15 @@ Params = dict[str, Any]
 
 
 class Stepped(dict[str, Any]):
-    """New parameters; `singles` are the same in single precision."""
+    """New parameters, read only, with the same numbers in single precision."""
 
     def __init__(self, params: Params, singles: Params) -> None:
-        super().__init__(params)
-        self.singles = singles
+        super().__init__({name: freeze(value) for name, value in params.items()})
+        self.made, self.singles = dict(self), singles
+
+    def singles_of(self, params: Mapping[str, Any]) -> Params:
+        """Those of parameters that nobody has replaced since."""
+        return {name: single for name, single in self.singles.items() if params[name] is self.made[name]}
 
 
 Array = np.ndarray
@@ -45,6 +50,13 @@ class Optimizer(Protocol):
 
     def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
         """New parameters."""
+
+
+def check_optimizer(thing: Any, what: str) -> None:
+    """PgmError unless it is an optimizer."""
+    check_instance(thing, what)
+    if not all(callable(getattr(thing, name, None)) for name in ("start", "step")):
+        raise PgmError(f"{what} must be one such as pgm.Adam(), not {thing!r}")
 
 
 def _moments(name: str, params: Mapping[str, Any]) -> Params:
@@ -86,7 +98,8 @@ class SGD:
     l1: float = 0.0
 
     def __post_init__(self) -> None:
-        check_number(self, "rate", "weight_decay", "l1")
+        check_rate(self, "rate")
+        check_number(self, "weight_decay", "l1")
         check_number(self, "momentum", below=1)
 
     def start(self, params: Mapping[str, Any]) -> Params:
@@ -116,7 +129,8 @@ class Adam:
     l1: float = 0.0
 
     def __post_init__(self) -> None:
-        check_number(self, "rate", "epsilon", "weight_decay", "l1")
+        check_rate(self, "rate")
+        check_number(self, "epsilon", "weight_decay", "l1")
         check_number(self, "beta1", "beta2", below=1)
 
     def start(self, params: Mapping[str, Any]) -> Params:
@@ -147,7 +161,8 @@ class AdaMax:
     l1: float = 0.0
 
     def __post_init__(self) -> None:
-        check_number(self, "rate", "epsilon", "weight_decay", "l1")
+        check_rate(self, "rate")
+        check_number(self, "epsilon", "weight_decay", "l1")
         check_number(self, "beta1", "beta2", below=1)
 
     def start(self, params: Mapping[str, Any]) -> Params:
@@ -165,7 +180,7 @@ class AdaMax:
 class Centered:
     """The gradient of the centred model (Montavon and Mueller 2012; Melchior, Fischer and Wiskott 2016).
 
-    For undirected couplings. With offsets o, running means of E[x | data]: dW' = dW - o_a db_b' - db_a o_b', and
+    For undirected couplings. With offsets o, running means of E[x | data]: dW' = dW - o_a db_b^T - db_a o_b^T, and
     db' = db - sum of dW' o over the couplings. The same model in other coordinates: the fixed points are the same, the
     way to them is not.
 
@@ -179,6 +194,7 @@ class Centered:
 
     def __post_init__(self) -> None:
         check_number(self, "follow", most=1)
+        check_optimizer(self.optimizer, "Centered: optimizer")
         _check_inside(self, Tied)
 
     def start(self, params: Mapping[str, Any]) -> Params:
@@ -194,8 +210,7 @@ class Centered:
             offset = state[f"offset/{name}"]
             offset[:] = np.where(np.isnan(offset), mean, (1 - self.follow) * offset + self.follow * mean)
         bias = {name: np.ravel(gradient[f"{name}.bias"]).astype(np.float64) for name in means}
-        out = Gradient(gradient)
-        out.means = gradient.means
+        out = gradient.copy()
         for c in structure.undirected:
             if not {c.a, c.b} <= set(means):  # an end with directed parents has no mean of its own
                 continue
@@ -204,7 +219,8 @@ class Centered:
             slope = out[weight] = c.projected(params[weight], _plus_outer(gradient[weight], terms))
             a, b = a.astype(slope.dtype), b.astype(slope.dtype)  # or the whole slope is converted
             for name, share in ((c.a, slope @ b), (c.b, a @ slope))[: 1 + (c.a != c.b)]:
-                out[f"{name}.bias"] = out[f"{name}.bias"] - share.reshape(np.shape(out[f"{name}.bias"]))
+                if (key := f"{name}.bias") not in gradient.idle:
+                    out[key] = out[key] - share.reshape(np.shape(out[key]))
         return self.optimizer.step(structure, params, out, state, t)
 
 
@@ -240,7 +256,10 @@ class Tied:
     groups: Sequence[Sequence[str]]
 
     def __post_init__(self) -> None:
+        check_optimizer(self.optimizer, "Tied: optimizer")
         _check_inside(self, Centered)
+        if not all(len(group) for group in self.groups):
+            raise PgmError("Tied: a group names no parameter")
 
     def start(self, params: Mapping[str, Any]) -> Params:
         """That of the optimizer; PgmError when a group is not equal to begin with."""
@@ -256,8 +275,7 @@ class Tied:
 
     def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
         """One update."""
-        out = Gradient(gradient)
-        out.means = gradient.means
+        out = gradient.copy()
         for group in self.groups:
             total = gradient[group[0]]
             for name in group[1:]:

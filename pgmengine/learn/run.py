@@ -14,6 +14,7 @@ from pgmengine.learn.batch import Batch, GradientSum, add_expected, only
 from pgmengine.learn.negative.base import Negative
 from pgmengine.learn.optimizers import Optimizer, Stepped
 from pgmengine.learn.positive import default_positive, posterior_draw
+from pgmengine.learn.projected import projected
 from pgmengine.learn.settled import idle_parameters, settled_layers, without
 from pgmengine.model import Model
 from pgmengine.target import Target
@@ -21,7 +22,6 @@ from pgmengine.weights import elementwise, like, numbers
 
 Array = np.ndarray
 State = dict[str, Any]
-LEAK = 1e-6  # at 0 a row that no cause explains would be impossible, and could not be learned from
 
 
 class Run:
@@ -38,8 +38,9 @@ class Run:
         self.normalized = model.structure.normalized and not given
         self.settled = settled_layers(model.structure, given)
         self.idle = idle_parameters(target, given)
-        self.nothing = self._given(target.take(np.zeros(1, dtype=int)))
-        self.negative = None if self.normalized else negative.start(self.nothing, rng)
+        phase = self._given(target)
+        self.nothing = phase.take(np.zeros(1, dtype=int))
+        self.negative = None if self.normalized else negative.start(phase, rng)
         self.order: Array = np.zeros(0, dtype=int)
 
     def _given(self, target: Target) -> Target:
@@ -58,7 +59,7 @@ class Run:
         given = self._given(data) if self.given else self.nothing.with_model(self.model)
         weights, total = self.weights[rows], GradientSum(self.model, self.precision)
         q = add_expected(self.positive, data, weights / len(rows), total, self.rng, self.executor)
-        batch = Batch(data, given, weights, lambda: posterior_draw(data, self.rng, q))
+        batch = Batch(given, weights, lambda: posterior_draw(data, self.rng, q))
         means = total.means()
         if self.negative is not None:
             total.settled = self.settled
@@ -66,7 +67,7 @@ class Run:
         gradient = total.total()
         for name in self.idle:
             gradient[name] = elementwise(np.zeros_like, gradient[name])  # not what rounding leaves of it
-        gradient.means = means
+        gradient.means, gradient.idle = means, self.idle
         params = self.optimizer.step(self.model.structure, self.model.params, gradient, self.moments, self.count)
         if self.negative is not None:
             self.negative.learned(gradient)
@@ -97,7 +98,10 @@ class Run:
         if self.negative is not None:
             own = {name.removeprefix("negative/"): v for name, v in state.items() if name.startswith("negative/")}
             self.negative.load(own)
-        self.rng.bit_generator.state = state["rng"]
+        try:
+            self.rng.bit_generator.state = state["rng"]
+        except (TypeError, ValueError) as error:
+            raise PgmError(f"the state is of a fit with other random numbers: {error}") from None
 
     def params(self) -> dict[str, Array]:
         """All parameters as flat arrays, for a checkpoint."""
@@ -124,19 +128,7 @@ def compact(target: Target, precision: type) -> Target:
 
 def _model(before: Model, params: dict[str, Any]) -> Model:
     """The next model; what the optimizer knows in single precision need not be converted again."""
-    bounded = any(layer.unit.nonnegative for layer in before.structure.layers.values())
-    model = Model(before.structure, _nonnegative(before, params) if bounded else params)
-    if not bounded and isinstance(params, Stepped):
-        packed(model).singles.update(params.singles)
+    model = Model(before.structure, projected(before.structure, params))
+    if isinstance(params, Stepped):
+        packed(model).singles.update(params.singles_of(model.params))
     return model
-
-
-def _nonnegative(model: Model, params: dict[str, Any]) -> dict[str, Any]:
-    """Weights into units that need them >= 0 are brought back to 0, biases to LEAK (projected gradient ascent)."""
-    s = model.structure
-    for name, layer in s.layers.items():
-        if layer.unit.nonnegative:
-            params[f"{name}.bias"] = np.maximum(params[f"{name}.bias"], LEAK)
-            for key in (f"{c.key}.weight" for c in s.arrows_into[name]):
-                params[key] = elementwise(lambda p: np.maximum(p, 0), params[key])
-    return params

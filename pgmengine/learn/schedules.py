@@ -8,8 +8,7 @@ from typing import Any
 
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Blend
-from pgmengine.settings import check_number, check_whole
-from pgmengine.validate import check_instance
+from pgmengine.settings import check_instance, check_number, check_whole
 
 Rate = float | Callable[[int], float]
 
@@ -59,7 +58,7 @@ class linear_decay:  # noqa: N801 - called like a function
 
 @dataclass(frozen=True)
 class GrowingBlend:
-    """Gibbs until `begin`, then an ever larger share of flip-the-state, all of it from `end` on.
+    """Gibbs until `begin`, then an ever larger share of flip-the-state, all of it from `end` (or `begin` + 1) on.
 
     Flip-the-state pays when weights are large (system 2, section 5), so training may start with Gibbs.
 
@@ -70,6 +69,9 @@ class GrowingBlend:
 
     begin: int
     end: int
+
+    def __post_init__(self) -> None:
+        check_whole(self, "begin", "end", least=0)
 
     def __call__(self, t: int) -> Blend:
         """The kernel of update t."""

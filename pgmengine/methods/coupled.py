@@ -55,9 +55,26 @@ class CoupledTempering:
         now = (self.level[0] == len(self.betas) - 1) & (self.steps % self.swap_every == 0)
         self.slow[now], self.fast[now] = self.fast[now], self.slow[now]
         self.swaps += int(now.sum())
+        self._set_betas()
+
+    def _set_betas(self) -> None:
         self.chains.beta[self.slow] = 1.0
         self.chains.beta[self.fast] = self.betas[self.level[0]]
 
     def states(self) -> Flat:
         """The states of the slow chains, (pairs, width)."""
         return self.chains.values(self.slow)
+
+    def state(self) -> dict[str, Any]:
+        """All chains, their roles, the ladder and the weights of its levels, under names that no layer has."""
+        return {**self.chains.values(), "/betas": self.betas, "/level": self.level, "/slow": self.slow,
+                "/fast": self.fast, "/steps": self.steps, **self.weights.state()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.chains.place_at(state)
+        self.betas, self.level, self.slow, self.fast = (
+            np.array(state[f"/{name}"]) for name in ("betas", "level", "slow", "fast"))
+        self.steps = int(state["/steps"])
+        self.weights.load(state)
+        self._set_betas()

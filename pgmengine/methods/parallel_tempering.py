@@ -228,6 +228,16 @@ class Ladders:
         return {"log_z": at_0 + half_up - half_down, "log_z_error": _error(one - two),
                 "log_z_interval": at_0[:, None] + np.sort(ends, axis=1)}
 
+    def state(self) -> dict[str, Any]:
+        """All chains and their places, under names that no layer has; without the running sums."""
+        return {**self.chains.values(), "/betas": self.betas, "/at": self.at, "/sweeps": self.sweeps}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.chains.place_at(state)
+        self.betas, self.at, self.sweeps = np.array(state["/betas"]), np.array(state["/at"]), int(state["/sweeps"])
+        self.chains.beta[self.at] = self.betas
+
     def stats(self) -> dict[str, Any]:
         """The ladder and how states travel on it."""
         sweeps = max(self.sweeps, 1)

@@ -54,7 +54,7 @@ class AdaptiveSAP:
 class _Run(Persistent):
     def __init__(self, settings: AdaptiveSAP, given: Target, rng: np.random.Generator) -> None:
         super().__init__("AdaptiveSAP", given, settings.chains, settings.kernel, rng, self._moved)
-        self.settings, self.betas = settings, ladder(settings.betas, given, at(settings.kernel, 0), rng)
+        self.settings, self.betas = settings, ladder(settings.betas, self.one, at(settings.kernel, 0), rng)
         self.weights = Weights(1, len(self.betas), settings.gamma)
 
     def _moved(self, chains: Chains, update: int, rng: np.random.Generator) -> None:
@@ -80,10 +80,11 @@ class _Run(Persistent):
         chains.place_at(last)
 
     def state(self) -> State:
-        """The chains' states and the weights of the levels."""
-        return super().state() | self.weights.state()
+        """The chains' states, the ladder, and the weights of its levels."""
+        return super().state() | {"/betas": self.betas} | self.weights.state()
 
     def load(self, state: State) -> None:
         """See NegativeRun."""
         super().load(state)
+        self.betas = np.array(state["/betas"])
         self.weights.load(state)

@@ -26,7 +26,7 @@ class Negative(Protocol):
     precision: ClassVar[type]
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
-        """The moving parts; `given` has one row when nothing is observed in the model phase."""
+        """The moving parts; `given` is the model phase of all data, one row when there are no `given` layers."""
 
 
 class NegativeRun(Protocol):
@@ -54,16 +54,15 @@ class Persistent(NegativeRun):
 
     def __init__(self, name: str, given: Target, count: int, kernel: Any, rng: np.random.Generator,
                  move: Callable[[Chains, int, np.random.Generator], None]) -> None:
-        many = unconditioned(name, given, count)
-        self.kernel, self.move = kernel, move
+        self.one, self.kernel, self.move = unconditioned(name, given), kernel, move
+        many = self.one.take(np.zeros(count, dtype=int))
         self.chains = make_chains(many, at(kernel, 0), start(many, rng), rng)
 
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
         """The mean gradient at the chains' states, after they have moved."""
         self.chains = adopted(self.chains, self.driven(batch.given.model), at(self.kernel, update), rng)
         self.move(self.chains, update, rng)
-        count = len(self.chains.beta)
-        total.points(self.chains.values(dtype=total.precision), np.full(count, -batch.mass / count))
+        total.mean(self.chains.values(dtype=total.precision), -batch.mass)
 
     def driven(self, model: Model) -> Model:
         """The model that the chains are of."""
@@ -86,13 +85,13 @@ def moved(chains: Chains, sweeps: int) -> None:
         chains.sweep(sweeps)
 
 
-def unconditioned(name: str, given: Target, count: int) -> Target:
-    """`count` rows of the model phase; PgmError when each row of data has a phase of its own."""
+def unconditioned(name: str, given: Target) -> Target:
+    """The one row of the model phase; PgmError when rows of data have a phase of their own."""
     observed = [layer for layer, free in given.free.items() if not (free | given.cut[layer]).all()]
     if observed:
         raise PgmError(f"{name} keeps its chains from update to update, but layer {observed[0]!r} is given, so that each "
                        "row of data has a model phase of its own: use CD or ExactGradient")
-    return given.take(np.zeros(count, dtype=int))
+    return given.take(np.zeros(1, dtype=int))
 
 
 def adopted(chains: Chains, model: Model, kernel: Any, rng: np.random.Generator) -> Chains:

@@ -50,32 +50,23 @@ class CAST:
 
 class _Run(NegativeRun):
     def __init__(self, settings: CAST, given: Target, rng: np.random.Generator) -> None:
-        many, kernel = unconditioned("CAST", given, settings.chains), at(settings.kernel, 0)
-        betas = ladder(settings.betas, given, kernel, rng)
-        self.settings = settings
+        one, kernel, self.settings = unconditioned("CAST", given), at(settings.kernel, 0), settings
+        many, betas = one.take(np.zeros(settings.chains, dtype=int)), ladder(settings.betas, one, kernel, rng)
         self.coupled = CoupledTempering(many, betas, kernel, settings.gamma, settings.swap_every * settings.k, rng)
 
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
         """See NegativeRun."""
-        coupled, count = self.coupled, self.settings.chains
+        coupled = self.coupled
         coupled.chains = adopted(coupled.chains, batch.given.model, at(self.settings.kernel, update), rng)
         coupled.rng = rng
         for _ in range(self.settings.k):
             coupled.step()
-        total.points(coupled.chains.values(coupled.slow, dtype=total.precision), np.full(count, -batch.mass / count))
+        total.mean(coupled.chains.values(coupled.slow, dtype=total.precision), -batch.mass)
 
     def state(self) -> State:
-        """All chains, their roles, and the weights of the levels."""
-        c = self.coupled
-        return {**c.chains.values(), "/level": c.level, "/slow": c.slow, "/fast": c.fast,
-                "/steps": c.steps, **c.weights.state()}
+        """See CoupledTempering."""
+        return self.coupled.state()
 
     def load(self, state: State) -> None:
         """See NegativeRun."""
-        c = self.coupled
-        c.chains.place_at(state)
-        c.level, c.slow, c.fast = (np.array(state[f"/{k}"]) for k in ("level", "slow", "fast"))
-        c.steps = int(state["/steps"])
-        c.chains.beta[c.slow] = 1.0
-        c.chains.beta[c.fast] = c.betas[c.level[0]]
-        c.weights.load(state)
+        self.coupled.load(state)

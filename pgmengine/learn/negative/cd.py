@@ -53,11 +53,10 @@ class _Run(NegativeRun):
         total.points(chains.values(dtype=total.precision), -batch.weights / batch.rows)
 
     def _chains(self, batch: Batch, kernel: Any, rng: np.random.Generator) -> Chains:
-        alike = batch.given.rows != batch.rows  # nothing is given: the chains serve every batch of this size
-        if alike and self.chains is not None and len(self.chains.beta) == batch.rows:
+        if batch.alike and self.chains is not None and len(self.chains.beta) == batch.rows:
             self.chains = adopted(self.chains, batch.given.model, kernel, rng)
             return self.chains
-        target = batch.given.take(np.zeros(batch.rows, dtype=int)) if alike else batch.given
+        target = batch.given.take(np.zeros(batch.rows, dtype=int)) if batch.alike else batch.given
         chains = make_chains(target, kernel, dict(target.evidence.values), rng)
-        self.chains = chains if alike else None
+        self.chains = chains if batch.alike else None  # they serve every batch of this size
         return chains

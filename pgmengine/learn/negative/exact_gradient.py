@@ -36,6 +36,5 @@ class _Run(NegativeRun):
 
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
         """See NegativeRun."""
-        one_for_all = batch.given.rows != batch.rows
-        weights = np.array([batch.mass]) if one_for_all else batch.weights / batch.rows
+        weights = np.array([batch.mass]) if batch.alike else batch.weights / batch.rows
         add_expected(self.method, batch.given, -weights, total, rng)

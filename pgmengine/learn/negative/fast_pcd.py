@@ -11,10 +11,11 @@ from pgmengine.kernels import Gibbs
 from pgmengine.kernels.packed import packed
 from pgmengine.learn.batch import Batch, Gradient, GradientSum
 from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved
+from pgmengine.learn.projected import projected
 from pgmengine.learn.schedules import Rate, at
 from pgmengine.limits import LARGEST
 from pgmengine.model import Model
-from pgmengine.settings import check_number, check_whole
+from pgmengine.settings import check_number, check_rate, check_whole
 from pgmengine.target import Target
 from pgmengine.weights import elementwise, like, numbers
 
@@ -40,7 +41,7 @@ class FastPCD:
 
     def __post_init__(self) -> None:
         check_whole(self, "k", "chains")
-        check_number(self, "rate", most=LARGEST)
+        check_rate(self, "rate", most=LARGEST)
         check_number(self, "decay", most=1)
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
@@ -63,7 +64,8 @@ class _Run(Persistent):
     def driven(self, model: Model) -> Model:
         """The model with the fast weights added, in single precision as the chains are."""
         slow = packed(model)
-        return Model(model.structure, {k: elementwise(np.add, slow.single(k), f) for k, f in self.fast.items()})
+        params = {k: elementwise(np.add, slow.single(k), f) for k, f in self.fast.items()}
+        return Model(model.structure, projected(model.structure, params))
 
     def learned(self, gradient: Gradient) -> None:
         """Let the fast weights decay and follow the gradient."""

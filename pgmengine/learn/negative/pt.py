@@ -44,26 +44,22 @@ class PT:
 class _Run(NegativeRun):
     def __init__(self, settings: PT, given: Target, rng: np.random.Generator) -> None:
         self.settings = settings
-        betas = np.linspace(1.0, 0.0, max(settings.temperatures, 1))[::-1].copy()
-        self.ladders = Ladders(unconditioned("PT", given, 1), betas, settings.chains, at(settings.kernel, 0), rng)
+        betas = np.linspace(1.0, 0.0, settings.temperatures)[::-1].copy()
+        self.ladders = Ladders(unconditioned("PT", given), betas, settings.chains, at(settings.kernel, 0), rng)
 
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
         """See NegativeRun."""
-        ladders, count = self.ladders, self.settings.chains
+        ladders = self.ladders
         ladders.chains = adopted(ladders.chains, batch.given.model, at(self.settings.kernel, update), rng)
         ladders.rng = rng
         ladders.chains.sweep(self.settings.k - 1)
         ladders.step()
-        total.points(ladders.chains.values(ladders.top(), dtype=total.precision), np.full(count, -batch.mass / count))
+        total.mean(ladders.chains.values(ladders.top(), dtype=total.precision), -batch.mass)
 
     def state(self) -> State:
-        """All chains, and their places in the ladders."""
-        ladders = self.ladders
-        return {**ladders.chains.values(), "/at": ladders.at, "/sweeps": ladders.sweeps}
+        """See Ladders."""
+        return self.ladders.state()
 
     def load(self, state: State) -> None:
         """See NegativeRun."""
-        ladders = self.ladders
-        ladders.chains.place_at(state)
-        ladders.at, ladders.sweeps = np.array(state["/at"]), int(state["/sweeps"])
-        ladders.chains.beta[ladders.at] = ladders.betas
+        self.ladders.load(state)

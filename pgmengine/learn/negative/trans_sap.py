@@ -9,7 +9,7 @@ import numpy as np
 
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import Chains
-from pgmengine.learn.negative.base import NegativeRun, Persistent, moved
+from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved
 from pgmengine.learn.schedules import at
 from pgmengine.methods.schedules import Linear, fixed, ladder
 from pgmengine.methods.tempered_transitions import excursion
@@ -42,11 +42,25 @@ class TransSAP:
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
         """See Negative."""
-        betas = ladder(self.betas, given, at(self.kernel, 0), rng)
+        return _Run(self, given, rng)
 
-        def move(chains: Chains, update: int, rng: np.random.Generator) -> None:
-            moved(chains, self.k)
-            if (update + 1) % self.every == 0:
-                excursion(chains, betas, rng)
 
-        return Persistent("TransSAP", given, self.chains, self.kernel, rng, move)
+class _Run(Persistent):
+    def __init__(self, settings: TransSAP, given: Target, rng: np.random.Generator) -> None:
+        super().__init__("TransSAP", given, settings.chains, settings.kernel, rng, self._moved)
+        self.settings = settings
+        self.betas = ladder(settings.betas, self.one, at(settings.kernel, 0), rng)
+
+    def _moved(self, chains: Chains, update: int, rng: np.random.Generator) -> None:
+        moved(chains, self.settings.k)
+        if (update + 1) % self.settings.every == 0:
+            excursion(chains, self.betas, rng)
+
+    def state(self) -> State:
+        """The chains' states, and the ladder, which may be that of the model that learning began with."""
+        return super().state() | {"/betas": self.betas}
+
+    def load(self, state: State) -> None:
+        """See NegativeRun."""
+        super().load(state)
+        self.betas = np.array(state["/betas"])
