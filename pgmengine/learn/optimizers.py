@@ -63,24 +63,40 @@ def _moments(name: str, params: Mapping[str, Any]) -> Params:
     return {f"{name}/{k}": np.zeros(numbers(v).size) for k, v in params.items()}
 
 
-def _ascend(kind: int, rate: float, params: Mapping[str, Any], gradient: Mapping[str, Any], state: Params, t: int,
-            moments: tuple[str, ...], keep: tuple[float, float] = (0.0, 0.0),
-            unbias: tuple[float, float] = (1.0, 1.0), epsilon: float = 0.0, l1: float = 0.0, l2: float = 0.0) -> Params:
-    """One compiled step for every parameter; PgmError names the first that is not a number within LARGEST."""
-    out, singles = {}, {}
-    for k, value in params.items():
-        p, g = numbers(value), numbers(gradient[k])
-        g = g if g.dtype == np.float32 else g.astype(np.float64, copy=False)
-        decay = (l1, l2) if k.endswith(".weight") else (0.0, 0.0)
-        first_moment, second_moment = [*(state[f"{name}/{k}"] for name in moments), None, None][:2]
-        new, copy = np.empty(len(p)), np.empty(len(p), dtype=np.float32)
-        if not _kernels.ascend(kind, rate, keep, unbias, epsilon, decay, p, g, new, copy, first_moment, second_moment,
-                               parts(len(p), WORTH_A_THREAD)):
-            what = f"the gradient of {k!r} is not finite" if not np.isfinite(g).all() else (
-                f"{k!r} is not finite" if not np.isfinite(new).all() else f"{k!r} is beyond {_kernels.LARGEST:g}")
-            raise PgmError(f"update {t + 1}: {what}; learning has diverged, try a smaller rate")
-        out[k], singles[k] = like(value, new), like(value, copy)
-    return Stepped(out, singles)
+@dataclass(frozen=True)
+class _Rule:
+    """What ascend.h does with one parameter: the kind of step, its moments, and what it keeps of them."""
+
+    kind: int
+    moments: tuple[str, ...]
+    keep: tuple[float, float] = (0.0, 0.0)
+    unbias: tuple[float, float] = (1.0, 1.0)
+    epsilon: float = 0.0
+    l1: float = 0.0
+    l2: float = 0.0
+
+    def ascend(self, rate: float, params: Mapping[str, Any], gradient: Mapping[str, Any], state: Params,
+               t: int) -> Params:
+        """One compiled step for every parameter; PgmError names the first that is not a number within LARGEST."""
+        out, singles = {}, {}
+        for k, value in params.items():
+            p, g = numbers(value), numbers(gradient[k])
+            g = g if g.dtype == np.float32 else g.astype(np.float64, copy=False)
+            decay = (self.l1, self.l2) if k.endswith(".weight") else (0.0, 0.0)
+            first, second = [*(state[f"{name}/{k}"] for name in self.moments), None, None][:2]
+            new, copy = np.empty(len(p)), np.empty(len(p), dtype=np.float32)
+            if not _kernels.ascend(self.kind, rate, self.keep, self.unbias, self.epsilon, decay, p, g, new, copy, first,
+                                   second, parts(len(p), WORTH_A_THREAD)):
+                raise PgmError(f"update {t + 1}: {_diverged(k, g, new)}; learning has diverged, try a smaller rate")
+            out[k], singles[k] = like(value, new), like(value, copy)
+        return Stepped(out, singles)
+
+
+def _diverged(name: str, gradient: Array, stepped: Array) -> str:
+    """What is wrong with a parameter."""
+    if not np.isfinite(gradient).all():
+        return f"the gradient of {name!r} is not finite"
+    return f"{name!r} is not finite" if not np.isfinite(stepped).all() else f"{name!r} is beyond {_kernels.LARGEST:g}"
 
 
 @dataclass(frozen=True)
@@ -108,8 +124,9 @@ class SGD:
 
     def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
         """One update."""
-        return _ascend(_kernels.SGD, at(self.rate, t), params, gradient, state, t, ("m",) if self.momentum else (),
-                       (self.momentum, 0.0), l1=self.l1, l2=self.weight_decay)
+        moments, keep = ("m",) if self.momentum else (), (self.momentum, 0.0)
+        rule = _Rule(_kernels.SGD, moments, keep, l1=self.l1, l2=self.weight_decay)
+        return rule.ascend(at(self.rate, t), params, gradient, state, t)
 
 
 @dataclass(frozen=True)
@@ -140,8 +157,9 @@ class Adam:
     def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
         """One update."""
         unbias = 1 - self.beta1 ** (t + 1), 1 - self.beta2 ** (t + 1)
-        return _ascend(_kernels.ADAM, at(self.rate, t), params, gradient, state, t, ("m", "v"),
-                       (self.beta1, self.beta2), unbias, self.epsilon, self.l1, self.weight_decay)
+        keep = self.beta1, self.beta2
+        rule = _Rule(_kernels.ADAM, ("m", "v"), keep, unbias, self.epsilon, self.l1, self.weight_decay)
+        return rule.ascend(at(self.rate, t), params, gradient, state, t)
 
 
 @dataclass(frozen=True)
@@ -171,9 +189,9 @@ class AdaMax:
 
     def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
         """One update."""
-        return _ascend(_kernels.ADAMAX, at(self.rate, t), params, gradient, state, t, ("m", "v"),
-                       (self.beta1, self.beta2), (1 - self.beta1 ** (t + 1), 1.0), self.epsilon, self.l1,
-                       self.weight_decay)
+        unbias, keep = (1 - self.beta1 ** (t + 1), 1.0), (self.beta1, self.beta2)
+        rule = _Rule(_kernels.ADAMAX, ("m", "v"), keep, unbias, self.epsilon, self.l1, self.weight_decay)
+        return rule.ascend(at(self.rate, t), params, gradient, state, t)
 
 
 @dataclass(frozen=True)
