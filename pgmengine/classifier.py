@@ -13,6 +13,7 @@ from pgmengine.infer import infer
 from pgmengine.learn.fit import fit
 from pgmengine.learn.interrupt import pass_on
 from pgmengine.model import Model
+from pgmengine.settings import seeded
 from pgmengine.stable import log_sum
 
 Array = np.ndarray
@@ -56,7 +57,7 @@ class GenerativeClassifier:
         if not len(y):
             raise PgmError("x has no rows")
         self.classes_, number, counts = _classes(y)
-        generators = np.random.default_rng(self.rng).spawn(len(self.classes_))
+        generators = seeded(self.rng).spawn(len(self.classes_))
         learn = self.learn or _quiet_fit
         self.log_prior_ = np.log(counts / len(y))
         models = []

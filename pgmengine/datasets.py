@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.errors import PgmError
+from pgmengine.settings import seeded
 
 Array = np.ndarray
 MNIST_FILES = {"x_train": "train-images-idx3-ubyte", "y_train": "train-labels-idx1-ubyte",
@@ -81,7 +82,7 @@ def artificial_modes(p_mut: float = 0.1, samples: int = 10_000, side: int = 4, r
         raise PgmError(f"artificial_modes: side must be even and p_mut in [0, 1], not {side} and {p_mut}")
     half = np.repeat([0.0, 1.0], side * side // 2)
     modes = np.stack((np.zeros(side * side), np.ones(side * side), half, 1 - half))
-    generator = np.random.default_rng(rng)
+    generator = seeded(rng)
 
     def draw() -> tuple[Array, Array]:
         y = generator.integers(4, size=samples)
@@ -106,7 +107,7 @@ def mnist(binary: bool = True, rng: int | None = None) -> Dataset:
         arrays = _fetched("mnist_784", 60_000, "mnist", [f"{name}[.gz]" for name in MNIST_FILES.values()])
     x = {key: arrays[key].reshape(len(arrays[key]), -1) / 255.0 for key in ("x_train", "x_test")}
     if binary:
-        generator = None if rng is None else np.random.default_rng(rng)
+        generator = None if rng is None else seeded(rng)
         x = {k: (v > (0.5 if generator is None else generator.random(v.shape))).astype(np.float64) for k, v in x.items()}
     return Dataset("mnist", x["x_train"], arrays["y_train"].astype(np.int64), x["x_test"],
                    arrays["y_test"].astype(np.int64), (28, 28))

@@ -11,6 +11,7 @@ import numpy as np
 from pgmengine.couplings import Arrow, Coupling, Lateral, Pair
 from pgmengine.layer import Layer
 from pgmengine.model import Model
+from pgmengine.settings import seeded
 from pgmengine.structure import Structure
 from pgmengine.units import Binary, Unit
 from pgmengine.validate import check_bias, check_layers, check_structure, check_weight
@@ -70,7 +71,7 @@ class GraphBuilder:
         layers = {layer.name: layer for layer in self.layers}
         check_structure(Structure(layers, tuple(self.couplings)))
         structure = Structure(layers, tuple(c.within(layers[c.a]) for c in self.couplings))
-        generator = np.random.default_rng(rng)
+        generator = seeded(rng)
         params: dict[str, Any] = {}
         for layer, bias in zip(self.layers, self.given, strict=True):
             params[f"{layer.name}.bias"] = check_bias(layer, bias)

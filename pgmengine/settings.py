@@ -6,6 +6,8 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from pgmengine.errors import PgmError
 
 
@@ -33,6 +35,14 @@ def check_kernel(kernel: Any) -> None:
     check_instance(kernel, "kernel")
     if not callable(getattr(kernel, "transition", None)):
         raise PgmError(f"kernel must be one such as Gibbs() or FlipState(), with a transition, not {kernel!r}")
+
+
+def seeded(rng: Any) -> np.random.Generator:
+    """Random numbers from a seed or a Generator; PgmError if it is neither."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise PgmError(f"rng must be an integer of at least 0, None or a numpy Generator, not {rng!r}") from None
 
 
 def check_rate(settings: Any, name: str, most: float = math.inf) -> None:

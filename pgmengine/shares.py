@@ -16,6 +16,7 @@ from pgmengine.executors import children, done, parts
 from pgmengine.methods.answers import add_gradients
 from pgmengine.methods.collect import unmixed_notes
 from pgmengine.result import Plan, Result, Status
+from pgmengine.settings import seeded
 from pgmengine.target import Target
 
 ROWS_AXIS = {"samples": 1, "log_weights": 1, "levels": 1, "energy": 2, "swap_accepted": 2}  # of all others 0
@@ -35,10 +36,10 @@ def answer(executor: Executor | None, method: Any, target: Target, wanted: tuple
     if target.rows > 1 and state is None:
         plan = method.plan(target, wanted)
         if (count := parts(plan.work, target.rows)) > 1:
-            return _by_rows(executor, method, target, wanted, np.random.default_rng(rng), count, plan)
+            return _by_rows(executor, method, target, wanted, seeded(rng), count, plan)
     if executor is None:
         return method.run(target, wanted, rng=rng, state=state)
-    generator = np.random.default_rng(rng)
+    generator = seeded(rng)
     found, generator.bit_generator.state = done(executor, _run, [(method, target, wanted, generator, state)], "")[0]
     return found
 

@@ -60,6 +60,7 @@ def _check_unit(layer: Layer) -> None:
 def check_structure(structure: Structure) -> None:
     """Couplings join known layers, once each, in ways that give a proper density."""
     seen: set[tuple[str, ...] | frozenset[str]] = set()
+    keys: dict[str, Coupling] = {}
     for c in structure.couplings:
         for name in (c.a, c.b):
             structure.layer(name, what=f"coupling {c.key!r}: layer")
@@ -67,6 +68,9 @@ def check_structure(structure: Structure) -> None:
         if end in seen:
             raise PgmError(f"coupling {c.key!r} is declared twice")
         seen.add(end)
+        if (other := keys.setdefault(c.key, c)) is not c:
+            raise PgmError(f"couplings {other.a!r} to {other.b!r} and {c.a!r} to {c.b!r} have the same name, {c.key!r}: "
+                           "rename a layer")
         a, b = structure.layers[c.a], structure.layers[c.b]
         if not c.directed and all(_unbounded(layer) for layer in (a, b)):
             raise PgmError(f"coupling {c.key!r} joins two unbounded layers, {c.a!r} and {c.b!r}: the density would "

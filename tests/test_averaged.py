@@ -26,8 +26,8 @@ def test_an_average_is_that_of_every_tenth_model(optimizer, follow):
     f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, optimizer=optimizer, batch_size=10, updates=401,
                 callbacks=[lambda model, t: seen.append(model)])
     for key, value in f.averaged.params.items():
-        mean, used = np.zeros(value.shape), [seen[9], *seen[10:401:10]]
-        for count, model in enumerate(used):
+        mean = np.zeros(value.shape)
+        for count, model in enumerate(seen[10::10]):
             share = min(1.0, max(10 * follow, 1 / (count + 1)))
             mean = (1 - share) * mean + share * model.params[key]
         np.testing.assert_allclose(value, mean, atol=1e-12)
@@ -39,7 +39,7 @@ def test_a_short_fit_has_an_average():
     seen = []
     f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, optimizer=pgm.Averaged(), updates=5,
                 callbacks=[lambda model, t: seen.append(model)])
-    np.testing.assert_array_equal(f.averaged.params["h.bias"], seen[4].params["h.bias"])
+    np.testing.assert_array_equal(f.averaged.params["h.bias"], seen[5].params["h.bias"])
 
 
 def test_learning_is_as_without():
@@ -92,3 +92,15 @@ def test_what_is_refused():
     for follow in (0.0, -1.0, 1.5, np.nan):
         with pytest.raises(pgm.PgmError, match="follow"):
             pgm.Averaged(follow=follow)
+
+
+def test_an_average_of_what_a_step_took_out_of_range_is_in_range():
+    """Biases of NoisyOr units are brought back after each step; the average is of the steps."""
+    model = pgm.GraphBuilder()
+    model.layer("h", pgm.Binary(), 1)
+    model.layer("v", pgm.NoisyOr(), 2, bias=[0.01, 0.01])
+    model.cause("h", "v", weight=[[0.01, 0.01]])
+    f = pgm.fit(model.build(), {"v": np.zeros((9, 2))}, optimizer=pgm.Averaged(pgm.SGD(0.3)), updates=40)
+    for name in ("v.bias", "h->v.weight"):
+        assert f.averaged.params[name].min() >= 0
+    assert np.isfinite(pgm.infer(f.averaged, {"v": [[0, 0]]}, want=("log_prob",)).log_prob).all()

@@ -388,3 +388,17 @@ def test_the_order_of_a_sweep_is_the_same_in_every_process():
     found = {subprocess.run([sys.executable, "-c", PARTS], env=os.environ | {"PYTHONHASHSEED": str(seed)}, check=True,
                             capture_output=True, text=True).stdout for seed in (1, 2, 3, 4)}
     assert found == {"(('w', 'x', 'z'), ('v', 'h', 'y'))\n"}
+
+
+@pytest.mark.parametrize("joins", [
+    [("couple", "a-b", "c"), ("couple", "a", "b-c")], [("cause", "p", "v"), ("couple", "p", ">v")],
+])
+def test_two_couplings_of_one_name_are_refused(joins):
+    """Their weights would be one parameter."""
+    builder = pgm.GraphBuilder()
+    for name in dict.fromkeys(end for _, *ends in joins for end in ends):
+        builder.layer(name, pgm.Binary(), 1)
+    for how, one, other in joins:
+        getattr(builder, how)(one, other, weight=[[1.0]])
+    with pytest.raises(pgm.PgmError, match="have the same name, '(a-b-c|p->v)': rename a layer"):
+        builder.build()

@@ -1,6 +1,7 @@
 """Monitors: what each says, against enumeration, and when learning stops."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import pgmengine as pgm
@@ -173,3 +174,14 @@ def test_the_error_of_a_mean_of_several_log_z():
     runs = [pgm.VariationalBound(data, log_z=monitor.log_z, rng=seed)(model, 0) for seed in range(60)]
     found = np.std([r["bound"] for r in runs]) / np.mean([r["bound_error"] for r in runs])
     assert 0.6 < found < 1.6
+
+
+def test_monitors_take_frames():
+    """Of all that look at data."""
+    x, rng = np.random.default_rng(0).integers(0, 2, (6, 5)).astype(float), np.random.default_rng(1)
+    model = pgm.rbm(5, 3, rng=0)
+    model = model.with_params({k: rng.normal(size=v.shape) for k, v in model.params.items()})
+    frame = pd.DataFrame(x, columns=pd.MultiIndex.from_product([["v"], range(5)]))
+    for make in (pgm.ExactLogLikelihood, pgm.VariationalBound, pgm.AISLogLikelihood, pgm.PseudoLikelihood,
+                 pgm.ReconstructionError, lambda data: pgm.FreeEnergyGap(data, {"v": x[:2]})):
+        assert make(frame)(model, 0) == make({"v": x})(model, 0)

@@ -52,6 +52,13 @@ def learned(model=None, **settings):
     (lambda: pgm.Averaged(follow="x"), "Averaged: follow must be a finite number from 0 to 1, not 'x'"),
     (lambda: pgm.Tied(pgm.SGD(), ((),)), "Tied: a group names no parameter"),
     (lambda: pgm.GrowingBlend("a", 1), "GrowingBlend: begin must be an integer of at least 0, not 'a'"),
+    (lambda: pgm.GrowingBlend(5, 3), "GrowingBlend: end must be at least begin, 5, not 3"),
+    (lambda: pgm.CAST(gamma=10), "CAST: gamma must be a schedule such as OneOverT(initial=2.4), where 2.4"),
+    (lambda: pgm.AdaptiveSAP(gamma=10), "AdaptiveSAP: gamma"),
+    (lambda: pgm.SimulatedTempering(gamma=pgm.OneOverT), "SimulatedTempering: gamma must be an instance such as"),
+    (lambda: pgm.WangLandau(len, 3, gamma=None), "WangLandau: gamma"),
+    (lambda: pgm.rbm(2, 2, rng="a"), "rng must be an integer"),
+    (lambda: pgm.infer(pgm.rbm(2, 2, rng=0), want="samples", rng=-1), "rng must be an integer"),
     (lambda: pgm.MCMC(thin=0), "MCMC: thin"),
     (lambda: pgm.MCMC(warmup=-1), "MCMC: warmup must be an integer of at least 0"),
     (lambda: pgm.ParallelTempering(rungs=0), "ParallelTempering: rungs"),
@@ -91,6 +98,12 @@ def test_settings_that_mean_something():
     ({"callbacks": [pgm.WeightNorms]}, "an instance such as WeightNorms(...)"),
     ({"callbacks": [3]}, "a callback is called as"),
     ({"given": "v"}, "given must be a sequence of layers such as ('v',)"),
+    ({"state": 3}, "state must be the `state` of an earlier fit, not 3"),
+    ({"checkpoint": 3}, "checkpoint must be a path, not 3"),
+    ({"rng": "a"}, "rng must be an integer of at least 0, None or a numpy Generator, not 'a'"),
+    ({"rng": -1}, "rng must be an integer of at least 0"),
+    ({"optimizer": pgm.SGD(lambda t: "a")}, "update 1: the rate's schedule says 'a', expected a number"),
+    ({"negative": pgm.FastPCD(rate=lambda t: None)}, "update 1: the rate's schedule says None, expected a number"),
     ({"optimizer": pgm.Tied(pgm.SGD(), (("v.bias", "v.bias"),))}, "'v.bias' is named twice"),
     ({"callbacks": [pgm.ExactLogLikelihood({"v": X}), pgm.ExactLogLikelihood({"v": X[:3]})]},
      "two callbacks say 'log_likelihood'"),
@@ -99,6 +112,16 @@ def test_what_fit_refuses(settings, words):
     with pytest.raises(pgm.PgmError) as error:
         learned(**settings)
     assert words in str(error.value)
+
+
+def test_blends_grow_from_begin_to_end():
+    for begin, end, shares in ((2, 4, [0, 0, 0, 0.5, 1, 1]), (3, 3, [0, 0, 0, 1, 1, 1]), (0, 0, [1] * 6)):
+        assert [pgm.GrowingBlend(begin, end)(t).alpha for t in range(6)] == shares
+
+
+def test_nothing_given_is_none_too():
+    one, two = (learned(given=given).model.params["v-h.weight"] for given in (None, ()))
+    np.testing.assert_array_equal(one, two)
 
 
 def test_a_monitor_may_also_stop():
@@ -128,11 +151,23 @@ def scaled(value, t):
     return value / (t + 1)
 
 
+def rate_in(values):
+    return lambda t: values["a"][0]
+
+
+def rate_by(other):
+    return lambda t: other(t)
+
+
 @pytest.mark.parametrize("one, other", [
     (lambda t: 0.1, lambda t: 0.5),
     (rate_of(0.1), rate_of(0.5)),
     (functools.partial(scaled, 0.1), functools.partial(scaled, 0.5)),
     (lambda t: 0.1 if t in {1, 2, 3} else 0.2, lambda t: 0.1 if t in {1, 2, 4} else 0.2),
+    (lambda t, *, a=0.1: a, lambda t, *, a=0.5: a),
+    (rate_in({"a": [0.1]}), rate_in({"a": [0.5]})),
+    (rate_by(rate_of(0.1)), rate_by(rate_of(0.5))),
+    (rate_by(functools.partial(scaled, 0.1)), rate_by(functools.partial(scaled, 0.5))),
 ])
 def test_a_checkpoint_knows_its_schedule(tmp_path, one, other):
     path = tmp_path / "c.safetensors"
@@ -170,6 +205,32 @@ def test_a_checkpoint_knows_objects_by_what_they_hold(tmp_path):
         assert learned(checkpoint=path, updates=5, **make(0.1)).state["update"] == 5
         with pytest.raises(pgm.PgmError, match="differs in"):
             learned(checkpoint=path, updates=7, **make(0.2))
+
+
+SCALE = 0.1
+
+
+def test_a_checkpoint_knows_numbers_of_the_module_and_where_learning_went_on(tmp_path, monkeypatch):
+    path, first = tmp_path / "c.safetensors", learned()
+    rate = lambda t: SCALE / (t + 1)  # noqa: E731
+    learned(optimizer=pgm.SGD(rate), checkpoint=path)
+    monkeypatch.setitem(globals(), "SCALE", 0.2)
+    with pytest.raises(pgm.PgmError, match="differs in optimizer"):
+        learned(optimizer=pgm.SGD(rate), checkpoint=path, updates=7)
+    path.unlink()
+    for updates in (5, 7):
+        assert learned(first.model, state=first.state, checkpoint=path, updates=updates).state["update"] == updates
+    with pytest.raises(pgm.PgmError, match="differs in state"):
+        learned(first.model, checkpoint=path, updates=9)
+
+
+def test_a_function_that_holds_itself_can_be_a_schedule(tmp_path):
+    def rate(t):
+        return 0.1 if t == 0 else rate(t - 1)
+
+    for updates in (2, 4):
+        f = learned(optimizer=pgm.SGD(rate), checkpoint=tmp_path / "c", updates=updates)
+    assert f.state["update"] == 4
 
 
 def test_a_checkpoint_stays_small_with_row_weights_and_knows_them(tmp_path):

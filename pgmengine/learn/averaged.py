@@ -11,6 +11,7 @@ import numpy as np
 from pgmengine.errors import PgmError
 from pgmengine.learn.batch import Gradient
 from pgmengine.learn.optimizers import SGD, check_optimizer
+from pgmengine.learn.projected import projected
 from pgmengine.model import Model
 from pgmengine.settings import check_number
 from pgmengine.structure import Structure
@@ -24,9 +25,10 @@ EVERY = 10  # updates between two that count: neighbours differ little, and an a
 class Averaged:
     """An optimizer that keeps an average of the parameters besides (Polyak and Juditsky 1992), which `Fit.averaged` has.
 
-    a += max(10 follow, 10 / (t + 10)) (theta_t - a) at every tenth update: the mean so far at first, later that of about
-    the last 1 / follow updates. Learning itself is as without it. While steps are not yet small, parameters move about
-    where they would settle, and their average is nearer to it.
+    After t updates a = theta_t for t <= 10, and a += max(10 follow, 10 / t) (theta_t - a) at every further tenth: the
+    mean so far at first, without where learning began, later that of about the last 1 / follow updates. Learning itself
+    is as without it. While steps are not yet small, parameters move about where they would settle, and their average is
+    nearer to it.
 
     >>> import pgmengine as pgm
     >>> x, optimizer = pgm.datasets.bars_and_stripes().x_train, pgm.Averaged(pgm.SGD(0.1), follow=0.01)
@@ -50,12 +52,13 @@ class Averaged:
 
     def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
         """One update."""
-        if t % EVERY == 0 or t < EVERY:  # no share of where learning began
-            share = 1.0 if t < EVERY else min(max(EVERY * self.follow, EVERY / (t + EVERY)), 1.0)
-            for k, value in params.items():
+        stepped, made = self.optimizer.step(structure, params, gradient, state, t), t + 1
+        if made % EVERY == 0 or made < EVERY:
+            share = min(max(EVERY * self.follow, EVERY / made), 1.0)
+            for k, value in stepped.items():
                 average = state[f"average/{k}"]
                 average += share * (numbers(value) - average)
-        return self.optimizer.step(structure, params, gradient, state, t)
+        return stepped
 
 
 def averaged(model: Model, state: Mapping[str, Any]) -> Model:
@@ -63,4 +66,5 @@ def averaged(model: Model, state: Mapping[str, Any]) -> Model:
     kept = {k: f"optimizer/average/{k}" for k in model.params}
     if any(name not in state for name in kept.values()):
         raise PgmError("there is no average of the parameters: fit with an optimizer pgm.Averaged(optimizer)")
-    return Model(model.structure, {k: like(value, np.array(state[kept[k]])) for k, value in model.params.items()})
+    params = {k: like(value, np.array(state[kept[k]])) for k, value in model.params.items()}
+    return Model(model.structure, projected(model.structure, params))

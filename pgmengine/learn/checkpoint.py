@@ -9,15 +9,13 @@ import re
 import time
 import zlib
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from functools import partial, singledispatch
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
 from pgmengine.errors import PgmError
+from pgmengine.learn.described import described, digest
 from pgmengine.model import Model
 from pgmengine.store import declaration_of
 from pgmengine.weights import numbers
@@ -25,78 +23,6 @@ from pgmengine.weights import numbers
 FORMAT = "pgmengine-checkpoint-3"
 LEFT = 60.0  # seconds after which nobody is writing a file any more
 Array = np.ndarray
-SIMPLE = (bool, int, float, str, tuple, list, np.ndarray, np.generic, type(None))  # the same in every process
-
-
-@singledispatch
-def described(value: Any) -> Any:
-    """Settings as JSON has them, the same in every process; of an object its class and what it holds."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {"class": type(value).__qualname__, **{f.name: described(getattr(value, f.name)) for f in fields(value)}}
-    if hasattr(value, "__qualname__"):  # a class, or a function that is not Python's
-        return value.__qualname__
-    kind, own = type(value).__qualname__, type(value).__repr__ is not object.__repr__
-    if hasattr(value, "__dict__"):
-        return {"class": kind, **{name: _inside(v) for name, v in vars(value).items()}}
-    return repr(value) if own else kind  # object's would say where it lies in memory
-
-
-@described.register(bool | int | float | str | None)
-def _plainly(value: Any) -> Any:
-    return value
-
-
-@described.register
-def _number(value: np.generic) -> Any:
-    return value.item()
-
-
-@described.register
-def _array(value: np.ndarray) -> Any:
-    return [list(value.shape), _digest(repr(value.tolist()) if value.dtype.hasobject else value.tobytes())]
-
-
-@described.register(list | tuple)
-def _each(value: Any) -> Any:
-    return [described(v) for v in value]
-
-
-@described.register
-def _generator(value: np.random.Generator) -> Any:
-    return described(value.bit_generator)
-
-
-@described.register
-def _bits(value: np.random.BitGenerator) -> Any:
-    return _digest(json.dumps(value.state, default=_plain))
-
-
-@described.register
-def _partly(value: partial) -> Any:  # type: ignore[type-arg]
-    return [described(value.func), *map(_inside, value.args), *((k, _inside(v)) for k, v in value.keywords.items())]
-
-
-@described.register
-def _method(value: MethodType) -> Any:
-    return [described(value.__func__), described(value.__self__)]
-
-
-@described.register
-def _function(value: FunctionType) -> Any:
-    inside = [cell.cell_contents for cell in value.__closure__ or ()] + list(value.__defaults__ or ())
-    return [value.__qualname__, _digest(_code(value.__code__)), *map(_inside, inside)]
-
-
-def _inside(value: Any) -> Any:
-    """What a function holds, as far as other processes can tell, too."""
-    return described(value) if isinstance(value, SIMPLE) or is_dataclass(value) else type(value).__qualname__
-
-
-def _code(code: CodeType) -> str:
-    """What a function does, whatever line of its file it stands on."""
-    inner = [_code(c) if isinstance(c, CodeType) else sorted(map(repr, c)) if isinstance(c, frozenset) else repr(c)
-             for c in code.co_consts]
-    return repr((code.co_code, code.co_names, inner))
 
 
 def fingerprint(model: Model, data: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,7 +31,7 @@ def fingerprint(model: Model, data: Mapping[str, Any], settings: Mapping[str, An
     for name, value in model.params.items():
         params.update(name.encode() + numbers(value).tobytes())
     shapes = {name: list(np.shape(value)) for name, value in data.items()}
-    return {"model": _digest(json.dumps(declaration_of(model))), "parameters": params.hexdigest()[:16], "data": shapes,
+    return {"model": digest(json.dumps(declaration_of(model))), "parameters": params.hexdigest()[:16], "data": shapes,
             **{name: described(value) for name, value in settings.items()}}
 
 
@@ -168,10 +94,6 @@ def _sum(text: str, arrays: Mapping[str, Array]) -> str:
     for name in sorted(arrays):
         found = zlib.crc32(arrays[name].tobytes(), zlib.crc32(f"{name}{arrays[name].shape}".encode(), found))
     return f"{found:08x}"
-
-
-def _digest(content: str | bytes) -> str:
-    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:16]
 
 
 def _plain(value: Any) -> Any:

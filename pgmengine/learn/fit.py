@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from pgmengine.learn.optimizers import Adam, check_optimizer
 from pgmengine.learn.run import Run
 from pgmengine.model import Model
 from pgmengine.progress import track
-from pgmengine.settings import check_instance, whole
+from pgmengine.settings import check_instance, seeded, whole
 from pgmengine.target import Target, make_target
 from pgmengine.threads import one_blas_thread
 from pgmengine.validate import as_floats
@@ -64,7 +65,7 @@ class Fit:
                 f"{self.negative!r}; monitored: {', '.join(self.history)})")
 
 
-def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, given: Sequence[str] = (),
+def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, given: Sequence[str] | None = (),
         optimizer: Any = None, batch_size: int = 100, epochs: int = 10, updates: int | None = None,
         callbacks: Sequence[Any] = (), rng: Rng = 0, progress: bool = True, checkpoint: str | Path | None = None,
         sample_weight: Any = None, state: Mapping[str, Any] | None = None, executor: Executor | None = None) -> Fit:
@@ -96,8 +97,9 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     >>> f.history["weight_norm"]["update"][-1]
     np.int64(20)
     """
-    data = by_layer(model.structure, data, "data")
+    data, given = by_layer(model.structure, data, "data"), given or ()
     _check_settings(negative, positive, optimizer, callbacks)
+    _check_start(state, checkpoint)
     watched = [c.watched for c in callbacks if isinstance(c, EarlyStopping)]
     target = make_target(model, _checked(model, data, given), what="data")
     size = min(whole("batch_size", batch_size), target.rows)
@@ -105,11 +107,12 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     negative, optimizer = negative or (CD() if given else PCD()), optimizer or Adam()
     weights = _weights(target, sample_weight)
     settings = {"negative": negative, "positive": positive, "given": tuple(given), "optimizer": optimizer,
-                "batch_size": size, "rng": rng, "sample_weight": None if sample_weight is None else weights}
+                "batch_size": size, "rng": rng, "sample_weight": None if sample_weight is None else weights,
+                "state": None if state is None else dict(state)}
     mark = fingerprint(model, data, settings) if checkpoint is not None else {}
     with one_blas_thread():  # from the first product on
         run = Run(model, target, weights, negative, positive, tuple(given), optimizer,
-                  np.random.default_rng(rng), executor)
+                  seeded(rng), executor)
         log.info("data phase by %r, model phase by %r", run.positive, run.settings if run.negative is not None else None)
         history = History()
         if state is not None:
@@ -219,6 +222,14 @@ def _check_settings(negative: Any, positive: Any, optimizer: Any, callbacks: Any
         check_instance(callback, "a callback")
         if not callable(callback):
             raise PgmError(f"a callback is called as callback(model, update), but {callback!r} cannot be")
+
+
+def _check_start(state: Any, checkpoint: Any) -> None:
+    """PgmError for what learning cannot go on from."""
+    if state is not None and not isinstance(state, Mapping):
+        raise PgmError(f"state must be the `state` of an earlier fit, not {state!r}")
+    if checkpoint is not None and not isinstance(checkpoint, (str, PathLike)):
+        raise PgmError(f"checkpoint must be a path, not {checkpoint!r}")
 
 
 def _weights(target: Target, given: Any) -> Array:

@@ -18,6 +18,7 @@ from pgmengine.learn.optimizers import Adam, Tied
 from pgmengine.learn.positive import posterior_draw
 from pgmengine.methods.ais import base_rates
 from pgmengine.model import Model
+from pgmengine.settings import seeded
 from pgmengine.target import Target
 from pgmengine.weights import is_sparse
 
@@ -74,7 +75,7 @@ def pretrain(model: Model, data: Mapping[str, Any], **settings: Any) -> Model:
         _merge(out, step, found)
         index = np.tile(np.arange(rows.rows), -(-ROWS // rows.rows))
         weights = None if weights is None else np.asarray(weights)[index]
-        x = step.above.shaped(posterior_draw(rows.take(index), np.random.default_rng(rng))[step.above.name])
+        x = step.above.shaped(posterior_draw(rows.take(index), seeded(rng))[step.above.name])
     return model.with_params(out)
 
 

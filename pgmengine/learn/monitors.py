@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.errors import PgmError
+from pgmengine.frames import by_layer
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import make_chains, start
 from pgmengine.methods.ais import AIS
@@ -23,7 +24,7 @@ from pgmengine.methods.exact import Exact
 from pgmengine.methods.factors import Factors, independent
 from pgmengine.methods.mean_field import MeanField
 from pgmengine.model import Flat, Model
-from pgmengine.settings import check_number, check_whole
+from pgmengine.settings import check_number, check_whole, seeded
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
 from pgmengine.weights import numbers
@@ -140,11 +141,12 @@ class PseudoLikelihood(_Monitor):
 
     def measured(self, model: Model) -> Mapping[str, float]:
         """In nats a row."""
-        target = model.given(self.data)
-        _check_pseudo(target, self.data)
+        data = by_layer(model.structure, self.data, "data")
+        target = model.given(data)
+        _check_pseudo(target, data)
         q, total = Factors(target), np.zeros(target.rows)
         q.settle(1, 0.0)
-        for name in self.data:
+        for name in data:
             layer, field = model.structure.layers[name], q.still(name)
             for index in range(layer.size):
                 total += _log_conditional(q, name, layer.columns(np.array([index])), field)
@@ -208,15 +210,16 @@ class ReconstructionError(_Monitor):
 
     def measured(self, model: Model) -> Mapping[str, float]:
         """In squares of the units' values."""
-        target = model.given(self.data)
-        _check_reconstruction(target, self.data)
+        data = by_layer(model.structure, self.data, "data")
+        target = model.given(data)
+        _check_reconstruction(target, data)
         q = Factors(target)
         q.settle(self.updates, self.tolerance)
         whole = target.nothing_observed
         same = np.zeros(target.rows, dtype=int)
         back = Factors(whole if whole.rows == target.rows else whole.take(same), mean=q.mean)
         errors, count = 0.0, 0
-        for name in (n for n in self.data if n in back.field):
+        for name in (n for n in data if n in back.field):
             seen = target.components(name, ~target.free[name])
             errors += float(np.square((back.predicted(name) - q.mean[name])[seen]).sum())
             count += int(seen.sum())
@@ -294,7 +297,7 @@ class FlipRates(_Monitor):
 
     def measured(self, model: Model) -> Mapping[str, float]:
         """Between 0 and 1."""
-        rng, target = np.random.default_rng(self.rng), model.given().take(np.zeros(self.chains, dtype=int))
+        rng, target = seeded(self.rng), model.given().take(np.zeros(self.chains, dtype=int))
         chains = make_chains(target, self.kernel, start(target, rng), rng)
         chains.sweep(self.sweeps)
         before: Flat = chains.values()

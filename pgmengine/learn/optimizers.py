@@ -16,7 +16,7 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.errors import PgmError
 from pgmengine.learn.batch import Gradient
-from pgmengine.learn.schedules import Rate, at
+from pgmengine.learn.schedules import Rate, rate_at
 from pgmengine.model import freeze
 from pgmengine.settings import check_instance, check_number, check_rate
 from pgmengine.structure import Structure
@@ -126,7 +126,7 @@ class SGD:
         """One update."""
         moments, keep = ("m",) if self.momentum else (), (self.momentum, 0.0)
         rule = _Rule(_kernels.SGD, moments, keep, l1=self.l1, l2=self.weight_decay)
-        return rule.ascend(at(self.rate, t), params, gradient, state, t)
+        return rule.ascend(rate_at(self.rate, t), params, gradient, state, t)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Adam:
         unbias = 1 - self.beta1 ** (t + 1), 1 - self.beta2 ** (t + 1)
         keep = self.beta1, self.beta2
         rule = _Rule(_kernels.ADAM, ("m", "v"), keep, unbias, self.epsilon, self.l1, self.weight_decay)
-        return rule.ascend(at(self.rate, t), params, gradient, state, t)
+        return rule.ascend(rate_at(self.rate, t), params, gradient, state, t)
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class AdaMax:
         """One update."""
         unbias, keep = (1 - self.beta1 ** (t + 1), 1.0), (self.beta1, self.beta2)
         rule = _Rule(_kernels.ADAMAX, ("m", "v"), keep, unbias, self.epsilon, self.l1, self.weight_decay)
-        return rule.ascend(at(self.rate, t), params, gradient, state, t)
+        return rule.ascend(rate_at(self.rate, t), params, gradient, state, t)
 
 
 @dataclass(frozen=True)

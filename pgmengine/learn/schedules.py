@@ -58,7 +58,7 @@ class linear_decay:  # noqa: N801 - called like a function
 
 @dataclass(frozen=True)
 class GrowingBlend:
-    """Gibbs until `begin`, then an ever larger share of flip-the-state, all of it from `end` (or `begin` + 1) on.
+    """Gibbs until `begin`, then an ever larger share of flip-the-state, all of it from `end` on.
 
     Flip-the-state pays when weights are large (system 2, section 5), so training may start with Gibbs.
 
@@ -72,10 +72,23 @@ class GrowingBlend:
 
     def __post_init__(self) -> None:
         check_whole(self, "begin", "end", least=0)
+        if self.end < self.begin:
+            raise PgmError(f"GrowingBlend: end must be at least begin, {self.begin}, not {self.end}")
 
     def __call__(self, t: int) -> Blend:
         """The kernel of update t."""
-        return Blend(min(max((t - self.begin) / max(self.end - self.begin, 1), 0.0), 1.0))
+        if t >= self.end:
+            return Blend(1.0)
+        return Blend((t - self.begin) / (self.end - self.begin) if t > self.begin else 0.0)
+
+
+def rate_at(rate: Rate, t: int) -> float:
+    """The rate of update t; PgmError if a schedule says what is no number."""
+    found = at(rate, t)
+    try:
+        return float(found)
+    except (TypeError, ValueError):
+        raise PgmError(f"update {t + 1}: the rate's schedule says {found!r}, expected a number") from None
 
 
 def at(setting: Any, t: int) -> Any:

@@ -23,7 +23,7 @@ from pgmengine.methods.schedules import Adaptive, count_of, ladder
 from pgmengine.methods.trust import few, interval
 from pgmengine.model import Flat
 from pgmengine.result import Plan, Result, Status
-from pgmengine.settings import check_whole
+from pgmengine.settings import check_whole, seeded
 from pgmengine.stable import log_sum, softmax
 from pgmengine.target import Target
 from pgmengine.units import Unit
@@ -101,7 +101,7 @@ class AIS:
     def run_on(self, executor: Executor | None, target: Target, want: Iterable[str], rng: Any) -> Result:
         """The same bits, the chains in groups on an executor."""
         wanted, plan = accepted(self, target, want)
-        generator = np.random.default_rng(rng)
+        generator = seeded(rng)
         up, down = self._by_kind(executor, target, generator, plan.work)
         high = down or up
         answers = {"log_z": up.log_z, "log_z_error": up.error,

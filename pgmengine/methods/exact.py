@@ -28,6 +28,7 @@ from pgmengine.methods.answers import (
 )
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
+from pgmengine.settings import seeded
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
 from pgmengine.threads import shared_out
@@ -198,7 +199,7 @@ class _Answers:
     def __init__(self, target: Target, wanted: tuple[str, ...], draws: int, rng: Any,
                  weights: Array | None = None) -> None:
         self.target, self.wanted, self.draws = target, wanted, draws
-        self.rng: Any = np.random.default_rng(rng) if "samples" in wanted else None
+        self.rng: Any = seeded(rng) if "samples" in wanted else None
         self.weights = np.ones(target.rows) if weights is None else weights  # of the rows in the gradient
         self.log_z = np.zeros(target.rows)
         self.normaliser = np.zeros(target.rows)

@@ -17,7 +17,7 @@ from pgmengine.methods.trust import few, interval
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
-from pgmengine.settings import check_whole
+from pgmengine.settings import check_whole, seeded
 from pgmengine.shares import joined
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
@@ -88,7 +88,7 @@ class Forward:
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Draw."""
         wanted, plan = accepted(self, target, want)
-        generator, width = np.random.default_rng(rng), sum(layer.width for layer in target.structure.layers.values())
+        generator, width = seeded(rng), sum(layer.width for layer in target.structure.layers.values())
         step = max(int(PART / (8.0 * self.draws * max(width, 1))), 1)
         return joined([self._part(target.take(np.arange(a, min(a + step, target.rows))), wanted, plan, generator)
                        for a in track(range(0, target.rows, step), "drawing")])

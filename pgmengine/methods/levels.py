@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.errors import PgmError
 from pgmengine.kernels.chains import Chains, make_chains
+from pgmengine.settings import check_instance
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -52,6 +54,14 @@ class FlatHistogram:
         mean = visits.sum(axis=1, keepdims=True) / np.maximum(met.sum(axis=1, keepdims=True), 1)
         flat = bool(np.all((visits >= self.flatness * mean) | ~met)) and t >= 10 * bins
         return (rate * self.factor, True) if flat else (rate, False)
+
+
+def check_gamma(settings: Any) -> None:
+    """PgmError unless `gamma` is a schedule of increments."""
+    check_instance(settings.gamma, f"{type(settings).__name__}: gamma")
+    if not callable(getattr(settings.gamma, "rate", None)):
+        raise PgmError(f"{type(settings).__name__}: gamma must be a schedule such as OneOverT(initial=2.4), where 2.4 is "
+                       f"log(1 + 10), not {settings.gamma!r}")
 
 
 class Weights:

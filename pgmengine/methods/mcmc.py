@@ -18,7 +18,7 @@ from pgmengine.methods.collect import Draws, kept_bytes, refused
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
-from pgmengine.settings import check_whole
+from pgmengine.settings import check_whole, seeded
 from pgmengine.target import Target
 
 
@@ -68,7 +68,7 @@ class MCMC:
         """The same bits, the chains of a single row in groups on an executor; in one if sums over them are wanted."""
         wanted, plan = accepted(self, target, want)
         work = 0.0 if {"pairs", "gradient"} & set(wanted) else plan.work
-        generator = np.random.default_rng(rng)
+        generator = seeded(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         x = start(many, generator) if state is None else many.clamp(_checked_state(many, state))
         found = over_chains(executor, self._sweep, many, self.kernel, x, generator, work, wanted, target.rows)

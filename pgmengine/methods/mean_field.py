@@ -22,7 +22,7 @@ from pgmengine.methods.factors import Factors
 from pgmengine.methods.tables import Tables
 from pgmengine.model import Flat
 from pgmengine.result import Plan, Result
-from pgmengine.settings import check_number, check_whole
+from pgmengine.settings import check_number, check_whole, seeded
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -99,7 +99,7 @@ class MeanField:
         q = self._start(target, state)
         rounds, change = q.settle(self.updates, self.tolerance)
         if self.restarts:
-            q, rounds = self._best(q, rounds, np.random.default_rng(rng))
+            q, rounds = self._best(q, rounds, seeded(rng))
         answers = self._answers(q, wanted)
         return Result(answers, "lower bound", self, plan, stats={"rounds": rounds, "change": change}, state=q.state)
 

@@ -17,7 +17,7 @@ from pgmengine.methods.schedules import count_of, ladder
 from pgmengine.methods.trust import BATCHES, SURE, interval
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
-from pgmengine.settings import check_whole
+from pgmengine.settings import check_whole, seeded
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
 
@@ -87,7 +87,7 @@ class ParallelTempering:
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Adapt the ladder, then collect."""
         wanted, plan = accepted(self, target, want)
-        generator = np.random.default_rng(rng)
+        generator = seeded(rng)
         ladders = self._warmed(target, generator)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         draws, swapped = Draws(many, wanted, self.chains, self.draws), np.zeros((self.draws, target.rows, self.chains))

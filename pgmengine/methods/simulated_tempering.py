@@ -13,13 +13,13 @@ from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import sweep_work
 from pgmengine.methods.answers import accepted, check_want, no_room
 from pgmengine.methods.collect import Draws, refused
-from pgmengine.methods.levels import FlatHistogram, Levels
+from pgmengine.methods.levels import FlatHistogram, Levels, check_gamma
 from pgmengine.methods.schedules import Linear, count_of, ladder
 from pgmengine.methods.trust import BATCHES, interval
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
-from pgmengine.settings import check_whole
+from pgmengine.settings import check_whole, seeded
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -60,6 +60,7 @@ class SimulatedTempering:
     rhat_limit: float = 1.05
 
     def __post_init__(self) -> None:
+        check_gamma(self)
         check_whole(self, "chains", "draws")
         check_whole(self, "warmup", least=0)
 
@@ -80,7 +81,7 @@ class SimulatedTempering:
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Adapt the weights, freeze them, and collect at beta = 1."""
         wanted, plan = accepted(self, target, want)
-        generator = np.random.default_rng(rng)
+        generator = seeded(rng)
         betas = ladder(self.betas, target, self.kernel, generator)
         if "log_z" in wanted and betas[0] != 0.0:
             raise PgmError(f"log_z needs a ladder that starts at 0, not at {betas[0]:g}")

@@ -15,7 +15,7 @@ from pgmengine.methods.collect import Draws, kept_bytes, refused
 from pgmengine.methods.schedules import Linear, count_of, ladder
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
-from pgmengine.settings import check_whole
+from pgmengine.settings import check_whole, seeded
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -69,7 +69,7 @@ class TemperedTransitions:
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Run the chains."""
         wanted, plan = accepted(self, target, want)
-        generator = np.random.default_rng(rng)
+        generator = seeded(rng)
         betas = ladder(self.betas, target, self.kernel, generator)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         chains = make_chains(many, self.kernel, many.draw_at_0(generator), generator)

@@ -14,11 +14,11 @@ from pgmengine.kernels.chains import sweep_work
 from pgmengine.kernels.plain import sweep
 from pgmengine.methods.answers import accepted, check_want, no_room
 from pgmengine.methods.collect import Draws, refused
-from pgmengine.methods.levels import OneOverT, Weights
+from pgmengine.methods.levels import OneOverT, Weights, check_gamma
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
-from pgmengine.settings import check_whole
+from pgmengine.settings import check_whole, seeded
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -59,6 +59,7 @@ class WangLandau:
     rhat_limit: float = 1.05
 
     def __post_init__(self) -> None:
+        check_gamma(self)
         check_whole(self, "bins", "chains", "draws")
         check_whole(self, "warmup", least=0)
 
@@ -78,7 +79,7 @@ class WangLandau:
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Adapt the weights, freeze them, draw and resample."""
         wanted, plan = accepted(self, target, want)
-        generator = np.random.default_rng(rng)
+        generator = seeded(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         weights = Weights(target.rows, self.bins, self.gamma)
         walk = _Walk(self, many, weights, generator)

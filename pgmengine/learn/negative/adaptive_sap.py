@@ -11,7 +11,7 @@ from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import Chains
 from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved
 from pgmengine.learn.schedules import at
-from pgmengine.methods.levels import OneOverT, Weights, hop
+from pgmengine.methods.levels import OneOverT, Weights, check_gamma, hop
 from pgmengine.methods.schedules import fixed, ladder
 from pgmengine.settings import check_whole
 from pgmengine.target import Target
@@ -42,6 +42,7 @@ class AdaptiveSAP:
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:
+        check_gamma(self)
         check_whole(self, "every", "steps", "chains")
         check_whole(self, "k", least=0)
         object.__setattr__(self, "betas", fixed(self.betas))

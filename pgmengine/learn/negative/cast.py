@@ -12,7 +12,7 @@ from pgmengine.learn.batch import Batch, GradientSum
 from pgmengine.learn.negative.base import NegativeRun, State, adopted, unconditioned
 from pgmengine.learn.schedules import at
 from pgmengine.methods.coupled import CoupledTempering
-from pgmengine.methods.levels import OneOverT
+from pgmengine.methods.levels import OneOverT, check_gamma
 from pgmengine.methods.schedules import fixed, ladder
 from pgmengine.settings import check_whole
 from pgmengine.target import Target
@@ -40,6 +40,7 @@ class CAST:
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:
+        check_gamma(self)
         check_whole(self, "chains", "swap_every", "k")
         object.__setattr__(self, "betas", fixed(self.betas))
 

@@ -12,7 +12,7 @@ from pgmengine.kernels.packed import packed
 from pgmengine.learn.batch import Batch, Gradient, GradientSum
 from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved
 from pgmengine.learn.projected import projected
-from pgmengine.learn.schedules import Rate, at
+from pgmengine.learn.schedules import Rate, rate_at
 from pgmengine.limits import LARGEST
 from pgmengine.model import Model
 from pgmengine.settings import check_number, check_rate, check_whole
@@ -69,7 +69,7 @@ class _Run(Persistent):
 
     def learned(self, gradient: Gradient) -> None:
         """Let the fast weights decay and follow the gradient."""
-        rate, decay = at(self.settings.rate, self.update), self.settings.decay
+        rate, decay = rate_at(self.settings.rate, self.update), self.settings.decay
         for k, value in self.fast.items():
             f = numbers(value)
             f *= decay
