@@ -262,3 +262,16 @@ def test_annealing_of_a_row_does_not_depend_on_what_others_leave_open():
         assert np.all(np.abs(r.log_z - truth.log_z[order]) < 5 * r.log_z_error + 1e-4)
         assert np.all(np.abs(r.log_prob - truth.log_prob[order]) < 5 * r.stats["log_prob_error"] + 1e-4)
         assert r.stats["log_weights"].shape == (400, 3)
+
+
+@pytest.mark.parametrize("reverse", [True, False])
+@pytest.mark.parametrize("sizes", [(4, 3), (20, 10), (300, 200)])
+def test_weights_without_variance_have_the_error_of_their_rounding(sizes, reverse):
+    """Given v all of an RBM is summed out: what is left is single precision, and the interval must hold the truth."""
+    rng, (n, m) = np.random.default_rng(0), sizes
+    model = pgm.rbm(n, m).with_params({"v-h.weight": rng.normal(0, 3 / np.sqrt(n), (n, m)), "h.bias": rng.normal(size=m)})
+    v = rng.integers(0, 2, (20, n)).astype(float)
+    truth = np.logaddexp(0, v @ model.params["v-h.weight"] + model.params["h.bias"]).sum(axis=1)
+    r = pgm.infer(model, {"v": v}, want=("log_z",), method=pgm.AIS(chains=50, betas=50, reverse=reverse), rng=0)
+    assert np.all(r.log_z_interval[:, 0] <= truth) and np.all(truth <= r.log_z_interval[:, 1])
+    assert np.all(np.diff(r.log_z_interval, axis=1) < 1e-6 * (10 + np.abs(truth)[:, None]))

@@ -83,7 +83,7 @@ def _function(value: FunctionType, within: Within = ()) -> Any:
 
 
 def _inside(value: Any, within: Within) -> Any:
-    """What something holds; of objects that are neither settings nor functions the class, since they may change in use."""
+    """What something holds; of objects that are neither settings nor functions the class: they may change in use."""
     known = isinstance(value, PLAIN) or is_dataclass(value) or callable(value)
     return described(value, within) if known and id(value) not in within else type(value).__qualname__
 

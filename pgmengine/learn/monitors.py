@@ -190,7 +190,7 @@ def _log_conditional(q: Factors, name: str, columns: Any, field: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ReconstructionError(_Monitor):
-    """Mean square of x - E[x | means of the hidden units given x], a unit.
+    """Mean square of x - E[x | means of the hidden units given x], over units, of Categorical ones over their states.
 
     >>> import pgmengine as pgm
     >>> sorted(pgm.ReconstructionError({"v": [[0, 1, 1]]})(pgm.rbm(3, 2, rng=0), 0))

@@ -31,6 +31,7 @@ from pgmengine.validate import as_floats
 
 Array = np.ndarray
 ANSWERS = {"log_z", "log_prob"}
+ROUNDING = 2.0**-24  # of single precision, in which chains are
 SMALL = 2.0**16  # states that are enumerated to start the reverse run
 
 
@@ -197,6 +198,7 @@ def _estimate(weights: Array, at_0: Array, sign: float, moves: Array) -> _Run:
     mean = w.mean(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         error = w.std(axis=1, ddof=1) / (mean * np.sqrt(count)) if count > 1 else np.full(len(w), np.inf)
+        error = np.hypot(error, ROUNDING * np.maximum(np.abs(at_0), np.abs(top[:, 0])))  # all there is if none is drawn
         error = np.where(mean > 0, np.where(moves, error, 0.0), np.inf)
         ess = np.where(mean > 0, w.sum(axis=1) ** 2 / np.square(w).sum(axis=1), 0.0)
     return _Run(at_0 + sign * (log_sum(weights, axis=1) - np.log(count)), error, ess, weights)

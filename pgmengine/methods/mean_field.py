@@ -44,7 +44,8 @@ class MeanField:
     precision : np.float64, or np.float32 for half the time and seven digits, where no free unit has directed children.
     xi : None for the best bound of the children's normalisers, E[A(z)] <= xi E[z] + log sum_k h_k E[e^((y_k - xi) z)]; a
         number from 0 (the least value of a child) to 1 (the largest) leaves it there: looser, and cheaper. For
-        Categorical children xi is a vector; with large weights its best value may be missed, the bound still holds.
+        Categorical(k) children xi is a vector, a number a means (a/k, ..., a/k); with large weights its best value may be
+        missed, the bound still holds.
     restarts : starts from random tables besides the first; each row keeps the best bound.
 
     `stats` holds rounds and change, the largest change of a mean (or probability) in the last round.
