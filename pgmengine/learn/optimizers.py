@@ -198,9 +198,9 @@ class AdaMax:
 class Centered:
     """The gradient of the centred model (Montavon and Mueller 2012; Melchior, Fischer and Wiskott 2016).
 
-    For undirected couplings of layers without directed parents. With offsets o, running means of E[x | data]: dW' = dW - o_a db_b^T - db_a o_b^T, and
-    db' = db - sum of dW' o over the couplings. The same model in other coordinates: the fixed points are the same, the
-    way to them is not.
+    For undirected couplings of layers without directed parents. With offsets o, running means of E[x | data]:
+    dW' = dW - o_a db_b^T - db_a o_b^T, and db' = db - sum of dW' o over the couplings. The same model in other
+    coordinates: the fixed points are the same, the way to them is not.
 
     >>> import pgmengine as pgm
     >>> pgm.Centered(pgm.SGD(0.1)).follow
