@@ -22,6 +22,7 @@ A declaration holds layers and couplings:
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -36,6 +37,7 @@ from pgmengine.model import Model
 from pgmengine.units import Unit
 from pgmengine.weights import is_sparse
 
+Array = np.ndarray
 FORMAT = "pgmengine-1"
 
 
@@ -48,8 +50,6 @@ def save(model: Model, path: str | Path) -> None:
     >>> pgm.load(file)
     Model(v: 3 Binary(), h: 2 Binary(); v-h)
     """
-    from safetensors.numpy import save_file
-
     tensors: dict[str, Any] = {}
     for name, value in model.params.items():
         if is_sparse(value):
@@ -58,7 +58,25 @@ def save(model: Model, path: str | Path) -> None:
         else:
             tensors[name] = value
     tensors = {name: np.ascontiguousarray(value) for name, value in tensors.items()}  # others would be scrambled
-    save_file(tensors, str(path), metadata={"format": FORMAT, "declaration": json.dumps(declaration_of(model))})
+    write_tensors(path, tensors, {"format": FORMAT, "declaration": json.dumps(declaration_of(model))})
+
+
+def write_tensors(path: str | Path, tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
+    """Write beside the file, then replace it: whatever happens, a whole one is there.
+
+    With the rights that new files have; safetensors' own save_file makes one that nobody else may read.
+    """
+    from safetensors.numpy import save
+
+    beside = Path(f"{path}.{os.getpid()}.part")
+    try:
+        with open(beside, "wb") as file:
+            file.write(save(dict(tensors), metadata=dict(metadata)))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def load(path: str | Path) -> Model:

@@ -390,6 +390,15 @@ def test_the_order_of_a_sweep_is_the_same_in_every_process():
     assert found == {"(('w', 'x', 'z'), ('v', 'h', 'y'))\n"}
 
 
+def test_a_saved_model_may_be_read_by_whoever_may_read_new_files(tmp_path):
+    (tmp_path / "new").touch()
+    pgm.save(pgm.rbm(3, 2, rng=0), tmp_path / "m")
+    assert (tmp_path / "m").stat().st_mode == (tmp_path / "new").stat().st_mode
+    with pytest.raises(OSError):
+        pgm.save(pgm.rbm(3, 2, rng=0), tmp_path / "none" / "m")
+    assert {path.name for path in tmp_path.iterdir()} == {"m", "new"}
+
+
 @pytest.mark.parametrize("joins", [
     [("couple", "a-b", "c"), ("couple", "a", "b-c")], [("cause", "p", "v"), ("couple", "p", ">v")],
 ])

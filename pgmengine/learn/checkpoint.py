@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import time
 import zlib
@@ -17,7 +16,7 @@ import numpy as np
 from pgmengine.errors import PgmError
 from pgmengine.learn.described import described, digest
 from pgmengine.model import Model
-from pgmengine.store import declaration_of
+from pgmengine.store import declaration_of, write_tensors
 from pgmengine.weights import numbers
 
 FORMAT = "pgmengine-checkpoint-3"
@@ -36,21 +35,10 @@ def fingerprint(model: Model, data: Mapping[str, Any], settings: Mapping[str, An
 
 
 def write(path: str | Path, mark: Mapping[str, Any], arrays: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
-    """Write beside the file, then replace it: whatever happens, one whole checkpoint is there."""
-    from safetensors.numpy import save
-
+    """Replace the checkpoint as a whole."""
     tensors = {name: np.asarray(value, order="C") for name, value in arrays.items()}
     text = json.dumps({"mark": mark, "notes": notes}, default=_plain)
-    metadata = {"format": FORMAT, "text": text, "sum": _sum(text, tensors)}
-    beside = Path(f"{path}.{os.getpid()}.part")
-    try:
-        with open(beside, "wb") as file:
-            file.write(save(tensors, metadata=metadata))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_tensors(path, tensors, {"format": FORMAT, "text": text, "sum": _sum(text, tensors)})
 
 
 def read(path: str | Path, mark: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
