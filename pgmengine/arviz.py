@@ -21,6 +21,11 @@ def to_arviz(result: Any) -> Any:
 
     target = _target(result)
     layers, samples = target.structure.layers, result.samples  # NotAsked without samples
+    taken = {"chain", "draw", "row", *(dim for layer in layers.values() for dim in _dims(layer))}
+    for name in layers:
+        if name in taken or "/" in name:
+            raise PgmError(f"layer {name!r} cannot be a variable of ArviZ, where that is the name of a dimension"
+                           if name in taken else f"layer {name!r} cannot be a variable of ArviZ: its name has a /")
     energy = result.stats.get("energy")
     chains = 1 if energy is None else len(energy)
     posterior = {name: _by_chain(v, chains) for name, v in samples.items() if target.free[name].any()}

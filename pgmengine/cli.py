@@ -7,11 +7,14 @@ import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
+from zipfile import BadZipFile
 
 import numpy as np
 import typer
 
 import pgmengine as pgm
+from pgmengine.infer import drawing
+from pgmengine.settings import whole
 
 app = typer.Typer(add_completion=False, help="Graphical models: declare, learn, ask.",
                   pretty_exceptions_enable=False)
@@ -48,9 +51,12 @@ def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
     for text in given or ():
         if "=" in text and not Path(text).exists():
             name, _, values = text.partition("=")
-            evidence[name.strip()] = [_number(v, text) for v in values.split(",")]
+            found: dict[str, Any] = {name.strip(): [_number(v, text) for v in values.split(",")]}
         else:
-            evidence |= _read_file(model, Path(text))
+            found = _read_file(model, Path(text))
+        if twice := sorted(set(found) & set(evidence)):
+            raise pgm.PgmError(f"evidence {text!r}: layer {twice[0]!r} has been given before")
+        evidence |= found
     return evidence
 
 
@@ -71,12 +77,15 @@ def _read_file(model: pgm.Model, path: Path) -> dict[str, Any]:
                 return dict(arrays)
         if path.suffix == ".json":
             return {k: np.array(v, dtype=float) for k, v in json.loads(path.read_text()).items()}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, BadZipFile) as error:
         raise pgm.PgmError(f"evidence file {path} cannot be read: {error}") from None
     if path.suffix != ".csv":
         raise pgm.PgmError(f"evidence file {path}: expected .npz, .csv or .json")
-    with path.open(newline="") as lines:
-        rows = [[_number(cell, f"{path}") for cell in row] for row in csv.reader(lines) if row]
+    try:
+        with path.open(newline="", encoding="utf-8") as lines:
+            rows = [[_number(cell, f"{path}") for cell in row] for row in csv.reader(lines) if row]
+    except UnicodeDecodeError as error:
+        raise pgm.PgmError(f"evidence file {path} cannot be read: {error}") from None
     layer = next(iter(model.structure.layers))
     if len({len(row) for row in rows}) != 1:
         raise pgm.PgmError(f"evidence file {path}: rows of unequal length")
@@ -124,6 +133,7 @@ def infer(model: ModelFile, evidence: Evidence = None, want: Want = "marginals",
           seed: Seed = 0) -> None:
     """Answer a question; print a table or write a file."""
     m = read_model(model)
+    _check_out(out)
     result = pgm.infer(m, read_evidence(m, evidence), want=_wanted(want), rng=seed)
     arrays = _flat_answers(result)
     if out is None:
@@ -139,13 +149,24 @@ def _flat_answers(result: pgm.Result) -> dict[str, Any]:
     return arrays
 
 
+def _check_folder(out: Path) -> None:
+    """Before work is done that could not be written."""
+    if not out.parent.is_dir():
+        raise pgm.PgmError(f"{out}: there is no folder {out.parent}")
+
+
+def _check_out(out: Path | None) -> None:
+    if out is not None and out.suffix not in (".npz", ".json"):
+        raise pgm.PgmError(f"out must end in .npz or .json, not {out}")
+    if out is not None:
+        _check_folder(out)
+
+
 def _write(out: Path, arrays: dict[str, Any]) -> None:
     if out.suffix == ".npz":
         np.savez_compressed(out, **arrays)
-    elif out.suffix == ".json":
-        out.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in arrays.items()}))
     else:
-        raise pgm.PgmError(f"out must end in .npz or .json, not {out}")
+        out.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in arrays.items()}))
     print(f"wrote {out}")
 
 
@@ -170,15 +191,17 @@ def sample(model: ModelFile, evidence: Evidence = None,
            seed: Seed = 0) -> None:
     """Draw samples from the model given evidence."""
     m = read_model(model)
-    chooser = pgm.Auto(candidates=(pgm.Exact(draws=draws), pgm.Forward(draws=max(draws, 2)),
-                                   pgm.MCMC(chains=4, draws=max(4, -(-draws // 4)), thin=10)))
-    result = pgm.infer(m, read_evidence(m, evidence), want=("samples",), method=chooser, rng=seed)
+    _check_out(out)
+    method = drawing(whole("draws", draws))
+    result = pgm.infer(m, read_evidence(m, evidence), want=("samples",), method=method, rng=seed)
     arrays = {name: value[:draws] for name, value in result.samples.items()}
     if out is not None:
         _write(out, arrays)
         return
-    for i in range(draws):
-        print("  ".join(f"{name}={','.join(f'{v:g}' for v in value[i, 0].ravel())}" for name, value in arrays.items()))
+    rows = result.target.rows
+    for i, row in np.ndindex(draws, rows):
+        head = f"row {row}: " if rows > 1 else ""
+        print(head + "  ".join(f"{n}={','.join(f'{v:g}' for v in value[i, row].ravel())}" for n, value in arrays.items()))
 
 
 @app.command()
@@ -191,6 +214,7 @@ def fit(model: ModelFile,
         seed: Seed = 0) -> None:
     """Learn the parameters from data by persistent contrastive divergence."""
     m = read_model(model, seed)
+    _check_folder(out)
     if epochs < 1 or batch_size < 1 or not rate > 0:
         raise pgm.PgmError("epochs and batch-size must be at least 1, and rate positive")
     found = pgm.fit(m, _read_file(m, data), optimizer=pgm.Adam(rate), epochs=epochs, batch_size=batch_size, rng=seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Hashable, Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -96,12 +97,13 @@ def _numbers(layer: Layer, values: Array, what: str) -> Array:
     support = None if layer.unit.support is None else (
         np.arange(layer.unit.width) if layer.unit.width > 1 else layer.unit.support)
     known = dict(zip(layer.state_names, support, strict=True)) if layer.state_names and support is not None else {}
+    named = any(isinstance(name, Real) for name in known)  # then a number is a name, or a mistake
     for row, value in enumerate(values):
         if value is None or type(value).__name__ == "NAType" or value != value:
             continue
         try:
-            out[row] = known[value] if value in known else float(value)
-        except (TypeError, ValueError):
+            out[row] = known[value] if value in known or named else float(value)
+        except (KeyError, TypeError, ValueError):
             expected = f"one of {', '.join(map(str, known))}" if known else "a number"
             raise PgmError(f"{what}, row {row}: {value!r} is not {expected}") from None
     return out

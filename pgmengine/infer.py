@@ -83,6 +83,12 @@ class Auto:
         return last
 
 
+def drawing(draws: int) -> Auto:
+    """Auto whose candidates draw at least so many samples, the chains of MCMC far apart."""
+    return Auto(candidates=(Exact(draws=draws), Forward(draws=max(draws, 2)),
+                            MCMC(chains=4, draws=max(4, -(-draws // 4)), thin=10)))
+
+
 def infer(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals",), method: Any = None, soft: Any = None,
           do: Any = None, rng: Any = None, state: Any = None, executor: Any = None, progress: bool = False) -> Result:
     """Ask a model anything under any pattern of evidence.
@@ -108,7 +114,7 @@ def infer(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals"
     >>> r.mean["h"].shape, r.kind
     ((1, 2), 'exact')
     """
-    check_instance(method, "method")
+    _check(model, method)
     target, wanted, chosen = model.given(evidence, soft=soft, do=do), check_want(want), method or Auto()
     with showing(progress):
         if isinstance(chosen, Auto):
@@ -129,7 +135,7 @@ def explain(model: Model, evidence: Any = None, want: Iterable[str] = ("marginal
     >>> print(pgm.explain(pgm.rbm(4, 2, rng=0), want=("log_z",)).splitlines()[0])
     wanted: log_z; 1 evidence row, 0 of 6 units observed
     """
-    check_instance(method, "method")
+    _check(model, method)
     target = model.given(evidence, soft=soft, do=do)
     wanted = check_want(want)
     chooser = method if isinstance(method, Auto) else Auto(candidates=(method,)) if method else Auto()
@@ -140,3 +146,13 @@ def explain(model: Model, evidence: Any = None, want: Iterable[str] = ("marginal
     head = f"wanted: {', '.join(wanted)}; {target.rows} evidence row{'s' * (target.rows > 1)}, {share}"
     plans = chooser.plans(target, wanted)
     return Explanation(head, plans, next((p for p in plans if p.accepted), None))
+
+
+def _check(model: Any, method: Any) -> None:
+    """PgmError for what is no model, or no method."""
+    check_instance(method, "method")
+    if not isinstance(model, Model):
+        raise PgmError(f"model must be a Model, not {type(model).__name__}"
+                       + ("; it has one, as .model" if isinstance(getattr(model, "model", None), Model) else ""))
+    if method is not None and not all(callable(getattr(method, name, None)) for name in ("plan", "run")):
+        raise PgmError(f"method must be one such as pgm.Exact(), not {method!r}")

@@ -24,13 +24,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pgmengine import classifier
+from pgmengine.errors import PgmError
 from pgmengine.families import drbm, rbm
-from pgmengine.infer import Auto, infer
+from pgmengine.infer import Auto, drawing, infer
 from pgmengine.learn import PCD, Adam, ExactGradient, base_rate_start, fit
 from pgmengine.learn.interrupt import pass_on
 from pgmengine.methods import AIS, MCMC, Exact
 from pgmengine.model import Model
-from pgmengine.settings import check_whole
+from pgmengine.settings import check_whole, whole
 from pgmengine.units import Binary, Gaussian, Unit
 
 Array = np.ndarray
@@ -65,9 +66,13 @@ class Scaling:
         return cls(Gaussian(1.0), shift, np.where(scale > 1e-12 * (1 + np.abs(shift)), scale, 1.0))
 
     def values(self, x: Array) -> Array:
-        """Data as values of the units; of Binary ones 1 above one half."""
-        scaled = (x - self.shift) / self.scale
-        return np.where(np.isnan(x), np.nan, scaled > 0.5) if isinstance(self.unit, Binary) else scaled
+        """Data as values of the units; of Binary ones 1 above one half, PgmError outside [0, 1]."""
+        if not isinstance(self.unit, Binary):
+            return (x - self.shift) / self.scale
+        for row, column in np.argwhere((x < 0) | (x > 1))[:1]:
+            raise PgmError(f"row {row}, column {column}: {x[row, column]:g} is not between 0 and 1; all values were 0 or 1 "
+                           "when the units were chosen")
+        return np.where(np.isnan(x), np.nan, x > 0.5)
 
     def data(self, v: Array) -> Array:
         """Values of the units as data."""
@@ -166,8 +171,9 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
         """Draws of the visible units, (n_samples, features): exact for small machines, else Gibbs sampling."""
         check_is_fitted(self)
         seed = _seed(random_state)
-        drawn = infer(self.model_, want=("samples",), rng=seed).samples["v"][:, 0]
-        return self.scaling_.data(drawn[np.random.default_rng(seed).integers(len(drawn), size=n_samples)])
+        drawn = infer(self.model_, want=("samples",), method=drawing(whole("n_samples", n_samples)), rng=seed)
+        order = np.random.default_rng(seed).permutation(len(drawn.samples["v"]))[:n_samples]  # of all chains alike
+        return self.scaling_.data(drawn.samples["v"][order, 0])
 
     def score_samples(self, X: Any) -> Array:
         """The log-likelihood (density) of every row: exact while min(features, components) <= 25, else by AIS."""
@@ -249,8 +255,8 @@ class _ByProbability(ClassifierMixin):
 class DRBMClassifier(_ByProbability, BaseEstimator):
     """The discriminative RBM of system 1: p(class | x) learned by its exact gradient (eqs. 25 to 28).
 
-    Columns are standardised. Parameters as in RBMTransformer, and `hidden`: MultiValued(inf) by default; `alpha` is the
-    weight decay.
+    Columns are standardised. Parameters as in RBMTransformer but `negative`: the gradient is exact. `hidden` is
+    MultiValued(inf) by default, `alpha` the weight decay.
 
     >>> import numpy as np
     >>> from pgmengine.sklearn import DRBMClassifier

@@ -27,6 +27,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ from pgmengine.weights import is_sparse
 
 Array = np.ndarray
 FORMAT = "pgmengine-1"
+SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a sparse parameter
 
 
 def save(model: Model, path: str | Path) -> None:
@@ -68,7 +70,7 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Array], metadata: Mapp
     """
     from safetensors.numpy import save
 
-    beside = Path(f"{path}.{os.getpid()}.part")
+    beside = Path(f"{path}.{os.getpid()}.{get_ident()}.part")
     try:
         with open(beside, "wb") as file:
             file.write(save(dict(tensors), metadata=dict(metadata)))
@@ -88,7 +90,12 @@ def load(path: str | Path) -> Model:
         declaration = json.loads(metadata["declaration"])
     except (KeyError, json.JSONDecodeError) as error:
         raise PgmError(f"{path}: its declaration cannot be read: {error}") from None
-    return _build(declaration, _parameters(tensors, str(path)), str(path), None)
+    params = _parameters(tensors, str(path))
+    found = set(params)
+    model = _build(declaration, params, str(path), None)
+    if missing := [name for name in model.params if name not in found]:
+        raise PgmError(f"{path}: parameter {missing[0]!r} is missing")
+    return model
 
 
 def load_declaration(path: str | Path, rng: Rng = None) -> Model:
@@ -106,9 +113,12 @@ def load_declaration(path: str | Path, rng: Rng = None) -> Model:
 
 def declaration_of(model: Model) -> dict[str, Any]:
     """The declaration of a model's graph, without its parameters."""
-    layers = []
+    layers, types = [], unit_types()
     for layer in model.structure.layers.values():
-        entry = {"name": layer.name, "unit": type(layer.unit).__name__, **asdict(layer.unit), "size": int(layer.size)}
+        own = types.get(kind := type(layer.unit).__name__)
+        if own is not type(layer.unit) and own is not None and _ours(own):
+            raise PgmError(f"layer {layer.name!r}: pgmengine has a unit type {kind!r}, which a file would mean")
+        entry = {"name": layer.name, "unit": kind, **asdict(layer.unit), "size": int(layer.size)}
         if layer.labels is not None:
             entry["labels"] = [_label(v) for v in layer.labels]
         if layer.state_names is not None:
@@ -132,8 +142,17 @@ def _unlabel(value: Any) -> Any:
 
 
 def unit_types() -> dict[str, type[Unit]]:
-    """Every unit type that has been defined, by name."""
-    return {cls.__name__: cls for cls in Unit.__subclasses__()}
+    """Every unit type that has been defined, by name; pgmengine's own have theirs."""
+    found, ours, waiting = dict[str, type[Unit]](), dict[str, type[Unit]](), [Unit]
+    while waiting:
+        waiting += (below := waiting.pop().__subclasses__())
+        found |= {cls.__name__: cls for cls in below}
+        ours |= {cls.__name__: cls for cls in below if _ours(cls)}
+    return found | ours
+
+
+def _ours(kind: type[Unit]) -> bool:
+    return kind.__module__.startswith("pgmengine.")
 
 
 def _read(path: str | Path) -> tuple[dict[str, Any], Mapping[str, str]]:
@@ -147,14 +166,15 @@ def _read(path: str | Path) -> tuple[dict[str, Any], Mapping[str, str]]:
 
 
 def _parameters(tensors: Mapping[str, Any], path: str) -> dict[str, Any]:
-    params: dict[str, Any] = {name: value for name, value in tensors.items() if "/" not in name}
-    sparse = {name.partition("/")[0] for name in tensors if "/" in name}
+    sparse = {name.rpartition("/")[0] for name in tensors if name.rpartition("/")[2] in SPARSE}
+    params = {name: value for name, value in tensors.items() if name.rpartition("/")[2] not in SPARSE}
     if sparse:
         import scipy.sparse as sp
-    for name in {name.partition("/")[0] for name in tensors if "/" in name}:
+    for name in sparse:
         try:
-            data, indices, indptr, shape = (tensors[f"{name}/{part}"] for part in ("data", "indices", "indptr", "shape"))
+            data, indices, indptr, shape = (tensors[f"{name}/{part}"] for part in SPARSE)
             params[name] = sp.csr_array((data, indices, indptr), shape=tuple(int(n) for n in shape))
+            params[name].check_format()
         except (KeyError, ValueError) as error:
             raise PgmError(f"{path}: the sparse parameter {name!r} is damaged: {error}") from None
     return params
@@ -198,7 +218,7 @@ def _add_layer(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], p
     bias = params.pop(f"{name}.bias", bias)
     if isinstance(bias, (int, float)) and isinstance(size, int):
         bias = np.full(size if unit.width == 1 else (size, unit.width), float(bias))
-    b.layer(name, unit, size, bias=bias, labels=_unlabel(labels), states=states)  # type: ignore[arg-type]
+    b.layer(name, unit, size, bias=bias, labels=_unlabel(labels), states=_unlabel(states))  # type: ignore[arg-type]
 
 
 def _add_coupling(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], path: str) -> None:

@@ -124,6 +124,7 @@ def check_weight(structure: Structure, coupling: Coupling, weight: Any) -> Any:
     if is_sparse(weight):
         from scipy.sparse import csr_array
 
+        _check_format(weight, what)
         array = csr_array(weight, dtype=np.float64, copy=True)
         array.sum_duplicates()
         array.sort_indices()
@@ -146,9 +147,20 @@ def as_floats(values: Any, what: str) -> np.ndarray:
             return np.ma.filled(values.astype(np.float64), np.nan)
         if is_sparse(values):
             values = values.toarray()
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(values)
+        if array.dtype.kind in "cMm":  # numpy would take a part of them as numbers
+            raise TypeError(f"it has {array.dtype} entries")
+        return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError, RuntimeError) as error:
         raise PgmError(f"{what} is not an array of numbers: {error}") from None
+
+
+def _check_format(weight: Any, what: str) -> None:
+    """Indices of a sparse matrix lie within it, where it can say so."""
+    try:
+        getattr(weight, "check_format", lambda: None)()
+    except ValueError as error:
+        raise PgmError(f"{what} is not a whole sparse matrix: {error}") from None
 
 
 def _check_entries(array: Any, what: str, nonnegative: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,9 @@ import networkx as nx
 import numpy as np
 
 from pgmengine.errors import PgmError
+from pgmengine.structure import Structure
 from pgmengine.units import Unit
+from pgmengine.validate import as_floats
 from pgmengine.weights import is_sparse
 
 if TYPE_CHECKING:
@@ -22,14 +25,14 @@ Array = np.ndarray
 def builder_from_variables(graph: nx.Graph, unit: Unit) -> GraphBuilder:
     """Layers by colour class (nx.Graph, "c0", "c1", ...) or topological generation (nx.DiGraph, "g0", "g1", ...).
 
-    Node attributes: bias (default 0; k numbers for Categorical), unit (default `unit`). Edge attribute: weight (default
-    1; a matrix between Categorical units), and states, the names of the states of a node. Units of different types, or
-    with other names of states, get layers of their own in one class. The nodes are kept as the labels of the layers, in
-    the graph's order.
+    Node attributes: bias (default 0; k numbers for Categorical), unit (default `unit`), and states, the names of its
+    states. Edge attribute: weight (default 1; between Categorical units a matrix, its rows the states of the parent, or
+    in an nx.Graph of the node that the graph has first). Units of different types, or with other names of states, get
+    layers of their own in one class. The nodes are kept as the labels of the layers, in the graph's order.
     """
     from pgmengine.graph import GraphBuilder
 
-    if graph.is_multigraph() or not len(graph):
+    if not isinstance(graph, nx.Graph) or graph.is_multigraph() or not len(graph):
         raise PgmError("from_networkx takes an nx.Graph or nx.DiGraph with at least one node")
     units = {node: data.get("unit", unit) for node, data in graph.nodes(data=True)}
     states = {node: tuple(data["states"]) if "states" in data else None for node, data in graph.nodes(data=True)}
@@ -42,7 +45,10 @@ def builder_from_variables(graph: nx.Graph, unit: Unit) -> GraphBuilder:
     blocks: dict[tuple[str, str], list[tuple[int, int, Array]]] = {}
     for one, two, data in graph.edges(data=True):
         (a, i), (c, j) = place[one], place[two]
-        weight = np.asarray(data.get("weight", 1.0), dtype=np.float64)
+        if graph.is_directed() and not data.get("directed", True):
+            raise PgmError(f"edge {one!r}, {two!r} is undirected: arrows and undirected edges together are declared with "
+                           "a GraphBuilder")
+        weight = _weight(data.get("weight", 1.0), (units[one].width, units[two].width), (one, two))
         if not graph.is_directed() and list(members).index(a) > list(members).index(c):
             (a, i), (c, j), weight = (c, j), (a, i), weight.T
         blocks.setdefault((a, c), []).append((i, j, weight))
@@ -73,10 +79,19 @@ def _groups(graph: nx.Graph, units: dict[Hashable, Any]) -> dict[str, list[Hasha
     return {f"{letter}{c}" + (f"_{kinds[c].index(u)}" if len(kinds[c]) > 1 else ""): keys[c, u] for c, u in order}
 
 
+def _weight(given: Any, shape: tuple[int, int], edge: tuple[Hashable, Hashable]) -> Array:
+    """The weight of an edge, (states of its first node, states of its second one)."""
+    what = f"edge {edge[0]!r}, {edge[1]!r}: weight"
+    weight = as_floats(given, what)
+    if weight.ndim and weight.shape != shape:
+        raise PgmError(f"{what} has shape {weight.shape}, expected a number or {shape}")
+    return np.broadcast_to(weight, shape)
+
+
 def _sparse(entries: list[tuple[int, int, Array]], wa: int, wc: int, na: int, nc: int) -> Any:
     from scipy.sparse import csr_array
 
-    blocks = np.array([np.broadcast_to(w, (wa, wc)) for _, _, w in entries])
+    blocks = np.array([w for _, _, w in entries])
     i, j = np.array([e[0] for e in entries]), np.array([e[1] for e in entries])
     rows = (i[:, None, None] * wa + np.arange(wa)[:, None]) + np.zeros((1, 1, wc), dtype=int)
     columns = (j[:, None, None] * wc + np.arange(wc)) + np.zeros((1, wa, 1), dtype=int)
@@ -86,20 +101,24 @@ def _sparse(entries: list[tuple[int, int, Array]], wa: int, wc: int, na: int, nc
 def variable_graph(model: Model) -> nx.Graph:
     """Nodes (layer, index) or their labels, with unit, bias and states; edges with weight, for every non-zero coupling.
 
+    Labels that two layers have are not the names of nodes. Rows of a matrix are the states of the node that comes first.
     An nx.DiGraph if all couplings are arrows, an nx.Graph if none is; with both, a DiGraph whose undirected edges
     go one way and carry directed=False.
     """
     s = model.structure
     graph: nx.Graph = nx.DiGraph() if s.arrows else nx.Graph()
-    names = {n: x.labels or tuple((n, i) for i in range(x.size)) for n, x in s.layers.items()}
+    names = _node_names(s)
     for name, layer in s.layers.items():
         bias = model.params[f"{name}.bias"]
         for i, node in enumerate(names[name]):
             graph.add_node(node, unit=layer.unit, bias=float(bias[i]) if layer.unit.width == 1 else bias[i],
                            layer=name, index=i, **({"states": layer.state_names} if layer.state_names else {}))
+    places = list(s.layers)
     for c in s.couplings:
         wa, wb = s.layers[c.a].unit.width, s.layers[c.b].unit.width
-        weight = model.weight(c)
+        weight, (a, b) = model.weight(c), (c.a, c.b)
+        if not c.directed and places.index(a) > places.index(b):
+            weight, a, b, wa, wb = weight.T, b, a, wb, wa
         rows, columns = weight.nonzero()
         units = {(int(i), int(j)) for i, j in zip(rows // wa, columns // wb, strict=True)}
         for i, j in sorted(units):
@@ -108,5 +127,15 @@ def variable_graph(model: Model) -> nx.Graph:
             block = weight[i * wa: (i + 1) * wa][:, j * wb: (j + 1) * wb]
             block = block.toarray() if is_sparse(block) else block
             extra = {"directed": c.directed} if s.arrows else {}
-            graph.add_edge(names[c.a][i], names[c.b][j], weight=float(block[0, 0]) if wa == wb == 1 else block, **extra)
+            graph.add_edge(names[a][i], names[b][j], weight=float(block[0, 0]) if wa == wb == 1 else block, **extra)
     return graph
+
+
+def _node_names(s: Structure) -> dict[str, tuple[Hashable, ...]]:
+    """Layer -> its labels, or (layer, label) where another layer has one of them, or (layer, index)."""
+    counts = Counter(label for layer in s.layers.values() for label in layer.labels or ())
+    out: dict[str, tuple[Hashable, ...]] = {}
+    for name, layer in s.layers.items():
+        bare = layer.labels is not None and all(counts[label] == 1 for label in layer.labels)
+        out[name] = tuple(label if bare else (name, label) for label in layer.labels or range(layer.size))
+    return out

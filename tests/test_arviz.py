@@ -100,3 +100,13 @@ def test_every_sampler_gives_a_tree(method):
     model = pgm.sbn([4, 2], rng=0) if isinstance(method, pgm.Forward) else pgm.rbm(4, 2, rng=0)
     r = pgm.infer(model, want=("samples",), method=method, rng=0)
     assert r.to_arviz()["posterior"]["v"].size == r.samples["v"].size
+
+
+@pytest.mark.parametrize("name", ["chain", "draw", "row", "h_unit", "a/b"])
+def test_layers_that_arviz_would_lose_are_refused(name):
+    b = pgm.GraphBuilder()
+    b.layer(name, pgm.Binary(), 2)
+    b.layer("h", pgm.Binary(), 2)
+    b.couple(name, "h")
+    with pytest.raises(pgm.PgmError, match=f"layer '{name}' cannot be a variable of ArviZ"):
+        pgm.infer(b.build(rng=0), want="samples", rng=0).to_arviz()

@@ -299,3 +299,17 @@ def test_sparse_evidence_is_evidence():
     x = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
     model = pgm.rbm(3, 2, rng=0)
     assert np.array_equal(pgm.infer(model, {"v": sp.csr_array(x)}).mean["h"], pgm.infer(model, {"v": x}).mean["h"])
+
+
+@pytest.mark.parametrize("ask, words", [
+    (lambda m: pgm.infer(pgm.fit(m, {"v": np.ones((2, 4))}, updates=1, progress=False)), "it has one, as .model"),
+    (lambda m: pgm.explain("model"), "model must be a Model, not str"),
+    (lambda m: pgm.infer(m, method="mcmc"), "method must be one such as pgm.Exact(), not 'mcmc'"),
+    (lambda m: pgm.infer(m, method=pgm.Gibbs()), "method must be one such as pgm.Exact(), not Gibbs()"),
+    (lambda m: pgm.infer(m, want=5), "want must be a name or several, not 5"),
+    (lambda m: pgm.Exact(draws=0), "Exact: draws must be an integer of at least 1, not 0"),
+])
+def test_questions_that_are_none(ask, words):
+    with pytest.raises(pgm.PgmError) as error:
+        ask(pgm.rbm(4, 2, rng=0))
+    assert words in str(error.value)

@@ -92,3 +92,23 @@ def test_demo_without_matplotlib(monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, out, _ = run(monkeypatch, capsys, "demo", "--out", tmp_path / "demo", "--epochs", 1)
     assert code == 0 and "completed:" in out and "????????" in out
+
+
+def test_samples_of_all_rows_and_evidence_given_once(monkeypatch, capsys, model, tmp_path):
+    (tmp_path / "d.csv").write_text("1,0,1,1\n0,1,0,0\n")
+    out = run(monkeypatch, capsys, "sample", model, "--evidence", tmp_path / "d.csv", "--draws", "3")[1]
+    assert [line.split("  ")[0] for line in out.splitlines()] == ["row 0: v=1,0,1,1", "row 1: v=0,1,0,0"] * 3
+    (tmp_path / "bad.csv").write_bytes(b"\xff\xfe1,2")
+    (tmp_path / "bad.npz").write_bytes(b"PK no archive")
+    nowhere = tmp_path / "none" / "o.npz"
+    for words, told in (
+        (["sample", model, "--draws", "0"], "draws must be an integer of at least 1"),
+        (["infer", model, "--evidence", "v=1,0,1,1", "--evidence", "v=0,1,1,1"], "has been given before"),
+        (["infer", model, "--out", nowhere], "there is no folder"),
+        (["sample", model, "--out", nowhere], "there is no folder"),
+        (["fit", model, tmp_path / "d.csv", nowhere], "there is no folder"),
+        (["infer", model, "--evidence", tmp_path / "bad.csv"], "cannot be read"),
+        (["infer", model, "--evidence", tmp_path / "bad.npz"], "cannot be read"),
+    ):
+        code, _, err = run(monkeypatch, capsys, *words)
+        assert code == 2 and told in err

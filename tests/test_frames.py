@@ -96,3 +96,13 @@ def test_nothing_is_lost_in_silence():
     b.layer("w", pgm.Binary(), 2, labels=["a", "a"])
     with pytest.raises(pgm.PgmError, match="layer 'w': the label 'a' is there twice"):
         b.build()
+
+
+def test_where_states_are_named_by_numbers_others_are_no_states():
+    b = pgm.GraphBuilder()
+    b.layer("x", pgm.Categorical(3), 1, states=[10, 20, 30])
+    model = b.build()
+    found = pgm.infer(model, pd.DataFrame({"x": [30, 10]}))
+    np.testing.assert_array_equal(found.prob["x"][:, 0], np.eye(3)[[2, 0]])
+    with pytest.raises(pgm.PgmError, match="row 0: 2 is not one of 10, 20, 30"):
+        pgm.infer(model, pd.DataFrame({"x": [2, 10]}))

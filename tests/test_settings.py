@@ -247,8 +247,8 @@ def test_a_checkpoint_stays_small_with_row_weights_and_knows_them(tmp_path):
 
 def test_a_checkpoint_leaves_the_files_of_others_alone(tmp_path):
     """What a killed process left goes; a young file may be of one that writes just now, another name is another fit's."""
-    kept = [tmp_path / name for name in ("fit.2.999.part", "fit.old.part", "fit.77.part")]
-    left = tmp_path / "fit.999.part"
+    kept = [tmp_path / name for name in ("fit.2.999.1.part", "fit.old.part", "fit.77.1.part")]
+    left = tmp_path / "fit.999.1.part"
     for path in (left, *kept):
         path.write_bytes(b"x")
     for path in (left, *kept[:2]):

@@ -114,3 +114,23 @@ def test_transformers_before_fit_and_with_categorical_units():
 def test_sizes_without_a_meaning(kind, name):
     with pytest.raises(pgm.PgmError, match=f"{kind}: {name} must be"):
         getattr(pgm.sklearn, kind)(**{name: 0}).fit(np.eye(4), [0, 1, 0, 1])
+
+
+def test_samples_are_as_many_draws_as_are_asked_for():
+    """Not those of a thousand, again and again."""
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    model = pgm.sklearn.RBMTransformer(n_components=2, n_iter=2, random_state=0).fit(x)
+    assert len(np.unique(model.sample(5000, random_state=1), axis=0)) == 5000
+    np.testing.assert_array_equal(model.sample(7, random_state=1), model.sample(7, random_state=1))
+    assert model.sample(1, random_state=0).shape == (1, 3)
+    with pytest.raises(pgm.PgmError, match="n_samples must be an integer of at least 1, not -1"):
+        model.sample(-1)
+
+
+def test_data_that_binary_units_cannot_have_are_refused():
+    x = np.random.default_rng(0).integers(0, 2, (40, 3)).astype(float)
+    model = pgm.sklearn.RBMTransformer(n_components=2, n_iter=2, random_state=0).fit(x)
+    model.transform(np.full((1, 3), 0.4))
+    for ask in (model.transform, model.score_samples, model.partial_fit):
+        with pytest.raises(pgm.PgmError, match="row 1, column 2: 37 is not between 0 and 1"):
+            ask([[0, 1, 1], [0, 1, 37]])

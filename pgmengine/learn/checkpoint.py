@@ -71,8 +71,9 @@ def read(path: str | Path, mark: Mapping[str, Any]) -> tuple[dict[str, Array], d
 
 def _clear(path: Path) -> None:
     """Remove what killed processes have left beside a checkpoint; a file that is young may be of one that is alive."""
+    name = re.compile(rf"{re.escape(path.name)}\.\d+\.\d+\.part")
     for left in path.parent.iterdir():
-        if re.fullmatch(rf"{re.escape(path.name)}\.\d+\.part", left.name) and time.time() - left.stat().st_mtime > LEFT:
+        if name.fullmatch(left.name) and time.time() - left.stat().st_mtime > LEFT:
             left.unlink(missing_ok=True)
 
 

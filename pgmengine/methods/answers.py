@@ -21,6 +21,8 @@ LITTLE = 2.0**26  # bytes
 
 def check_want(want: Iterable[str]) -> tuple[str, ...]:
     """The wanted quantities as a tuple; PgmError for one that does not exist."""
+    if not isinstance(want, Iterable):
+        raise PgmError(f"want must be a name or several, not {want!r}; ask for any of {', '.join(WANTS)}")
     wanted = (want,) if isinstance(want, str) else tuple(want)
     for name in wanted:
         if name not in WANTS:

@@ -28,7 +28,7 @@ from pgmengine.methods.answers import (
 )
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
-from pgmengine.settings import seeded
+from pgmengine.settings import check_whole, seeded
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
 from pgmengine.threads import shared_out
@@ -60,6 +60,9 @@ class Exact:
 
     max_bits: float = 25
     draws: int = 1000
+
+    def __post_init__(self) -> None:
+        check_whole(self, "draws")
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Bits of the cheapest cover of every evidence pattern; refuses above max_bits or the free memory."""
