@@ -70,8 +70,8 @@ class Scaling:
         if not isinstance(self.unit, Binary):
             return (x - self.shift) / self.scale
         for row, column in np.argwhere((x < 0) | (x > 1))[:1]:
-            raise PgmError(f"row {row}, column {column}: {x[row, column]:g} is not between 0 and 1; all were 0 or 1 when the "
-                           "units were chosen")
+            raise PgmError(f"row {row}, column {column}: {x[row, column]:g} is not between 0 and 1; all were 0 or 1 when "
+                           "the units were chosen")
         return np.where(np.isnan(x), np.nan, x > 0.5)
 
     def data(self, v: Array) -> Array:
