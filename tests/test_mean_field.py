@@ -139,3 +139,19 @@ def test_pairs_are_expectations_under_q(m, atol=1e-9):
             known = ~np.isnan(block)
             np.testing.assert_allclose(block[known], expected[known], atol=atol)
         assert np.any(~np.isnan(found)) or not np.any(model.weight(c))
+
+
+@pytest.mark.parametrize("evidence", [
+    {"h": [0, 0]}, {"h": [0, 0], "v": [0, 0, 0]}, {"h": [1, 0]}, {"h": [0, 0], "v": [0, np.nan, 0]},
+    {"h": [0, 0], "v": [1, np.nan, 0]},
+])
+def test_units_that_cannot_be_1_have_a_bound(evidence):
+    """Noisy-or units without leak, which no cause turns on: their natural parameter is -inf, and 0 times that is 0."""
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 2)
+    b.layer("v", pgm.NoisyOr(), 3)
+    b.cause("h", "v", weight=[[0.5, 1.0, 0.2], [0.1, 2.0, 0.7]])
+    model = b.build()
+    exact = pgm.infer(model, evidence, want=("log_z",), method=pgm.Exact()).log_z
+    found = pgm.infer(model, evidence, want=("log_z",), method=pgm.MeanField()).log_z
+    np.testing.assert_allclose(found, exact, rtol=1e-9)

@@ -220,3 +220,19 @@ def test_ladders_are_read_in_any_order_and_refused_with_a_reason():
     for bad in ([0.5], [0.0, 0.5], [-0.1, 1.0], [np.nan, 1.0], ["x"], []):
         with pytest.raises(pgm.PgmError, match="betas"):
             pgm.infer(model, method=pgm.SimulatedTempering(betas=bad), rng=0)
+
+
+@pytest.mark.parametrize("way", [
+    lambda x, t: x["v"], lambda x, t: x.get("v"), lambda x, t: dict(x.items())["v"], lambda x, t: {**x}["v"],
+    lambda x, t: x["v"] if t else np.zeros((8, 4)),
+], ids=["[]", "get", "items", "**", "later"])
+def test_wang_landau_sees_what_a_partition_reads_however_it_does(way):
+    model, calls = pgm.rbm(4, 2, rng=0), []
+    model = model.with_params({"v.bias": [0.3, 0.7, 0.6, 1.9]})
+
+    def partition(x):
+        calls.append(1)
+        return way(x, len(calls) > 1).sum(axis=1).astype(int)
+
+    r = pgm.infer(model, method=pgm.WangLandau(partition, bins=5, draws=4000), rng=0)
+    np.testing.assert_allclose(r.mean["v"], pgm.infer(model).mean["v"], rtol=0, atol=0.05)

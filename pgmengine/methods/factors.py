@@ -100,7 +100,7 @@ class Factors:
                 total += np.where(free | target.cut[name], 0.0, base).sum(axis=1)
             if name in self.eta:
                 eta = self.eta[name].astype(np.float64)
-                share = layer.unit.log_normalizer(layer.shaped(eta)) - _dot(layer.shaped(eta), layer.shaped(x))
+                share = layer.unit.log_normalizer(layer.shaped(eta)) - _dot(layer.shaped(x), layer.shaped(eta))
                 tilt = _dot(layer.shaped(x), layer.shaped(np.zeros(layer.width) + target.reference.get(name, 0.0)))
                 total += np.where(free, share + (1.0 - target.beta[:, None]) * tilt, 0.0).sum(axis=1)
         for c in s.undirected:
@@ -238,5 +238,6 @@ def _heard(target: Target) -> tuple[str, ...]:
 
 
 def _dot(x: Array, eta: Array) -> Array:
-    """The sum over the components of a unit, (rows, size)."""
-    return x * eta if np.ndim(x) < 3 else (x * eta).sum(axis=-1)
+    """The sum over the components of a unit, (rows, size); 0 where x is, of natural parameters at infinity, too."""
+    each = times(x, eta)
+    return each if np.ndim(x) < 3 else each.sum(axis=-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,16 +116,22 @@ class WangLandau:
         return out, seen
 
 
-class _Seen(dict[str, Array]):
-    """A state that remembers which of its layers were read."""
+class _Seen(Mapping[str, Array]):
+    """A state that remembers which of its layers were read, in whatever way."""
 
     def __init__(self, x: Flat) -> None:
-        super().__init__(x)
+        self.x = x
         self.read: set[str] = set()
 
     def __getitem__(self, name: str) -> Array:
         self.read.add(name)
-        return super().__getitem__(name)
+        return self.x[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.x)
+
+    def __len__(self) -> int:
+        return len(self.x)
 
 
 class _Walk:
@@ -135,13 +141,8 @@ class _Walk:
         self.method, self.many, self.weights, self.rng = method, many, weights, rng
         self.row = np.arange(many.rows) // method.chains
         self.x = many.draw_at_0(rng)
-        seen = _Seen(self._shaped(self.x))
-        self._checked(method.partition(seen))
-        layers = many.structure.layers
-        for name in seen.read:
-            if many.free[name].any() and layers[name].unit.support is None:
-                raise PgmError(f"layer {name!r} has {layers[name].unit!r} units: a partition can read finite units only")
-        self.tilts = {name: self._tilt for name in seen.read if many.free[name].any()}
+        self.tilts: dict[str, Any] = {}
+        self._bins(self.x)
 
     def step(self) -> Array:
         """One sweep; the bins (rows * chains,) after it."""
@@ -162,7 +163,19 @@ class _Walk:
         return {name: self.many.structure.layers[name].shaped(value) for name, value in x.items()}
 
     def _bins(self, x: Flat) -> Array:
-        return self._checked(self.method.partition(self._shaped(x)))
+        seen = _Seen(self._shaped(x))
+        found = self._checked(self.method.partition(seen))
+        if new := [name for name in seen.read if name not in self.tilts and self.many.free[name].any()]:
+            self._read(new)
+        return found
+
+    def _read(self, names: list[str]) -> None:
+        """From now on units of these layers are drawn with the weights of the bins that their values lead to."""
+        for name in names:
+            unit = self.many.structure.layers[name].unit
+            if unit.support is None:
+                raise PgmError(f"layer {name!r} has {unit!r} units: a partition can read finite units only")
+        self.tilts = self.tilts | dict.fromkeys(names, self._tilt)
 
     def _checked(self, found: Any) -> Array:
         found, bins, rows = np.asarray(found), self.method.bins, self.many.rows
