@@ -390,15 +390,6 @@ def test_the_order_of_a_sweep_is_the_same_in_every_process():
     assert found == {"(('w', 'x', 'z'), ('v', 'h', 'y'))\n"}
 
 
-def test_a_saved_model_may_be_read_by_whoever_may_read_new_files(tmp_path):
-    (tmp_path / "new").touch()
-    pgm.save(pgm.rbm(3, 2, rng=0), tmp_path / "m")
-    assert (tmp_path / "m").stat().st_mode == (tmp_path / "new").stat().st_mode
-    with pytest.raises(OSError):
-        pgm.save(pgm.rbm(3, 2, rng=0), tmp_path / "none" / "m")
-    assert {path.name for path in tmp_path.iterdir()} == {"m", "new"}
-
-
 @pytest.mark.parametrize("joins", [
     [("couple", "a-b", "c"), ("couple", "a", "b-c")], [("cause", "p", "v"), ("couple", "p", ">v")],
 ])
@@ -438,73 +429,6 @@ def test_variable_graphs_keep_directions_orientations_and_names():
     b.couple("v", "h", weight=np.ones((2, 2)))
     nodes = [("v", "a"), ("v", "b"), ("h", "b"), ("h", "d")]
     assert list(b.build().to_networkx("variables").nodes) == nodes
-
-
-def test_a_file_that_lacks_a_parameter_is_refused(tmp_path):
-    """In place of weights drawn anew."""
-    from safetensors import safe_open
-
-    pgm.save(pgm.rbm(3, 2, rng=0), tmp_path / "m")
-    with safe_open(str(tmp_path / "m"), framework="numpy") as file:
-        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    for name in tensors:
-        save_file({n: v for n, v in tensors.items() if n != name}, str(tmp_path / "n"), metadata=metadata)
-        with pytest.raises(pgm.PgmError, match=f"parameter '{name}' is missing"):
-            pgm.load(tmp_path / "n")
-
-
-def test_sparse_weights_whose_indices_lie_outside_are_refused(tmp_path):
-    b = pgm.GraphBuilder()
-    b.layer("v", pgm.Binary(), 3)
-    b.layer("h", pgm.Binary(), 2)
-    b.couple("v", "h", weight=sp.csr_array(np.eye(3, 2)))
-    pgm.save(b.build(), tmp_path / "m")
-    from safetensors import safe_open
-
-    with safe_open(str(tmp_path / "m"), framework="numpy") as file:
-        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    tensors["v-h.weight/indices"] = tensors["v-h.weight/indices"] + 10**8
-    save_file(tensors, str(tmp_path / "m"), metadata=metadata)
-    with pytest.raises(pgm.PgmError, match="damaged"):
-        pgm.load(tmp_path / "m")
-    broken = sp.csr_array(np.eye(3, 2))
-    broken.indices[0] = 7
-    b.weights[0] = broken
-    with pytest.raises(pgm.PgmError, match="'v-h'.*not a whole sparse matrix"):
-        b.build()
-
-
-def test_files_keep_names_with_a_slash_tuples_and_subclasses(tmp_path):
-    class Coin(pgm.Binary):
-        pass
-
-    Coin.__name__ = "CoinOfATest"
-    b = pgm.GraphBuilder()
-    b.layer("a/b", Coin(), 2, states=[("no", 0), ("yes", 1)])
-    b.layer("data", pgm.Binary(), 2)
-    b.couple("a/b", "data", weight=sp.csr_array(np.eye(2)))
-    model = b.build()
-    pgm.save(model, tmp_path / "m")
-    back = pgm.load(tmp_path / "m")
-    layer = back.structure.layers["a/b"]
-    assert isinstance(layer.unit, Coin) and layer.state_names == (("no", 0), ("yes", 1))
-    np.testing.assert_array_equal(back.params["a/b-data.weight"].toarray(), np.eye(2))
-    Spin = type("Spin", (pgm.Binary,), {})  # noqa: N806
-    other = pgm.GraphBuilder()
-    other.layer("v", Spin(), 2)
-    with pytest.raises(pgm.PgmError, match="pgmengine has a unit type 'Spin'"):
-        pgm.save(other.build(), tmp_path / "m")
-    pgm.save(pgm.rbm(2, 2, visible=pgm.Spin(), rng=0), tmp_path / "s")
-    assert type(pgm.load(tmp_path / "s").structure.layers["v"].unit) is pgm.Spin
-
-
-def test_threads_that_save_one_path_leave_a_whole_file(tmp_path):
-    from concurrent.futures import ThreadPoolExecutor
-
-    model = pgm.rbm(50, 20, rng=0)
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: pgm.save(model, tmp_path / "m"), range(60)))
-    np.testing.assert_array_equal(pgm.load(tmp_path / "m").params["v-h.weight"], model.params["v-h.weight"])
 
 
 @pytest.mark.parametrize("values", [np.array([[1j, 0]]), np.array([["2020-01-01", "2020-01-02"]], dtype="datetime64[D]")])
