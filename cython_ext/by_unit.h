@@ -5,6 +5,8 @@
 #include "draws.h"
 #include "inputs.h"
 
+static const float pgm_nothing[PGM_MOST_STATES];
+
 /* log p(x | zeta) - x zeta of child unit j with inputs z (width of them): minus its normaliser */
 static double pgm_normaliser(const pgm_layer *l, const float *z, const float *step)
 {
@@ -28,6 +30,13 @@ static double pgm_normaliser(const pgm_layer *l, const float *z, const float *st
     return top + log(sum);
 }
 
+/* A of child unit j, whatever its state */
+static double pgm_partition(const pgm_layer *l, int64_t chain, int64_t j)
+{
+    const float *z = l->zeta + chain * l->stride + j * l->width;
+    return l->complement ? pgm_clean(z[0], l->bias[j]) : pgm_normaliser(l, z, pgm_nothing);
+}
+
 static double pgm_log_prob(const pgm_layer *l, int64_t chain, int64_t j, const float *step)
 {
     const float *z = l->zeta + chain * l->stride + j * l->width;
@@ -39,8 +48,6 @@ static double pgm_log_prob(const pgm_layer *l, int64_t chain, int64_t j, const f
     double x = l->width > 1 ? 1.0 : pgm_value(l, chain, j);
     return x * ((double)z[own] + step[own]) - pgm_normaliser(l, z, step);
 }
-
-static const float pgm_nothing[PGM_MOST_STATES];
 
 /* what the child's log probability gains when the rows listed change its inputs */
 PGM_INLINE double pgm_gain_dense_binary(const pgm_link *k, const pgm_layer *child, int64_t chain,

@@ -43,12 +43,15 @@ PGM_INLINE double pgm_field_part(const pgm_layer *l, int64_t chain, int last)
     return 0.5 * pgm_dot(l, chain, field, base, 1.0f);
 }
 
-/* sum over a layer of log p(x | zeta) */
-PGM_INLINE double pgm_directed_part(const pgm_layer *l, int64_t chain)
+/* sum over a layer of log p(x | zeta); of -A(zeta) for units that are `summed` out, whose present state may be impossible */
+PGM_INLINE double pgm_directed_part(const pgm_layer *l, int64_t chain, int summed)
 {
     double total = 0.0;
-    for (int64_t j = 0; l->zeta && j < l->size; j++)
-        if (!l->alive || l->alive[chain * l->units + j]) total += pgm_log_prob(l, chain, j, pgm_nothing);
+    for (int64_t j = 0; l->zeta && j < l->size; j++) {
+        if (l->alive && !l->alive[chain * l->units + j]) continue;
+        int out = summed && l->free[chain * l->free_stride + j];
+        total += out ? -pgm_partition(l, chain, j) : pgm_log_prob(l, chain, j, pgm_nothing);
+    }
     return total;
 }
 
@@ -57,19 +60,20 @@ PGM_INLINE double pgm_power_alone(const pgm_layer *l, int64_t chain)
 {
     const float *base = l->base ? l->base + chain * l->stride : l->directed ? NULL : l->bias;
     const float *reference = l->moves ? l->reference : NULL;
-    double total = pgm_directed_part(l, chain);
+    double total = pgm_directed_part(l, chain, 0);
     if (l->field && base) return total + pgm_dot(l, chain, base, reference, -1.0f);
     return reference ? total - pgm_dot(l, chain, reference, NULL, 0.0f) : total;
 }
 
-/* log p_beta = out[0] + beta out[1] of a chain, each up to a constant that depends on the evidence alone */
-PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, int last, double out[2])
+/* log p_beta = out[0] + beta out[1] of a chain, each up to a constant that depends on the evidence alone, less what
+ * the states of the layers of a side that is summed out have to do with their arrows */
+PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, int last, int side, double out[2])
 {
     double path = 0.0, power = 0.0; /* h and the reference; what is raised to beta */
     for (int i = 0; i < m->layers; i++) {
         const pgm_layer *l = m->layer + i;
         if (l->field) power += pgm_field_part(l, chain, last);
-        power += pgm_directed_part(l, chain);
+        power += pgm_directed_part(l, chain, l->summed & side);
         if (!l->moves) continue;
         for (int64_t j = 0; l->uneven && j < l->size; j++) {
             double x = l->kind == PGM_NORMAL ? l->value[chain * l->units + j] : 0.0;
@@ -82,16 +86,19 @@ PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, int last, d
     out[0] = path, out[1] = power;
 }
 
-#define PGM_SMALL_STEP 1e-3 /* of beta: sums of (A(new) - A(old)) by the midpoint rule, more exact than the difference */
+#define PGM_SMALL_STEP 1e-3   /* of beta: A(new) - A(old) by the midpoint rule, more exact than the difference */
+#define PGM_SMALL_CHANGE 0.03f /* of a log-odds: the midpoint rule is wrong by its cube / 250 */
 
 /* What log sum_(x of the layer) p_beta gains from beta = old to new: sum over its units of A(eta_new) - A(eta_old), or
- * x (eta_new - eta_old) where a unit is held. Its units are independent given the rest. Less the present state's gain
- * x (eta_new - eta_old) unless `whole`. */
+ * x (eta_new - eta_old) where a unit is held. Its units are independent given the rest. Unless `whole`, less what
+ * pgm_log_density has of the present state: x times the change of eta without its arrows. */
 PGM_CLONES
 double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new, int whole)
 {
     const uint8_t *free = l->free + chain * l->free_stride;
     double total = 0.0;
+    pgm_layer apart = *l;
+    apart.zeta = NULL;
     if (l->kind == PGM_TABLE && l->states == 2 && l->width == 1) {
         const uint8_t *state = l->state + chain * l->units;
         const float gap = l->support[1] - l->support[0], bias = l->log_base[1] - l->log_base[0];
@@ -103,20 +110,23 @@ double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new
         for (int64_t first = 0; first < l->units; first += 4 * PGM_WIDE) {
             pgm_vf sum = {0};
             for (int64_t j = first; j < first + 4 * PGM_WIDE && j < l->units; j += PGM_WIDE) {
-                pgm_vf on = __builtin_convertvector(pgm_load_bytes(state + j), pgm_vf), gain, moved;
-                if (small) {
-                    pgm_vf zero = reference ? *(const pgm_vf *)(reference + j) : (pgm_vf){0};
-                    pgm_vf slope = (field ? *(const pgm_vf *)(field + j) : pgm_natural(l, chain, j, 1.0f)) - zero;
+                pgm_vf on = __builtin_convertvector(pgm_load_bytes(state + j), pgm_vf), gain;
+                pgm_vf zero = reference ? *(const pgm_vf *)(reference + j) : (pgm_vf){0};
+                pgm_vf slope = (field ? *(const pgm_vf *)(field + j) : pgm_natural(l, chain, j, 1.0f)) - zero;
+                pgm_vf moved = slope * change;
+                if (small && !pgm_any_where(pgm_magnitude(moved) > PGM_SMALL_CHANGE)) {
                     pgm_vf middle = (zero + slope * middle_beta) * gap + bias;
                     pgm_vf t = pgm_exp(-pgm_at_most(pgm_magnitude(middle), 87.0f));
-                    moved = slope * change;
-                    gain = (pgm_choose_where(middle > 0.0f, pgm_same(1.0f), t) / (t + 1.0f) - on) * moved;
+                    gain = pgm_choose_where(middle > 0.0f, pgm_same(1.0f), t) / (t + 1.0f) * moved;
                 } else {
                     pgm_vf a = pgm_natural(l, chain, j, (float)old) * gap + bias;
                     pgm_vf b = pgm_natural(l, chain, j, (float)new) * gap + bias;
                     moved = b - a;
-                    gain = pgm_softplus(b) - pgm_softplus(a) - on * moved;
+                    gain = pgm_softplus(b) - pgm_softplus(a);
                 }
+                pgm_vf own = moved;
+                if (l->zeta) own = (pgm_natural(&apart, chain, j, 1.0f) - zero) * change;
+                gain += (moved - own) * low - on * own;
                 sum += pgm_choose_where(-(pgm_load_bytes(free + j) & 1), gain, pgm_same(0.0f));
                 if (whole) sum += (on + low) * moved;
             }
@@ -131,8 +141,10 @@ double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new
             eta[0][k] = pgm_natural(l, chain, j * l->width + k, (float)old)[0];
             eta[1][k] = pgm_natural(l, chain, j * l->width + k, (float)new)[0];
         }
-        int own = l->width > 1 ? l->state[chain * l->units + j] : 0;
-        double moved = (l->width > 1 ? 1.0 : pgm_value(l, chain, j)) * ((double)eta[1][own] - eta[0][own]);
+        int64_t own = l->width > 1 ? j * l->width + l->state[chain * l->units + j] : j;
+        double before = pgm_natural(&apart, chain, own, (float)old)[0];
+        double moved = pgm_natural(&apart, chain, own, (float)new)[0] - before;
+        if (l->width == 1) moved *= pgm_value(l, chain, j);
         if (free[j]) total += pgm_normaliser(l, eta[1], pgm_nothing) - pgm_normaliser(l, eta[0], pgm_nothing) - moved;
         if (whole) total += moved;
     }
@@ -155,7 +167,8 @@ PGM_INLINE int pgm_two_sided(const pgm_machine *m, int side)
 PGM_INLINE double pgm_weight_gain(const pgm_machine *m, int64_t chain, double old, double new, int side, int two_sided)
 {
     double gain = 0.0, power[2] = {0.0, 0.0};
-    if (!two_sided) pgm_log_density(m, chain, 0, power);
+    if (old == new) return 0.0; /* where the power is -inf, too */
+    if (!two_sided) pgm_log_density(m, chain, 0, side, power);
     for (int i = 0; i < m->layers; i++) {
         const pgm_layer *l = m->layer + i;
         if (l->summed & side)
@@ -170,7 +183,7 @@ PGM_INLINE double pgm_weight_gain(const pgm_machine *m, int64_t chain, double ol
 PGM_CLONES
 void pgm_log_densities(const pgm_machine *m, int64_t first, int64_t end, int last, double *log_density)
 {
-    for (int64_t c = first; c < end; c++) pgm_log_density(m, c, last, log_density + 2 * c);
+    for (int64_t c = first; c < end; c++) pgm_log_density(m, c, last, 0, log_density + 2 * c);
 }
 
 #endif

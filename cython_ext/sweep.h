@@ -67,7 +67,7 @@ void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last
                 if (m->link[k].from == index && !m->link[k].at_once) pgm_add(m, m->link + k, s, first, last);
         }
         for (int64_t c = first; run->trace && c < last; c++)
-            pgm_log_density(m, c, 0, run->trace + 2 * ((int64_t)t * run->chains + c));
+            pgm_log_density(m, c, 0, 0, run->trace + 2 * ((int64_t)t * run->chains + c));
     }
 }
 

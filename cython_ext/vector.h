@@ -49,6 +49,12 @@ PGM_INLINE pgm_vf pgm_at_least(pgm_vf x, float low)
     return pgm_choose_where(x > low, x, pgm_same(low));
 }
 
+PGM_INLINE int pgm_any_where(pgm_vi mask)
+{
+    pgm_i8 bits = (pgm_i8)mask;
+    return pgm_any((pgm_v8)bits);
+}
+
 typedef float pgm_f8 __attribute__((vector_size(32), aligned(4), may_alias));
 
 /* sums of many floats: eight running sums in double precision */

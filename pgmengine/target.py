@@ -25,6 +25,7 @@ from pgmengine.validate import as_floats
 
 Array = np.ndarray
 T = TypeVar("T")
+NEVER = -1e30  # the natural parameter of a unit that cannot be on: as -inf, but that nothing times it is nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,13 +129,13 @@ class Target:
     def natural(self, x: Flat, name: str) -> Array:
         """The natural parameter of a layer given all else, when it has no children: (rows, width).
 
-        eta = outer_field + beta link(zeta), zeta the directed input.
+        eta = outer_field + beta link(zeta), zeta the directed input; never infinite.
         """
         eta = self.outer_field(x, name)
         if name in self.structure.directed_layers:
             layer = self.structure.layers[name]
             link = layer.flat(layer.unit.link(layer.shaped(self.model.inputs(x, name))))
-            own = np.where(self.components(name, self.cut[name]), 0.0, times(self.beta[:, None], link))
+            own = np.where(self.components(name, self.cut[name]), 0.0, self.beta[:, None] * np.maximum(link, NEVER))
             eta = eta + own
         return eta
 

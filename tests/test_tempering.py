@@ -236,3 +236,16 @@ def test_wang_landau_sees_what_a_partition_reads_however_it_does(way):
 
     r = pgm.infer(model, method=pgm.WangLandau(partition, bins=5, draws=4000), rng=0)
     np.testing.assert_allclose(r.mean["v"], pgm.infer(model).mean["v"], rtol=0, atol=0.05)
+
+
+@pytest.mark.parametrize("method", [
+    pgm.MCMC(draws=20, warmup=5), pgm.ParallelTempering(draws=20, warmup=5),
+    pgm.SimulatedTempering(draws=80, warmup=50), pgm.TemperedTransitions(draws=20, warmup=5),
+    pgm.WangLandau(partition=lambda x: x["v"].sum(axis=1).astype(int), bins=5, draws=50, warmup=20),
+], ids=lambda m: type(m).__name__)
+def test_energies_are_those_of_the_draws(method, rtol=1e-5):
+    model = pgm.dbm([4, 3, 2], rng=0)
+    r = pgm.infer(model, {"v": [[np.nan] * 4, [1, 0, 1, np.nan]]}, want=("samples",), method=method, rng=0)
+    chains, draws, rows = r.stats["energy"].shape
+    x = {name: value.reshape(chains * draws * rows, -1) for name, value in r.samples.items()}
+    np.testing.assert_allclose(r.stats["energy"].reshape(-1), -model.log_density(x), rtol=rtol, atol=rtol)

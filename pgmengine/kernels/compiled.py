@@ -136,6 +136,7 @@ class CompiledChains:
     def anneal(self, betas: Array, joint: bool = False, backward: bool = False) -> Array:
         """See Chains."""
         weight = np.zeros(self.target.rows)
+        self._constant()  # while states are possible: at beta = 0 they need not be
         self._pieces(len(betas) - 1, betas=np.ascontiguousarray(betas, dtype=np.float64), log_weight=weight, joint=joint,
                      backward=backward)
         return weight + (betas[-1] - betas[0]) * self._constant()[:, 1]

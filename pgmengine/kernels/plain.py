@@ -23,7 +23,7 @@ from pgmengine.kernels.gibbs import Gibbs
 from pgmengine.layer import Layer
 from pgmengine.model import Flat, Model
 from pgmengine.stable import softmax
-from pgmengine.target import Target, fact, times
+from pgmengine.target import NEVER, Target, fact, times
 from pgmengine.units import Unit
 from pgmengine.weights import is_sparse
 
@@ -75,23 +75,30 @@ class PlainChains:
         """See Chains."""
         weight = np.zeros(self.target.rows)
         for old, new in zip(betas, betas[1:], strict=False):
-            step = self._summed(new, backward) - self._summed(old, backward)
-            weight += times(new - old, self.path()[1]) if joint else step
+            weight += times(new - old, self.path()[1]) if joint else self._gain(old, new, backward)
             self.beta[:] = new
             anew = set() if joint else summed_layers(self.target, backward)
             self.x = sweep(self.target.at(self.beta), self.kernel, self.x, self.rng, backward, anew=anew)
         return weight
 
+    def _gain(self, old: float, new: float, backward: bool) -> Array:
+        """Log p_new - log p_old, the summed layers summed out; -inf where the rest is impossible."""
+        before, after = (self._summed(beta, backward) for beta in (old, new))
+        possible = np.isfinite(after)
+        return np.where(possible, after - np.where(possible, before, 0.0), -np.inf)
+
     def _summed(self, beta: float, backward: bool) -> Array:
         """Log density at beta with the summed layers summed out, (rows,)."""
-        target = self.target.at(beta)
-        total = target.log_density(self.x)
+        target, x = self.target.at(beta), dict(self.x)
+        gained = np.zeros(target.rows)
         for name in summed_layers(target, backward):
             layer = target.structure.layers[name]
-            eta, x = layer.shaped(target.natural(self.x, name)), layer.shaped(self.x[name])
-            own = (eta * x if layer.unit.width == 1 else (eta * x).sum(axis=-1)) + layer.unit.log_h(x)
-            total += np.where(target.free[name], layer.unit.log_normalizer(eta) - own, 0.0).sum(axis=1)
-        return total
+            eta = layer.shaped(target.natural(self.x, name))
+            likely = layer.unit.mode(eta)  # any state would do that is possible
+            x[name] = np.where(target.components(name, target.free[name]), layer.flat(likely), x[name])
+            own = (eta * likely if layer.unit.width == 1 else (eta * likely).sum(axis=-1)) + layer.unit.log_h(likely)
+            gained += np.where(target.free[name], layer.unit.log_normalizer(eta) - own, 0.0).sum(axis=1)
+        return gained + target.log_density(x)
 
     def values(self, rows: Any = slice(None), dtype: type = np.float64) -> Flat:
         """See Chains."""
@@ -199,7 +206,7 @@ def _unit_by_unit(target: Target, kernel: Any, x: Flat, name: str, rng: np.rando
         eta = outer[:, columns]
         if directed and zeta is not None:
             link = layer.unit.link(zeta[:, columns] if layer.unit.width > 1 else zeta[:, index])
-            eta = eta + times(target.beta[:, None], link.reshape(len(link), -1))
+            eta = eta + target.beta[:, None] * np.maximum(link.reshape(len(link), -1), NEVER)
         extra = 0.0 if tilt is None else tilt(x, name, columns)
         new = _moved_unit(target, kernel, layer.unit, eta, old, children, columns, rng, extra)
         new = np.where(target.free[name][:, [index]], new, old)
@@ -236,7 +243,7 @@ def _moved_unit(target: Target, kernel: Any, unit: Unit, eta: Array, old: Array,
     if unit.support is None:
         return unit.sample(shaped, rng)[:, None]
     support = unit.support.reshape(len(unit.support), unit.width)
-    log_weights = unit.log_weights(np.where(np.isneginf(shaped), -1e300, shaped))
+    log_weights = unit.log_weights(shaped)
     for child in children:
         reached, block = child.rows_of(columns)
         if len(reached):

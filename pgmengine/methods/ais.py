@@ -50,8 +50,9 @@ class AIS:
     """log Z = log Z_0 + log mean exp(w), chains annealed from independent units to the model (Neal 2001).
 
     w = sum_t log p_(beta_(t+1))(x_t) - log p_(beta_t)(x_t). The mean of exp(w) is unbiased, so the logarithm is low on
-    average. The reverse run anneals model draws down to beta = 0 and is high on average (Burda et al. 2015); its draws
-    are exact when the model is small, else those of the forward chains, resampled by their weights and swept on.
+    average. The reverse run anneals model draws down to beta = 0 and is high on average (Burda et al. 2015), by more than
+    its error where the model rules states out that are possible at beta = 0; its draws are exact when the model is small,
+    else those of the forward chains, resampled by their weights and swept on.
 
     Parameters
     ----------
@@ -62,8 +63,9 @@ class AIS:
     reference : layer -> natural parameters of the units at beta = 0; base_rates(data) are good ones.
 
     `log_z` is the forward estimate; `log_z_interval` is three standard errors below it to three standard errors above the
-    reverse one (or above it, without a reverse run). `stats` holds log_weights (chains, rows), log_weight_sd, ess, and
-    reverse_log_z, reverse_error, reverse_ess, each (rows,).
+    reverse one (or above it, without a reverse run). Where no chain has found a possible state, log_z is -inf and nothing
+    is known: the interval is all numbers. `stats` holds log_weights (chains, rows), log_weight_sd (infinite where a chain
+    weighs nothing), ess, and reverse_log_z, reverse_error, reverse_ess, each (rows,).
 
     >>> import pgmengine as pgm
     >>> model = pgm.rbm(4, 3, rng=0)
@@ -108,7 +110,9 @@ class AIS:
         answers = {"log_z": up.log_z, "log_z_error": up.error,
                    "log_z_interval": interval(up.log_z, up.error, high.log_z, high.error)}
         note = _notes(up, down, self.chains, target.first)
-        stats = {"log_weights": up.weights.T, "ess": up.ess, "log_weight_sd": up.weights.std(axis=1)}
+        with np.errstate(invalid="ignore"):
+            spread = np.nan_to_num(up.weights.std(axis=1), nan=np.inf)
+        stats = {"log_weights": up.weights.T, "ess": up.ess, "log_weight_sd": spread}
         if "log_prob" in wanted:
             answers["log_prob"], stats["log_prob_error"] = up.log_z, up.error
             if not target.structure.normalized:
@@ -149,9 +153,16 @@ class AIS:
         up = _estimate(weights.reshape(target.rows, -1), at_0, 1.0, moves)
         if not self.reverse:
             return up, None
-        x, sweeps = self._model_draws(target, x, up.weights, len(betas), rng)
-        weights, _ = self._annealed(executor, many.at(1.0), x, rng, work, sweeps, betas[::-1])
-        return up, _estimate(weights.reshape(target.rows, -1), at_0, -1.0, moves)
+        live, dead = np.flatnonzero(up.ess > 0), np.flatnonzero(up.ess == 0)
+        unknown = np.full(len(dead), np.inf)  # no draws that could be annealed down, and perhaps no possible state
+        runs = [_Run(unknown, unknown, np.zeros(len(dead)), -np.inf * np.ones((len(dead), self.chains)))]
+        if len(live):
+            chains = (live[:, None] * self.chains + np.arange(self.chains)).ravel()
+            some, x = target.take(live), {name: value[chains] for name, value in x.items()}
+            x, sweeps = self._model_draws(some, x, up.weights[live], len(betas), rng)
+            weights, _ = self._annealed(executor, many.take(chains).at(1.0), x, rng, work, sweeps, betas[::-1])
+            runs.insert(0, _estimate(weights.reshape(len(live), -1), at_0[live], -1.0, moves[live]))
+        return up, _joined(runs, np.argsort(np.concatenate((live, dead))))
 
     def _annealed(self, executor: Executor | None, many: Target, x: Flat, rng: np.random.Generator, work: float,
                   sweeps: int, betas: Array) -> tuple[Array, Flat]:
@@ -196,7 +207,7 @@ def _estimate(weights: Array, at_0: Array, sign: float, moves: Array) -> _Run:
     top = weights.max(axis=1, keepdims=True)
     w = np.exp(weights - np.where(np.isfinite(top), top, 0.0))
     mean = w.mean(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # of rows without any weight
         error = w.std(axis=1, ddof=1) / (mean * np.sqrt(count)) if count > 1 else np.full(len(w), np.inf)
         error = np.hypot(error, ROUNDING * np.maximum(np.abs(at_0), np.abs(top[:, 0])))  # all there is if none is drawn
         error = np.where(mean > 0, np.where(moves, error, 0.0), np.inf)

@@ -143,10 +143,12 @@ def _side_by_side(parts: list[dict[str, Array]], axis: int) -> dict[str, Array]:
 
 
 def unmixed_notes(stats: Mapping[str, Any], limit: float) -> tuple[str, ...]:
-    """What has not mixed, a line each."""
+    """What has not mixed, a line each; energies that stay infinite are of states that are impossible."""
+    lost = np.isposinf(stats["energy"]).any(axis=(0, 1))
+    note = ("some draws are impossible: the evidence may have probability zero, or the warm-up is too short",)
     rhat = {"the energy": stats["energy_rhat"], **{f"layer {n!r}": v for n, v in stats["rhat"].items()}}
-    return tuple(f"R-hat of {what} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
-                 for what, v in rhat.items() if unmixed(v, limit))
+    return note * bool(lost.any()) + tuple(f"R-hat of {what} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
+                                           for what, v in rhat.items() if unmixed(v, limit))
 
 
 def unmixed(rhat: Array, limit: float) -> bool:

@@ -14,7 +14,7 @@ from pgmengine.kernels.packed import packed
 from pgmengine.kernels.plain import layers_by_unit
 from pgmengine.model import Flat
 from pgmengine.progress import track
-from pgmengine.target import Target, fact, times
+from pgmengine.target import NEVER, Target, fact, times
 
 Array = np.ndarray
 
@@ -152,7 +152,7 @@ class Factors:
         if name in s.directed_layers:
             layer = s.layers[name]
             link = layer.flat(layer.unit.link(layer.shaped(target.model.inputs(target.evidence.values, name))))
-            u += np.where(target.components(name, target.cut[name]), 0.0, link)
+            u += np.where(target.components(name, target.cut[name]), 0.0, np.maximum(link, NEVER))
         else:
             u += target.model.bias(name).astype(self.precision, copy=False)
         for c, source in s.meetings[name]:

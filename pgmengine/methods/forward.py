@@ -109,7 +109,8 @@ class Forward:
         if "mcse" in answers:
             stats["mcse"] = answers.pop("mcse")
         if "gradient" in wanted:
-            answers["gradient"] = many.gradient(x, p.ravel())
+            some = np.flatnonzero(p.ravel() != 0)  # impossible draws have no gradient
+            answers["gradient"] = many.take(some).gradient({n: v[some] for n, v in x.items()}, p.ravel()[some])
         if "samples" in wanted:
             layers = target.structure.layers
             answers["samples"] = {n: np.swapaxes(layers[n].shaped(v), 0, 1) for n, v in _resampled(draws, p, rng).items()}

@@ -95,7 +95,7 @@ class ParallelTempering:
             for _ in range(self.thin):
                 ladders.step()
             top = ladders.top()
-            draws.add(t, ladders.chains.values(top), -ladders.energy_at_1(top))
+            draws.add(t, ladders.chains.values(top), ladders.energy_at_1(top))
             swapped[t] = ladders.accepted
         stats, status, note = draws.judged(target, self.rhat_limit)
         answers, stats = draws.answers(target), stats | ladders.stats() | {"swap_accepted": swapped.transpose(2, 0, 1)}
@@ -248,8 +248,9 @@ class Ladders:
 def _apart(found: Mapping[str, Array], first: int = 0) -> tuple[str, ...]:
     """A warning when the two directions disagree."""
     gap, error = np.diff(found["log_z_interval"], axis=1)[:, 0], found["log_z_error"]
-    row = int(np.argmax(gap - 2 * SURE * error))
-    if gap[row] <= WIDE + 2 * SURE * error[row]:
+    allowed = WIDE + 2 * SURE * error
+    row = int(np.argmax(np.where(np.isinf(allowed), -np.inf, gap - np.where(np.isinf(allowed), 0.0, allowed))))
+    if gap[row] <= allowed[row]:
         return ()
     return (f"stepping stones up and down are {gap[row]:.3g} nats apart in row {first + row}: use more rungs",)
 

@@ -84,12 +84,20 @@ class Adaptive:
         spread = np.empty(self.pilot)
         for i, beta in enumerate(grid):
             chains.anneal(np.linspace(grid[max(i - 1, 0)], beta, 5))
-            power = chains.path()[1].reshape(target.rows, -1)
-            power = np.where(np.isfinite(power), power, np.nan)
-            spread[i] = np.sqrt(np.nanmean(np.nanvar(power, axis=1)))
-        spread = np.nan_to_num(spread) + 1e-3 * np.nanmax(spread) + 1e-12
+            spread[i] = _spread(chains.path()[1].reshape(target.rows, -1))
+        spread += 1e-3 * spread.max() + 1e-12
         length = np.concatenate(([0.0], np.cumsum(np.diff(grid) * (spread[1:] + spread[:-1]) / 2)))
         return np.interp(np.linspace(0.0, length[-1], max(self.count, 2)), length, grid)
+
+
+def _spread(power: Array) -> float:
+    """The standard deviation among the possible states of a row (rows, chains), on average over rows with some."""
+    possible = np.isfinite(power)
+    count = possible.sum(axis=1)
+    centre = np.where(possible, power, 0.0).sum(axis=1) / np.maximum(count, 1)
+    apart = np.where(possible, power, centre[:, None]) - centre[:, None]
+    variance = np.square(apart).sum(axis=1) / np.maximum(count, 1)
+    return float(np.sqrt(variance[count > 1].mean())) if (count > 1).any() else 0.0
 
 
 def ladder(betas: Any, target: Target, kernel: Any, rng: np.random.Generator) -> Array:
@@ -111,4 +119,4 @@ def count_of(betas: Any) -> int:
     """The number of temperatures of what `ladder` takes."""
     if isinstance(betas, (int, np.integer)):
         return int(betas)
-    return int(betas.count) if hasattr(betas, "betas") else len(betas)
+    return int(betas.count) if hasattr(betas, "betas") else np.size(betas)

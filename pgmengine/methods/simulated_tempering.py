@@ -41,6 +41,8 @@ class SimulatedTempering:
     warmup, draws : adaptive sweeps, and sweeps with frozen weights; the draws are those of them at beta = 1.
     gamma : FlatHistogram() or OneOverT().
 
+    `log_z` is NaN where the chains, once the weights were frozen, never were at an end of the ladder.
+
     `stats` holds those of MCMC, and log_g, occupancy and occupancy_adaptive (rows, levels), levels (warmup +
     draws, rows, chains), and adaptive (warmup + draws,), which sweeps were adaptive.
 
@@ -163,7 +165,7 @@ def _log_z(target: Target, log_g: Array, levels: Array, count: int) -> dict[str,
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = (ends[:, 1] / mean[1] - ends[:, 0] / mean[0]).std(axis=0, ddof=1) / np.sqrt(len(ends))
         log_z = target.log_z_at_0() + log_g[:, -1] - log_g[:, 0] + np.log(mean[1]) - np.log(mean[0])
-    error = np.where(np.isfinite(log_z), spread, np.inf)
-    log_z = np.nan_to_num(log_z)
+    seen = np.isfinite(log_z)  # both ends
+    log_z, error = np.where(seen, log_z, np.nan), np.where(seen, spread, np.inf)
     return {"log_z": log_z, "log_z_error": error,
             "log_z_interval": interval(log_z, error, log_z, error)}

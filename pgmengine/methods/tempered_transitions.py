@@ -93,8 +93,8 @@ def excursion(chains: Chains, betas: Array, rng: np.random.Generator) -> Array:
         return np.ones(len(chains.beta), dtype=bool)
     kept = chains.keep()
     weight = chains.anneal(down, joint=True)
-    weight = weight + chains.anneal(np.concatenate((down[-1:], betas[:-1])), joint=True, backward=True)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # impossible before and after: NaN, not taken
+        weight = weight + chains.anneal(np.concatenate((down[-1:], betas[:-1])), joint=True, backward=True)
         weight = weight + np.nan_to_num((1.0 - betas[-2]) * chains.path()[1], nan=0.0)
     chains.beta[:] = 1.0
     taken = np.log(rng.random(len(weight))) < weight

@@ -11,8 +11,10 @@ BATCHES = 10  # of each chain, for a standard error
 
 
 def interval(low: Array, low_error: Array, high: Array, high_error: Array) -> Array:
-    """From SURE standard errors below a low estimate to as many above a high one, (rows, 2)."""
-    return np.stack((low - SURE * low_error, high + SURE * high_error), axis=1)
+    """From SURE standard errors below a low estimate to as many above a high one, (rows, 2); without end if not known."""
+    with np.errstate(invalid="ignore"):
+        ends = np.stack((low - SURE * low_error, high + SURE * high_error), axis=1)
+    return np.where(np.isnan(ends), (-np.inf, np.inf), ends)
 
 
 def few(ess: Array, draws: int) -> bool:

@@ -1,0 +1,112 @@
+"""States that the model rules out: NoisyOr units without a leak (bias 0) are off unless a parent is on."""
+
+import numpy as np
+import pytest
+
+import pgmengine as pgm
+
+NAN = np.nan
+
+
+class Own:
+    """Gibbs as a user's kernel, which the plain engine sweeps."""
+
+    def transition(self, prob, current):
+        return np.asarray(prob)
+
+
+KERNELS = pytest.mark.parametrize("kernel", [pgm.Gibbs(), Own()], ids=["compiled", "plain"])
+
+
+def leakless(weight=None):
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 2)
+    b.layer("v", pgm.NoisyOr(), 3)
+    b.cause("h", "v", weight=np.abs(np.random.default_rng(0).normal(size=(2, 3))) if weight is None else weight)
+    return b.build()
+
+
+EVIDENCE = {
+    "nothing": {},
+    "off": {"v": [0, NAN, NAN]},
+    "on and off": {"v": [0, 1, NAN]},
+    "one parent": {"h": [0, NAN]},
+    "no parent": {"h": [0, 0]},
+    "one of each": {"h": [0, NAN], "v": [1, NAN, NAN]},
+}
+
+
+@KERNELS
+@pytest.mark.parametrize("evidence", EVIDENCE.values(), ids=EVIDENCE)
+@pytest.mark.parametrize("betas", [100, 1501], ids=["differences", "midpoints"])
+def test_annealing_does_not_care_what_a_unit_that_is_summed_out_was(evidence, betas, kernel, errors=5.0):
+    chains = 3000 if betas == 100 else 400
+    if isinstance(kernel, Own):
+        chains //= 4
+        betas = min(betas, 301)
+    method = pgm.AIS(chains=chains, betas=betas, kernel=kernel)
+    r = pgm.infer(leakless(), evidence, want=("log_z",), method=method, rng=1)
+    truth = pgm.infer(leakless(), evidence, want=("log_z",)).log_z[0]
+    assert abs(r.log_z[0] - truth) < errors * r.log_z_error[0] + 1e-5
+    assert r.log_z_interval[0, 0] - 1e-5 <= truth <= r.log_z_interval[0, 1] + 1e-5
+    assert r.stats["reverse_log_z"][0] > truth - errors * r.stats["reverse_error"][0] - 1e-5
+
+
+@KERNELS
+def test_nothing_is_left_to_chance_when_all_is_summed_out(kernel, atol=1e-5):
+    method = pgm.AIS(chains=20, betas=30, kernel=kernel, reference={"v": [0.5, -0.3, 0.0]})
+    r = pgm.infer(leakless(), {"h": [[0, 0], [0, 1]]}, want=("log_z",), method=method, rng=0)
+    np.testing.assert_allclose(r.log_z, -2 * np.log(2), atol=atol)
+    np.testing.assert_allclose(r.stats["reverse_log_z"], -2 * np.log(2), atol=atol)
+
+
+@KERNELS
+@pytest.mark.parametrize("reverse", [False, True])
+def test_rows_of_probability_zero_have_log_z_minus_infinity_and_leave_others_alone(kernel, reverse, errors=5.0):
+    evidence = {"h": [[NAN, NAN], [1, 1], [0, 0]], "v": [[NAN] * 3, [1, NAN, NAN], [1, NAN, NAN]]}
+    method = pgm.AIS(chains=300, betas=50, reverse=reverse, kernel=kernel)
+    r = pgm.infer(leakless(), evidence, want=("log_z",), method=method, rng=0)
+    truth = pgm.infer(leakless(), evidence, want=("log_z",)).log_z
+    assert np.all(np.abs(r.log_z[:2] - truth[:2]) < errors * r.log_z_error[:2] + 1e-5)
+    assert r.log_z[2] == truth[2] == -np.inf and r.log_z_error[2] == np.inf
+    assert np.array_equal(r.log_z_interval[2], [-np.inf, np.inf])
+    assert not r.status.good and any("row 2" in line for line in r.warnings)
+
+
+@pytest.mark.parametrize("method", [
+    pgm.MCMC(draws=50, warmup=20), pgm.ParallelTempering(draws=50, warmup=20),
+    pgm.SimulatedTempering(draws=50, warmup=50),
+    pgm.TemperedTransitions(draws=20, warmup=5), pgm.Forward(50),
+    pgm.WangLandau(partition=lambda x: x["v"].sum(axis=1).astype(int), bins=4, draws=50, warmup=20),
+], ids=lambda m: type(m).__name__)
+def test_samplers_say_so_when_they_meet_no_possible_state(method):
+    r = pgm.infer(leakless(), {"h": [0, 0], "v": [1, 0, NAN]}, method=method, rng=0)
+    assert not r.status.good and r.warnings
+
+
+@pytest.mark.parametrize("method", [pgm.ParallelTempering(draws=50, warmup=20), pgm.AIS(chains=20), pgm.Forward(50),
+                                    pgm.SimulatedTempering(draws=50, warmup=50)], ids=lambda m: type(m).__name__)
+def test_log_z_of_what_cannot_be_is_not_a_number_that_could_be(method):
+    r = pgm.infer(leakless(), {"h": [0, 0], "v": [1, 0, NAN]}, want=("log_z",), method=method, rng=0)
+    assert not np.isfinite(r.log_z[0]) and r.log_z_error[0] == np.inf and not r.status.good
+    assert np.array_equal(r.log_z_interval, [[-np.inf, np.inf]])
+
+
+def test_gradient_leaves_impossible_draws_out(errors=5.0):
+    evidence, draws, times = {"v": [0, 1, 1]}, 4000, 10
+    truth = pgm.infer(leakless(), evidence, want=("gradient",), method=pgm.Exact()).gradient
+    found = [pgm.infer(leakless(), evidence, want=("gradient",), method=pgm.Forward(draws), rng=s).gradient
+             for s in range(times)]
+    for name, value in truth.items():
+        each = np.stack([f[name] for f in found])
+        assert np.all(np.abs(each.mean(axis=0) - value) < errors * each.std(axis=0, ddof=1) / np.sqrt(times) + 1e-9), name
+
+
+@KERNELS
+def test_samplers_agree_with_enumeration(kernel, errors=5.0):
+    evidence = {"v": [0, 1, NAN]}
+    truth = pgm.infer(leakless(), evidence)
+    for method in (pgm.MCMC(kernel=kernel), pgm.ParallelTempering(kernel=kernel, draws=500, warmup=200)):
+        r = pgm.infer(leakless(), evidence, method=method, rng=0)
+        for name in ("h", "v"):
+            assert np.all(np.abs(r.mean[name] - truth.mean[name]) <= errors * r.stats["mcse"][name][0] + 1e-9)
