@@ -8,7 +8,7 @@ import numpy as np
 
 from pgmengine import frames
 from pgmengine.errors import PgmError
-from pgmengine.frames import state_names, unit_names
+from pgmengine.frames import component_names, unit_names
 from pgmengine.layer import Layer
 from pgmengine.target import Target
 
@@ -64,7 +64,7 @@ def _sample_stats(result: Any, energy: Any) -> dict[str, Array]:
         return {}
     out = {"energy": energy, "adaptive": np.zeros(energy.shape, dtype=bool)}
     if "levels" in result.stats:
-        out["level"] = np.full(energy.shape, len(result.stats["betas"]) - 1)
+        out["level"] = np.full(energy.shape, result.stats["betas"].shape[-1] - 1)
     if "swap_accepted" in result.stats:
         out["swap_accepted"] = result.stats["swap_accepted"]
     return out
@@ -90,7 +90,7 @@ def _dims(layer: Layer) -> list[str]:
 
 
 def _coords(layer: Layer) -> dict[str, list[Any]]:
-    return dict(zip(_dims(layer), (unit_names(layer), state_names(layer)), strict=False))
+    return dict(zip(_dims(layer), (unit_names(layer), component_names(layer)), strict=False))
 
 
 def _observed(target: Target, name: str) -> Array:

@@ -84,13 +84,14 @@ def transition_matrix(target: Target, kernel: Any) -> Array:
 
 
 def slem(matrix: Array) -> float:
-    """Second-largest eigenvalue modulus of a transition matrix: the smaller, the faster the chain forgets.
+    """Second-largest eigenvalue modulus of a transition matrix (0 of a single state): the smaller, the sooner forgotten.
 
     >>> import pgmengine as pgm
     >>> round(pgm.diagnostics.slem([[0.9, 0.1], [0.2, 0.8]]), 6)
     0.7
     """
-    return float(np.sort(np.abs(np.linalg.eigvals(matrix)))[-2])
+    sizes = np.sort(np.abs(np.linalg.eigvals(matrix)))
+    return float(sizes[-2]) if len(sizes) > 1 else 0.0
 
 
 def autocorrelation_function(x: Array, lags: int | None = None) -> Array:

@@ -18,6 +18,8 @@ from pgmengine.structure import Structure
 from pgmengine.validate import as_floats
 
 Array = np.ndarray
+ROUNDING = 2.0**-24  # of single precision
+
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,22 +149,34 @@ def parse_layer(layer: Layer, given: Any, what: str) -> tuple[Array, bool]:
     values, has_rows = _with_rows(layer, array, what)
     nan = np.isnan(values)
     if layer.unit.width > 1:
-        nan = nan.any(axis=-1)
-        values = np.where(nan[..., None] & ~np.isnan(values), 0.5, values)  # half-observed: outside the support
-        nan = np.isnan(values).all(axis=-1)
+        nan = nan.all(axis=-1)  # half-observed is no value
     filled = np.where(nan[..., None] if layer.unit.width > 1 else nan, 0.0, values) if nan.any() else values
     good = layer.unit.contains(filled)
     if not good.all() and not (good := good | nan).all():
-        row, index = (int(i) for i in np.argwhere(~good)[0])
-        raise PgmError(f"{what}: layer {layer.name!r}, row {row}, index {index}: {values[row, index].tolist()} "
-                       f"is not a value of {layer.unit!r}{_expected(layer)}")
+        values, good = _rounded(layer, values, good)
+        if not good.all():
+            row, index = (int(i) for i in np.argwhere(~good)[0])
+            raise PgmError(f"{what}: layer {layer.name!r}, row {row}, index {index}: {values[row, index].tolist()} "
+                           f"is not a value of {layer.unit!r}{_expected(layer)}")
     return values.reshape(values.shape[0], layer.width), has_rows
+
+
+def _rounded(layer: Layer, values: Array, good: Array) -> tuple[Array, Array]:
+    """Values that single precision has rounded, such as 0.2, as the values that they were; which are values now."""
+    unit = layer.unit
+    if unit.support is None or unit.width > 1:
+        return values, good
+    nearest = unit.support[unit.state_of(values)]
+    close = ~good & (np.abs(values - nearest) <= ROUNDING * np.abs(nearest))
+    return np.where(close, nearest, values), good | close
 
 
 def _expected(layer: Layer) -> str:
     unit = layer.unit
-    if unit.width > 1:
+    if unit.one_hot:
         return f", expected a label 0..{unit.width - 1} or a one-hot row of {unit.width}"
+    if unit.width > 1 and unit.support is not None:
+        return f", expected a label 0..{len(unit.support) - 1} or one of the rows of its support"
     if unit.support is None:
         return f", expected {IN_RANGE}" if not unit.bounded else ", expected a number in [-1, 1]"
     shown = ", ".join(f"{v:g}" for v in unit.support[:8])
@@ -172,7 +186,11 @@ def _expected(layer: Layer) -> str:
 def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
     """(rows, size[, k]) and whether the rows axis was given; labels become one-hot rows."""
     n, k = layer.size, layer.unit.width
-    if k > 1 and array.shape[-2:] == (n, k) and not (array.ndim == 2 and n == k):
+    square = k > 1 and array.shape == (n, n) == (n, k)
+    if square and _values_of_units(layer, array):
+        raise PgmError(f"{what}: layer {layer.name!r}: an array {(n, k)} whose rows are values of {n} units may also be "
+                       f"labels of {n} rows of evidence; give values with an axis of rows, as (rows, {n}, {k})")
+    if k > 1 and array.shape[-2:] == (n, k) and not square:
         return (array[None], False) if array.ndim == 2 else _checked(layer, array, 3, what)
     column = n == 1 and array.ndim == 1 and array.shape[0] != 1  # one unit: a plain vector is one value per row
     array = array[:, None] if column else array
@@ -180,7 +198,13 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
         array = array[None]
     has_rows = array.ndim == 2
     array, _ = _checked(layer, array if has_rows else array[None], 2, what)
-    return (_one_hot(layer, array, what), has_rows) if k > 1 else (array, has_rows)
+    return (_of_labels(layer, array, what), has_rows) if k > 1 else (array, has_rows)
+
+
+def _values_of_units(layer: Layer, array: Array) -> bool:
+    """Whether all rows that are not all NaN are values of the layer's units, and there are some."""
+    known = array[~np.isnan(array).all(axis=1)]
+    return bool(len(known)) and bool(layer.unit.contains(known).all())
 
 
 def _checked(layer: Layer, array: Array, ndim: int, what: str) -> tuple[Array, bool]:
@@ -192,12 +216,17 @@ def _checked(layer: Layer, array: Array, ndim: int, what: str) -> tuple[Array, b
     return array, True
 
 
-def _one_hot(layer: Layer, labels: Array, what: str) -> Array:
-    k = layer.unit.width
+def _of_labels(layer: Layer, labels: Array, what: str) -> Array:
+    """The values (rows, size, width) of labels (rows, size), the numbers of states."""
+    support = layer.unit.support
+    if support is None:
+        raise PgmError(f"{what}: layer {layer.name!r} has shape {labels.shape}, expected (..., {layer.size}, "
+                       f"{layer.unit.width})")
+    k = len(support)
     bad = ~(np.isnan(labels) | ((labels >= 0) & (labels < k) & (labels == np.floor(labels))))
     if bad.any():
         row, index = (int(i) for i in np.argwhere(bad)[0])
         raise PgmError(f"{what}: layer {layer.name!r}, row {row}, index {index}: {labels[row, index]:g} is not a label "
                        f"of {layer.unit!r}, expected 0..{k - 1}")
     seen = np.nan_to_num(labels, nan=0.0).astype(int)
-    return np.where(np.isnan(labels)[..., None], np.nan, np.eye(k).take(seen, axis=0))
+    return np.where(np.isnan(labels)[..., None], np.nan, support.take(seen, axis=0))

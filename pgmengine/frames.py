@@ -50,8 +50,8 @@ def to_frame(structure: Structure, mean: Mapping[str, Array], rows: int) -> Any:
     for name, layer in structure.layers.items():
         flat = np.reshape(mean[name], (rows, layer.width))
         for i, label in enumerate(unit_names(layer)):
-            for k in range(layer.unit.width):
-                column = (name, label) if layer.unit.width == 1 else (name, f"{label}[{state_names(layer)[k]}]")
+            for k, part in enumerate(component_names(layer)):
+                column = (name, label) if layer.unit.width == 1 else (name, f"{label}[{part}]")
                 parts[column] = flat[:, i * layer.unit.width + k]
     frame = pd.DataFrame(parts)
     frame.columns = pd.MultiIndex.from_tuples(frame.columns, names=["layer", "unit"])
@@ -66,9 +66,10 @@ def unit_names(layer: Layer) -> list[Any]:
     return texts if len(set(texts)) == len(texts) else [repr(label) for label in layer.labels]
 
 
-def state_names(layer: Layer) -> list[Any]:
-    """What the states of a finite unit are called: their names, or their numbers."""
-    return list(range(layer.unit.width)) if layer.state_names is None else list(layer.state_names)
+def component_names(layer: Layer) -> list[Any]:
+    """What the components of a unit's value are called: the names of the states that they tell, or their numbers."""
+    named = layer.state_names is not None and layer.unit.one_hot
+    return list(layer.state_names or ()) if named else list(range(layer.unit.width))
 
 
 def _places(structure: Structure) -> dict[Hashable, tuple[Layer, int]]:
@@ -95,7 +96,7 @@ def _numbers(layer: Layer, values: Array, what: str) -> Array:
         return values.astype(np.float64)
     out = np.full(len(values), np.nan)
     support = None if layer.unit.support is None else (
-        np.arange(layer.unit.width) if layer.unit.width > 1 else layer.unit.support)
+        np.arange(len(layer.unit.support)) if layer.unit.width > 1 else layer.unit.support)
     known = dict(zip(layer.state_names, support, strict=True)) if layer.state_names and support is not None else {}
     named = any(isinstance(name, Real) for name in known)  # then a number is a name, or a mistake
     for row, value in enumerate(values):

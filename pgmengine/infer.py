@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +20,7 @@ from pgmengine.methods.parallel_tempering import ParallelTempering
 from pgmengine.model import Model
 from pgmengine.progress import showing
 from pgmengine.result import ANSWERS, Plan, Result
-from pgmengine.settings import check_instance
+from pgmengine.settings import check_limit, check_method
 from pgmengine.shares import answer
 from pgmengine.target import Target
 
@@ -39,6 +39,13 @@ class Auto:
 
     max_work: float = 2e11
     candidates: tuple[Any, ...] = (Exact(), Forward(), MCMC(), AIS(), ParallelTempering(), MeanField())
+
+    def __post_init__(self) -> None:
+        check_limit(self, "max_work")
+        if not isinstance(self.candidates, Sequence) or not self.candidates:
+            raise PgmError(f"Auto: candidates must be a tuple of methods, not {self.candidates!r}")
+        for method in self.candidates:
+            check_method(method)
 
     def plans(self, target: Target, want: Iterable[str]) -> list[Plan]:
         """The plan of every candidate, refused when it takes more work than allowed."""
@@ -150,9 +157,8 @@ def explain(model: Model, evidence: Any = None, want: Iterable[str] = ("marginal
 
 def _check(model: Any, method: Any) -> None:
     """PgmError for what is no model, or no method."""
-    check_instance(method, "method")
     if not isinstance(model, Model):
         raise PgmError(f"model must be a Model, not {type(model).__name__}"
                        + ("; it has one, as .model" if isinstance(getattr(model, "model", None), Model) else ""))
-    if method is not None and not all(callable(getattr(method, name, None)) for name in ("plan", "run")):
-        raise PgmError(f"method must be one such as pgm.Exact(), not {method!r}")
+    if method is not None:
+        check_method(method)

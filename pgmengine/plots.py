@@ -131,7 +131,9 @@ def levels(result: Any, row: int = 0, chain: int = 0, ax: Any = None) -> Any:
     if "levels" not in result.stats:
         raise PgmError("levels are known to results of SimulatedTempering")
     ax = _axes(ax)
-    ax.step(np.arange(len(result.stats["levels"])), result.stats["betas"][result.stats["levels"][:, row, chain]], lw=0.7)
+    betas = np.atleast_2d(result.stats["betas"])
+    levels = result.stats["levels"][:, row, chain]
+    ax.step(np.arange(len(levels)), betas[row if len(betas) > 1 else 0, levels], lw=0.7)
     ax.axvspan(0, int(np.sum(result.stats["adaptive"])), alpha=0.15, color="gray")
     ax.set(xlabel="sweep", ylabel="beta")
     return ax

@@ -24,6 +24,21 @@ def check_whole(settings: Any, *names: str, least: int = 1) -> None:
         whole(f"{type(settings).__name__}: {name}", getattr(settings, name), least)
 
 
+def check_limit(settings: Any, *names: str) -> None:
+    """PgmError unless these attributes are numbers from 0 up; math.inf is no limit."""
+    for name in names:
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= 0:
+            raise PgmError(f"{type(settings).__name__}: {name} must be a number from 0 up, or math.inf, not {value!r}")
+
+
+def check_method(method: Any) -> None:
+    """A method can plan and run."""
+    check_instance(method, "method")
+    if not all(callable(getattr(method, name, None)) for name in ("plan", "run")):
+        raise PgmError(f"method must be one such as pgm.Exact(), not {method!r}")
+
+
 def check_instance(thing: Any, what: str) -> None:
     """PgmError for a class where one of its instances is meant."""
     if isinstance(thing, type):

@@ -20,7 +20,7 @@ from pgmengine.settings import seeded
 from pgmengine.target import Target
 
 ROWS_AXIS = {"samples": 1, "log_weights": 1, "levels": 1, "energy": 2, "swap_accepted": 2}  # of all others 0
-OF_THE_RUN = {"betas", "adaptive"}  # no rows: the same in all parts
+OF_THE_RUN = {"adaptive"}  # no rows: the same in all parts
 
 
 def answer(executor: Executor | None, method: Any, target: Target, wanted: tuple[str, ...], rng: Any,
@@ -62,7 +62,16 @@ def _by_rows(executor: Executor | None, method: Any, target: Target, wanted: tup
         jobs.insert(0, (target.nothing_observed, ("log_z",), streams[0]))
     found = done(executor, method.run, jobs, "parts of the rows")
     result = _less(joined(found[1:]), found[0]) if apart else joined(found)
-    return replace(result, plan=plan)
+    stats = {**result.stats, "betas": _ladders(found[-count:], rows)} if "betas" in result.stats else result.stats
+    return replace(result, plan=plan, stats=stats)
+
+
+def _ladders(found: list[Result], rows: list[np.ndarray]) -> np.ndarray:
+    """The ladder of all parts, (levels,), or that of each row, (rows, levels), where parts have ladders of their own."""
+    each = [part.stats["betas"] for part in found]
+    if all(np.array_equal(betas, each[0]) for betas in each):
+        return each[0]
+    return np.concatenate([np.tile(betas, (len(some), 1)) for betas, some in zip(each, rows, strict=True)])
 
 
 def _less(result: Result, whole: Result) -> Result:
@@ -135,7 +144,7 @@ def _join(name: str, values: list[Any]) -> Any:
         return total
     if isinstance(values[0], dict):
         return {key: _join(name, [value[key] for value in values]) for key in values[0]}
-    if name in OF_THE_RUN:
+    if name in OF_THE_RUN or name == "betas":
         return values[0]
     if name == "swap_rejection":
         return np.mean(values, axis=0)

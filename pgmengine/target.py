@@ -75,9 +75,7 @@ class Target:
             raise PgmError(f"beta must lie in [0, 1], not {beta[~((beta >= 0) & (beta <= 1))][0]}")
         if reference is None:
             return replace(self, beta=beta)
-        flat = {name: np.asarray(v, dtype=np.float64).reshape(self.structure.layer(name).width)
-                for name, v in reference.items()}
-        return replace(self, beta=beta, reference=flat)
+        return replace(self, beta=beta, reference=_parse_reference(self.structure, reference))
 
     def with_model(self, model: Model) -> Target:
         """The same evidence on another model of the same structure."""
@@ -190,6 +188,24 @@ class Target:
         return {name: np.where(self.components(name, self.free[name]), x[name], e.values[name]) for name in x}
 
 
+def _parse_reference(structure: Structure, reference: Any) -> Flat:
+    """Layer -> natural parameters (width,) of the units at beta = 0."""
+    if not isinstance(reference, Mapping):
+        raise PgmError(f"reference must map layer names to arrays, not {type(reference).__name__}")
+    flat = {}
+    for name, given in reference.items():
+        layer = structure.layer(name, what="reference: layer")
+        array = as_floats(given, f"reference: layer {name!r}")
+        if array.size != layer.width:
+            raise PgmError(f"reference: layer {name!r} has shape {array.shape}, expected {layer.bias_shape}")
+        flat[name] = array.ravel()
+        if not in_range(flat[name]).all():
+            index = int(np.flatnonzero(~in_range(flat[name]))[0])
+            raise PgmError(f"reference: layer {name!r}, index {index // layer.unit.width} is {flat[name][index]}, "
+                           f"expected {IN_RANGE}")
+    return flat
+
+
 def fact(f: Callable[[Target], T]) -> Callable[[Target], T]:
     """A function of a target that depends on its graph and masks alone: found once for all targets that share them.
 
@@ -282,6 +298,8 @@ def _parse_soft(structure: Structure, soft: Any) -> tuple[Flat, int | None]:
         if array.shape[-len(layer.bias_shape):] != layer.bias_shape or array.ndim > len(layer.bias_shape) + 1:
             raise PgmError(f"soft: layer {name!r} has shape {array.shape}, expected {layer.bias_shape} or (rows, ...)")
         flat = layer.flat(array)
+        if not len(flat):
+            raise PgmError(f"soft: layer {name!r} has no rows")
         if not in_range(flat).all():
             row, index = (int(i) for i in np.argwhere(~in_range(flat))[0])
             raise PgmError(f"soft: layer {name!r}, row {row}, index {index // unit.width} is {flat[row, index]}, "

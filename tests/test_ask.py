@@ -313,3 +313,96 @@ def test_questions_that_are_none(ask, words):
     with pytest.raises(pgm.PgmError) as error:
         ask(pgm.rbm(4, 2, rng=0))
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize("method", [None, pgm.MeanField(), pgm.MCMC(draws=20), pgm.Forward(20)], ids=repr)
+def test_answers_are_the_callers_to_change(method):
+    model, v = pgm.sbn([4, 3], rng=0), np.array([[1.0, 0, 1, nan]])
+    r = pgm.infer(model, {"v": v}, method=method, rng=0)
+    for answer in (r.mean, r.prob):
+        for value in answer.values():
+            value[:] = 7
+    assert np.array_equal(v, [[1, 0, 1, nan]], equal_nan=True)
+    assert np.array_equal(r.target.evidence.values["v"], [[1, 0, 1, 0]])
+
+
+def test_numbers_in_single_precision_are_the_values_that_they_were():
+    model = pgm.rbm(2, 2, visible=pgm.MultiValued(10), rng=0)
+    double, single = (pgm.infer(model, {"v": np.array([0.2, -0.4], dtype=d)}) for d in (np.float64, np.float32))
+    assert np.array_equal(double.mean["h"], single.mean["h"]) and np.array_equal(single.mean["v"], [0.2, -0.4])
+    for near in (0.2 + 1e-6, np.float16(0.2)):
+        with pytest.raises(pgm.PgmError, match="is not a value of"):
+            pgm.infer(model, {"v": [near, -0.4]})
+
+
+def test_an_array_that_may_be_labels_or_states_is_refused():
+    b = pgm.GraphBuilder()
+    b.layer("c", pgm.Categorical(3), 3, bias=np.arange(9.0).reshape(3, 3) / 5)
+    b.layer("h", pgm.Binary(), 2)
+    b.couple("c", "h")
+    model, hot = b.build(rng=0), np.eye(3)[[2, 1, 0]]
+    missing = np.where([[False], [True], [False]], nan, hot)
+    for unclear in (hot, missing):
+        with pytest.raises(pgm.PgmError, match=r"may also be labels of 3 rows.*\(rows, 3, 3\)"):
+            pgm.infer(model, {"c": unclear})
+    by_state = pgm.infer(model, {"c": hot[None]}).mean["h"]
+    assert np.array_equal(by_state, pgm.infer(model, {"c": [[2, 1, 0]]}).mean["h"])
+    assert pgm.infer(model, {"c": [[0, 1, 2], [0, 0, 1], [2, 2, 2]]}).mean["h"].shape == (3, 2)
+
+
+class Pairs(pgm.Unit):
+    """Two components that are not one-hot: both may be 1."""
+
+    width = 2
+    support = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+
+
+class Points(pgm.Unit):
+    """Two points of the plane, 0 not among them."""
+
+    width = 2
+    support = np.array([[1.0, 2.0], [3.0, 1.0]])
+
+
+def by_hand(model, unit, seen):
+    """Means of h and probabilities of the states of c, enumerated: c = seen where that is a state, else free."""
+    from itertools import product
+
+    p = model.params
+    total, mean_h, prob = 0.0, 0.0, np.zeros((2, len(unit.support)))
+    choices = [range(len(unit.support)) if g is None else [g] for g in seen]
+    for states, h in product(product(*choices), product((0, 1), repeat=2)):
+        x = unit.support[list(states)].ravel()
+        weight = np.exp(x @ p["c.bias"].ravel() + h @ p["h.bias"] + x @ p["c-h.weight"] @ h)
+        total, mean_h = total + weight, mean_h + weight * np.array(h)
+        for i, k in enumerate(states):
+            prob[i, k] += weight
+    return mean_h / total, prob / total
+
+
+@pytest.mark.parametrize("unit", [Pairs(), Points()], ids=lambda u: type(u).__name__)
+@pytest.mark.parametrize("seen", [(None, None), (1, None), (0, 1)])
+@pytest.mark.parametrize("method", [pgm.Exact(), pgm.MCMC(draws=4000)], ids=lambda m: type(m).__name__)
+def test_units_of_several_components_need_not_be_one_hot(unit, seen, method, errors=5.0):
+    b = pgm.GraphBuilder()
+    b.layer("c", unit, 2, bias=[[0.5, -0.3], [1.0, 0.2]])
+    b.layer("h", pgm.Binary(), 2, bias=[0.1, -0.4])
+    b.couple("c", "h")
+    model = b.build(rng=0)
+    x = np.array([[[nan, nan] if g is None else unit.support[g] for g in seen]])
+    labels = np.array([[nan if g is None else g for g in seen]])
+    truth = by_hand(model, unit, seen)
+    for evidence in (x, np.concatenate((labels, labels, labels))):
+        r = pgm.infer(model, {"c": evidence}, method=method, rng=0)
+        spread = 1e-9 if r.kind == "exact" else errors * 0.5 / np.sqrt(2000)
+        np.testing.assert_allclose(r.mean["h"][0], truth[0], atol=spread)
+        np.testing.assert_allclose(r.prob["c"][0], truth[1], atol=spread)
+        np.testing.assert_allclose(r.mean["c"][0], truth[1] @ unit.support, atol=4 * spread)
+    if None not in seen:
+        bound = pgm.infer(model, {"c": x}, method=pgm.MeanField())  # exact here
+        np.testing.assert_allclose(bound.mean["h"][0], truth[0], atol=1e-9)
+    assert r.to_frame().shape[1] == 6
+    with pytest.raises(pgm.PgmError, match="one of the rows of its support"):
+        pgm.infer(model, {"c": [[[0.5, nan], [1, 1]]]})
+    with pytest.raises(pgm.PgmError, match="is not a label"):
+        pgm.infer(model, {"c": [[len(unit.support), nan]]})

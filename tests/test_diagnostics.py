@@ -7,6 +7,7 @@ from tiny import FINITE, as_evidence, draw_row
 
 import pgmengine as pgm
 from pgmengine import diagnostics
+from pgmengine.convergence import series_statistics
 from pgmengine.kernels.chains import make_chains, start
 
 KERNELS = (pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.3))
@@ -128,3 +129,12 @@ def test_refusals_name_the_reason():
         diagnostics.transition_matrix(pgm.rbm(2, 2, visible=pgm.Gaussian(), rng=0).given(), pgm.Gibbs())
     with pytest.raises(pgm.PgmError, match=r"alpha must lie in \[0, 1\]"):
         pgm.Blend(1.5)
+
+
+def test_a_single_chain_is_judged_by_its_halves():
+    """One chain that drifts has not mixed; one that does not has."""
+    drift = np.concatenate((np.zeros(500), np.ones(500))) + 0.1 * np.random.default_rng(0).normal(size=1000)
+    level = np.random.default_rng(1).normal(size=1001)
+    far, near = (series_statistics(x[None, :, None, None])["rhat"][0, 0] for x in (drift, level))
+    assert far > 2 and abs(near - 1) < 0.02
+    assert pgm.diagnostics.slem([[1.0]]) == 0.0

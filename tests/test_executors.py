@@ -276,3 +276,21 @@ def test_errors_of_workers_arrive_and_stop_the_rest(monkeypatch):
             gate.set()
     time.sleep(0.05)
     assert len(began) < 20
+
+
+def test_ladders_of_parts_are_known_row_by_row(monkeypatch):
+    """Each part of the rows adapts its own; the ladder of a row goes with its weights, occupancies and levels."""
+    monkeypatch.setattr(executors, "WORTH", 1.0)
+    strong = RBM.with_params({"v-h.weight": 4 * RBM.params["v-h.weight"]})
+    evidence = {"v": [[np.nan] * 8, [1, 1, 1, 1, 0, 0, 0, np.nan]]}
+    for method in (pgm.SimulatedTempering(betas=pgm.Adaptive(4), draws=200, warmup=50),
+                   pgm.ParallelTempering(rungs=4, draws=60, warmup=200)):
+        r = pgm.infer(strong, evidence, want=("samples",), method=method, rng=5)
+        assert r.stats["betas"].shape == (2, 4) and np.all(r.stats["betas"][:, [0, -1]] == [0, 1])
+        assert not np.array_equal(*r.stats["betas"])
+        tree = r.to_arviz()
+        if "levels" in r.stats:
+            assert int(tree["sample_stats"]["level"].max()) == 3
+            pgm.plots.levels(r, row=1)
+    fixed = pgm.infer(strong, evidence, method=pgm.SimulatedTempering(betas=4, draws=50, warmup=50), rng=5)
+    np.testing.assert_allclose(fixed.stats["betas"], np.linspace(0, 1, 4))

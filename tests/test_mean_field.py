@@ -155,3 +155,20 @@ def test_units_that_cannot_be_1_have_a_bound(evidence):
     exact = pgm.infer(model, evidence, want=("log_z",), method=pgm.Exact()).log_z
     found = pgm.infer(model, evidence, want=("log_z",), method=pgm.MeanField()).log_z
     np.testing.assert_allclose(found, exact, rtol=1e-9)
+
+
+def test_means_of_gaussian_units_with_arrows_among_them_that_nothing_depends_on(atol=1e-6):
+    """h -> g, and g1 -> g2 -> g3 inside the layer: means are linear in the parents'."""
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 2, bias=[0.3, -0.2])
+    b.layer("g", pgm.Gaussian(), 3, bias=[0.1, 0.2, 0.3])
+    b.cause("h", "g")
+    inside = np.array([[0, 0.5, -1.0], [0, 0, 2.0], [0, 0, 0]])
+    b.cause("g", "g", inside)
+    model = b.build(rng=0)
+    h = 1 / (1 + np.exp(-model.params["h.bias"]))
+    g = h @ model.params["h->g.weight"] + model.params["g.bias"]
+    for i in (1, 2):
+        g[i] += g[:i] @ inside[:i, i]
+    r = pgm.infer(model, method=pgm.MeanField())
+    np.testing.assert_allclose(r.mean["g"], g, atol=atol)

@@ -15,6 +15,11 @@ def learned(model=None, **settings):
     return pgm.fit(model or pgm.rbm(4, 2, rng=0), {"v": X}, **{"updates": 3, "progress": False, **settings})
 
 
+def ask(method=None, **settings):
+    want = ("log_z",) if isinstance(method, pgm.AIS) else ("marginals",)
+    return pgm.infer(pgm.rbm(4, 2, rng=0), want=want, method=method, **settings)
+
+
 @pytest.mark.parametrize("make, words", [
     (lambda: pgm.CD(0), "CD: k must be an integer of at least 1, not 0"),
     (lambda: pgm.PCD(1.5), "PCD: k"),
@@ -67,11 +72,39 @@ def learned(model=None, **settings):
     (lambda: pgm.AIS(chains=0), "AIS: chains"),
     (lambda: pgm.Linear(0), "Linear: count"),
     (lambda: pgm.WangLandau(len, 0), "WangLandau: bins"),
+    (lambda: pgm.Exact(max_bits="a"), "Exact: max_bits must be a number from 0 up, or math.inf, not 'a'"),
+    (lambda: pgm.Forward(below=np.nan), "Forward: below"),
+    (lambda: pgm.MCMC(rhat_limit=None), "MCMC: rhat_limit"),
+    (lambda: pgm.ParallelTempering(rhat_limit="x"), "ParallelTempering: rhat_limit"),
+    (lambda: pgm.SimulatedTempering(rhat_limit=-1), "SimulatedTempering: rhat_limit"),
+    (lambda: pgm.TemperedTransitions(rhat_limit=None), "TemperedTransitions: rhat_limit"),
+    (lambda: pgm.WangLandau(len, 3, rhat_limit=None), "WangLandau: rhat_limit"),
+    (lambda: pgm.Auto(max_work="a"), "Auto: max_work"),
+    (lambda: pgm.Auto(candidates=pgm.MCMC()), "Auto: candidates must be a tuple of methods, not MCMC("),
+    (lambda: pgm.Auto(candidates=()), "Auto: candidates must be a tuple"),
+    (lambda: pgm.Auto(candidates=(pgm.MCMC,)), "method must be an instance such as MCMC(...)"),
+    (lambda: pgm.MeanField(precision=int), "MeanField: precision must be np.float64 or np.float32"),
+    (lambda: ask(pgm.AIS(betas=5.0)), "betas must be numbers in [0, 1] that reach 1, or a schedule, not 5.0"),
+    (lambda: ask(pgm.AIS(reference=[0.0])), "reference must map layer names to arrays, not list"),
+    (lambda: ask(pgm.AIS(reference={"x": [0.0]})), "reference: layer 'x'"),
+    (lambda: ask(pgm.AIS(reference={"v": [0.0]})), "reference: layer 'v' has shape (1,), expected (4,)"),
+    (lambda: ask(pgm.AIS(reference={"v": [0, np.nan, 0, 0]})), "reference: layer 'v', index 1 is nan, expected a finite"),
+    (lambda: ask(pgm.MCMC(), state=[1]), "MCMC: state must be the state of another result, not list"),
+    (lambda: ask(pgm.MCMC(), state={"v": np.zeros((4, 4))}), "layer 'h' needs shape (4, 2)"),
+    (lambda: ask(pgm.MCMC(), state={"v": np.full((4, 4), np.nan), "h": np.zeros((4, 2))}), "no value of Binary()"),
+    (lambda: ask(pgm.MeanField(), state=3), "MeanField: state must be the state of another result, not int"),
+    (lambda: ask(soft={"v": np.zeros((0, 4))}), "soft: layer 'v' has no rows"),
+    (lambda: pgm.base_rates(pgm.rbm(4, 2, rng=0), {"v": X * 255}), "data: layer 'v', row 0, index 0 is 255, expected a "),
 ])
 def test_settings_without_a_meaning(make, words):
     with pytest.raises(pgm.PgmError) as error:
         make()
     assert words in str(error.value)
+
+
+def test_states_may_be_lists():
+    state = {"v": [[0, 1, 1, 0]], "h": [[0, 1]]}
+    assert ask(pgm.MCMC(chains=1, draws=5, warmup=0), state=state).mean["v"].shape == (4,)
 
 
 def test_settings_that_mean_something():

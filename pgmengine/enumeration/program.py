@@ -117,7 +117,7 @@ def _curved(unit: Unit) -> bool:
     """Whether probabilities or log h are not linear in the values of an observed unit, or values have no bound."""
     if unit.support is None or unit.log_base is None:
         return True
-    return (unit.width == 1 and len(unit.support) != 2) or bool(np.ptp(unit.log_base) > 0)
+    return not (unit.one_hot or (unit.width == 1 and len(unit.support) == 2)) or bool(np.ptp(unit.log_base) > 0)
 
 
 def _asked(target: Target, skeleton: Skeleton, seen: Seen, values: Array) -> Problem:

@@ -32,8 +32,10 @@ def knows(target: Target, kernel: Any) -> bool:
 def _drawable(target: Target) -> bool:
     s, free = target.structure, target.evidence.masks.some_free
     drawn = {layer.unit for name, layer in s.layers.items() if free[name] or s.arrows_into[name]}
-    small = all(x.unit.support is None or len(x.unit.support) <= _kernels.MOST_STATES for x in s.layers.values())
-    return small and all(unit.draw is not None for unit in drawn)
+    units = {layer.unit for layer in s.layers.values()}
+    known = all(unit.support is None or len(unit.support) <= _kernels.MOST_STATES for unit in units)
+    known &= all(unit.width == 1 or unit.one_hot for unit in units)  # of others it takes the state for the value
+    return known and all(unit.draw is not None for unit in drawn)
 
 
 class CompiledChains:

@@ -16,6 +16,7 @@ from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import make_chains, over_chains, refusal, sweep_work
 from pgmengine.kernels.plain import summed_layers
 from pgmengine.layer import Layer
+from pgmengine.limits import IN_RANGE
 from pgmengine.methods.answers import accepted, check_want
 from pgmengine.methods.exact import Exact
 from pgmengine.methods.resampling import systematic
@@ -233,8 +234,8 @@ def _notes(up: _Run, down: _Run | None, chains: int, first: int = 0) -> tuple[st
 def base_rates(model: Any, data: Any, shrink: float = 1.0) -> dict[str, Array]:
     """Natural parameters of independent units with the means of the data, A'(eta) = mean: a reference for annealing.
 
-    `shrink` observations of what the unit is at eta = 0 are added; NaN is left out. Layers without data, and Input units,
-    are left at 0.
+    `shrink` observations of what the unit is at eta = 0 are added; NaN is left out. Layers without data, Input units, and
+    units of several components that are not one-hot, are left at 0.
 
     >>> import pgmengine as pgm
     >>> pgm.base_rates(pgm.rbm(2, 1, rng=0), {"v": [[0, 1], [0, 1]]})["v"].round(3)
@@ -243,7 +244,7 @@ def base_rates(model: Any, data: Any, shrink: float = 1.0) -> dict[str, Array]:
     out = {}
     for name, given in by_layer(model.structure, data, "data").items():
         layer = model.structure.layer(name, what="data: layer")
-        if layer.unit.observed_only:
+        if layer.unit.observed_only or (layer.unit.width > 1 and not layer.unit.one_hot):
             continue
         x = layer.shaped(_values(layer, given))
         seen, middle = (~np.isnan(x)).sum(axis=0), layer.unit.mean(np.zeros(layer.bias_shape))
@@ -258,7 +259,14 @@ def _values(layer: Layer, given: Any) -> Array:
     x = as_floats(given, f"data: layer {layer.name!r}")
     if x.ndim not in (1, 2) or x.shape[-1] != layer.size:
         raise PgmError(f"data: layer {layer.name!r} has shape {x.shape}, expected (rows, {layer.size})")
-    return x.reshape(-1, layer.size)
+    x = x.reshape(-1, layer.size)
+    low, high = (-1.0, 1.0) if layer.unit.support is None else (layer.unit.support.min(), layer.unit.support.max())
+    beyond = (x < low) | (x > high) if layer.unit.bounded else np.isinf(x)
+    if beyond.any():
+        row, index = (int(i) for i in np.argwhere(beyond)[0])
+        expected = f"a number from {low:g} to {high:g}" if layer.unit.bounded else IN_RANGE
+        raise PgmError(f"data: layer {layer.name!r}, row {row}, index {index} is {x[row, index]:g}, expected {expected}")
+    return x
 
 
 def _natural(unit: Unit, mean: Array) -> Array:

@@ -15,6 +15,7 @@ from pgmengine.methods.answers import add_gradients, public, squeeze
 from pgmengine.model import Flat
 from pgmengine.result import Status
 from pgmengine.target import Target
+from pgmengine.units import Unit
 
 Array = np.ndarray
 TRACE = 200  # a longer run is kept as this many batch means, whose mean and MCSE are those of the draws
@@ -53,7 +54,7 @@ class Draws:
         self.counts = np.bincount(self._batch(np.arange(self.draws)), minlength=self.batches)
         self.energy = np.zeros((self.draws, rows))
         self.prob = {n: np.zeros((rows, layer.size, len(layer.unit.support))) for n, layer in s.layers.items()
-                     if layer.unit.support is not None and len(layer.unit.support) > 2 and layer.unit.width == 1}
+                     if layer.unit.support is not None and not _by_mean(layer.unit)}
         self.pairs = {c.key: np.zeros((rows // self.chains, s.layers[c.a].width, s.layers[c.b].width))
                       for c in s.couplings if "pairs" in self.wanted}
 
@@ -66,7 +67,7 @@ class Draws:
             self.trace[name][self._batch(t)] += value
         self.energy[t] = energy
         for name, total in self.prob.items():
-            total += np.abs(x[name][:, :, None] - self.target.structure.layers[name].unit.support) < 1e-9
+            total += self.target.structure.layers[name].one_hot(x[name])
         for c in self.target.structure.couplings:
             if c.key in self.pairs:
                 xa, xb = (x[n].reshape(-1, self.chains, x[n].shape[1]) for n in (c.a, c.b))
@@ -119,7 +120,7 @@ class Draws:
     def _prob(self, name: str, mean: Array, target: Target) -> Array:
         layer = target.structure.layers[name]
         assert layer.unit.support is not None
-        if layer.unit.width > 1:
+        if layer.unit.one_hot:
             return layer.shaped(mean)
         if name in self.prob:
             total = self.prob[name].reshape(target.rows, self.chains, *self.prob[name].shape[1:])
@@ -134,6 +135,12 @@ class Draws:
         stacked = np.stack([x[name] for x in self.kept])  # (draws, rows * chains, width)
         split = stacked.reshape(self.draws, target.rows, self.chains, -1)
         return layer.shaped(split.transpose(2, 0, 1, 3).reshape(-1, target.rows, layer.width))
+
+
+def _by_mean(unit: Unit) -> bool:
+    """Whether the mean of a finite unit gives the probabilities of its states."""
+    assert unit.support is not None
+    return unit.one_hot or (unit.width == 1 and len(unit.support) == 2)
 
 
 def _side_by_side(parts: list[dict[str, Array]], axis: int) -> dict[str, Array]:

@@ -28,7 +28,7 @@ from pgmengine.methods.answers import (
 )
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
-from pgmengine.settings import check_whole, seeded
+from pgmengine.settings import check_limit, check_whole, seeded
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
 from pgmengine.threads import shared_out
@@ -62,6 +62,7 @@ class Exact:
     draws: int = 1000
 
     def __post_init__(self) -> None:
+        check_limit(self, "max_bits")
         check_whole(self, "draws")
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:

@@ -17,7 +17,7 @@ from pgmengine.methods.trust import few, interval
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
-from pgmengine.settings import check_whole, seeded
+from pgmengine.settings import check_limit, check_whole, seeded
 from pgmengine.shares import joined
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
@@ -53,6 +53,7 @@ class Forward:
 
     def __post_init__(self) -> None:
         check_whole(self, "draws", least=2)
+        check_limit(self, "below")
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the draws; refuses undirected couplings of free units and much evidence below."""

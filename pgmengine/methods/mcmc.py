@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +18,9 @@ from pgmengine.methods.collect import Draws, kept_bytes, refused
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
-from pgmengine.settings import check_whole, seeded
+from pgmengine.settings import check_limit, check_whole, seeded
 from pgmengine.target import Target
+from pgmengine.validate import as_floats
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class MCMC:
     def __post_init__(self) -> None:
         check_whole(self, "chains", "draws", "thin")
         check_whole(self, "warmup", least=0)
+        check_limit(self, "rhat_limit")
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains; refuses log_z and log_prob, and free parents with infinitely many values."""
@@ -91,8 +93,15 @@ class MCMC:
         return draws.collected(), chains.values()
 
 
-def _checked_state(target: Target, state: Flat) -> Flat:
+def _checked_state(target: Target, state: Any) -> Flat:
+    """The state as floats; PgmError for one of another model, number of rows or of chains."""
+    if not isinstance(state, Mapping):
+        raise PgmError(f"MCMC: state must be the state of another result, not {type(state).__name__}")
+    found = {}
     for name, layer in target.structure.layers.items():
-        if name not in state or state[name].shape != (target.rows, layer.width):
-            raise PgmError(f"state does not fit: layer {name!r} needs shape {(target.rows, layer.width)}")
-    return state
+        found[name] = as_floats(state.get(name, ()), f"MCMC: state of layer {name!r}")
+        if found[name].shape != (target.rows, layer.width):
+            raise PgmError(f"MCMC: state does not fit: layer {name!r} needs shape {(target.rows, layer.width)}")
+        if not layer.unit.contains(layer.shaped(found[name])).all():
+            raise PgmError(f"MCMC: state of layer {name!r} has what is no value of {layer.unit!r}")
+    return found

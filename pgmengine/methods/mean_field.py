@@ -7,7 +7,7 @@ are bounded as well (Saul, Jaakkola and Jordan 1996). Either way the bound never
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -69,6 +69,8 @@ class MeanField:
         check_whole(self, "updates")
         check_whole(self, "restarts", least=0)
         check_number(self, "tolerance")
+        if self.precision not in (np.float64, np.float32, float):
+            raise PgmError(f"MeanField: precision must be np.float64 or np.float32, not {self.precision!r}")
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work of all rounds; refuses what a bound cannot give."""
@@ -108,7 +110,8 @@ class MeanField:
         target, answers = q.target, dict[str, Any]()
         if "marginals" in wanted:
             finite = [n for n, layer in target.structure.layers.items() if layer.unit.support is not None]
-            answers = {"mean": public(target, q.mean), "prob": squeeze(target, {n: q.prob(n) for n in finite})}
+            mean = {n: np.array(v) for n, v in q.mean.items()}  # no part of the evidence, which is the caller's no more
+            answers = {"mean": public(target, mean), "prob": squeeze(target, {n: q.prob(n) for n in finite})}
         if "pairs" in wanted:
             mean = q.mean
             answers["pairs"] = squeeze(target, {c.key: _pairs(target, mean, c) for c in target.structure.couplings})
@@ -130,6 +133,8 @@ class MeanField:
 
     def _check_state(self, expected: Flat, state: Any) -> None:
         """PgmError for a state of another model, pattern or number of rows."""
+        if not isinstance(state, Mapping):
+            raise PgmError(f"MeanField: state must be the state of another result, not {type(state).__name__}")
         for name, value in expected.items():
             shape = np.shape(state[name]) if name in state else None
             if shape != value.shape:

@@ -17,7 +17,7 @@ from pgmengine.methods.schedules import count_of, ladder
 from pgmengine.methods.trust import BATCHES, SURE, interval
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
-from pgmengine.settings import check_whole, seeded
+from pgmengine.settings import check_limit, check_whole, seeded
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
 
@@ -66,6 +66,7 @@ class ParallelTempering:
     def __post_init__(self) -> None:
         check_whole(self, "chains", "draws", "thin", *(["rungs"] if isinstance(self.rungs, int) else []))
         check_whole(self, "warmup", least=0)
+        check_limit(self, "rhat_limit")
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of all ladders."""

@@ -19,7 +19,7 @@ from pgmengine.methods.trust import BATCHES, interval
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
-from pgmengine.settings import check_whole, seeded
+from pgmengine.settings import check_limit, check_whole, seeded
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -65,6 +65,7 @@ class SimulatedTempering:
         check_gamma(self)
         check_whole(self, "chains", "draws")
         check_whole(self, "warmup", least=0)
+        check_limit(self, "rhat_limit")
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains."""

@@ -141,11 +141,16 @@ class Tables:
             return self._get("mean", self.net.units[name].comps)
         if not target.free[name].any():
             return target.evidence.values[name]
-        zeta = np.broadcast_to(target.model.bias(name), (target.rows, layer.width))
-        for c in target.structure.arrows_into[name]:
-            zeta = zeta + self._mean(c.a) @ target.model.weight(c)
-        mean = layer.flat(layer.unit.mean(layer.shaped(zeta)))
-        return np.where(target.components(name, target.free[name]), mean, target.evidence.values[name])
+        arrows = target.structure.arrows_into[name]
+        zeta = np.zeros((target.rows, layer.width)) + target.model.bias(name)
+        zeta += sum(self._mean(c.a) @ target.model.weight(c) for c in arrows if c.a != name)
+        inside = [target.model.weight(c) for c in arrows if c.a == name]
+        free, x = target.components(name, target.free[name]), np.array(target.evidence.values[name])
+        for units in parents_first(target, name)[:, None] if inside else np.arange(layer.size)[None]:
+            columns = layer.columns(units)
+            mean = layer.unit.mean(zeta[:, columns] + sum(x @ weight[:, columns] for weight in inside))
+            x[:, columns] = np.where(free[:, columns], mean, x[:, columns])
+        return x
 
     def _describe_unit(self, name: str, start: Flat | None, rng: np.random.Generator | None) -> None:
         """The constant part of the natural parameter of a layer, and its first tables."""

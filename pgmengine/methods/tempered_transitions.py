@@ -15,7 +15,7 @@ from pgmengine.methods.collect import Draws, kept_bytes, refused
 from pgmengine.methods.schedules import Linear, count_of, ladder
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
-from pgmengine.settings import check_whole, seeded
+from pgmengine.settings import check_limit, check_whole, seeded
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -52,6 +52,7 @@ class TemperedTransitions:
     def __post_init__(self) -> None:
         check_whole(self, "chains", "draws")
         check_whole(self, "warmup", least=0)
+        check_limit(self, "rhat_limit")
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains."""

@@ -18,7 +18,7 @@ from pgmengine.methods.levels import OneOverT, Weights, check_gamma
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
-from pgmengine.settings import check_whole, seeded
+from pgmengine.settings import check_limit, check_whole, seeded
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -62,6 +62,7 @@ class WangLandau:
         check_gamma(self)
         check_whole(self, "bins", "chains", "draws")
         check_whole(self, "warmup", least=0)
+        check_limit(self, "rhat_limit")
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the chains."""

@@ -56,7 +56,12 @@ class Unit:
         """How the compiled sweeps draw it; None leaves it to `sample` and the plain engine."""
         if self.support is None or not self.canonical:
             return None
-        return Draw.TABLE if self.width == 1 or np.array_equal(self.support, np.eye(self.width)) else None
+        return Draw.TABLE if self.width == 1 or self.one_hot else None
+
+    @property
+    def one_hot(self) -> bool:
+        """Whether the components of a value say which state it is: its mean is then the probability of each."""
+        return self.width > 1 and self.support is not None and np.array_equal(self.support, np.eye(self.width))
 
     @property
     def curvature(self) -> float | None:
@@ -125,7 +130,10 @@ class Unit:
     def contains(self, x: Array) -> Array:
         """Which x are values of the unit, shape (...,)."""
         assert self.support is not None
-        return (np.asarray(x)[..., None] == self.support).any(axis=-1)
+        x = np.asarray(x)
+        if self.width > 1:
+            return (x[..., None, :] == self.support).all(axis=-1).any(axis=-1)
+        return (x[..., None] == self.support).any(axis=-1)
 
     def link(self, zeta: Array) -> Array:
         """The natural parameter of a child with directed input zeta."""
