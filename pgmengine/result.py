@@ -21,7 +21,7 @@ class Status(Enum):
     OK = "done"
     NOT_MIXED = "the chains did not mix: draw longer, or use a tempering method"
 
-    FEW_WEIGHTS = "few chains carry the weight: use more temperatures, or more chains"
+    FEW_WEIGHTS = "few draws carry the weight: use more temperatures, chains or draws"
 
     @property
     def good(self) -> bool:

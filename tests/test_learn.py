@@ -39,6 +39,8 @@ def test_every_trainer_reaches_the_optimum_of_the_exact_gradient(teacher, name, 
 
 @pytest.mark.parametrize(("schedule", "rates"), [
     (pgm.linear_decay(0.5, 4), [0.5, 0.375, 0.25, 0.125, 0.0, 0.0]),
+    (pgm.linear_decay(0.5, 4, rise=2), [0.25, 0.375, 0.25, 0.125, 0.0, 0.0]),
+    (pgm.linear_decay(0.5, 4, rise=8), [0.0625, 0.09375, 0.09375, 0.0625, 0.0, 0.0]),
     (pgm.harmonic(1, 2), [1 / 2, 1 / 3, 1 / 4, 1 / 5, 1 / 6, 1 / 7])], ids=repr)  # fmt: skip
 def test_each_update_has_the_rate_of_its_schedule(schedule, rates):
     x, seen, exact = {"v": STATES[:3]}, [], pgm.ExactGradient()

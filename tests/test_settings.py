@@ -44,6 +44,7 @@ def ask(method=None, **settings):
     (lambda: pgm.harmonic(1, 0), "harmonic: b"),
     (lambda: pgm.linear_decay(-1, 5), "linear_decay: rate"),
     (lambda: pgm.linear_decay(1, 0), "linear_decay: updates must be an integer of at least 1, not 0"),
+    (lambda: pgm.linear_decay(1, 5, 0.5), "linear_decay: rise must be an integer of at least 0, not 0.5"),
     (lambda: pgm.WeightNorms(every=0), "WeightNorms: every"),
     (lambda: pgm.EarlyStopping(pgm.WeightNorms(), patience=0), "EarlyStopping: patience"),
     (lambda: pgm.EarlyStopping(pgm.WeightNorms(), least=np.nan), "EarlyStopping: least"),

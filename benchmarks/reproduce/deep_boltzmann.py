@@ -1,11 +1,11 @@
 """System 3 (Salakhutdinov 2010), table 1 and figure 4: a deep Boltzmann machine 784-500-1000 on MNIST.
 
-    python benchmarks/reproduce/deep_boltzmann.py OUT DIRECTORY [--scale full] [--only NAME] [--updates N] [--rate R]
+    python benchmarks/reproduce/deep_boltzmann.py OUT DIRECTORY [--scale full] [--only NAME] [--updates N] [--rate R [--rise N]]
 
 DIRECTORY holds the MNIST files. Learned by SAP (PCD), FastPCD, TransSAP and CAST: batches of 100, 5 mean-field updates,
 rate 10 / (2000 + t), from base rates and weights N(0, 0.01^2), with momentum 0.9 and centred gradients: without these
 two such a start is left very slowly. With --rate the rate falls linearly from R to 0 instead, without momentum, which
-learns far more (see RESULTS). Writes deep_boltzmann.txt and .png into OUT (with NAME in their names if one is given),
+learns far more (see RESULTS), after it has risen from 0 over the first N updates. Writes deep_boltzmann.txt and .png into OUT (with NAME in their names if one is given),
 models as NAME.safetensors, and checkpoints from which it goes on when it is run again. `full` makes 200,000 updates of
 each, `small` 2,000 of a 784-100-200 machine. Training images are binarised anew every 3,000 updates, each pixel 1 with
 probability equal to its grey value; test images once.
@@ -64,14 +64,15 @@ def methods():
     }
 
 
-def main(out: Path, data: Path, scale: str = "small", only: str = "", updates: int = 0, rate: float = 0.0) -> None:
+def main(out: Path, data: Path, scale: str = "small", only: str = "", updates: int = 0, rate: float = 0.0,
+         rise: int = 0) -> None:
     """Learn, measure, and write the table and the figure."""
     os.environ["PGMENGINE_DATA"] = str(data)
     size, test = SCALES[scale], pgm.datasets.mnist(rng=0).x_test
     grey = pgm.datasets.mnist(binary=False).x_train.astype(np.float32)
     out.mkdir(parents=True, exist_ok=True)
     updates = updates or size.updates
-    steps = pgm.SGD(pgm.linear_decay(rate, updates)) if rate else pgm.SGD(RATE, momentum=0.9)
+    steps = pgm.SGD(pgm.linear_decay(rate, updates, rise)) if rate else pgm.SGD(RATE, momentum=0.9)
     found, lines = {}, [f"# scale {scale}, {updates} updates, {steps}"]
     lines.append("method     bound (published)   log Z            100 images: log p, bound     ms an update")
     for name, negative in methods().items():

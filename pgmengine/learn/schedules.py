@@ -39,6 +39,8 @@ class harmonic:  # noqa: N801 - called like a function
 class linear_decay:  # noqa: N801 - called like a function
     """The schedule rate (1 - t / updates), 0 from there on: large steps first, and none left that move the model about.
 
+    The first `rise` updates have (t + 1) / rise of it: large steps at the very start can end hidden units for good.
+
     >>> import pgmengine as pgm
     >>> pgm.linear_decay(0.05, 1000)(500)
     0.025
@@ -46,14 +48,17 @@ class linear_decay:  # noqa: N801 - called like a function
 
     rate: float
     updates: int
+    rise: int = 0
 
     def __post_init__(self) -> None:
         check_number(self, "rate")
         check_whole(self, "updates")
+        check_whole(self, "rise", least=0)
 
     def __call__(self, t: int) -> float:
         """The rate of update t."""
-        return self.rate * max(1 - t / self.updates, 0.0)
+        begun = min((t + 1) / self.rise, 1.0) if self.rise else 1.0
+        return begun * self.rate * max(1 - t / self.updates, 0.0)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class MCMC:
         check_limit(self, "rhat_limit")
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
-        """Work and memory of the chains; refuses log_z and log_prob, and free parents with infinitely many values."""
+        """Work and memory of the chains; refuses what draws do not give, and free parents with infinitely many values."""
         wanted = check_want(want)
         if why := refused(target, wanted, {"mode", "log_z", "log_prob", "bound"}):
             return Plan("MCMC", refusal=why)
