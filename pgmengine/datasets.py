@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.errors import PgmError
-from pgmengine.settings import seeded
+from pgmengine.settings import seeded, whole
 
 Array = np.ndarray
 MNIST_FILES = {"x_train": "train-images-idx3-ubyte", "y_train": "train-labels-idx1-ubyte",
@@ -61,6 +61,7 @@ def bars_and_stripes(side: int = 4) -> Dataset:
     >>> pgm.datasets.bars_and_stripes().x_train.shape
     (32, 16)
     """
+    whole("bars_and_stripes: side", side)
     bits = (np.arange(2**side)[:, None] >> np.arange(side)) & 1
     rows = np.repeat(bits[:, :, None], side, axis=2).reshape(-1, side * side)
     columns = np.repeat(bits[:, None, :], side, axis=1).reshape(-1, side * side)
@@ -78,6 +79,8 @@ def artificial_modes(p_mut: float = 0.1, samples: int = 10_000, side: int = 4, r
     >>> pgm.datasets.artificial_modes(0.01).x_train.shape
     (10000, 16)
     """
+    whole("artificial_modes: side", side, least=2)
+    whole("artificial_modes: samples", samples)
     if side % 2 or not 0 <= p_mut <= 1:
         raise PgmError(f"artificial_modes: side must be even and p_mut in [0, 1], not {side} and {p_mut}")
     half = np.repeat([0.0, 1.0], side * side // 2)

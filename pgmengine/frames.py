@@ -20,9 +20,13 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
     """A DataFrame as layer -> (rows, size), NaN in units without a column; anything else as it is.
 
     A column is (layer, label of the unit) or the label alone, if no other layer has it; a layer of one unit may be named
-    in place of its unit. Units without labels are numbered. Values may be the names of states.
+    in place of its unit. Units without labels are numbered. Values may be the names of states. The columns of a DataFrame
+    that is given for one layer are its units, by name if these are their names, else in order.
     """
-    if not (hasattr(given, "columns") and hasattr(given, "iloc")):
+    if isinstance(given, Mapping) and not _is_frame(given):
+        return {name: _of_layer(structure.layers[name], x, f"{what}: layer {name!r}")
+                if _is_frame(x) and name in structure.layers else x for name, x in given.items()}
+    if not _is_frame(given):
         return given
     places, out, taken = _places(structure), dict[str, Array](), dict[tuple[str, int], Any]()
     if not len(given.columns):
@@ -39,6 +43,25 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
         if layer.name not in out:
             out[layer.name] = np.full((len(given), layer.size), np.nan)
         out[layer.name][:, index] = _numbers(layer, given.iloc[:, i].to_numpy(), f"{what}: column {column!r}")
+    return out
+
+
+def _is_frame(given: Any) -> bool:
+    return hasattr(given, "columns") and hasattr(given, "iloc")
+
+
+def _of_layer(layer: Layer, frame: Any, what: str) -> Any:
+    """The values (rows, size) of a DataFrame with a column for each unit of a layer; any other DataFrame as it is."""
+    columns, place = list(frame.columns), dict[Hashable, int]()
+    for i, (label, text) in enumerate(zip(layer.labels or range(layer.size), unit_names(layer), strict=True)):
+        place |= {label: i, text: i}
+    if len(columns) != layer.size:
+        return frame
+    named = len({place.get(column) for column in columns} - {None}) == layer.size
+    out = np.empty((len(frame), layer.size))
+    for i, column in enumerate(columns):
+        index = place[column] if named else i
+        out[:, index] = _numbers(layer, frame.iloc[:, i].to_numpy(), f"{what}, column {column!r}")
     return out
 
 

@@ -31,6 +31,8 @@ def images(rows: Any, shape: tuple[int, int], columns: int = 10, ax: Any = None,
     from matplotlib.pyplot import get_cmap
 
     rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+    if not rows.size:
+        raise PgmError("there are no rows to be shown")
     if rows.shape[1] != shape[0] * shape[1]:
         raise PgmError(f"rows have {rows.shape[1]} pixels, images of shape {shape} have {shape[0] * shape[1]}")
     columns = min(columns, len(rows))
@@ -148,6 +150,8 @@ def autocorrelation(series: Any, lags: int = 100, ax: Any = None, label: str | N
     """
     from pgmengine.diagnostics import autocorrelation_function
 
+    if hasattr(series, "stats") and "energy" not in series.stats:
+        raise PgmError(f"a Result of {type(series.method).__name__} has no chains whose energies are known")
     chains = [np.asarray(series)] if not hasattr(series, "stats") else list(series.stats["energy"][:, :, 0])
     curves = np.array([autocorrelation_function(chain)[: lags + 1] for chain in chains])
     ax = _axes(ax)

@@ -207,6 +207,9 @@ def _add_layer(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], p
     if kind not in types:
         raise PgmError(f"{path}: layer {name!r}: unit {kind!r} is unknown, expected one of {', '.join(sorted(types))}")
     labels, states, bias = (entry.pop(key, None) for key in ("labels", "states", "bias"))
+    for key, names in (("labels", labels), ("states", states)):
+        if names is not None and not isinstance(names, list):
+            raise PgmError(f"{path}: layer {name!r}: {key} must be a list of names, not {names!r}")
     own = {f.name for f in fields(types[kind])}
     wrong = [key for key in entry if key not in own]
     if wrong:

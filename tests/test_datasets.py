@@ -124,5 +124,9 @@ def test_absent_files_are_fetched(folder, monkeypatch):
 
 
 def test_bad_arguments():
-    with pytest.raises(pgm.PgmError, match="side"):
-        pgm.datasets.artificial_modes(side=3)
+    for make in (lambda: pgm.datasets.artificial_modes(side=3), lambda: pgm.datasets.artificial_modes(side=-2),
+                 lambda: pgm.datasets.bars_and_stripes(-1), lambda: pgm.datasets.bars_and_stripes(2.0)):
+        with pytest.raises(pgm.PgmError, match="side"):
+            make()
+    with pytest.raises(pgm.PgmError, match="samples"):
+        pgm.datasets.artificial_modes(samples=-1)

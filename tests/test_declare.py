@@ -248,6 +248,8 @@ def test_toml_declaration(tmp_path):
         ("[[layers]]", "[layers]", "TOML|list of tables"),
         ("[[1, 2], [3, 4], [5, 6]]", "[[1, 2], [3, 4]]", "shape"),
         ("size = 3", "size = 'a'", "size"),
+        ("size = 3", "size = 3\nlabels = 5", "labels must be a list of names, not 5"),
+        ("size = 3", "size = 3\nstates = 'on'", "states must be a list of names, not 'on'"),
     ],
 )
 def test_bad_toml(old, new, match, tmp_path):

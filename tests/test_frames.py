@@ -106,3 +106,24 @@ def test_where_states_are_named_by_numbers_others_are_no_states():
     np.testing.assert_array_equal(found.prob["x"][:, 0], np.eye(3)[[2, 0]])
     with pytest.raises(pgm.PgmError, match=r"row 0: (np.int64\()?2\)? is not one of 10, 20, 30"):
         pgm.infer(model, pd.DataFrame({"x": [2, 10]}))
+
+
+def test_columns_of_one_layers_frame_are_taken_by_name():
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.Binary(), 3, labels=["a", "b", "c"], states=["no", "yes"])
+    b.layer("h", pgm.Binary(), 2)
+    b.couple("v", "h")
+    model, x = b.build(rng=0), np.array([[1.0, 0, 0], [0, 1, np.nan]])
+    truth = pgm.infer(model, {"v": x}).mean["h"]
+    words = pd.DataFrame(np.array([["yes", "no", "no"], ["no", "yes", None]], dtype=object), columns=list("abc"))
+    for frame in (words, words[["c", "a", "b"]], words.set_axis(list("pqr"), axis=1)):
+        assert np.array_equal(pgm.infer(model, {"v": frame}).mean["h"], truth)
+    numbers, plain = pd.DataFrame(x), pgm.rbm(3, 2, rng=0)
+    turned = pgm.infer(plain, {"v": numbers[[2, 0, 1]]}).mean["h"]
+    assert np.array_equal(turned, pgm.infer(plain, {"v": x}).mean["h"])
+    one, other = (pgm.fit(plain, {"v": frame}, updates=3, rng=0, progress=False) for frame in (x, numbers[[1, 2, 0]]))
+    assert np.array_equal(one.model.params["v.bias"], other.model.params["v.bias"])
+    with pytest.raises(pgm.PgmError, match=r"shape \(2, 2\), expected \(3,\) or \(rows, 3\)"):
+        pgm.infer(plain, {"v": numbers[[0, 1]]})
+    with pytest.raises(pgm.PgmError, match="layer 'v', column 'a', row 0: 'maybe' is not one of no, yes"):
+        pgm.infer(model, {"v": pd.DataFrame([["maybe", "no", "no"]], columns=list("abc"))})

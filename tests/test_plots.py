@@ -94,3 +94,10 @@ def test_graph_names_every_layer_and_draws_every_coupling():
 def test_what_was_not_monitored_is_named():
     with pytest.raises(pgm.PgmError, match="'kl' was not monitored; there is weight_norm"):
         pgm.plots.history({"weight_norm": {"update": [0], "value": [1.0]}}, "kl")
+
+
+def test_what_there_is_nothing_to_show_of():
+    with pytest.raises(pgm.PgmError, match="no rows"):
+        pgm.plots.images(np.zeros((0, 16)), (4, 4))
+    with pytest.raises(pgm.PgmError, match="Exact has no chains"):
+        pgm.plots.autocorrelation(pgm.infer(pgm.rbm(3, 2, rng=0)))

@@ -1,13 +1,15 @@
 """System 3 (Salakhutdinov 2010), table 1 and figure 4: a deep Boltzmann machine 784-500-1000 on MNIST.
 
-    python benchmarks/reproduce/deep_boltzmann.py OUT DIRECTORY [--scale full] [--only NAME] [--updates N] [--rate R [--rise N]]
+    python benchmarks/reproduce/deep_boltzmann.py OUT DIRECTORY [--scale full] [--only NAME] [--updates N]
+                                                  [--rate R [--rise N]]
 
 DIRECTORY holds the MNIST files. Learned by SAP (PCD), FastPCD, TransSAP and CAST: batches of 100, 5 mean-field updates,
 rate 10 / (2000 + t), from base rates and weights N(0, 0.01^2), with momentum 0.9 and centred gradients: without these
 two such a start is left very slowly. With --rate the rate falls linearly from R to 0 instead, without momentum, which
-learns far more (see RESULTS), after it has risen from 0 over the first N updates. Writes deep_boltzmann.txt and .png into OUT (with NAME in their names if one is given),
-models as NAME.safetensors, and checkpoints from which it goes on when it is run again. `full` makes 200,000 updates of
-each, `small` 2,000 of a 784-100-200 machine. Training images are binarised anew every 3,000 updates, each pixel 1 with
+learns far more; with --rise it first rises from 0 over N updates, without which many hidden units end for good (see
+RESULTS). Writes deep_boltzmann.txt and .png into OUT (with NAME in their names if one is given), models as
+NAME.safetensors, and checkpoints from which it goes on when it is run again. `full` makes 200,000 updates of each,
+`small` 2,000 of a 784-100-200 machine. Training images are binarised anew every 3,000 updates, each pixel 1 with
 probability equal to its grey value; test images once.
 
 Measured, of the last model and of the average of the parameters of about the last 5,000 updates: the variational bound of

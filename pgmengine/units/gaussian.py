@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -26,13 +27,14 @@ class Gaussian(Unit):
 
     def __post_init__(self) -> None:
         most = math.sqrt(LARGEST)
-        if not (isinstance(self.sigma, (int, float)) and 1 / most <= self.sigma <= most):
+        if not (isinstance(self.sigma, Real) and 1 / most <= self.sigma <= most):
             raise PgmError(f"Gaussian: sigma must be a number from {1 / most:g} to {most:g}, not {self.sigma!r}")
+        object.__setattr__(self, "sigma", float(self.sigma))
 
     @property
     def curvature(self) -> float:
         """sigma^2."""
-        return float(self.sigma) ** 2
+        return self.sigma**2
 
     @property
     def draw(self) -> Draw:
