@@ -142,7 +142,7 @@ def levels(result: Any, row: int = 0, chain: int = 0, ax: Any = None) -> Any:
 
 
 def autocorrelation(series: Any, lags: int = 100, ax: Any = None, label: str | None = None) -> Any:
-    """The autocorrelation function of a series (draws,), or of the energies of a Result's first row, averaged over chains.
+    """The autocorrelation function of a series (draws,), or of the energies of the first row, the mean over chains.
 
     >>> import numpy as np
     >>> import pgmengine as pgm
