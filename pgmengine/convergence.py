@@ -18,7 +18,7 @@ def chain_statistics(trace: Flat, energy: Array, target: Target, chains: int) ->
 
     trace[layer] (draws, rows * chains, width) sums or means of equal batches, energy (draws, rows * chains). A series
     that never changes has R-hat 1 and MCSE 0 when all chains agree, R-hat inf when they do not. The R-hat of a single
-    chain compares its halves.
+    chain compares its halves, if these have four draws each.
     """
     widths = sum(v.shape[2] for v in trace.values()) * target.rows
     step = -(-widths // MANY_SERIES)
@@ -60,6 +60,7 @@ def series_statistics(x: Array, step: int = 1) -> dict[str, Array]:
         out["ess"][index] = array_stats.ess(some, method="mean", **axes)
         with np.errstate(divide="ignore", invalid="ignore"):  # halves of chains that stood still: infinite, or NaN
             halves = some if chains > 1 else some[:, : draws // 2 * 2].reshape(2, draws // 2, -1)
-            out["rhat"][index] = array_stats.rhat(halves, method="split" if chains > 1 else "identity", **axes)
+            rhat = array_stats.rhat(halves, method="split" if chains > 1 else "identity", **axes)
+            out["rhat"][index] = rhat if chains > 1 else np.where(np.isnan(rhat), 1.0, rhat)  # too short to tell
         out["mcse"][index] = flat[:, :, index].std(axis=(0, 1)) / np.sqrt(out["ess"][index])
     return {key: value.reshape(rows, width) for key, value in out.items()}

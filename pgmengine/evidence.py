@@ -11,6 +11,7 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.frames import by_layer
+from pgmengine.labels import values_of
 from pgmengine.layer import Layer
 from pgmengine.limits import IN_RANGE
 from pgmengine.memo import Memo
@@ -19,7 +20,6 @@ from pgmengine.validate import as_floats
 
 Array = np.ndarray
 ROUNDING = 2.0**-24  # of single precision
-
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +198,7 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
         array = array[None]
     has_rows = array.ndim == 2
     array, _ = _checked(layer, array if has_rows else array[None], 2, what)
-    return (_of_labels(layer, array, what), has_rows) if k > 1 else (array, has_rows)
+    return (values_of(layer, array, what), has_rows) if k > 1 else (array, has_rows)
 
 
 def _values_of_units(layer: Layer, array: Array) -> bool:
@@ -214,19 +214,3 @@ def _checked(layer: Layer, array: Array, ndim: int, what: str) -> tuple[Array, b
         shape = array.shape if array.ndim != ndim or array.shape[0] != 1 else array.shape[1:]
         raise PgmError(f"{what}: layer {layer.name!r} has shape {shape}, expected {expected}")
     return array, True
-
-
-def _of_labels(layer: Layer, labels: Array, what: str) -> Array:
-    """The values (rows, size, width) of labels (rows, size), the numbers of states."""
-    support = layer.unit.support
-    if support is None:
-        raise PgmError(f"{what}: layer {layer.name!r} has shape {labels.shape}, expected (..., {layer.size}, "
-                       f"{layer.unit.width})")
-    k = len(support)
-    bad = ~(np.isnan(labels) | ((labels >= 0) & (labels < k) & (labels == np.floor(labels))))
-    if bad.any():
-        row, index = (int(i) for i in np.argwhere(bad)[0])
-        raise PgmError(f"{what}: layer {layer.name!r}, row {row}, index {index}: {labels[row, index]:g} is not a label "
-                       f"of {layer.unit!r}, expected 0..{k - 1}")
-    seen = np.nan_to_num(labels, nan=0.0).astype(int)
-    return np.where(np.isnan(labels)[..., None], np.nan, support.take(seen, axis=0))

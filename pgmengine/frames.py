@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from pgmengine.errors import PgmError
+from pgmengine.labels import values_of
 from pgmengine.layer import Layer
 from pgmengine.structure import Structure
+from pgmengine.validate import as_floats
 
 Array = np.ndarray
 
@@ -21,12 +23,12 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
 
     A column is (layer, label of the unit) or the label alone, if no other layer has it; a layer of one unit may be named
     in place of its unit. Units without labels are numbered. Values may be the names of states. The columns of a DataFrame
-    that is given for one layer are its units, by name if these are their names, else in order.
+    that is given for one layer are its units, by name if one of them is a unit's name, else in order.
     """
-    if isinstance(given, Mapping) and not _is_frame(given):
+    if isinstance(given, Mapping) and not is_frame(given):
         return {name: _of_layer(structure.layers[name], x, f"{what}: layer {name!r}")
-                if _is_frame(x) and name in structure.layers else x for name, x in given.items()}
-    if not _is_frame(given):
+                if is_frame(x) and name in structure.layers else x for name, x in given.items()}
+    if not is_frame(given):
         return given
     places, out, taken = _places(structure), dict[str, Array](), dict[tuple[str, int], Any]()
     if not len(given.columns):
@@ -43,26 +45,51 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
         if layer.name not in out:
             out[layer.name] = np.full((len(given), layer.size), np.nan)
         out[layer.name][:, index] = _numbers(layer, given.iloc[:, i].to_numpy(), f"{what}: column {column!r}")
-    return out
+    wide = {name: structure.layers[name] for name in out if structure.layers[name].unit.width > 1}
+    return out | {name: values_of(layer, out[name], what) for name, layer in wide.items()}
 
 
-def _is_frame(given: Any) -> bool:
+def data_by_layer(structure: Structure, data: Any) -> Any:
+    """by_layer of data, which have an axis of rows: what is (rows, size) of a unit of several components are labels."""
+    given = by_layer(structure, data, "data")
+    if not isinstance(given, Mapping):
+        return given
+    wide = {n for n in given if n in structure.layers and structure.layers[n].unit.width > 1}
+    labels = {n for n in wide if np.ndim(given[n]) == 2 and np.shape(given[n])[1] == structure.layers[n].size}
+    return {n: values_of(structure.layers[n], as_floats(x, f"data: layer {n!r}"), "data") if n in labels else x
+            for n, x in given.items()}
+
+
+def is_frame(given: Any) -> bool:
+    """Whether it is a DataFrame, of pandas or the like."""
     return hasattr(given, "columns") and hasattr(given, "iloc")
 
 
 def _of_layer(layer: Layer, frame: Any, what: str) -> Any:
-    """The values (rows, size) of a DataFrame with a column for each unit of a layer; any other DataFrame as it is."""
-    columns, place = list(frame.columns), dict[Hashable, int]()
-    for i, (label, text) in enumerate(zip(layer.labels or range(layer.size), unit_names(layer), strict=True)):
-        place |= {label: i, text: i}
-    if len(columns) != layer.size:
+    """The values (rows, size[, k]) of a DataFrame for one layer, NaN in units without a column."""
+    places = places_of(layer, frame, what)
+    if places is None:
         return frame
-    named = len({place.get(column) for column in columns} - {None}) == layer.size
-    out = np.empty((len(frame), layer.size))
-    for i, column in enumerate(columns):
-        index = place[column] if named else i
+    out = np.full((len(frame), layer.size), np.nan)
+    for i, (index, column) in enumerate(zip(places, frame.columns, strict=True)):
         out[:, index] = _numbers(layer, frame.iloc[:, i].to_numpy(), f"{what}, column {column!r}")
-    return out
+    return values_of(layer, out, what) if layer.unit.width > 1 else out
+
+
+def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
+    """The units that the columns of a layer's DataFrame are: by name if any is one, else in order; None if too few."""
+    known = dict[Hashable, int]()
+    for i, (label, text) in enumerate(zip(layer.labels or range(layer.size), unit_names(layer), strict=True)):
+        known |= {name: i for name in (str(text), text, label, (layer.name, text), (layer.name, label))}
+    columns = list(frame.columns)
+    if not any(column in known for column in columns):
+        return list(range(layer.size)) if len(columns) == layer.size else None
+    for i, column in enumerate(columns):
+        if column not in known:
+            raise PgmError(f"{what}: column {column!r} is no unit's name, where others are")
+        if known[column] in [known[other] for other in columns[:i]]:
+            raise PgmError(f"{what}: two columns are the unit {column!r}")
+    return [known[column] for column in columns]
 
 
 def to_frame(structure: Structure, mean: Mapping[str, Array], rows: int) -> Any:

@@ -20,7 +20,8 @@ from pgmengine.settings import seeded
 from pgmengine.target import Target
 
 ROWS_AXIS = {"samples": 1, "log_weights": 1, "levels": 1, "energy": 2, "swap_accepted": 2}  # of all others 0
-OF_THE_RUN = {"adaptive"}  # no rows: the same in all parts
+OF_THE_RUN = {"betas", "adaptive"}  # no rows; of ladders that differ see _ladders
+OF_LADDERS = ("betas", "swap_rejection")
 
 
 def answer(executor: Executor | None, method: Any, target: Target, wanted: tuple[str, ...], rng: Any,
@@ -62,16 +63,17 @@ def _by_rows(executor: Executor | None, method: Any, target: Target, wanted: tup
         jobs.insert(0, (target.nothing_observed, ("log_z",), streams[0]))
     found = done(executor, method.run, jobs, "parts of the rows")
     result = _less(joined(found[1:]), found[0]) if apart else joined(found)
-    stats = {**result.stats, "betas": _ladders(found[-count:], rows)} if "betas" in result.stats else result.stats
-    return replace(result, plan=plan, stats=stats)
+    return replace(result, plan=plan, stats={**result.stats, **_ladders(found[-count:], [len(r) for r in rows])})
 
 
-def _ladders(found: list[Result], rows: list[np.ndarray]) -> np.ndarray:
-    """The ladder of all parts, (levels,), or that of each row, (rows, levels), where parts have ladders of their own."""
-    each = [part.stats["betas"] for part in found]
-    if all(np.array_equal(betas, each[0]) for betas in each):
-        return each[0]
-    return np.concatenate([np.tile(betas, (len(some), 1)) for betas, some in zip(each, rows, strict=True)])
+def _ladders(found: list[Result], rows: list[int]) -> dict[str, np.ndarray]:
+    """What is known of ladders, (levels,), or that of each row, (rows, levels), where parts have their own."""
+    names = [name for name in OF_LADDERS if name in found[0].stats]
+    if not names:
+        return {}
+    each = {name: np.repeat([part.stats[name] for part in found], rows, axis=0) for name in names}
+    alike = (each["betas"] == each["betas"][0]).all()
+    return {n: value[0] if n == "betas" else value.mean(axis=0) for n, value in each.items()} if alike else each
 
 
 def _less(result: Result, whole: Result) -> Result:
@@ -144,7 +146,7 @@ def _join(name: str, values: list[Any]) -> Any:
         return total
     if isinstance(values[0], dict):
         return {key: _join(name, [value[key] for value in values]) for key in values[0]}
-    if name in OF_THE_RUN or name == "betas":
+    if name in OF_THE_RUN:
         return values[0]
     if name == "swap_rejection":
         return np.mean(values, axis=0)

@@ -16,6 +16,7 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.evidence import Evidence, Masks, distinct, parse_evidence, rows_of, spread
+from pgmengine.frames import is_frame, places_of
 from pgmengine.layer import Layer
 from pgmengine.limits import IN_RANGE, in_range
 from pgmengine.memo import Memo
@@ -281,6 +282,15 @@ def _common_rows(counts: dict[str, int]) -> int:
     return rows
 
 
+def _columns_in_order(layer: Layer, given: Any) -> Any:
+    """Hints of a DataFrame (rows, size), 0 in units without a column; anything else as it is."""
+    if not is_frame(given) or layer.unit.width > 1 or (places := places_of(layer, given, "soft")) is None:
+        return given
+    out = np.zeros((len(given), layer.size))
+    out[:, places] = as_floats(given, f"soft: layer {layer.name!r}")
+    return out
+
+
 def _parse_soft(structure: Structure, soft: Any) -> tuple[Flat, int | None]:
     """Layer -> linear field (rows or 1, width), and the number of rows if any array had a rows axis."""
     fields: Flat = {}
@@ -294,7 +304,7 @@ def _parse_soft(structure: Structure, soft: Any) -> tuple[Flat, int | None]:
         if not two_valued and unit.width == 1:
             raise PgmError(f"soft: layer {name!r} has {unit!r} units; soft evidence is a log-odds for two-valued units "
                            "or log weights for Categorical units")
-        array = as_floats(given, f"soft: layer {name!r}")
+        array = as_floats(_columns_in_order(layer, given), f"soft: layer {name!r}")
         if array.shape[-len(layer.bias_shape):] != layer.bias_shape or array.ndim > len(layer.bias_shape) + 1:
             raise PgmError(f"soft: layer {name!r} has shape {array.shape}, expected {layer.bias_shape} or (rows, ...)")
         flat = layer.flat(array)

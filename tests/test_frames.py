@@ -123,7 +123,40 @@ def test_columns_of_one_layers_frame_are_taken_by_name():
     assert np.array_equal(turned, pgm.infer(plain, {"v": x}).mean["h"])
     one, other = (pgm.fit(plain, {"v": frame}, updates=3, rng=0, progress=False) for frame in (x, numbers[[1, 2, 0]]))
     assert np.array_equal(one.model.params["v.bias"], other.model.params["v.bias"])
+    missing = np.where([True, False, True], x, np.nan)
+    assert np.array_equal(pgm.infer(plain, {"v": missing}).mean["h"], pgm.infer(plain, {"v": numbers[[2, 0]]}).mean["h"])
     with pytest.raises(pgm.PgmError, match=r"shape \(2, 2\), expected \(3,\) or \(rows, 3\)"):
-        pgm.infer(plain, {"v": numbers[[0, 1]]})
+        pgm.infer(plain, {"v": numbers[[0, 1]].set_axis(["p", "q"], axis=1)})
+    for columns, what in ((["c", "a", "bb"], "column 'bb' is no unit's name"),
+                          (["a", "a", "c"], "two columns are the unit 'a'")):
+        with pytest.raises(pgm.PgmError, match=what):
+            pgm.infer(model, {"v": words.set_axis(columns, axis=1)})
+    pairs = words.set_axis(pd.MultiIndex.from_tuples([("v", "c"), ("v", "a"), ("v", "b")]), axis=1)
+    turned = pgm.infer(model, {"v": words.set_axis(["c", "a", "b"], axis=1)}).mean["h"]
+    assert np.array_equal(pgm.infer(model, {"v": pairs}).mean["h"], turned)
+    hint = pd.DataFrame([[0.5, -1.0]], columns=["c", "a"])
+    in_order = pgm.infer(model, soft={"v": [-1.0, 0, 0.5]}).mean["h"]
+    assert np.array_equal(pgm.infer(model, soft={"v": hint}).mean["h"][0], in_order)
     with pytest.raises(pgm.PgmError, match="layer 'v', column 'a', row 0: 'maybe' is not one of no, yes"):
         pgm.infer(model, {"v": pd.DataFrame([["maybe", "no", "no"]], columns=list("abc"))})
+
+
+def test_labels_in_tables_and_in_data_are_labels_where_they_might_be_states():
+    """Three units of three states in three rows."""
+    b = pgm.GraphBuilder()
+    b.layer("c", pgm.Categorical(3), 3, labels=["p", "q", "r"])
+    b.layer("h", pgm.Binary(), 2)
+    b.couple("c", "h")
+    model, labels = b.build(rng=0), np.array([[0, 1, 0], [1, 0, 0], [0, 0, 1]])
+    truth = pgm.infer(model, {"c": np.eye(3)[labels]}).mean["h"]
+    frame = pd.DataFrame(labels, columns=["p", "q", "r"])
+    for evidence in (frame, frame[["r", "p", "q"]], {"c": frame}, {"c": frame[["q", "r", "p"]]}):
+        assert np.array_equal(pgm.infer(model, evidence).mean["h"], truth)
+    one, two, three = (pgm.fit(model, data, updates=3, rng=0, progress=False, callbacks=[
+        pgm.PseudoLikelihood(data, every=3), pgm.ReconstructionError(data, every=3)]) for data in (
+            {"c": np.eye(3)[labels]}, {"c": labels}, frame))
+    for other in (two, three):
+        assert np.array_equal(one.model.params["c-h.weight"], other.model.params["c-h.weight"])
+        assert all(np.array_equal(one.history[n]["value"], other.history[n]["value"]) for n in one.history)
+    rates = pgm.base_rates(model, {"c": np.eye(3)[labels]})["c"]
+    assert np.array_equal(rates, pgm.base_rates(model, {"c": labels})["c"])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
+from pgmengine.kernels.chains import make_chains
 
 NAN = np.nan
 
@@ -110,3 +111,40 @@ def test_samplers_agree_with_enumeration(kernel, errors=5.0):
         r = pgm.infer(leakless(), evidence, method=method, rng=0)
         for name in ("h", "v"):
             assert np.all(np.abs(r.mean[name] - truth.mean[name]) <= errors * r.stats["mcse"][name][0] + 1e-9)
+
+
+@KERNELS
+def test_evidence_that_contradicts_itself_where_nothing_moves(kernel):
+    """a = 0 leaves no way for o to be on; h, below a, moves all the same."""
+    b = pgm.GraphBuilder()
+    b.layer("a", pgm.Binary(), 1)
+    b.layer("o", pgm.NoisyOr(), 1)
+    b.layer("h", pgm.Binary(), 2)
+    b.cause("a", "o", [[1.0]])
+    b.cause("a", "h", [[1.0, 0.5]])
+    model, evidence = b.build(), {"a": [[1.0], [0.0]], "o": [[1.0], [1.0]]}
+    truth = pgm.infer(model, evidence, want=("log_z",)).log_z
+    for reverse in (False, True):
+        r = pgm.infer(model, evidence, want=("log_z",), method=pgm.AIS(50, 10, kernel, reverse), rng=0)
+        assert abs(r.log_z[0] - truth[0]) < 1e-5 and r.log_z[1] == truth[1] == -np.inf
+        assert not r.status.good and np.array_equal(r.log_z_interval[1], [-np.inf, np.inf])
+    for method in (pgm.MCMC(kernel, draws=50), pgm.ParallelTempering(kernel=kernel, draws=50, warmup=20),
+                   pgm.TemperedTransitions(kernel=kernel, draws=20, warmup=5)):
+        r = pgm.infer(model, evidence, method=method, rng=0)
+        assert not r.status.good and any("impossible" in line for line in r.warnings)
+
+
+@KERNELS
+def test_rounding_of_inputs_is_no_way_to_turn_a_unit_on(kernel):
+    """Parents on and off leave 1e-17 of an input behind, which where beta is small is as good as any."""
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 6)
+    b.layer("v", pgm.NoisyOr(), 1)
+    b.cause("h", "v", np.random.default_rng(3).uniform(0.1, 1.0, (6, 1)))
+    many = b.build().given({"v": [1]}).at(1e-3).take(np.zeros(2000, dtype=int))
+    x = {"h": np.ones((2000, 6)), "v": many.evidence.values["v"]}
+    chains = make_chains(many, kernel, x, np.random.default_rng(1))
+    for _ in range(20):
+        chains.sweep(1)
+        on = chains.values()["h"].sum(axis=1)
+        assert on.min() == 1 and on.max() == 6

@@ -141,7 +141,7 @@ class CompiledChains:
         self._constant()  # while states are possible: at beta = 0 they need not be
         self._pieces(len(betas) - 1, betas=np.ascontiguousarray(betas, dtype=np.float64), log_weight=weight, joint=joint,
                      backward=backward)
-        return weight + (betas[-1] - betas[0]) * self._constant()[:, 1]
+        return weight + times(betas[-1] - betas[0], self._constant()[:, 1])
 
     def values(self, rows: Any = slice(None), dtype: type = np.float64) -> Flat:
         """See Chains."""
@@ -200,16 +200,16 @@ class CompiledChains:
         return np.where(self.known[:, None], np.nan, self.free_constant)
 
     def _constant(self) -> Array:
-        """What the evidence adds to (path, power); 0 for chains that have not met a possible state yet."""
+        """What the evidence adds to (path, power), -inf if it is impossible; 0 where no state has told so far."""
         missing = np.flatnonzero(np.isnan(self.constant[:, 0]))
         if not len(missing):
             return self.constant
         x, found = {name: v[missing] for name, v in self.values().items()}, self._path()[missing]
         at_0, at_1 = (self.target.take(missing).at(b).log_density(x) for b in (0.0, 1.0))
-        possible = np.isfinite(found[:, 1]) & np.isfinite(at_1)
-        known = np.stack((at_0 - found[:, 0], np.where(possible, at_1, 0.0) - at_0 - found[:, 1]), axis=1)
-        self.constant[missing[possible]] = known[possible]
-        return np.nan_to_num(self.constant)
+        possible = np.isfinite(found[:, 1])
+        rest = at_1[possible] - at_0[possible] - found[possible, 1]
+        self.constant[missing[possible]] = np.stack((at_0[possible] - found[possible, 0], rest), axis=1)
+        return np.nan_to_num(self.constant, neginf=-np.inf)
 
     def _compute_inputs(self) -> None:
         """Before a first sweep: it would compute them itself."""

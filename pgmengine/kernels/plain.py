@@ -215,7 +215,10 @@ def _unit_by_unit(target: Target, kernel: Any, x: Flat, name: str, rng: np.rando
         for weight in inside:
             outer += target.beta[:, None] * (step @ weight[columns])
         for child in children:
-            child.zeta += step @ child.weight[columns]
+            if child.layer.unit.canonical:
+                child.zeta += step @ child.weight[columns]
+            else:  # rounding would leave something where no parent is on
+                child.zeta[:] = target.model.inputs(x, child.layer.name)
     return value
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.errors import PgmError
-from pgmengine.frames import by_layer
+from pgmengine.frames import data_by_layer
 from pgmengine.graph import Rng
 from pgmengine.learn.averaged import averaged
 from pgmengine.learn.checkpoint import fingerprint, read, write
@@ -97,7 +97,7 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     >>> f.history["weight_norm"]["update"][-1]
     np.int64(20)
     """
-    data, given = by_layer(model.structure, data, "data"), given or ()
+    data, given = data_by_layer(model.structure, data), given or ()
     _check_settings(negative, positive, optimizer, callbacks)
     _check_start(state, checkpoint)
     watched = [c.watched for c in callbacks if isinstance(c, EarlyStopping)]

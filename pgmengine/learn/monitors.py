@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.errors import PgmError
-from pgmengine.frames import by_layer
+from pgmengine.frames import data_by_layer
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import make_chains, start
 from pgmengine.methods.ais import AIS
@@ -141,7 +141,7 @@ class PseudoLikelihood(_Monitor):
 
     def measured(self, model: Model) -> Mapping[str, float]:
         """In nats a row."""
-        data = by_layer(model.structure, self.data, "data")
+        data = data_by_layer(model.structure, self.data)
         target = model.given(data)
         _check_pseudo(target, data)
         q, total = Factors(target), np.zeros(target.rows)
@@ -210,7 +210,7 @@ class ReconstructionError(_Monitor):
 
     def measured(self, model: Model) -> Mapping[str, float]:
         """In squares of the units' values."""
-        data = by_layer(model.structure, self.data, "data")
+        data = data_by_layer(model.structure, self.data)
         target = model.given(data)
         _check_reconstruction(target, data)
         q = Factors(target)

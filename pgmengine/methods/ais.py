@@ -11,7 +11,7 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.evidence import parse_layer
-from pgmengine.frames import by_layer
+from pgmengine.frames import data_by_layer
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import make_chains, over_chains, refusal, sweep_work
 from pgmengine.kernels.plain import summed_layers
@@ -242,7 +242,7 @@ def base_rates(model: Any, data: Any, shrink: float = 1.0) -> dict[str, Array]:
     array([-1.609,  1.609])
     """
     out = {}
-    for name, given in by_layer(model.structure, data, "data").items():
+    for name, given in data_by_layer(model.structure, data).items():
         layer = model.structure.layer(name, what="data: layer")
         if layer.unit.observed_only or (layer.unit.width > 1 and not layer.unit.one_hot):
             continue

@@ -69,7 +69,11 @@ class MeanField:
         check_whole(self, "updates")
         check_whole(self, "restarts", least=0)
         check_number(self, "tolerance")
-        if self.precision not in (np.float64, np.float32, float):
+        try:
+            known = np.dtype(self.precision) in (np.float64, np.float32)
+        except TypeError:
+            known = False
+        if not known:
             raise PgmError(f"MeanField: precision must be np.float64 or np.float32, not {self.precision!r}")
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:

@@ -46,7 +46,8 @@ class ParallelTempering:
     chains : ladders for each row of evidence.
     warmup, draws, thin : sweeps dropped, draws kept, sweeps from one draw to the next; a swap after each sweep.
 
-    `stats` holds those of MCMC, and betas (rungs,), swap_rejection (rungs - 1,), round_trips (rows,), round_trip_rate
+    `stats` holds those of MCMC, and betas (rungs,), swap_rejection (rungs - 1,), both with an axis of rows in front where
+    parts of a large question have ladders of their own, round_trips (rows,), round_trip_rate
     (rows,), round trips a sweep and ladder, and swap_accepted (chains, draws, rows), the share before each draw.
 
     >>> import pgmengine as pgm

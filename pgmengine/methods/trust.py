@@ -19,4 +19,4 @@ def interval(low: Array, low_error: Array, high: Array, high_error: Array) -> Ar
 
 def few(ess: Array, draws: int) -> bool:
     """Whether so small an effective number of draws carries the weight of a row that it is not to be trusted."""
-    return bool(ess.min() < max(FEW * draws, 2.0))
+    return not ess.min() >= max(FEW * draws, 2.0)  # NaN is not to be trusted, either

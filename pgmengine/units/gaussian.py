@@ -27,7 +27,7 @@ class Gaussian(Unit):
 
     def __post_init__(self) -> None:
         most = math.sqrt(LARGEST)
-        if not (isinstance(self.sigma, Real) and 1 / most <= self.sigma <= most):
+        if isinstance(self.sigma, bool) or not (isinstance(self.sigma, Real) and 1 / most <= self.sigma <= most):
             raise PgmError(f"Gaussian: sigma must be a number from {1 / most:g} to {most:g}, not {self.sigma!r}")
         object.__setattr__(self, "sigma", float(self.sigma))
 
