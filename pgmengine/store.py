@@ -215,7 +215,7 @@ def _add_layer(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], p
     if wrong:
         raise PgmError(f"{path}: layer {name!r}: {wrong[0]!r} is not an argument of {kind} or of a layer")
     try:
-        unit = types[kind](**entry)
+        unit = types[kind](**{key: _unlabel(value) for key, value in entry.items()})
     except TypeError as error:
         raise PgmError(f"{path}: layer {name!r}: {error}") from None
     bias = params.pop(f"{name}.bias", bias)

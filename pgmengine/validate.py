@@ -52,6 +52,8 @@ def _check_unit(layer: Layer) -> None:
     if not isinstance(support, np.ndarray) or support.ndim < 1 or support.shape[1:] != shape or len(support) < 1:
         raise PgmError(f"layer {layer.name!r}: the support of {unit!r} must be an array {('K', *shape)} of its values, "
                        f"not {support!r}")
+    if unit.width == 1 and np.any(np.diff(support) <= 0):
+        raise PgmError(f"layer {layer.name!r}: the support of {unit!r} must be ascending, not {support!r}")
     if not isinstance(base, np.ndarray) or base.shape != support.shape[:1] or not np.isfinite(base).all():
         raise PgmError(f"layer {layer.name!r}: log_base of {unit!r} must be an array of {len(support)} finite numbers, "
                        f"one for each value, not {base!r}")

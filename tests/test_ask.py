@@ -406,3 +406,63 @@ def test_units_of_several_components_need_not_be_one_hot(unit, seen, method, err
         pgm.infer(model, {"c": [[[0.5, nan], [1, 1]]]})
     with pytest.raises(pgm.PgmError, match="is not a label"):
         pgm.infer(model, {"c": [[len(unit.support), nan]]})
+
+
+@dataclass(frozen=True)
+class Values(pgm.Unit):
+    """Any values with any base measure."""
+
+    values: tuple = (0.0, 1.0)
+    logs: tuple | None = None
+
+    @property
+    def width(self):
+        return int(np.ndim(self.values[0]) and len(self.values[0])) or 1
+
+    @property
+    def support(self):
+        return np.array(self.values)
+
+    @property
+    def log_base(self):
+        return np.zeros(len(self.values)) if self.logs is None else np.array(self.logs)
+
+
+HOT = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+
+
+@pytest.mark.parametrize(("unit", "data", "mean"), [
+    (Values((0.0, 1.0), (0.0, 2.0)), [[1], [1], [1], [0]], [0.75]),
+    (Values((-1.0, 3.0), (0.5, -1.0)), [[3], [-1], [-1], [-1]], [0.0]),
+    (Values((0.0, 1.0, 3.0), (0.0, 1.0, -1.0)), [[3], [1], [0], [0]], [1.0]),
+    (Values(HOT, (0.0, 2.0, -1.0)), [[0], [1], [1], [2]], [[0.25, 0.5, 0.25]]),
+], ids=["two", "two apart", "three", "one-hot"])
+def test_base_rates_know_the_base_measure(unit, data, mean, atol=1e-6):
+    model = pgm.rbm(1, 1, visible=unit, rng=0)
+    eta = np.asarray(pgm.base_rates(model, {"v": data}, shrink=1e-9)["v"])
+    np.testing.assert_allclose(unit.mean(eta if unit.width == 1 else eta[None]), mean, atol=atol)
+
+
+def test_units_of_one_value_and_units_whose_values_do_not_ascend():
+    one = pgm.rbm(2, 2, visible=Values((2.0,)), rng=0)
+    exact, chains = (pgm.infer(one, method=m, rng=0).mean for m in (pgm.Exact(), pgm.MCMC(draws=2000)))
+    assert np.array_equal(exact["v"], [2, 2]) and np.array_equal(chains["v"], [2, 2])
+    np.testing.assert_allclose(chains["h"], exact["h"], atol=5 * 0.5 / np.sqrt(4000))
+    for values in ((3.0, 0.0, 1.0), (1.0, 1.0)):
+        with pytest.raises(pgm.PgmError, match="must be ascending"):
+            pgm.rbm(2, 2, visible=Values(values))
+
+
+def test_units_with_tuples_come_back_from_a_file(tmp_path):
+    model = pgm.rbm(2, 2, visible=Values((0.0, 1.0, 3.0), (0.0, 1.0, -1.0)), rng=0)
+    pgm.save(model, tmp_path / "m.safetensors")
+    back = pgm.load(tmp_path / "m.safetensors")
+    assert back.structure.layers["v"].unit == model.structure.layers["v"].unit
+    assert np.array_equal(*(pgm.infer(m, method=pgm.MCMC(draws=5), rng=0).mean["v"] for m in (model, back)))
+
+
+def test_variance_of_several_components(rtol=1e-12):
+    unit, eta = Values(((1.0, 2.0), (3.0, 1.0), (0.0, 0.0)), (0.3, -0.4, 0.1)), np.array([[0.3, -0.2], [1.0, 0.5]])
+    p = np.exp(eta @ unit.support.T + unit.log_base)
+    p /= p.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(unit.variance(eta), p @ unit.support**2 - (p @ unit.support) ** 2, rtol=rtol)

@@ -33,7 +33,7 @@ def _drawable(target: Target) -> bool:
     s, free = target.structure, target.evidence.masks.some_free
     drawn = {layer.unit for name, layer in s.layers.items() if free[name] or s.arrows_into[name]}
     units = {layer.unit for layer in s.layers.values()}
-    known = all(unit.support is None or len(unit.support) <= _kernels.MOST_STATES for unit in units)
+    known = all(unit.support is None or 2 <= len(unit.support) <= _kernels.MOST_STATES for unit in units)
     known &= all(unit.width == 1 or unit.one_hot for unit in units)  # of others it takes the state for the value
     return known and all(unit.draw is not None for unit in drawn)
 

@@ -271,14 +271,14 @@ def _values(layer: Layer, given: Any) -> Array:
 
 def _natural(unit: Unit, mean: Array) -> Array:
     """Eta with A'(eta) = mean, (size[, k]): in closed form, or by bisection."""
-    if unit.width > 1:
-        return np.log(mean)
+    if unit.one_hot and unit.log_base is not None:
+        return np.log(mean) - unit.log_base
     if unit.curvature is not None:
         return mean / unit.curvature
-    if unit.support is not None and len(unit.support) == 2:
-        low, high = unit.support
+    if unit.support is not None and unit.log_base is not None and len(unit.support) == 2:
+        (low, high), (h_low, h_high) = unit.support, unit.log_base
         share: Array = (mean - low) / (high - low)
-        return np.log(share / (1 - share)) / (high - low)
+        return (np.log(share / (1 - share)) - (h_high - h_low)) / (high - low)
     low, high = np.full(mean.shape, -1.0), np.full(mean.shape, 1.0)
     while (wide := (unit.mean(low) > mean) | (unit.mean(high) < mean)).any() and np.abs(high).max() < 1e4:
         low, high = np.where(wide, 2 * low, low), np.where(wide, 2 * high, high)

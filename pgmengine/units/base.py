@@ -93,6 +93,8 @@ class Unit:
         assert self.support is not None
         p = self.prob(eta)
         mean = p @ self.support
+        if self.width > 1:  # of each component
+            return (p[..., None] * (self.support - mean[..., None, :]) ** 2).sum(axis=-2)
         return (p * (self.support - mean[..., None]) ** 2).sum(axis=-1)
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
