@@ -163,12 +163,13 @@ def parse_layer(layer: Layer, given: Any, what: str) -> tuple[Array, bool]:
 
 def _rounded(layer: Layer, values: Array, good: Array) -> tuple[Array, Array]:
     """Values that single precision has rounded, such as 0.2, as the values that they were; which are values now."""
-    unit = layer.unit
-    if unit.support is None or unit.width > 1:
+    unit, wide = layer.unit, layer.unit.width > 1
+    if unit.support is None:
         return values, good
     nearest = unit.support[unit.state_of(values)]
-    close = ~good & (np.abs(values - nearest) <= ROUNDING * np.abs(nearest))
-    return np.where(close, nearest, values), good | close
+    near = np.abs(values - nearest) <= ROUNDING * np.abs(nearest)
+    close = ~good & (near.all(axis=-1) if wide else near)
+    return np.where(close[..., None] if wide else close, nearest, values), good | close
 
 
 def _expected(layer: Layer) -> str:

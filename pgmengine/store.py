@@ -25,7 +25,7 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from threading import get_ident
 from typing import Any
@@ -34,12 +34,14 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.graph import GraphBuilder, Rng
+from pgmengine.layer import Layer
 from pgmengine.model import Model
 from pgmengine.units import Unit
 from pgmengine.weights import is_sparse
 
 Array = np.ndarray
 FORMAT = "pgmengine-1"
+RESERVED = {"name", "unit", "size", "bias", "labels", "states"}  # what a layer says besides its unit's fields
 SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a sparse parameter
 
 
@@ -118,7 +120,7 @@ def declaration_of(model: Model) -> dict[str, Any]:
         own = types.get(kind := type(layer.unit).__name__)
         if own is not type(layer.unit) and own is not None and _ours(own):
             raise PgmError(f"layer {layer.name!r}: pgmengine has a unit type {kind!r}, which a file would mean")
-        entry = {"name": layer.name, "unit": kind, **asdict(layer.unit), "size": int(layer.size)}
+        entry = {"name": layer.name, "unit": kind, **_fields(layer), "size": int(layer.size)}
         if layer.labels is not None:
             entry["labels"] = [_label(v) for v in layer.labels]
         if layer.state_names is not None:
@@ -126,6 +128,20 @@ def declaration_of(model: Model) -> dict[str, Any]:
         layers.append(entry)
     couplings = [{"cause" if c.directed else "couple": [c.a, c.b]} for c in model.structure.couplings]
     return {"layers": layers, "couplings": couplings}
+
+
+def _fields(layer: Layer) -> dict[str, Any]:
+    """The fields of the layer's unit, as a file can hold them and give them back."""
+    unit, own = layer.unit, [f.name for f in fields(layer.unit) if f.init]
+    if taken := RESERVED.intersection(own):
+        raise PgmError(f"layer {layer.name!r}: a file has another meaning for the field {min(taken)!r} of {unit!r}")
+    try:
+        out = json.loads(json.dumps({name: getattr(unit, name) for name in own}, default=np.generic.item))
+    except TypeError:
+        out = {}
+    if not out and own or type(unit)(**{name: _unlabel(value) for name, value in out.items()}) != unit:
+        raise PgmError(f"layer {layer.name!r}: a file holds numbers, text and tuples, not all of {unit!r}")
+    return out
 
 
 def _label(value: Any) -> Any:

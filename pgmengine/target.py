@@ -161,8 +161,21 @@ class Target:
         return total
 
     def gradient(self, x: Flat, weights: Array | None = None) -> dict[str, Any]:
-        """Model.gradient without the conditionals that do() has cut."""
-        return self.model.gradient(x, weights, {name: cut for name, cut in self.cut.items() if cut.any()})
+        """Model.gradient without the conditionals that do() has cut, and without those of barren units.
+
+        The score of a barren unit is 0 on average whatever its parents are, so draws would add but noise, and at a
+        noisy-or unit with an input near 0 all of it rests on states that are never drawn.
+        """
+        return self.model.gradient(x, weights, self._unscored)
+
+    @cached_property
+    def _unscored(self) -> dict[str, Array]:
+        """Layer -> (rows, size) bool: the directed units whose conditionals do not count in a gradient."""
+        from pgmengine.barren import barren
+
+        names = [n for n in self.structure.directed_layers if self.cut[n].any() or self.free[n].any()]
+        hidden = barren(self) if names else {}
+        return {name: self.cut[name] | hidden[name] for name in names}
 
     def log_z_at_0(self) -> Array:
         """Log Z at beta = 0, where all free units are independent: sum of A(reference), and log h of observed units."""

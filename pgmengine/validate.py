@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from functools import cached_property
 from typing import Any
 
 import networkx as nx
@@ -37,10 +39,26 @@ def check_layers(layers: list[Layer]) -> None:
             twice = next(label for label in layer.labels if layer.labels.count(label) > 1)
             raise PgmError(f"layer {layer.name!r}: the label {twice!r} is there twice")
         _check_unit(layer)
+        check_settings(layer.unit, f"layer {layer.name!r}")
         count = 0 if layer.unit.support is None else len(layer.unit.support)
         if layer.state_names is not None and (len(layer.state_names) != count or len(set(layer.state_names)) != count):
             raise PgmError(f"layer {layer.name!r}: {', '.join(map(repr, layer.state_names))} are not {count} different "
                            f"names, one for each state of {layer.unit!r}")
+
+
+def check_settings(unit: Unit, what: str) -> None:
+    """Two units are the same when the fields of their dataclass are: all that they are made of must be such fields."""
+    kind, known = type(unit), {field.name for field in fields(unit)}
+    apart = [name for name in vars(unit)
+             if name not in known and not isinstance(getattr(kind, name, None), cached_property)]
+    if apart:
+        raise PgmError(f"{what}: {apart[0]!r} of {kind.__name__} is not a field: a unit type is a frozen dataclass, "
+                       "whose fields tell its units apart")
+    try:
+        hash(unit)
+    except TypeError as error:
+        raise PgmError(f"{what}: the fields of {kind.__name__}, a frozen dataclass, must be numbers, text or tuples of "
+                       f"these: {error}") from None
 
 
 def _check_unit(layer: Layer) -> None:

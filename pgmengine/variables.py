@@ -12,7 +12,7 @@ import numpy as np
 from pgmengine.errors import PgmError
 from pgmengine.structure import Structure
 from pgmengine.units import Unit
-from pgmengine.validate import as_floats
+from pgmengine.validate import as_floats, check_settings
 from pgmengine.weights import is_sparse
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ def builder_from_variables(graph: nx.Graph, unit: Unit) -> GraphBuilder:
     if not isinstance(graph, nx.Graph) or graph.is_multigraph() or not len(graph):
         raise PgmError("from_networkx takes an nx.Graph or nx.DiGraph with at least one node")
     units = {node: data.get("unit", unit) for node, data in graph.nodes(data=True)}
+    for node, one in units.items():
+        if not isinstance(one, Unit):
+            raise PgmError(f"node {node!r}: the unit must be one such as Binary(), not {one!r}")
+        check_settings(one, f"node {node!r}")
     states = {node: tuple(data["states"]) if "states" in data else None for node, data in graph.nodes(data=True)}
     members = _groups(graph, {node: (units[node], states[node]) for node in graph})
     place = {node: (name, i) for name, nodes in members.items() for i, node in enumerate(nodes)}

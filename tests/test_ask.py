@@ -466,3 +466,13 @@ def test_variance_of_several_components(rtol=1e-12):
     p = np.exp(eta @ unit.support.T + unit.log_base)
     p /= p.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(unit.variance(eta), p @ unit.support**2 - (p @ unit.support) ** 2, rtol=rtol)
+
+
+def test_values_of_several_components_forgive_single_precision():
+    unit = Values(((0.1, 0.2), (0.3, 1.0), (-0.7, 0.1)), (0.1, -0.3, 0.5))
+    model = pgm.rbm(2, 2, visible=unit, rng=0)
+    rows = unit.support[[[0, 1], [2, 0]]]
+    single = pgm.infer(model, {"v": rows.astype(np.float32)}).mean["h"]
+    assert np.array_equal(single, pgm.infer(model, {"v": rows}).mean["h"])
+    with pytest.raises(pgm.PgmError, match="row 1, index 0.*is not a value"):
+        pgm.infer(model, {"v": rows + 1e-6 * (np.arange(8).reshape(2, 2, 2) == 5)})

@@ -5,6 +5,7 @@ import pytest
 
 import pgmengine as pgm
 from pgmengine.kernels.chains import make_chains
+from pgmengine.learn.positive import default_positive
 
 NAN = np.nan
 
@@ -148,3 +149,56 @@ def test_rounding_of_inputs_is_no_way_to_turn_a_unit_on(kernel):
         chains.sweep(1)
         on = chains.values()["h"].sum(axis=1)
         assert on.min() == 1 and on.max() == 6
+
+
+@pytest.mark.parametrize("leak", [0.0, 1e-6, 0.3])
+@pytest.mark.parametrize("method", [pgm.Exact(), pgm.Forward(50), pgm.MCMC(chains=2, draws=20), None], ids=repr)
+def test_units_of_which_nothing_is_known_below_have_no_slope(method, leak, atol=1e-15):
+    """Draws alone would give -(1 - x): the states that make up for it have probability 0, and an infinite score."""
+    model = leakless().with_params({"v.bias": np.full(3, leak)})
+    evidence = {"h": [[0, 0], [0, 1], [1, 1]], "v": [[NAN] * 3] * 3}
+    target = model.given(evidence)
+    found = (method or default_positive(target, np.float64)).run(target, ("gradient",), rng=0).answers["gradient"]
+    for name in ("v.bias", "h->v.weight"):
+        np.testing.assert_allclose(found[name], 0.0, atol=atol)
+    free = pgm.infer(model, {"v": [NAN, 0, NAN]}, want=("gradient",), method=method or pgm.Exact(), rng=0).gradient
+    np.testing.assert_allclose(free["v.bias"][[0, 2]], 0.0, atol=atol)
+    np.testing.assert_allclose(free["v.bias"][1], -1.0, atol=atol)
+
+
+@pytest.mark.parametrize("negative", [pgm.ExactGradient(), pgm.PCD(chains=20), pgm.CD(3)], ids=repr)
+def test_learning_from_a_leak_of_0_starts_along_the_slope(negative, rate=1e-4, step=1e-5, rtol=1e-3):
+    """A row that no cause explains has its slope from a state that is impossible at 0: forward differences know it."""
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.NoisyOr(), 3)
+    b.layer("h", pgm.Binary(), 2, bias=[-0.5, 0.2])
+    b.layer("t", pgm.Binary(), 2)
+    b.couple("h", "t", weight=np.zeros((2, 2)))
+    b.cause("h", "v", weight=np.abs(np.random.default_rng(3).normal(size=(2, 3))))
+    model, x = b.build(), {"v": [[1, 0, 1], [0, 1, NAN], [1, NAN, 0], [0, 0, 0]]}
+    f = pgm.fit(model, x, negative=negative, positive=pgm.Exact(), optimizer=pgm.SGD(rate), updates=1, progress=False)
+
+    def log_likelihood(bias):
+        return pgm.infer(model.with_params({"v.bias": bias}), x, want=("log_prob",)).log_prob.mean()
+
+    slope = [(log_likelihood(step * e) - log_likelihood(np.zeros(3))) / step for e in np.eye(3)]
+    np.testing.assert_allclose(f.model.params["v.bias"] / rate, np.maximum(slope, 0), rtol=rtol, atol=0.02)
+
+
+def test_the_default_data_phase_of_noisy_or_children_does_not_depend_on_how_large_the_leak_is():
+    """A fit that goes on from another's model, whose leaks have shrunk, goes on in the same way."""
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.NoisyOr(), 3)
+    b.layer("h", pgm.Binary(), 30)
+    b.cause("h", "v", weight=np.ones((30, 3)))
+    for leak in (0.0, 1e-6, 0.1, 2.0):
+        target = b.build().with_params({"v.bias": np.full(3, leak)}).given({"v": [1, 0, 1]})
+        assert isinstance(default_positive(target, np.float32), pgm.MCMC)
+    known = b.build().given({"h": np.ones(30), "v": [1, 0, NAN]})
+    assert isinstance(default_positive(known, np.float32), pgm.MeanField)
+
+
+def test_base_rates_of_noisy_or_units_are_leaks(atol=1e-12):
+    x = [[1, 0, NAN], [1, 0, 1], [0, 0, 0], [1, 1, 0]]
+    start = pgm.base_rate_start(leakless(np.zeros((2, 3))), {"v": x}, strength=0.0)
+    np.testing.assert_allclose(pgm.infer(start).mean["v"], np.nanmean(x, axis=0), atol=atol)

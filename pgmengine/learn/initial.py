@@ -28,19 +28,19 @@ ROWS = 1000  # states that a layer is drawn at least, however few rows there are
 def base_rate_start(model: Model, data: Any, strength: float = 0.05) -> Model:
     """The model with the biases of the observed layers such that, with zero weights, they have the data's means.
 
-    Those of NoisyOr units stay as they are.
-
-    Each unit counts `strength` * rows states drawn evenly besides the data, so that units that never change get a finite
-    bias (see base_rates). Early chains then look like data, and learning need not begin by finding the biases.
+    Those that base_rates leaves out stay as they are. Each unit counts `strength` * rows states drawn evenly besides the
+    data, so that units that never change get a finite bias (see base_rates). Early chains then look like data, and
+    learning need not begin by finding the biases.
 
     >>> import pgmengine as pgm
     >>> model = pgm.base_rate_start(pgm.rbm(2, 2, rng=0), {"v": [[0, 1], [1, 1]]})
     >>> bool(model.params["v.bias"][1] > model.params["v.bias"][0])
     True
     """
-    found = base_rates(model, data, strength * model.given(data).rows)
-    layers = {n: model.structure.layers[n] for n in found if model.structure.layers[n].unit.canonical}
-    return model.with_params({f"{n}.bias": np.reshape(found[n], layer.bias_shape) for n, layer in layers.items()})
+    found, layers = base_rates(model, data, strength * model.given(data).rows), model.structure.layers
+    bias = {n: eta if layers[n].unit.canonical else layers[n].unit.log_normalizer(eta)  # A = z
+            for n, eta in found.items()}
+    return model.with_params({f"{n}.bias": np.reshape(z, layers[n].bias_shape) for n, z in bias.items()})
 
 
 def pretrain(model: Model, data: Mapping[str, Any], **settings: Any) -> Model:

@@ -21,8 +21,9 @@ BITS = 10  # posteriors of up to so many are enumerated unless `positive` says o
 def default_positive(target: Target, precision: type) -> Any:
     """Mean field (exact) when all that is free is independent, Exact when that is cheap, else five mean-field updates.
 
-    A short MCMC run for each row where mean field refuses. Only patterns of evidence decide, never how many rows there
-    are or how much memory is free: updates take a few rows at a time.
+    A short MCMC run for each row where mean field refuses, and with noisy-or children: their score has a pole at 0, which
+    the bound's gradient meets wherever a leak is small. Only the graph and patterns of evidence decide, never how many
+    rows there are or how much memory is free: updates take a few rows at a time.
     """
     each = target.take(np.array([rows[0] for rows in evidence_patterns(target)]))
     one = MeanField(updates=5, tolerance=1e-4 if precision is np.float32 else 0.0, precision=precision)
@@ -31,7 +32,9 @@ def default_positive(target: Target, precision: type) -> Any:
     exact = Exact(BITS)
     if exact.plan(each, ("gradient",)).accepted:
         return exact
-    return MCMC(chains=1, warmup=10, draws=5) if free_parents(each) and obstacle(target) else one
+    s = target.structure
+    steep = any(s.layers[c.b].unit.nonnegative and target.free[c.a].any() for c in s.arrows)
+    return MCMC(chains=1, warmup=10, draws=5) if steep or (free_parents(each) and obstacle(target)) else one
 
 
 def posterior_draw(target: Target, rng: np.random.Generator, q: Any = None) -> Flat:

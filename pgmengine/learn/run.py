@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
@@ -30,7 +31,9 @@ class Run:
     def __init__(self, model: Model, target: Target, weights: Array, negative: Negative, positive: Any,
                  given: tuple[str, ...], optimizer: Optimizer, rng: np.random.Generator,
                  executor: Executor | None = None) -> None:
-        self.model, self.target, self.weights, self.given = model, compact(target, negative.precision), weights, given
+        model = _model(model, model.params)
+        self.model, self.target = model, compact(target.with_model(model), negative.precision)
+        self.weights, self.given = weights, given
         self.optimizer, self.rng, self.executor, self.count = optimizer, rng, executor, 0
         self.settings, self.precision = negative, negative.precision
         self.positive = positive or default_positive(target, self.precision)
@@ -126,7 +129,7 @@ def compact(target: Target, precision: type) -> Target:
     return replace(target, evidence=replace(e, values=values))
 
 
-def _model(before: Model, params: dict[str, Any]) -> Model:
+def _model(before: Model, params: Mapping[str, Any]) -> Model:
     """The next model; what the optimizer knows in single precision need not be converted again."""
     model = Model(before.structure, projected(before.structure, params))
     if isinstance(params, Stepped):

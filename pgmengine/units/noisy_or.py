@@ -19,6 +19,10 @@ class NoisyOr(Unit):
 
     It is the Binary family at eta = log(e^z - 1), where A = z; weights and bias must be >= 0.
 
+    The score of x = 1 is 1 / (e^z - 1): at small z a few improbable states carry the slope. `fit` keeps the bias (the
+    leak) at 1e-6 or more, where enumeration still finds it; posteriors that are sampled need a larger one to start from,
+    such as that of `base_rate_start`, and hardly ever leave 0 again.
+
     >>> import pgmengine as pgm
     >>> round(float(pgm.NoisyOr().log_conditional(0.0, 0.7)), 6)
     -0.7
