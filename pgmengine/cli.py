@@ -166,8 +166,14 @@ def _write(out: Path, arrays: dict[str, Any]) -> None:
     if out.suffix == ".npz":
         np.savez_compressed(out, **arrays)
     else:
-        out.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in arrays.items()}))
+        out.write_text(json.dumps({name: _as_json(value) for name, value in arrays.items()}, allow_nan=False))
     print(f"wrote {out}")
+
+
+def _as_json(value: Any) -> Any:
+    """Nested lists, null for NaN and infinities, which JSON has not."""
+    array = np.asarray(value)
+    return np.where(np.isfinite(array), array, None).tolist()
 
 
 def _print_answers(result: pgm.Result, arrays: dict[str, Any]) -> None:

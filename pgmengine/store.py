@@ -150,7 +150,7 @@ def _label(value: Any) -> Any:
         return [_label(v) for v in value]
     if isinstance(value, np.integer):
         return int(value)
-    return value if isinstance(value, (int, float, str)) else str(value)
+    return value if value is None or isinstance(value, (int, float, str)) else str(value)
 
 
 def _unlabel(value: Any) -> Any:

@@ -236,9 +236,8 @@ def test_extremes_give_an_answer_with_an_honest_error(method):
     model = random_rbm(0, 5, 3, 1.0)
     exact = pgm.infer(model, want=("log_z",)).log_z[0]
     r = pgm.infer(model, want=("log_z",), method=method, rng=0)
-    assert np.isfinite(r.log_z[0]) and (
-        not np.isfinite(r.log_z_error[0]) or abs(r.log_z[0] - exact) < 6 * r.log_z_error[0]
-    )
+    assert abs(r.log_z[0] - exact) < 6 * r.log_z_error[0]  # infinite where there is no telling
+    assert np.isfinite(r.log_z[0]) and np.isinf(r.log_z_error[0]) == (isinstance(method, pgm.AIS) and method.chains == 1)
     seen = {"v": np.ones(5), "h": np.ones(3)}
     r = pgm.infer(model, seen, want=("log_z",), method=method, rng=0)
     np.testing.assert_allclose(r.log_z, pgm.infer(model, seen, want=("log_z",)).log_z, rtol=1e-6)

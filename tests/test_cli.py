@@ -36,6 +36,18 @@ def test_info_explain_infer_and_sample(monkeypatch, capsys, model, tmp_path):
     assert len(run(monkeypatch, capsys, "sample", model, "--draws", 3)[1].splitlines()) == 3
 
 
+def test_json_has_null_for_what_it_cannot_say(monkeypatch, capsys, tmp_path):
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 2)
+    b.layer("v", pgm.NoisyOr(), 2)
+    b.cause("h", "v", weight=np.eye(2))
+    pgm.save(b.build(), tmp_path / "m.safetensors")
+    options = ("--evidence", "h=0,?", "--evidence", "v=1,?", "--want", "log_z", "--out", tmp_path / "a.json")
+    assert run(monkeypatch, capsys, "infer", tmp_path / "m.safetensors", *options)[0] == 0
+    answers = json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)
+    assert answers["log_z"] == [None] and answers["log_z_error"] == [0.0]
+
+
 def test_evidence_files(monkeypatch, capsys, model, tmp_path):
     rows = np.array([[1, 0, np.nan, 1], [0, 0, 0, 0]])
     np.savez(tmp_path / "e.npz", v=rows)

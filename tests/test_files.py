@@ -137,6 +137,15 @@ def test_fields_of_units_come_back_from_a_file(field, tmp_path):
     assert pgm.load(tmp_path / "m").structure.layers["v"].unit == WithField(field)
 
 
+def test_a_label_that_is_none_is_not_its_name(tmp_path):
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.Binary(), 3, labels=[None, "None", ("a", None)])
+    b.layer("h", pgm.Binary(), 1)
+    b.couple("v", "h")
+    pgm.save(b.build(rng=0), tmp_path / "m")
+    assert pgm.load(tmp_path / "m").structure.layers["v"].labels == (None, "None", ("a", None))
+
+
 @pytest.mark.parametrize("unit", [WithField(frozenset({1})), WithField(1j), WithField(b"bytes"), WithSize()])
 def test_fields_that_a_file_cannot_hold_are_named(unit, tmp_path):
     with pytest.raises(pgm.PgmError, match=f"layer 'v': a file .*{type(unit).__name__}"):
