@@ -173,7 +173,9 @@ def _write(out: Path, arrays: dict[str, Any]) -> None:
 def _as_json(value: Any) -> Any:
     """Nested lists, null for NaN and infinities, which JSON has not."""
     array = np.asarray(value)
-    return np.where(np.isfinite(array), array, None).tolist()
+    shown = array.astype(object)
+    shown[~np.isfinite(array)] = None
+    return shown.tolist()
 
 
 def _print_answers(result: pgm.Result, arrays: dict[str, Any]) -> None:

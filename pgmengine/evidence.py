@@ -138,6 +138,15 @@ def spread(array: Array, rows: int) -> Array:
     return array if len(array) == rows else np.broadcast_to(array, (rows, *array.shape[1:]))
 
 
+def common_rows(counts: dict[str, int]) -> int:
+    """The number of rows of all that may have one row or so many; PgmError names the odd one."""
+    rows = max(counts.values())
+    for what, n in counts.items():
+        if n not in (1, rows):
+            raise PgmError(f"{what} has {n} rows where others have {rows}")
+    return rows
+
+
 def distinct(array: Array) -> Array:
     """The rows of an array that `spread` has not repeated: one, or all."""
     return array[:1] if array.strides[0] == 0 else array

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pgmengine.errors import PgmError
-from pgmengine.evidence import Evidence, Masks, distinct, parse_evidence, rows_of, spread
-from pgmengine.frames import is_frame, places_of
+from pgmengine.evidence import Evidence, Masks, common_rows, distinct, parse_evidence, rows_of, spread
 from pgmengine.layer import Layer
 from pgmengine.limits import IN_RANGE, in_range
 from pgmengine.memo import Memo
 from pgmengine.model import Flat, Model
+from pgmengine.soft import parse_soft
 from pgmengine.structure import Structure
 from pgmengine.validate import as_floats
 
@@ -247,9 +247,9 @@ def make_target(model: Model, evidence: Any = None, soft: Any = None, do: Any = 
     """Parse and check evidence (called `what` in messages), soft evidence and interventions into a Target."""
     s = model.structure
     seen = parse_evidence(s, evidence, what)
-    hints, soft_rows = _parse_soft(s, soft)
+    hints, soft_rows = parse_soft(s, soft)
     done = None if do is None else parse_evidence(s, do, what="do")
-    rows = _common_rows({"evidence": seen.rows if seen.has_rows else 1, "soft": soft_rows or 1,
+    rows = common_rows({"evidence": seen.rows if seen.has_rows else 1, "soft": soft_rows or 1,
                          "do": done.rows if done is not None and done.has_rows else 1})
     cut = {name: spread(mask if done is None else done.observed[name], rows) for name, (_, mask) in s.blank.items()}
     values = {name: spread(value, rows) for name, value in seen.values.items()}
@@ -285,51 +285,3 @@ def _check_inputs(s: Structure, observed: dict[str, Array]) -> None:
             row, index = np.argwhere(~observed[name])[0]
             raise PgmError(f"layer {name!r} has {layer.unit!r} units, which must be observed; row {row}, index "
                            f"{index} is not")
-
-
-def _common_rows(counts: dict[str, int]) -> int:
-    rows = max(counts.values())
-    for what, n in counts.items():
-        if n not in (1, rows):
-            raise PgmError(f"{what} has {n} rows where others have {rows}")
-    return rows
-
-
-def _columns_in_order(layer: Layer, given: Any) -> Any:
-    """Hints of a DataFrame (rows, size), 0 in units without a column; anything else as it is."""
-    if not is_frame(given) or layer.unit.width > 1 or (places := places_of(layer, given, "soft")) is None:
-        return given
-    out = np.zeros((len(given), layer.size))
-    out[:, places] = as_floats(given, f"soft: layer {layer.name!r}")
-    return out
-
-
-def _parse_soft(structure: Structure, soft: Any) -> tuple[Flat, int | None]:
-    """Layer -> linear field (rows or 1, width), and the number of rows if any array had a rows axis."""
-    fields: Flat = {}
-    rows: int | None = None
-    if soft is not None and not isinstance(soft, Mapping):
-        raise PgmError(f"soft must map layer names to arrays, not {type(soft).__name__}")
-    for name, given in (soft or {}).items():
-        layer = structure.layer(name, what="soft: layer")
-        unit = layer.unit
-        two_valued = unit.support is not None and unit.width == 1 and len(unit.support) == 2
-        if not two_valued and unit.width == 1:
-            raise PgmError(f"soft: layer {name!r} has {unit!r} units; soft evidence is a log-odds for two-valued units "
-                           "or log weights for Categorical units")
-        array = as_floats(_columns_in_order(layer, given), f"soft: layer {name!r}")
-        if array.shape[-len(layer.bias_shape):] != layer.bias_shape or array.ndim > len(layer.bias_shape) + 1:
-            raise PgmError(f"soft: layer {name!r} has shape {array.shape}, expected {layer.bias_shape} or (rows, ...)")
-        flat = layer.flat(array)
-        if not len(flat):
-            raise PgmError(f"soft: layer {name!r} has no rows")
-        if not in_range(flat).all():
-            row, index = (int(i) for i in np.argwhere(~in_range(flat))[0])
-            raise PgmError(f"soft: layer {name!r}, row {row}, index {index // unit.width} is {flat[row, index]}, "
-                           f"expected {IN_RANGE}; 0 is no hint")
-        if two_valued and unit.support is not None:
-            flat = flat / (unit.support[1] - unit.support[0])
-        fields[name] = flat
-        if array.ndim > len(layer.bias_shape):
-            rows = len(flat) if rows is None else _common_rows({"soft": len(flat), "another soft layer": rows})
-    return fields, rows
