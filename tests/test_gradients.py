@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from tiny import FINITE, MACHINES, as_evidence, draw_row, lateral, patterns
+from brute import Brute
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import FINITE, MACHINES, as_evidence, draw_row, lateral, patterns, random_machine
 
 import pgmengine as pgm
 from pgmengine.weights import is_sparse
@@ -12,11 +15,14 @@ SMOOTH = [m for m in MACHINES if m.name != "rbm large weights"]  # differences s
 
 
 def direction(model, name, rng):
-    """A random change of the parameters of an array, kept symmetric where the array is."""
+    """A random change of the parameters of an array, kept symmetric where the array is; none at the edge of a range."""
     value = model.params[name]
     step = rng.normal(size=value.shape) if not is_sparse(value) else sp.csr_array(value)
     if is_sparse(value):
         step.data = rng.normal(size=step.nnz)
+    last = name.removesuffix(".bias").removesuffix(".weight").split(">")[-1]
+    if last in model.structure.layers and model.structure.layers[last].unit.nonnegative:
+        step = step * (value > 1e-3)
     if lateral(name):
         step = (step + step.T) / 2
         return step if is_sparse(value) else step * between_units(model, name)
@@ -67,6 +73,36 @@ def test_one_step_is_the_slope_of_the_log_likelihood(machine, positive, complete
                          model, name, step)
         found = along((f.model.params[name] - value) / rate, step, name)
         np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol, err_msg=name)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**31))
+def test_one_step_on_random_machines(seed):
+    one_step_is_the_slope(seed)
+
+
+def one_step_is_the_slope(seed, rate=1e-4, rtol=1e-5, atol=1e-6):
+    """Any graph of any units, rows with holes and weights, some layers given."""
+    machine, rng = random_machine(seed), np.random.default_rng(seed)
+    model, names = machine.build(), [layer.name for layer in machine.layers]
+    share = rng.choice([0.5, 0.8, 1.0])
+    rows, weights = [draw_row(machine, rng, share) for _ in range(5)], rng.random(5) + 0.2
+    conditions = tuple(name for name in names if rng.random() < 0.3)
+    data = as_evidence(machine, rows)
+    known = {name: data[name] for name in conditions}
+    truth = [Brute(machine, row).log_z for row in rows]
+    np.testing.assert_allclose(pgm.infer(model, data, want=("log_z",)).log_z, truth, rtol=1e-9, atol=1e-9)
+    f = pgm.fit(model, data, negative=pgm.ExactGradient(), positive=pgm.Exact(), given=conditions, sample_weight=weights,
+                optimizer=pgm.SGD(rate), updates=1, batch_size=100, progress=False)
+
+    def value(m):
+        both = (pgm.infer(m, evidence, want=("log_z",)).log_z for evidence in (data, known))
+        return weights @ np.subtract(*both) / weights.sum()
+
+    for name, before in model.params.items():
+        step = direction(model, name, rng)
+        found = along((f.model.params[name] - before) / rate, step, name)
+        np.testing.assert_allclose(found, slope(value, model, name, step), rtol=rtol, atol=atol, err_msg=name)
 
 
 def regression(bias):

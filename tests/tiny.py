@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -124,6 +125,26 @@ INFINITE = (
     machine("continuous child", {"v": (pgm.MultiValued(inf), 2), "h": (B, 2)}, (), [("h", "v")]),
 )
 MACHINES = FINITE + INFINITE
+
+
+def random_machine(seed, most=3_000):
+    """Two to four layers of any finite units, undirected, directed and inside couplings at will, dense or sparse."""
+    rng = np.random.default_rng(seed)
+    units = (B, S, pgm.MultiValued(1), pgm.MultiValued(3), C, pgm.NoisyOr())
+    while True:
+        layers = {f"l{i}": (units[rng.integers(len(units))], int(rng.integers(1, 4))) for i in range(rng.integers(2, 5))}
+        couples, causes = [], []
+        for (i, a), (j, b) in itertools.combinations_with_replacement(enumerate(layers), 2):
+            if rng.random() < (0.3 if i == j else 0.7):
+                (causes if rng.random() < 0.5 or layers[b][0] == pgm.NoisyOr() else couples).append((a, b))
+        if math.prod(len(unit.support) ** size for unit, size in layers.values()) > most:
+            continue
+        made = machine(f"random {seed}", layers, couples, causes, sparse=bool(rng.random() < 0.3), keep=0.8)
+        try:
+            made.build()
+        except pgm.PgmError:  # noisy-or units without arrows into them, or with parents below 0
+            continue
+        return made
 
 
 def lateral(name):
