@@ -4,7 +4,8 @@
 
 #include "net.h"
 
-/* F at xi, phi, and where asked the gradient g and the Hessian h in xi */
+/* F at xi, phi, and where asked the gradient g and the Hessian h in xi: differences of moments, which do not change with
+ * what is known of the input, and so are taken without it, or it would leave nothing but rounding of small spreads */
 PGM_INLINE pgm_v8 pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_v8 *m, const pgm_v8 *xi,
                             pgm_v8 *phi, int slopes, pgm_v8 *g, pgm_v8 *h)
 {
@@ -21,7 +22,7 @@ PGM_INLINE pgm_v8 pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
         int left = PGM_FLUSH;
         for (int l = 0; l < w; l++) {
             sum += still[l] * (kind->value[k * w + l] - xi[l]);
-            m1[l] = still[l];
+            m1[l] = pgm_all(0.0);
         }
         for (int c = 0; c < pgm_cells(w); c++) m2[c] = pgm_all(0.0);
         if (n->term_plain[t]) sum += pgm_cumulant(n, r, t, kind->value[k] - xi[0], m1, m2);
@@ -52,21 +53,28 @@ PGM_INLINE pgm_v8 pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
     for (int l = 0; l < w; l++) f += xi[l] * m[l];
     if (slopes) {
         pgm_v8 share = 1.0 / total;
-        for (int l = 0; l < w; l++) first[l] *= share, g[l] = m[l] - first[l];
+        for (int l = 0; l < w; l++) first[l] *= share, g[l] = m[l] - still[l] - first[l];
         for (int l = 0, c = 0; l < w; l++)
             for (int j = pgm_column(w, l); j <= l; j++, c++) h[c] = second[c] * share - first[l] * first[j];
     }
     return f + pgm_log_sum(states, big, phi);
 }
 
-/* step = -h^-1 g, by h = L D L' (which takes the place of h); no pivot is less than a trifle of what it started from */
+#define PGM_RIDGE 1e-9 /* of the largest curvature, added to all: h is singular, or nearly, where few parents are free */
+
+/* step = -(h + ridge)^-1 g, by L D L' (which takes the place of h) */
 PGM_INLINE void pgm_solve(int w, pgm_v8 *h, const pgm_v8 *g, pgm_v8 *step)
 {
-    pgm_v8 pivot[PGM_MOST_VALUES];
+    pgm_v8 pivot[PGM_MOST_VALUES], ridge = pgm_all(0.0);
+    for (int l = 0, c = 0; l < w; l++, c++) {
+        c += l - pgm_column(w, l); /* the diagonal of each row */
+        ridge = pgm_most(ridge, PGM_RIDGE * h[c]);
+    }
+    ridge += 1e-12;
     for (int l = 0, c = 0; l < w; l++) {
         pgm_v8 *row = h + c, left = -g[l];
         const int from = pgm_column(w, l);
-        const pgm_v8 floor = 1e-10 * pgm_most(row[l - from], pgm_all(0.0)) + 1e-12;
+        row[l - from] += ridge;
         for (int j = from; j < l; j++) {
             pgm_v8 sum = row[j];
             for (int i = 0; i < j; i++) sum -= row[i] * h[j * (j + 1) / 2 + i]; /* row[i] is L D until the row is done */
@@ -78,7 +86,7 @@ PGM_INLINE void pgm_solve(int w, pgm_v8 *h, const pgm_v8 *g, pgm_v8 *step)
             row[j] = scaled;
             left -= scaled * step[j];
         }
-        pivot[l] = pgm_most(row[l - from], floor);
+        pivot[l] = pgm_most(row[l - from], ridge);
         step[l] = left;
         c += l + 1 - from;
     }

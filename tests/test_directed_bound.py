@@ -9,6 +9,7 @@ from bound_oracle import Beliefs, bound
 from brute import Brute, grid
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
 from tiny import MACHINES, TinyLayer, TinyMachine, as_evidence, draw_row, lateral, machine, patterns
 
 import pgmengine as pgm
@@ -265,6 +266,25 @@ def test_children_of_many_states(states):
     found = ask(m, rows)
     assert_below(found, exact(m, rows))
     assert_agree(m, found.log_z, oracle(m, rows, found))
+
+
+@pytest.mark.parametrize("bias", [0.0, 100.0])
+@pytest.mark.parametrize("small", [0.0, 1e-9, 4e-6, 1e-3, 0.2])
+def test_components_of_very_different_weights(small, bias, atol=1e-9):
+    """With one parent x = -1, 1 the bound knows xi only through t = xi J, whatever the weights J and large biases are."""
+    j, b, x, c = np.array([small, 0.58, -0.5]), np.array([-0.12, 0.25, 0.63]) + bias, np.array([-1.0, 1.0]), 0.4
+    model = tiny("uneven", {"v": (pgm.Categorical(3), 1), "h": (pgm.Spin(), 1)}, [("h", "v")], [j[None]],
+                 {"v": b[None], "h": [c]}).build()  # fmt: skip
+    z = b[:, None] + np.outer(j, x)
+
+    def bound_at(p):
+        q = np.array([1 - p, p])
+        f = minimize_scalar(lambda t: t * (q @ x) + np.log((q * np.exp(z - bias - t * x)).sum()), tol=1e-14).fun
+        return q @ (c * x + z[0] - bias - np.log(q)) - np.log(2 * np.cosh(c)) - f
+
+    best = -minimize_scalar(lambda p: -bound_at(p), (0.3, 0.7), bounds=(1e-9, 1 - 1e-9), options={"xatol": 1e-12}).fun
+    found = pgm.infer(model, {"v": [0]}, want=("bound",), method=CONVERGED).bound
+    np.testing.assert_allclose(found, best, atol=atol)
 
 
 @pytest.mark.parametrize("parent", [pgm.Binary(), pgm.Categorical(3)], ids=repr)
