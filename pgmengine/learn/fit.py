@@ -76,7 +76,8 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     data : layer -> (rows, size), or a DataFrame with a column for each unit; NaN = missing; layers left out are hidden.
     negative : the model phase: PCD() by default, CD() with `given` layers; a normalised (directed) model has none.
     positive : method for the data phase; by default exact where the posterior factorises or has up to 2^10 states, else
-        MeanField(updates=5), whose bound is then what is maximised, or one-chain Gibbs sampling where that refuses.
+        MeanField(updates=5), whose bound is then what is maximised, or one-chain Gibbs sampling where that refuses and
+        above noisy-or children.
     given : layers to condition on: log p(rest | given) is maximised.
     optimizer : Adam(1e-3) by default.
     updates : number of updates in all, those of a checkpoint or `state` included; overrides epochs.
