@@ -10,37 +10,37 @@ typedef struct {
     double rate, keep1, keep2, unbias1, unbias2, epsilon, l1, l2; /* unbias: what the moments are divided by */
 } pgm_rates;
 
-typedef float pgm_f8u __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float pgm_vhalf __attribute__((vector_size(PGM_REGISTER / 2), aligned(4), may_alias));
 
-PGM_INLINE pgm_v8 pgm_sqrt8(pgm_v8 x)
+PGM_INLINE pgm_vd pgm_sqrt_d(pgm_vd x)
 {
     for (int i = 0; i < PGM_LANES; i++) x[i] = sqrt(x[i]);
     return x;
 }
 
-/* eight parameters after one step; m and v may be NULL for plain SGD */
-PGM_INLINE pgm_v8 pgm_ascend8(int kind, const pgm_rates *o, pgm_v8 p, pgm_v8 g, double *m, double *v)
+/* some parameters after one step; m and v may be NULL for plain SGD */
+PGM_INLINE pgm_vd pgm_ascend_some(int kind, const pgm_rates *o, pgm_vd p, pgm_vd g, double *m, double *v)
 {
-    const pgm_v8 zero = {0};
+    const pgm_vd zero = {0};
     g -= o->l2 * p + pgm_pick(p > zero, zero + o->l1, pgm_pick(p < zero, zero - o->l1, zero));
-    pgm_v8 step = g;
+    pgm_vd step = g;
     if (m) {
-        pgm_v8 mean = *(pgm_v8 *)m * o->keep1;
+        pgm_vd mean = *(pgm_vd *)m * o->keep1;
         if (kind == PGM_SGD)
             mean += g;
         else
             mean += (1 - o->keep1) * g;
-        *(pgm_v8 *)m = step = mean;
+        *(pgm_vd *)m = step = mean;
     }
     if (kind == PGM_ADAM) {
-        pgm_v8 square = *(pgm_v8 *)v * o->keep2 + (1 - o->keep2) * g * g;
-        *(pgm_v8 *)v = square;
-        step = step / o->unbias1 / (pgm_sqrt8(square / o->unbias2) + o->epsilon);
+        pgm_vd square = *(pgm_vd *)v * o->keep2 + (1 - o->keep2) * g * g;
+        *(pgm_vd *)v = square;
+        step = step / o->unbias1 / (pgm_sqrt_d(square / o->unbias2) + o->epsilon);
     } else if (kind == PGM_ADAMAX) {
-        pgm_v8 large = *(pgm_v8 *)v * o->keep2, size = pgm_pick(g < zero, -g, g);
+        pgm_vd large = *(pgm_vd *)v * o->keep2, size = pgm_pick(g < zero, -g, g);
         large = pgm_pick(size > large, size, large);
         large = pgm_pick(g == g, large, g); /* NaN stays */
-        *(pgm_v8 *)v = large;
+        *(pgm_vd *)v = large;
         step = step / o->unbias1 / (large + o->epsilon);
     }
     return p + o->rate * step;
@@ -55,12 +55,12 @@ PGM_INLINE int pgm_ascend_kind(int kind, const pgm_rates *o, const double *p, co
 {
     int fine = 1;
     int64_t i = first;
-    pgm_i8 within = pgm_all(0.0) == pgm_all(0.0);
+    pgm_vl within = pgm_all(0.0) == pgm_all(0.0);
     for (; i + PGM_LANES <= last; i += PGM_LANES) {
-        pgm_v8 slope = g ? *(const pgm_v8 *)(g + i) : __builtin_convertvector(*(const pgm_f8u *)(single + i), pgm_v8);
-        pgm_v8 new = pgm_ascend8(kind, o, *(const pgm_v8 *)(p + i), slope, m ? m + i : NULL, v ? v + i : NULL);
-        *(pgm_v8 *)(p2 + i) = new;
-        *(pgm_f8u *)(copy + i) = __builtin_convertvector(new, pgm_f8u);
+        pgm_vd slope = g ? *(const pgm_vd *)(g + i) : __builtin_convertvector(*(const pgm_vhalf *)(single + i), pgm_vd);
+        pgm_vd new = pgm_ascend_some(kind, o, *(const pgm_vd *)(p + i), slope, m ? m + i : NULL, v ? v + i : NULL);
+        *(pgm_vd *)(p2 + i) = new;
+        *(pgm_vhalf *)(copy + i) = __builtin_convertvector(new, pgm_vhalf);
         within &= pgm_abs(new) <= pgm_all(PGM_LARGEST); /* not so for NaN */
     }
     for (int k = 0; k < PGM_LANES; k++) fine &= within[k] != 0;
@@ -71,7 +71,7 @@ PGM_INLINE int pgm_ascend_kind(int kind, const pgm_rates *o, const double *p, co
             if (m) part[2][k] = m[i + k];
             if (v) part[3][k] = v[i + k];
         }
-        pgm_v8 out = pgm_ascend8(kind, o, *(pgm_v8 *)part[0], *(pgm_v8 *)part[1], m ? part[2] : NULL, v ? part[3] : NULL);
+        pgm_vd out = pgm_ascend_some(kind, o, *(pgm_vd *)part[0], *(pgm_vd *)part[1], m ? part[2] : NULL, v ? part[3] : NULL);
         for (int64_t k = 0; k < last - i; k++) {
             p2[i + k] = out[k], copy[i + k] = (float)out[k], fine &= fabs(out[k]) <= PGM_LARGEST;
             if (m) m[i + k] = part[2][k];
@@ -81,8 +81,7 @@ PGM_INLINE int pgm_ascend_kind(int kind, const pgm_rates *o, const double *p, co
     return fine;
 }
 
-PGM_CLONES
-int pgm_ascend(int kind, const pgm_rates *o, const double *p, const double *g, const float *single, double *p2,
+static int pgm_ascend(int kind, const pgm_rates *o, const double *p, const double *g, const float *single, double *p2,
                float *copy, double *m, double *v, int64_t first, int64_t last)
 {
     if (kind == PGM_SGD) return pgm_ascend_kind(PGM_SGD, o, p, g, single, p2, copy, m, NULL, first, last);

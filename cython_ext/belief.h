@@ -1,4 +1,4 @@
-/* Mean field where free units have directed children (Saul, Jaakkola and Jordan 1996), eight rows at a time.
+/* Mean field where free units have directed children (Saul, Jaakkola and Jordan 1996), PGM_LANES rows at a time.
  *
  * Q is a table of probabilities for each unit. A child with input z brings -E_Q[A(z)], which is bounded below by
  *     -F(xi) = -xi E[z] - log sum_k exp(L_k),   L_k = log h_k + log E_Q[exp((y_k - xi) z)],
@@ -23,8 +23,8 @@ PGM_INLINE void pgm_tighten_all(const pgm_net *n, pgm_rows *r, int steps)
 
 /* Rounds: every open unit, then every xi. Ends after a round in which no probability changes by more than the
  * tolerance; the number of rounds, and in *change the last largest change. steps: Newton steps, 0 leaves xi alone. */
-PGM_CLONES static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, int64_t rounds, double tolerance, int steps,
-                                     pgm_v8 *kept, double *change)
+static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, int64_t rounds, double tolerance, int steps,
+                                     pgm_vd *kept, double *change)
 {
     int64_t made = 0;
     *change = INFINITY;
@@ -42,27 +42,27 @@ PGM_CLONES static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, int64_t roun
 }
 
 /* Units without a part in the bound take the probabilities phi of their term, parents first; open: where they do. */
-PGM_CLONES static void pgm_forward(const pgm_net *n, pgm_rows *r, const int64_t *order, int64_t count,
-                                   const pgm_v8 *barren, int steps)
+static void pgm_forward(const pgm_net *n, pgm_rows *r, const int64_t *order, int64_t count,
+                                   const pgm_vd *barren, int steps)
 {
     for (int64_t i = 0; i < count; i++) {
         const int64_t u = order[i], t = n->own_first[u];
-        const pgm_i8 where = barren[u] > 0.0;
-        pgm_v8 *q = r->q + n->unit_state[u], *log_q = r->log_q + n->unit_state[u];
+        const pgm_vl where = barren[u] > 0.0;
+        pgm_vd *q = r->q + n->unit_state[u], *log_q = r->log_q + n->unit_state[u];
         const int w = n->kind[n->term_kind[t]].width, states = n->kind[n->term_kind[t]].states;
-        pgm_v8 *phi = r->phi + n->term_state[t], *xi = r->xi + n->term_comp[t];
-        pgm_v8 old_phi[PGM_MOST_VALUES], old_xi[PGM_MOST_VALUES], old_f = r->f[t];
+        pgm_vd *phi = r->phi + n->term_state[t], *xi = r->xi + n->term_comp[t];
+        pgm_vd old_phi[PGM_MOST_VALUES], old_xi[PGM_MOST_VALUES], old_f = r->f[t];
         if (!pgm_any(barren[u])) continue;
         for (int k = 0; k < states; k++) old_phi[k] = phi[k];
         for (int l = 0; l < w; l++) old_xi[l] = xi[l];
         if (n->own_complement[u]) xi[0] = pgm_all(0.0); /* then phi_1 / phi_0 = E[e^-z] */
         pgm_tighten(n, r, t, n->own_complement[u] ? 0 : steps);
         for (int x = 0; x < n->kind[n->unit_kind[u]].states; x++) {
-            pgm_v8 p = phi[x];
+            pgm_vd p = phi[x];
             if (n->own_complement[u]) p = x ? 1.0 - phi[1] / phi[0] : phi[1] / phi[0];
             p = pgm_most(p, pgm_all(1e-299));
             q[x] = pgm_pick(where, p, q[x]);
-            log_q[x] = pgm_pick(where, pgm_log8(p), log_q[x]);
+            log_q[x] = pgm_pick(where, pgm_log_d(p), log_q[x]);
         }
         for (int k = 0; k < states; k++) phi[k] = pgm_pick(where, phi[k], old_phi[k]); /* rows where it counts */
         for (int l = 0; l < w; l++) xi[l] = pgm_pick(where, xi[l], old_xi[l]);
@@ -73,28 +73,28 @@ PGM_CLONES static void pgm_forward(const pgm_net *n, pgm_rows *r, const int64_t 
 
 /* Add the slopes of the bound with respect to the weights of a term's edges, at the present Q and xi, times the weights
  * of the rows: (pull - on xi) E[x] - on sum_k phi_k (y_k - xi) E[x tilted] (their eq. 35). */
-PGM_CLONES static void pgm_learn(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_v8 *weights, double *weight)
+static void pgm_learn(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_vd *weights, double *weight)
 {
     const pgm_kind *kind = n->kind + n->term_kind[t];
     const int w = kind->width;
-    const pgm_v8 *phi = r->phi + n->term_state[t], *xi = r->xi + n->term_comp[t], *pull = r->pull + n->term_comp[t];
-    const pgm_v8 on = r->on[t], row_weight = *weights;
-    pgm_v8 tau[PGM_MOST_VALUES], p[PGM_MOST_VALUES], top, total;
+    const pgm_vd *phi = r->phi + n->term_state[t], *xi = r->xi + n->term_comp[t], *pull = r->pull + n->term_comp[t];
+    const pgm_vd on = r->on[t], row_weight = *weights;
+    pgm_vd tau[PGM_MOST_VALUES], p[PGM_MOST_VALUES], top, total;
     for (int64_t e = n->up_start[t]; e < n->up_start[t + 1]; e++) {
         const int64_t u = n->edge_unit[e];
         const pgm_kind *parent = n->kind + n->unit_kind[u];
         const double *j = n->weight + n->edge_weight[e];
         const int wide = parent->width;
         for (int a = 0; a < wide; a++) {
-            const pgm_v8 mean = r->mean[n->unit_comp[u] + a];
+            const pgm_vd mean = r->mean[n->unit_comp[u] + a];
             if (kind->curvature > 0) { /* d/dJ of c (E[z]^2 + Var z) / 2 */
-                pgm_v8 both = pgm_all(0.0);
+                pgm_vd both = pgm_all(0.0);
                 for (int x = 0; x < parent->states; x++) {
                     double d = 0.0;
                     for (int b = 0; b < wide; b++) d += parent->value[x * wide + b] * j[b];
                     both += r->q[n->unit_state[u] + x] * parent->value[x * wide + a] * d;
                 }
-                pgm_v8 own = pgm_all(0.0);
+                pgm_vd own = pgm_all(0.0);
                 for (int b = 0; b < wide; b++) own += r->mean[n->unit_comp[u] + b] * j[b];
                 total = pull[0] * mean - on * kind->curvature * (phi[0] * mean + both - own * mean);
                 total *= row_weight;
@@ -110,7 +110,7 @@ PGM_CLONES static void pgm_learn(const pgm_net *n, const pgm_rows *r, int64_t t,
             pgm_slopes(j, wide, kind, k, xi, tau);
             pgm_tilt(parent, r->log_q + n->unit_state[u], tau, p, &top);
             for (int a = 0; a < wide; a++) {
-                pgm_v8 mean = pgm_all(0.0);
+                pgm_vd mean = pgm_all(0.0);
                 for (int x = 0; x < parent->states; x++) mean += p[x] * parent->value[x * wide + a];
                 mean *= on * phi[k] * row_weight;
                 for (int l = 0; l < w; l++) {
@@ -132,7 +132,7 @@ typedef struct {
 
 PGM_INLINE pgm_rows pgm_block_of(const pgm_net *n, const pgm_batch *all, int64_t b)
 {
-#define PGM_AT(array, items) ((pgm_v8 *)(array) + b * (items))
+#define PGM_AT(array, items) ((pgm_vd *)(array) + b * (items))
     return (pgm_rows){
         PGM_AT(all->log_q, n->states), PGM_AT(all->q, n->states), PGM_AT(all->mean, n->comps), PGM_AT(all->base, n->comps),
         PGM_AT(all->open, n->units), PGM_AT(all->still, n->term_comps), PGM_AT(all->live, n->terms),
@@ -155,7 +155,7 @@ typedef struct {
 static void pgm_settle_part(void *what, int64_t first, int64_t last)
 {
     pgm_belief_job *j = (pgm_belief_job *)what;
-    pgm_v8 *kept = (pgm_v8 *)malloc(sizeof(pgm_v8) * (size_t)(j->net->capacity + 1));
+    pgm_vd *kept = (pgm_vd *)malloc(sizeof(pgm_vd) * (size_t)(j->net->capacity + 1));
     if (!kept) j->failed = 1;
     for (int64_t b = first; kept && b < last; b++) {
         pgm_rows r = pgm_block_of(j->net, j->batch, b);
@@ -169,7 +169,7 @@ static void pgm_forward_part(void *what, int64_t first, int64_t last)
     pgm_belief_job *j = (pgm_belief_job *)what;
     for (int64_t b = first; b < last; b++) {
         pgm_rows r = pgm_block_of(j->net, j->batch, b);
-        pgm_forward(j->net, &r, j->order, j->count, (const pgm_v8 *)j->batch->barren + b * j->net->units, j->steps);
+        pgm_forward(j->net, &r, j->order, j->count, (const pgm_vd *)j->batch->barren + b * j->net->units, j->steps);
     }
 }
 
@@ -180,7 +180,7 @@ static void pgm_learn_part(void *what, int64_t first, int64_t last)
     for (int64_t b = 0; b < j->blocks; b++) {
         pgm_rows r = pgm_block_of(j->net, j->batch, b);
         for (int64_t t = first; t < last; t++)
-            pgm_learn(j->net, &r, t, (const pgm_v8 *)j->batch->row_weight + b, j->weight);
+            pgm_learn(j->net, &r, t, (const pgm_vd *)j->batch->row_weight + b, j->weight);
     }
 }
 

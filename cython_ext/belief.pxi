@@ -3,6 +3,7 @@
 cdef extern from "belief.h" nogil:
     enum:
         PGM_MOST_VALUES
+        PGM_LANES
 
     ctypedef struct pgm_kind:
         int states, width
@@ -67,10 +68,13 @@ cdef extern from "belief.h" nogil:
     void pgm_learn_part(void *what, int64_t first, int64_t last)
 
 
-cdef double *at64(dict arrays, str name, int64_t blocks, int64_t items) except? NULL:
-    """The first number of a C-contiguous (blocks, items, 8) array, NULL if it has none."""
+LANES = PGM_LANES  # rows of a block
+
+
+cdef double *table(dict arrays, str name, int64_t blocks, int64_t items) except? NULL:
+    """The first number of a C-contiguous (blocks, items, LANES) array, NULL if it has none."""
     cdef double[:, :, ::1] view = arrays[name]
-    if view.shape[0] != blocks or view.shape[1] != items or view.shape[2] != 8:
+    if view.shape[0] != blocks or view.shape[1] != items or view.shape[2] != PGM_LANES:
         raise ValueError(f"{name} does not fit")
     return &view[0, 0, 0] if blocks * items else NULL
 
@@ -98,7 +102,7 @@ cdef class Belief:
     """The graph of one mean-field problem with its tables for many rows: see belief.h for the arrays.
 
     kinds: tuples (states, width, curvature, value, log_base). net: the integer arrays of pgm_net. arrays: those of
-    pgm_batch, (blocks, items, 8), changed in place.
+    pgm_batch, (blocks, items, LANES), changed in place.
     """
 
     cdef pgm_net net
@@ -142,13 +146,13 @@ cdef class Belief:
         n.own_first, n.own_count = long_at(net["own_first"], n.units), long_at(net["own_count"], n.units)
         n.own_complement = int_at(net["own_complement"], n.units)
         self.blocks = b = len(arrays["beta"])
-        self.batch.log_q, self.batch.q = at64(arrays, "log_q", b, n.states), at64(arrays, "q", b, n.states)
-        self.batch.mean, self.batch.base = at64(arrays, "mean", b, n.comps), at64(arrays, "base", b, n.comps)
-        self.batch.open, self.batch.barren = at64(arrays, "open", b, n.units), at64(arrays, "barren", b, n.units)
-        self.batch.still, self.batch.live = at64(arrays, "still", b, n.term_comps), at64(arrays, "live", b, n.terms)
-        self.batch.on, self.batch.pull = at64(arrays, "on", b, n.terms), at64(arrays, "pull", b, n.term_comps)
-        self.batch.xi, self.batch.phi = at64(arrays, "xi", b, n.term_comps), at64(arrays, "phi", b, n.term_states)
-        self.batch.f, self.batch.beta = at64(arrays, "f", b, n.terms), at64(arrays, "beta", b, 1)
+        self.batch.log_q, self.batch.q = table(arrays, "log_q", b, n.states), table(arrays, "q", b, n.states)
+        self.batch.mean, self.batch.base = table(arrays, "mean", b, n.comps), table(arrays, "base", b, n.comps)
+        self.batch.open, self.batch.barren = table(arrays, "open", b, n.units), table(arrays, "barren", b, n.units)
+        self.batch.still, self.batch.live = table(arrays, "still", b, n.term_comps), table(arrays, "live", b, n.terms)
+        self.batch.on, self.batch.pull = table(arrays, "on", b, n.terms), table(arrays, "pull", b, n.term_comps)
+        self.batch.xi, self.batch.phi = table(arrays, "xi", b, n.term_comps), table(arrays, "phi", b, n.term_states)
+        self.batch.f, self.batch.beta = table(arrays, "f", b, n.terms), table(arrays, "beta", b, 1)
 
     def settle(self, int64_t rounds, double tolerance, int steps, int64_t[::1] made, double[::1] change, int parts):
         """Rounds until nothing changes by more than the tolerance; made and change (blocks,) say how it ended."""
@@ -176,7 +180,7 @@ cdef class Belief:
     def learn(self, const double[:, :, ::1] row_weight, double[::1] weight, int parts):
         """Add the slopes of the bound in the edges' weights, summed over rows."""
         cdef pgm_belief_job j
-        if row_weight.shape[0] != self.blocks or row_weight.shape[2] != 8:
+        if row_weight.shape[0] != self.blocks or row_weight.shape[2] != PGM_LANES:
             raise ValueError("arrays do not fit")
         if not self.blocks or not weight.shape[0]:
             return

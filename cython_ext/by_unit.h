@@ -56,7 +56,7 @@ PGM_INLINE double pgm_gain_dense_binary(const pgm_link *k, const pgm_layer *chil
     const float *z = child->zeta + chain * child->stride;
     const uint8_t *state = child->state + chain * child->units;
     const uint8_t *alive = child->alive ? child->alive + chain * child->units : NULL;
-    pgm_vf sum = pgm_same(0.0f);
+    pgm_vf sum[PGM_PIECES] = {0};
     float gap = child->support[1] - child->support[0], tilt = child->log_base[1] - child->log_base[0];
     for (int64_t j = 0; j < child->stride; j += PGM_WIDE) {
         pgm_vf step = pgm_same(0.0f), zeta = *(const pgm_vf *)(z + j);
@@ -65,10 +65,10 @@ PGM_INLINE double pgm_gain_dense_binary(const pgm_link *k, const pgm_layer *chil
         pgm_vf on = __builtin_convertvector(pgm_load_bytes(state + j), pgm_vf);
         pgm_vf gain = on * gap * step - (pgm_softplus((zeta + step) * gap + tilt) - pgm_softplus(zeta * gap + tilt));
         if (alive) gain = pgm_choose_where(-(pgm_load_bytes(alive + j) & 1), gain, pgm_same(0.0f));
-        sum += gain;
+        sum[j / PGM_WIDE % PGM_PIECES] += gain;
     }
     double total = 0.0;
-    for (int i = 0; i < PGM_WIDE; i++) total += sum[i];
+    for (int i = 0; i < PGM_GROUP; i++) total += sum[i / PGM_WIDE][i % PGM_WIDE];
     return total;
 }
 
@@ -165,7 +165,7 @@ static int64_t pgm_pass_by_unit(const pgm_machine *m, int index, int64_t chain, 
     const pgm_layer *l = m->layer + index;
     const uint8_t *free = l->free + chain * l->free_stride;
     int64_t n = 0;
-    pgm_vf u[4], v[4], lw[PGM_MOST_STATES];
+    pgm_vf u[PGM_VECTORS], v[PGM_VECTORS], lw[PGM_MOST_STATES];
     float weight[PGM_MOST_STATES];
     for (int64_t i = 0; i < l->size; i++) {
         int64_t j = backward ? l->size - 1 - i : i;
@@ -175,7 +175,7 @@ static int64_t pgm_pass_by_unit(const pgm_machine *m, int index, int64_t chain, 
         }
         if (!free[j]) continue;
         int64_t before = n;
-        float a = u[j / PGM_WIDE % 4][j % PGM_WIDE];
+        float a = u[j / PGM_WIDE % PGM_VECTORS][j % PGM_WIDE];
         if (l->kind == PGM_TABLE) {
             uint8_t *state = l->state + chain * l->units + j;
             pgm_unit_weights(m, index, chain, j, s, weight);
@@ -189,7 +189,7 @@ static int64_t pgm_pass_by_unit(const pgm_machine *m, int index, int64_t chain, 
             }
             if (next != *state) n = pgm_record(l, j, state, next, list, n);
         } else {
-            float b = v[j / PGM_WIDE % 4][j % PGM_WIDE], eta = pgm_natural(l, chain, j, m->beta[chain])[0];
+            float b = v[j / PGM_WIDE % PGM_VECTORS][j % PGM_WIDE], eta = pgm_natural(l, chain, j, m->beta[chain])[0];
             float *value = l->value + chain * l->units + j;
             float x = l->kind == PGM_NORMAL ? l->variance * eta + sqrtf(l->variance) * pgm_normal(a, b)
                                             : pgm_interval(eta, a);

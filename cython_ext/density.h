@@ -5,24 +5,24 @@
 #include "by_unit.h"
 
 /* sum over a layer of x (a + sign b), b may be NULL */
-PGM_CLONES
-double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const float *b, float sign)
+static double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const float *b, float sign)
 {
     double total = 0.0;
     if (l->kind == PGM_TABLE && l->width == 1 && l->states == 2) {
         const uint8_t *state = l->state + chain * l->units;
         const float low = l->support[0], gap = l->support[1] - low;
-        pgm_v8 sums = {0};
-        for (int64_t first = 0; first < l->units; first += 4 * PGM_WIDE) {
-            pgm_vf sum = {0};
-            for (int64_t j = first; j < first + 4 * PGM_WIDE && j < l->units; j += PGM_WIDE) {
+        pgm_sums sums = {0};
+        for (int64_t first = 0; first < l->units; first += 4 * PGM_GROUP) {
+            pgm_vf sum[PGM_PIECES] = {0};
+            for (int64_t j = first; j < first + 4 * PGM_GROUP && j < l->units; j += PGM_WIDE) {
                 pgm_vf factor = *(const pgm_vf *)(a + j);
                 if (b) factor += *(const pgm_vf *)(b + j) * sign;
-                sum += (__builtin_convertvector(pgm_load_bytes(state + j), pgm_vf) * gap + low) * factor;
+                sum[j / PGM_WIDE % PGM_PIECES] +=
+                    (__builtin_convertvector(pgm_load_bytes(state + j), pgm_vf) * gap + low) * factor;
             }
             pgm_gather(&sums, sum);
         }
-        return pgm_total(sums);
+        return pgm_sum_of(&sums);
     }
     for (int64_t j = 0; j < l->size; j++) {
         int64_t c = l->width > 1 ? j * l->width + l->state[chain * l->units + j] : j;
@@ -92,8 +92,7 @@ PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, int last, i
 /* What log sum_(x of the layer) p_beta gains from beta = old to new: sum over its units of A(eta_new) - A(eta_old), or
  * x (eta_new - eta_old) where a unit is held. Its units are independent given the rest. Unless `whole`, less what
  * pgm_log_density has of the present state: x times the change of eta without its arrows. */
-PGM_CLONES
-double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new, int whole)
+static double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new, int whole)
 {
     const uint8_t *free = l->free + chain * l->free_stride;
     double total = 0.0;
@@ -106,10 +105,10 @@ double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new
         const float *field = l->field && !l->zeta ? l->field + chain * l->stride : NULL, *reference = l->reference;
         const float low = l->support[0] / gap;
         const int small = fabs(new - old) < PGM_SMALL_STEP;
-        pgm_v8 sums = {0};
-        for (int64_t first = 0; first < l->units; first += 4 * PGM_WIDE) {
-            pgm_vf sum = {0};
-            for (int64_t j = first; j < first + 4 * PGM_WIDE && j < l->units; j += PGM_WIDE) {
+        pgm_sums sums = {0};
+        for (int64_t first = 0; first < l->units; first += 4 * PGM_GROUP) {
+            pgm_vf sum[PGM_PIECES] = {0};
+            for (int64_t j = first; j < first + 4 * PGM_GROUP && j < l->units; j += PGM_WIDE) {
                 pgm_vf on = __builtin_convertvector(pgm_load_bytes(state + j), pgm_vf), gain;
                 pgm_vf zero = reference ? *(const pgm_vf *)(reference + j) : (pgm_vf){0};
                 pgm_vf slope = (field ? *(const pgm_vf *)(field + j) : pgm_natural(l, chain, j, 1.0f)) - zero;
@@ -127,12 +126,13 @@ double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new
                 pgm_vf own = moved;
                 if (l->zeta) own = (pgm_natural(&apart, chain, j, 1.0f) - zero) * change;
                 gain += (moved - own) * low - on * own;
-                sum += pgm_choose_where(-(pgm_load_bytes(free + j) & 1), gain, pgm_same(0.0f));
-                if (whole) sum += (on + low) * moved;
+                gain = pgm_choose_where(-(pgm_load_bytes(free + j) & 1), gain, pgm_same(0.0f));
+                if (whole) gain += (on + low) * moved;
+                sum[j / PGM_WIDE % PGM_PIECES] += gain;
             }
             pgm_gather(&sums, sum);
         }
-        return pgm_total(sums);
+        return pgm_sum_of(&sums);
     }
     float eta[2][PGM_MOST_STATES];
     for (int64_t j = 0; j < l->size; j++) {
@@ -180,8 +180,7 @@ PGM_INLINE double pgm_weight_gain(const pgm_machine *m, int64_t chain, double ol
 }
 
 /* log_density (chains, 2) of chains first .. end - 1 */
-PGM_CLONES
-void pgm_log_densities(const pgm_machine *m, int64_t first, int64_t end, int last, double *log_density)
+static void pgm_log_densities(const pgm_machine *m, int64_t first, int64_t end, int last, double *log_density)
 {
     for (int64_t c = first; c < end; c++) pgm_log_density(m, c, last, 0, log_density + 2 * c);
 }

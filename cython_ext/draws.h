@@ -66,7 +66,7 @@ static float pgm_link_of(float z)
     return z <= 0.0f ? -1e30f : z + logf(-expm1f(-z));
 }
 
-/* natural parameters of 16 components from `j` on: beta (field + directed input) + (1 - beta) reference */
+/* natural parameters of PGM_WIDE components from `j` on: beta (field + directed input) + (1 - beta) reference */
 PGM_INLINE pgm_vf pgm_natural(const pgm_layer *l, int64_t chain, int64_t j, float beta)
 {
     pgm_vf eta = pgm_same(0.0f);
@@ -104,10 +104,10 @@ PGM_INLINE int64_t pgm_two(const pgm_machine *m, const pgm_layer *l, int64_t cha
     uint8_t *state = l->state + chain * units;
     pgm_change *end = list;
     for (int64_t first = 0; first < units; first += PGM_BLOCK) {
-        pgm_vf u[4];
+        pgm_vf u[PGM_VECTORS];
         uint64_t moved[PGM_BLOCK / 8] = {0};
         pgm_uniforms(at, (uint32_t)(first / PGM_BLOCK), u);
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < PGM_VECTORS; i++) {
             int64_t j = first + i * PGM_WIDE;
             if (j >= units) break;
             pgm_vf eta = plain ? *(const pgm_vf *)(field + j) * scale : pgm_natural(l, chain, j, beta) * gap;
@@ -115,7 +115,7 @@ PGM_INLINE int64_t pgm_two(const pgm_machine *m, const pgm_layer *l, int64_t cha
             pgm_vi move = pgm_moves(eta + bias, pgm_widened(-now), u[i], alpha);
             pgm_bytes hit = pgm_narrowed(move) & *(const pgm_bytes *)(free + j);
             *(pgm_bytes *)(state + j) = now ^ hit;
-            memcpy(moved + 2 * i, &hit, sizeof hit);
+            memcpy((uint8_t *)moved + i * PGM_WIDE, &hit, sizeof hit);
         }
         for (uint64_t left = pgm_flags(moved); left; left &= left - 1) {
             int32_t j = (int32_t)first + __builtin_ctzll(left);
@@ -125,8 +125,7 @@ PGM_INLINE int64_t pgm_two(const pgm_machine *m, const pgm_layer *l, int64_t cha
     return end - list;
 }
 
-PGM_CLONES
-int64_t pgm_pass_two(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at, pgm_change *list)
+static int64_t pgm_pass_two(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at, pgm_change *list)
 {
     float alpha = pgm_alpha(m, chain);
     if (l->zeta || l->reference || !l->field) return pgm_two(m, l, chain, at, 0, alpha, list);
@@ -153,7 +152,7 @@ PGM_INLINE int64_t pgm_pass_table(const pgm_machine *m, const pgm_layer *l, int6
     float beta = m->beta[chain];
     uint8_t *state = l->state + chain * l->units;
     const uint8_t *free = l->free + chain * l->free_stride;
-    pgm_vf lw[PGM_MOST_STATES], u[4], eta = pgm_same(0.0f);
+    pgm_vf lw[PGM_MOST_STATES], u[PGM_VECTORS], eta = pgm_same(0.0f);
     int64_t n = 0;
     for (int64_t j = 0; j < l->size; j += PGM_WIDE) {
         if (j % PGM_BLOCK == 0) pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK), u);
@@ -165,7 +164,7 @@ PGM_INLINE int64_t pgm_pass_table(const pgm_machine *m, const pgm_layer *l, int6
                 if (c % PGM_WIDE == 0) eta = pgm_natural(l, chain, j * l->width + c, beta);
                 lw[c % l->width][c / l->width] = eta[c % PGM_WIDE] + l->log_base[c % l->width];
             }
-        pgm_vi now = pgm_load_bytes(state + j), next = pgm_draw(lw, l->states, now, u[j / PGM_WIDE % 4], alpha);
+        pgm_vi now = pgm_load_bytes(state + j), next = pgm_draw(lw, l->states, now, u[j / PGM_WIDE % PGM_VECTORS], alpha);
         for (int i = 0; i < PGM_WIDE && j + i < l->size; i++)
             if (next[i] != now[i] && free[j + i])
                 n = pgm_record(l, j + i, state + j + i, next[i], list, n);
@@ -193,7 +192,7 @@ static int64_t pgm_pass_infinite(const pgm_machine *m, const pgm_layer *l, int64
 {
     float beta = m->beta[chain], *value = l->value + chain * l->units;
     const uint8_t *free = l->free + chain * l->free_stride;
-    pgm_vf u[4], v[4];
+    pgm_vf u[PGM_VECTORS], v[PGM_VECTORS];
     int64_t n = 0;
     for (int64_t j = 0; j < l->size; j += PGM_WIDE) {
         if (j % PGM_BLOCK == 0) {
@@ -203,7 +202,7 @@ static int64_t pgm_pass_infinite(const pgm_machine *m, const pgm_layer *l, int64
         pgm_vf eta = pgm_natural(l, chain, j, beta);
         for (int i = 0; i < PGM_WIDE && j + i < l->size; i++) {
             if (!free[j + i]) continue;
-            float a = u[j / PGM_WIDE % 4][i], b = v[j / PGM_WIDE % 4][i];
+            float a = u[j / PGM_WIDE % PGM_VECTORS][i], b = v[j / PGM_WIDE % PGM_VECTORS][i];
             float x = l->kind == PGM_NORMAL ? l->variance * eta[i] + sqrtf(l->variance) * pgm_normal(a, b)
                                             : pgm_interval(eta[i], a);
             list[n++] = (pgm_change){(int32_t)(j + i), x - value[j + i]};

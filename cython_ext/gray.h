@@ -43,28 +43,28 @@ typedef struct {
 enum { PGM_NO_MOMENTS, PGM_FIRST_MOMENTS, PGM_EACH_MOMENT }; /* probabilities; and those times each indicator */
 
 /* take the exponents of positive p out into `exponent` (biased by 1023 each), leaving mantissas in [1, 2) */
-PGM_INLINE void pgm_extract(pgm_v8 *p, pgm_i8 *exponent)
+PGM_INLINE void pgm_extract(pgm_vd *p, pgm_vl *exponent)
 {
-    pgm_i8 bits = (pgm_i8)*p;
+    pgm_vl bits = (pgm_vl)*p;
     *exponent += bits >> 52;
-    *p = (pgm_v8)((bits & 0x000fffffffffffffLL) | 0x3ff0000000000000LL);
+    *p = (pgm_vd)((bits & 0x000fffffffffffffLL) | 0x3ff0000000000000LL);
 }
 
 /* 1 - e, where e is 1 or well below it: what rounding leaves of 1 - 1 is 0 */
-PGM_INLINE pgm_v8 pgm_one_less(pgm_v8 e)
+PGM_INLINE pgm_vd pgm_one_less(pgm_vd e)
 {
-    pgm_v8 s = 1.0 - e;
+    pgm_vd s = 1.0 - e;
     return pgm_pick(s > 1e-4, s, pgm_all(0.0));
 }
 
 /* the sums 1 + sum_k e_kt of the units at base + t; `best`: the largest term in place of the sum */
-PGM_INLINE pgm_v8 pgm_sum(const double *base, const pgm_block *b, int64_t t, int complement, int best)
+PGM_INLINE pgm_vd pgm_sum(const double *base, const pgm_block *b, int64_t t, int complement, int best)
 {
     int last = b->terms - complement;
-    pgm_v8 s = {1, 1, 1, 1, 1, 1, 1, 1};
-    if (complement) s = pgm_one_less(*(const pgm_v8 *)(base + last * b->size + t));
+    pgm_vd s = pgm_all(1.0);
+    if (complement) s = pgm_one_less(*(const pgm_vd *)(base + last * b->size + t));
     for (int k = 0; k < last; k++) {
-        pgm_v8 e = *(const pgm_v8 *)(base + k * b->size + t);
+        pgm_vd e = *(const pgm_vd *)(base + k * b->size + t);
         if (best)
             s = pgm_most(s, e);
         else
@@ -78,14 +78,14 @@ PGM_INLINE pgm_v8 pgm_sum(const double *base, const pgm_block *b, int64_t t, int
 PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int every, int complement, int best,
                                double *mantissa)
 {
-    pgm_v8 p = {1, 1, 1, 1, 1, 1, 1, 1};
-    pgm_i8 exponent = {0, 0, 0, 0, 0, 0, 0, 0}, impossible = exponent;
+    pgm_vd p = pgm_all(1.0);
+    pgm_vl exponent = {0}, impossible = exponent;
     int64_t extractions = 1, sum = 0;
     int left = every;
     const double *base = e + b->start;
     for (int64_t t = 0; t < b->size; t += PGM_LANES) {
-        pgm_v8 s = pgm_sum(base, b, t, complement, best);
-        if (complement) impossible |= (pgm_i8)(s == 0.0);
+        pgm_vd s = pgm_sum(base, b, t, complement, best);
+        if (complement) impossible |= (pgm_vl)(s == 0.0);
         p *= s;
         if (--left == 0) {
             pgm_extract(&p, &exponent);
@@ -95,7 +95,7 @@ PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int every, i
     }
     pgm_extract(&p, &exponent);
     for (int j = 0; j < PGM_LANES; j++) sum += exponent[j];
-    *mantissa = ((p[0] * p[1]) * (p[2] * p[3])) * ((p[4] * p[5]) * (p[6] * p[7]));
+    *mantissa = pgm_whole(p);
     if (complement)
         for (int j = 0; j < PGM_LANES; j++)
             if (impossible[j]) *mantissa = 0.0;
@@ -135,9 +135,9 @@ PGM_INLINE void pgm_add_probabilities(const double *e, const pgm_block *b, doubl
     const double *base = e + b->start;
     double *out = sums + b->start;
     for (int64_t t = 0; t < b->size; t += PGM_LANES) {
-        pgm_v8 scale = w / (b->complement ? pgm_sum(base, b, t, 1, 0) : pgm_sum(base, b, t, 0, 0));
+        pgm_vd scale = w / (b->complement ? pgm_sum(base, b, t, 1, 0) : pgm_sum(base, b, t, 0, 0));
         for (int k = 0; k < b->terms; k++)
-            *(pgm_v8 *)(out + k * b->size + t) += *(const pgm_v8 *)(base + k * b->size + t) * scale;
+            *(pgm_vd *)(out + k * b->size + t) += *(const pgm_vd *)(base + k * b->size + t) * scale;
     }
 }
 
@@ -165,7 +165,7 @@ PGM_INLINE double pgm_start(const pgm_problem *p, pgm_work *w, int64_t index, in
             pgm_axpy(1.0, p->value + d * p->components, w->e, p->components);
         }
     }
-    for (int64_t c = 0; c < p->components; c += PGM_LANES) *(pgm_v8 *)(w->e + c) = pgm_exp8(*(pgm_v8 *)(w->e + c));
+    for (int64_t c = 0; c < p->components; c += PGM_LANES) *(pgm_vd *)(w->e + c) = pgm_exp_d(*(pgm_vd *)(w->e + c));
     return base;
 }
 
@@ -217,8 +217,7 @@ PGM_INLINE double pgm_step(const pgm_problem *p, pgm_work *w, int moments)
  * over the states in which indicator d is on, all scaled by exp(-reference); the reference goes to *scale.
  * A probability times an indicator is a sum over intervals: w->open gains the running sum when d goes off and loses it
  * when d goes on, so a step costs one vector addition and not one per indicator. */
-PGM_CLONES
-double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count, int moments,
+static double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count, int moments,
                      int best, double *log_weight, double *scale)
 {
     int64_t n = p->components + p->indicators, open = moments == PGM_EACH_MOMENT ? n * p->indicators : 0;

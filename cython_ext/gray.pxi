@@ -1,8 +1,8 @@
-# Exact enumeration: see gray.h and octets.h.
+# Exact enumeration: see gray.h and bunches.h.
 
-cdef extern from "octets.h" nogil:
+cdef extern from "bunches.h" nogil:
     enum:
-        PGM_OCTET
+        PGM_BUNCH
         PGM_NO_MOMENTS
         PGM_FIRST_MOMENTS
         PGM_EACH_MOMENT
@@ -37,8 +37,8 @@ cdef extern from "octets.h" nogil:
 
     double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count,
                          int moments, int best, double *log_weight, double *scale)
-    bint pgm_in_octets(const pgm_problem *p, int64_t index, int64_t count)
-    double pgm_octet_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count,
+    bint pgm_in_bunches(const pgm_problem *p, int64_t index, int64_t count)
+    double pgm_bunch_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count,
                          int moments, double *scale)
 
 
@@ -99,8 +99,8 @@ cdef class GrayWalk:
         cdef int wanted = PGM_NO_MOMENTS if rows == 0 else PGM_FIRST_MOMENTS if rows == 1 else PGM_EACH_MOMENT
         cdef int64_t c, length, size = n * rows
         cdef double[::1] reals = np.zeros(1 + p.indicators + p.components + size)
-        cdef bint octets = rows < 2 and log_weights is None and not best and step % PGM_OCTET == 0 \
-            and pgm_in_octets(&p, start, count)
+        cdef bint bunches = rows < 2 and log_weights is None and not best and step % PGM_BUNCH == 0 \
+            and pgm_in_bunches(&p, start, count)
         cdef double *sums = NULL
         cdef double *per_state = NULL
         cdef double scale = 0.0, total = -INFINITY, factor, keep
@@ -124,8 +124,8 @@ cdef class GrayWalk:
                 length = min(step, count - done)
                 if log_weights is not None:
                     per_state = &log_weights[done]
-                if octets:
-                    log_sums[piece] = pgm_octet_walk(&p, &w, constant, start + done, length, wanted, &scale)
+                if bunches:
+                    log_sums[piece] = pgm_bunch_walk(&p, &w, constant, start + done, length, wanted, &scale)
                 else:
                     log_sums[piece] = pgm_gray_walk(&p, &w, constant, start + done, length, wanted, best, per_state,
                                                      &scale)

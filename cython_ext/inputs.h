@@ -11,44 +11,48 @@ PGM_INLINE float *pgm_inputs(const pgm_machine *m, const pgm_link *k, int64_t ch
     return rows ? rows + chain * to->stride : NULL;
 }
 
+#define PGM_LINE 16       /* floats that are fetched together */
 #define PGM_FAR (1 << 21) /* floats of a weight that does not stay in the caches of a core */
 #define PGM_SHARED 3      /* uses of each row of a panel that are worth fetching all of them in order */
 #define PGM_MANY 8        /* where one row in so many changes, parts of panels are worth their loop */
 
-/* a row's part in the panel that `column` (a multiple of 16) is in */
+/* a row's part in the panel that `column` (a multiple of 4) is in */
 PGM_INLINE const float *pgm_part(const pgm_link *k, int64_t row, int64_t column)
 {
     return k->weight + (column / k->tile * k->rows + row) * k->tile + column % k->tile;
 }
 
-/* y[column .. column + 16 vectors) += sum of delta * weight row over changes; four sums whatever the width, because one
- * that waits for its own last addition would be four times as slow */
+#define PGM_SUMS (4 * PGM_PIECES) /* running sums: 64 floats */
+
+/* y[column .. column + 16 groups) += sum of delta * weight row over changes; 64 sums however many columns, because one that
+ * waits for its own last addition would be four times as slow */
 PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *list, int64_t count, int64_t column,
-                             int vectors, float *y)
+                             int groups, float *y)
 {
     const float *weight = pgm_part(k, 0, column);
-    const int together = 4 / vectors;
-    pgm_vf sum[4];
+    const int together = 4 / groups, vectors = groups * PGM_PIECES;
+    pgm_vf sum[PGM_SUMS];
     int64_t f = 0;
-    for (int i = 0; i < 4; i++) sum[i] = pgm_same(0.0f);
+    for (int i = 0; i < PGM_SUMS; i++) sum[i] = pgm_same(0.0f);
     for (; f + together <= count; f += together)
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < PGM_SUMS; i++) {
             const pgm_change *change = list + f + i / vectors;
             sum[i] += *(const pgm_vf *)(weight + change->row * tile + i % vectors * PGM_WIDE) * change->delta;
         }
     for (; f < count; f++)
         for (int v = 0; v < vectors; v++)
             sum[v] += *(const pgm_vf *)(weight + list[f].row * tile + v * PGM_WIDE) * list[f].delta;
-    for (int i = vectors; i < 4; i++) sum[i % vectors] += sum[i];
+    for (int i = vectors; i < PGM_SUMS; i++) sum[i % vectors] += sum[i];
     for (int v = 0; v < vectors; v++) *(pgm_vf *)(y + column + v * PGM_WIDE) += sum[v];
 }
 
-/* `vectors` vectors of sum += delta * row over a list, from entry `f` on while rows are before `end`; rows lie `stride`
+/* `groups` groups of sum += delta * row over a list, from entry `f` on while rows are before `end`; rows lie `stride`
  * apart; returns the next entry */
 PGM_INLINE int64_t pgm_add_rows(const pgm_change *list, int64_t f, int64_t count, const float *rows, int64_t stride,
-                                int64_t end, int vectors, int fresh, float *kept)
+                                int64_t end, int groups, int fresh, float *kept)
 {
-    pgm_vf sum[4];
+    const int vectors = groups * PGM_PIECES;
+    pgm_vf sum[PGM_SUMS];
     for (int v = 0; v < vectors; v++) sum[v] = fresh ? pgm_same(0.0f) : *(const pgm_vf *)(kept + v * PGM_WIDE);
     for (; f < count && list[f].row < end; f++) {
         const float *row = rows + list[f].row * stride, delta = list[f].delta;
@@ -61,8 +65,7 @@ PGM_INLINE int64_t pgm_add_rows(const pgm_change *list, int64_t f, int64_t count
 #define PGM_PART 128 /* rows of 64 columns that stay in the nearest cache (32 KiB) while all chains use them */
 
 /* a panel of 64 columns, part by part; the bits are those of pgm_add_tile, so that it may depend on all chains */
-PGM_CLONES
-void pgm_add_panel(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last,
+static void pgm_add_panel(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last,
                    int64_t column)
 {
     const int64_t parts = (k->rows + PGM_PART - 1) / PGM_PART, part = (k->rows + parts - 1) / parts;
@@ -72,7 +75,7 @@ void pgm_add_panel(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s
     memset(kept, 0, sizeof kept[0] * (last - first));
     for (int64_t row = 0; row < k->rows; row += part) {
         int64_t end = row + part < k->rows ? row + part : k->rows; /* the last one takes what was not in order */
-        for (int64_t i = row * 64; i < end * 64; i += PGM_WIDE) __builtin_prefetch(panel + i);
+        for (int64_t i = row * 64; i < end * 64; i += PGM_LINE) __builtin_prefetch(panel + i);
         for (int64_t c = 0; c < last - first; c++)
             done[c] = pgm_add_rows(s->list + c * s->capacity, done[c], s->count[c], panel, 64, end, 4, 0, kept[c]);
     }
@@ -89,8 +92,7 @@ PGM_INLINE void pgm_add_sparse(const pgm_link *k, const pgm_change *list, int64_
 }
 
 /* the changes of chains first .. last - 1, each in its own list */
-PGM_CLONES
-void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last)
+static void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last)
 {
     if (!pgm_inputs(m, k, first)) return;
     if (!k->rows) {
@@ -105,7 +107,7 @@ void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int6
     for (; many && column + tile <= columns; column += tile) pgm_add_panel(m, k, s, first, last, column);
     for (; column + tile <= columns; column += tile) {
         const float *panel = pgm_part(k, 0, column);
-        for (int64_t i = 0; stream && i < k->rows * tile; i += PGM_WIDE) __builtin_prefetch(panel + i);
+        for (int64_t i = 0; stream && i < k->rows * tile; i += PGM_LINE) __builtin_prefetch(panel + i);
         for (int64_t c = first; c < last; c++) {
             const pgm_change *list = s->list + (c - first) * s->capacity;
             int64_t count = s->count[c - first];
@@ -118,7 +120,7 @@ void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int6
                 pgm_add_tile(k, 16, list, count, column, 1, y);
         }
     }
-    for (; column < columns; column += PGM_WIDE)
+    for (; column < columns; column += PGM_GROUP)
         for (int64_t c = first; c < last; c++)
             pgm_add_tile(k, tile, s->list + (c - first) * s->capacity, s->count[c - first], column, 1,
                          pgm_inputs(m, k, c));
@@ -134,8 +136,8 @@ PGM_INLINE int64_t pgm_list_all(const pgm_layer *l, int64_t chain, pgm_change *l
     else if (l->kind == PGM_TABLE && l->states == 2 && l->support[0] == 0.0f)
         for (int64_t first = 0; first < l->units; first += PGM_BLOCK) {
             uint64_t bytes[8] = {0};
-            for (int64_t j = first; j < l->units && j < first + PGM_BLOCK; j += PGM_WIDE)
-                memcpy((uint8_t *)bytes + j - first, state + j, PGM_WIDE);
+            for (int64_t j = first; j < l->units && j < first + PGM_BLOCK; j += PGM_GROUP)
+                memcpy((uint8_t *)bytes + j - first, state + j, PGM_GROUP);
             for (uint64_t left = pgm_flags(bytes); left; left &= left - 1)
                 list[n++] = (pgm_change){(int32_t)first + __builtin_ctzll(left), l->support[1]};
         }
@@ -148,7 +150,7 @@ PGM_INLINE int64_t pgm_list_all(const pgm_layer *l, int64_t chain, pgm_change *l
     return n;
 }
 
-/* y = a + b, either may be NULL; n is a multiple of PGM_WIDE */
+/* y = a + b, either may be NULL; n is a multiple of PGM_GROUP */
 PGM_INLINE void pgm_set_sum(float *y, const float *a, const float *b, int64_t n)
 {
     for (int64_t j = 0; j < n; j += PGM_WIDE) {

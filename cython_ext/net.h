@@ -41,50 +41,50 @@ typedef struct {
     const int32_t *own_complement;             /* (units) whether their power is its mean */
 } pgm_net;
 
-/* Eight rows: arrays of vectors, one for each unit, state, component or term. */
+/* PGM_LANES rows: arrays of vectors, one for each unit, state, component or term. */
 typedef struct {
-    pgm_v8 *log_q, *q;        /* (states) */
-    pgm_v8 *mean;             /* (comps) */
-    const pgm_v8 *base;       /* (comps) constant natural parameter */
-    const pgm_v8 *open;       /* (units) 1 where a unit is to be inferred, else 0 */
-    const pgm_v8 *still;      /* (term_comps) constant input */
-    const pgm_v8 *live;       /* (terms) beta, or 0 where a normaliser is not there */
-    pgm_v8 *on;               /* (terms) power of the normaliser */
-    pgm_v8 *pull;             /* (term_comps) what multiplies the input */
-    pgm_v8 *xi;               /* (term_comps) */
-    pgm_v8 *phi;              /* (term_states); for a quadratic term E[z] */
-    pgm_v8 *f;                /* (terms) */
-    const pgm_v8 *beta;
+    pgm_vd *log_q, *q;        /* (states) */
+    pgm_vd *mean;             /* (comps) */
+    const pgm_vd *base;       /* (comps) constant natural parameter */
+    const pgm_vd *open;       /* (units) 1 where a unit is to be inferred, else 0 */
+    const pgm_vd *still;      /* (term_comps) constant input */
+    const pgm_vd *live;       /* (terms) beta, or 0 where a normaliser is not there */
+    pgm_vd *on;               /* (terms) power of the normaliser */
+    pgm_vd *pull;             /* (term_comps) what multiplies the input */
+    pgm_vd *xi;               /* (term_comps) */
+    pgm_vd *phi;              /* (term_states); for a quadratic term E[z] */
+    pgm_vd *f;                /* (terms) */
+    const pgm_vd *beta;
 } pgm_rows;
 
 /* The table of one parent tilted by exp(t x): its probabilities into p, and log E_q[exp(t x)] = *top + log(returned).
  * tau: t for each component of the parent. Two states cost one exponential. */
-PGM_INLINE pgm_v8 pgm_tilt(const pgm_kind *kind, const pgm_v8 *log_q, const pgm_v8 *tau, pgm_v8 *p, pgm_v8 *top)
+PGM_INLINE pgm_vd pgm_tilt(const pgm_kind *kind, const pgm_vd *log_q, const pgm_vd *tau, pgm_vd *p, pgm_vd *top)
 {
     if (kind->states == 2 && kind->width == 1) {
-        pgm_v8 a = log_q[0] + tau[0] * kind->value[0], b = log_q[1] + tau[0] * kind->value[1];
-        pgm_v8 e = pgm_exp8(-pgm_abs(b - a)), sum = e + 1.0, high = 1.0 / sum, low = e * high;
+        pgm_vd a = log_q[0] + tau[0] * kind->value[0], b = log_q[1] + tau[0] * kind->value[1];
+        pgm_vd e = pgm_exp_d(-pgm_abs(b - a)), sum = e + 1.0, high = 1.0 / sum, low = e * high;
         p[0] = pgm_pick(a > b, high, low);
         p[1] = pgm_pick(a > b, low, high);
         *top = pgm_most(a, b);
         return sum;
     }
-    pgm_v8 best = pgm_all(-INFINITY), sum = pgm_all(0.0);
+    pgm_vd best = pgm_all(-INFINITY), sum = pgm_all(0.0);
     for (int x = 0; x < kind->states; x++) {
-        pgm_v8 t = log_q[x];
+        pgm_vd t = log_q[x];
         for (int l = 0; l < kind->width; l++) t += tau[l] * kind->value[x * kind->width + l];
         p[x] = t;
         best = pgm_most(best, t);
     }
-    for (int x = 0; x < kind->states; x++) sum += p[x] = pgm_exp8(p[x] - best);
-    pgm_v8 scale = 1.0 / sum;
+    for (int x = 0; x < kind->states; x++) sum += p[x] = pgm_exp_d(p[x] - best);
+    pgm_vd scale = 1.0 / sum;
     for (int x = 0; x < kind->states; x++) p[x] *= scale;
     *top = best;
     return sum;
 }
 
 /* t_k of an edge for each component of the parent: J (y_k - xi) */
-PGM_INLINE void pgm_slopes(const double *weight, int wide, const pgm_kind *child, int k, const pgm_v8 *xi, pgm_v8 *tau)
+PGM_INLINE void pgm_slopes(const double *weight, int wide, const pgm_kind *child, int k, const pgm_vd *xi, pgm_vd *tau)
 {
     for (int a = 0; a < wide; a++) {
         tau[a] = pgm_all(0.0);
@@ -94,17 +94,17 @@ PGM_INLINE void pgm_slopes(const double *weight, int wide, const pgm_kind *child
 }
 
 /* the log of a sum of exponentials; p receives their shares */
-PGM_INLINE pgm_v8 pgm_log_sum(int n, const pgm_v8 *w, pgm_v8 *p)
+PGM_INLINE pgm_vd pgm_log_sum(int n, const pgm_vd *w, pgm_vd *p)
 {
-    pgm_v8 best = w[0], sum = pgm_all(0.0);
+    pgm_vd best = w[0], sum = pgm_all(0.0);
     for (int k = 1; k < n; k++) best = pgm_most(best, w[k]);
-    for (int k = 0; k < n; k++) sum += p[k] = pgm_exp8(w[k] - best);
+    for (int k = 0; k < n; k++) sum += p[k] = pgm_exp_d(w[k] - best);
     for (int k = 0; k < n; k++) p[k] /= sum;
-    return best + pgm_log8(sum);
+    return best + pgm_log_d(sum);
 }
 
 /* E[z] of a term for each of its components */
-PGM_INLINE void pgm_mean_input(const pgm_net *n, const pgm_rows *r, int64_t t, pgm_v8 *m)
+PGM_INLINE void pgm_mean_input(const pgm_net *n, const pgm_rows *r, int64_t t, pgm_vd *m)
 {
     int w = n->kind[n->term_kind[t]].width;
     for (int l = 0; l < w; l++) m[l] = r->still[n->term_comp[t] + l];
@@ -123,28 +123,28 @@ PGM_INLINE int pgm_two_valued(const pgm_kind *kind)
 
 /* log E_Q[exp(t z)] over the parents of a term of one component, all of them two-valued; to *mean and *variance what they
  * add to the tilted mean and variance of z */
-PGM_INLINE pgm_v8 pgm_cumulant(const pgm_net *n, const pgm_rows *r, int64_t t, pgm_v8 by, pgm_v8 *mean, pgm_v8 *variance)
+PGM_INLINE pgm_vd pgm_cumulant(const pgm_net *n, const pgm_rows *r, int64_t t, pgm_vd by, pgm_vd *mean, pgm_vd *variance)
 {
-    pgm_v8 sum = pgm_all(0.0), product = pgm_all(1.0), m1 = *mean, m2 = *variance;
+    pgm_vd sum = pgm_all(0.0), product = pgm_all(1.0), m1 = *mean, m2 = *variance;
     int left = PGM_FLUSH;
     for (int64_t e = n->up_start[t]; e < n->up_start[t + 1]; e++) {
         const int64_t u = n->edge_unit[e];
         const double *value = n->kind[n->unit_kind[u]].value, weight = n->weight[n->edge_weight[e]];
         const double low = weight * value[0], step = weight * (value[1] - value[0]);
-        const pgm_v8 *log_q = r->log_q + n->unit_state[u], up = log_q[1] + by * step, d = up - log_q[0];
-        pgm_v8 x = pgm_exp8(-pgm_abs(d)), odds = x + 1.0, high = 1.0 / odds, rest = x * high;
+        const pgm_vd *log_q = r->log_q + n->unit_state[u], up = log_q[1] + by * step, d = up - log_q[0];
+        pgm_vd x = pgm_exp_d(-pgm_abs(d)), odds = x + 1.0, high = 1.0 / odds, rest = x * high;
         sum += pgm_most(up, log_q[0]) + by * low;
         product *= odds;
         m1 += low + step * pgm_pick(d > 0.0, high, rest);
         m2 += (step * step) * (high * rest);
         if (--left == 0) {
-            sum += pgm_log8(product);
+            sum += pgm_log_d(product);
             product = pgm_all(1.0);
             left = PGM_FLUSH;
         }
     }
     *mean = m1, *variance = m2;
-    return sum + pgm_log8(product);
+    return sum + pgm_log_d(product);
 }
 
 /* the first column that is kept of row l of a Hessian */
@@ -159,9 +159,9 @@ PGM_INLINE int pgm_cells(int width)
 }
 
 /* What a parent with the probabilities p adds to the mean and the covariance of the input of a child of w components */
-PGM_INLINE void pgm_moments(const pgm_kind *parent, const double *weight, int w, const pgm_v8 *p, pgm_v8 *mean, pgm_v8 *cov)
+PGM_INLINE void pgm_moments(const pgm_kind *parent, const double *weight, int w, const pgm_vd *p, pgm_vd *mean, pgm_vd *cov)
 {
-    pgm_v8 one[PGM_MOST_VALUES];
+    pgm_vd one[PGM_MOST_VALUES];
     double z[PGM_MOST_VALUES];
     for (int l = 0; l < w; l++) one[l] = pgm_all(0.0);
     for (int x = 0; x < parent->states; x++) {

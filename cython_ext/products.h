@@ -56,8 +56,7 @@ PGM_INLINE void pgm_copy_tile(const pgm_matrix *from, int64_t row, int64_t colum
 }
 
 /* panels `first` .. last - 1 (rows, tile) of a weight */
-PGM_CLONES
-void pgm_pack(const pgm_matrix *w, int64_t tile, int64_t first, int64_t last, float *out)
+static void pgm_pack(const pgm_matrix *w, int64_t tile, int64_t first, int64_t last, float *out)
 {
     for (int64_t t = first; t < last; t++) pgm_copy_tile(w, 0, t * tile, w->rows, tile, out + t * w->rows * tile);
 }
@@ -85,12 +84,12 @@ PGM_INLINE int pgm_is_not_0(const float *x)
     return (*(const pgm_bits *)x & 0x7fffffff) != 0;
 }
 
-/* whether x has sixteen numbers, all of them 0: images have large empty parts */
+/* whether x has sixteen numbers (a group), all of them 0: images have large empty parts */
 PGM_INLINE int pgm_is_empty(const float *x, int64_t numbers)
 {
     uint64_t bits = 0;
-    if (numbers < PGM_WIDE) return 0;
-    for (int k = 0; k < PGM_WIDE / 2; k++) bits |= ((const pgm_pair *)x)[k];
+    if (numbers < PGM_GROUP) return 0;
+    for (int k = 0; k < PGM_GROUP / 2; k++) bits |= ((const pgm_pair *)x)[k];
     return (bits & 0x7fffffff7fffffff) == 0;
 }
 
@@ -117,8 +116,8 @@ PGM_INLINE void pgm_list_rows(pgm_lists *l, const float *x, int64_t n)
         const float *row = x + r * n;
         pgm_change *list = l->list + r * l->capacity;
         int64_t count = 0;
-        for (int64_t i = 0; i < n; i += PGM_WIDE) {
-            int64_t end = pgm_is_empty(row + i, n - i) ? i : n - i < PGM_WIDE ? n : i + PGM_WIDE;
+        for (int64_t i = 0; i < n; i += PGM_GROUP) {
+            int64_t end = pgm_is_empty(row + i, n - i) ? i : n - i < PGM_GROUP ? n : i + PGM_GROUP;
             for (int64_t j = i; j < end; j++) {
                 list[count] = (pgm_change){(int32_t)j, row[j]};
                 count += pgm_is_not_0(row + j);
@@ -134,8 +133,8 @@ PGM_INLINE void pgm_list_columns(pgm_lists *l, const float *x, int64_t rows, int
 {
     memset(l->count, 0, sizeof l->count);
     for (int64_t r = 0; r < rows; r++, x += n)
-        for (int64_t i = 0; i < l->some; i += PGM_WIDE) {
-            int64_t end = pgm_is_empty(x + i, l->some - i) ? i : l->some - i < PGM_WIDE ? l->some : i + PGM_WIDE;
+        for (int64_t i = 0; i < l->some; i += PGM_GROUP) {
+            int64_t end = pgm_is_empty(x + i, l->some - i) ? i : l->some - i < PGM_GROUP ? l->some : i + PGM_GROUP;
             for (int64_t k = i; k < end; k++) {
                 l->list[k * l->capacity + l->count[k]] = (pgm_change){(int32_t)r, x[k]};
                 l->count[k] += pgm_is_not_0(x + k);
@@ -145,9 +144,10 @@ PGM_INLINE void pgm_list_columns(pgm_lists *l, const float *x, int64_t rows, int
 
 /* pgm_add_rows where every delta is 1: two rows are added to each other first, so that sums wait half as often */
 PGM_INLINE int64_t pgm_add_ones(const pgm_change *list, int64_t f, int64_t count, const float *rows, int64_t stride,
-                                int64_t end, int vectors, int fresh, float *kept)
+                                int64_t end, int groups, int fresh, float *kept)
 {
-    pgm_vf sum[4];
+    const int vectors = groups * PGM_PIECES;
+    pgm_vf sum[PGM_SUMS];
     for (int v = 0; v < vectors; v++) sum[v] = fresh ? pgm_same(0.0f) : *(const pgm_vf *)(kept + v * PGM_WIDE);
     for (; f + 1 < count && list[f + 1].row < end; f += 2) {
         const float *a = rows + list[f].row * stride, *b = rows + list[f + 1].row * stride;
@@ -163,19 +163,19 @@ PGM_INLINE int64_t pgm_add_ones(const pgm_change *list, int64_t f, int64_t count
 }
 
 /* what is listed before row `end`; fresh: sums start at 0; rows of the matrix lie `stride` apart */
-PGM_INLINE void pgm_add_lists(pgm_lists *l, int fresh, const float *rows, int64_t stride, int64_t end, int vectors)
+PGM_INLINE void pgm_add_lists(pgm_lists *l, int fresh, const float *rows, int64_t stride, int64_t end, int groups)
 {
     for (int64_t r = 0; r < l->some; r++) {
         for (int64_t k = r; k < l->lines; k += l->some)
-            for (int64_t i = 0; i < l->length; i += PGM_WIDE) __builtin_prefetch(l->next + k * l->far + i, 0, 2);
+            for (int64_t i = 0; i < l->length; i += PGM_LINE) __builtin_prefetch(l->next + k * l->far + i, 0, 2);
         const pgm_change *list = l->list + r * l->capacity;
         float *sums = l->sums + r * l->apart;
-        l->done[r] = l->ones[r] ? pgm_add_ones(list, l->done[r], l->count[r], rows, stride, end, vectors, fresh, sums)
-                             : pgm_add_rows(list, l->done[r], l->count[r], rows, stride, end, vectors, fresh, sums);
+        l->done[r] = l->ones[r] ? pgm_add_ones(list, l->done[r], l->count[r], rows, stride, end, groups, fresh, sums)
+                             : pgm_add_rows(list, l->done[r], l->count[r], rows, stride, end, groups, fresh, sums);
     }
 }
 
-/* the same with a tile of 64 columns whose first row is number `begin`, and with as many vectors as its columns fill */
+/* the same with a tile of 64 columns whose first row is number `begin`, and with as many groups as its columns fill */
 PGM_INLINE void pgm_add_tile_lists(pgm_lists *l, int fresh, const float *tile, int64_t begin, int64_t end, int64_t wide)
 {
     const float *rows = tile - begin * 64;
@@ -203,8 +203,7 @@ PGM_INLINE void pgm_take_tile(pgm_lists *l, const pgm_matrix *w, int64_t high, i
 }
 
 /* y (rows, m), its rows `apart` apart, += x (rows, n) w (n, m); zeros in x are skipped; list has room for PGM_LISTS * n */
-PGM_CLONES
-void pgm_multiply(const float *x, const pgm_matrix *w, int64_t rows, int64_t apart, pgm_change *list, float *y)
+static void pgm_multiply(const float *x, const pgm_matrix *w, int64_t rows, int64_t apart, pgm_change *list, float *y)
 {
     float tile[PGM_BAND * 64] __attribute__((aligned(64))), sums[PGM_LISTS * 64] __attribute__((aligned(64)));
     const int64_t n = w->rows, bands = (n + PGM_BAND - 1) / PGM_BAND, band = (n + bands - 1) / bands;
@@ -235,8 +234,7 @@ void pgm_multiply(const float *x, const pgm_matrix *w, int64_t rows, int64_t apa
 
 /* rows first .. last - 1 of out (n, m): sum over r of a[r, i] b[r, :], zeros in a (rows, n) skipped; b (rows, m);
  * list has room for PGM_LISTS * PGM_TALL, tiles for the lesser of rows and PGM_TALL times m rounded up to 64 */
-PGM_CLONES
-void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t m, int64_t first, int64_t last,
+static void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t m, int64_t first, int64_t last,
                pgm_change *list, float *tiles, float *out)
 {
     const int64_t bands = (rows + PGM_TALL - 1) / PGM_TALL, band = (rows + bands - 1) / bands;

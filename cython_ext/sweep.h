@@ -38,8 +38,7 @@ typedef struct {
 } pgm_run;
 
 /* chains first .. last - 1, at most PGM_CHAINS of them */
-PGM_CLONES
-void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, const pgm_run *run)
+static void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, const pgm_run *run)
 {
     int complement = 0, side = run->joint ? 0 : run->backward ? 2 : 1, two_sided = side && pgm_two_sided(m, side);
     pgm_machine gibbs = *m; /* draws what weights sum out: what it was before must not matter */
@@ -71,20 +70,18 @@ void pgm_sweep(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last
     }
 }
 
-PGM_CLONES
-void pgm_reset(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last)
+static void pgm_reset(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last)
 {
     pgm_refresh(m, s, first, last, 0);
 }
 
 /* uniforms of blocks first .. first + blocks - 1 of one place */
-PGM_CLONES
-void pgm_fill_uniforms(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer, uint32_t first,
+static void pgm_fill_uniforms(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer, uint32_t first,
                        int64_t blocks, float *out)
 {
     pgm_stream at = pgm_open_stream(key, sweep, chain, layer);
     for (int64_t b = 0; b < blocks; b++) {
-        pgm_vf u[4];
+        pgm_vf u[PGM_VECTORS];
         pgm_uniforms(&at, first + (uint32_t)b, u);
         memcpy(out + b * PGM_BLOCK, u, sizeof u);
     }

@@ -5,15 +5,15 @@
 #include "net.h"
 
 /* What the normaliser of a term costs each state of a parent; the tilted tables of the edge are kept for pgm_follow. */
-PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, const pgm_v8 *inverse, pgm_v8 *share,
-                             pgm_v8 *eta, pgm_v8 *kept)
+PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, const pgm_vd *inverse, pgm_vd *share,
+                             pgm_vd *eta, pgm_vd *kept)
 {
     const int64_t t = n->edge_term[e], u = n->edge_unit[e];
     const pgm_kind *kind = n->kind + n->term_kind[t], *parent = n->kind + n->unit_kind[u];
     const double *weight = n->weight + n->edge_weight[e];
-    const pgm_v8 *xi = r->xi + n->term_comp[t], *pull = r->pull + n->term_comp[t], on = r->on[t];
+    const pgm_vd *xi = r->xi + n->term_comp[t], *pull = r->pull + n->term_comp[t], on = r->on[t];
     const int w = kind->width, quadratic = kind->curvature > 0;
-    pgm_v8 tau[PGM_MOST_VALUES], top;
+    pgm_vd tau[PGM_MOST_VALUES], top;
     for (int a = 0; a < parent->width; a++)
         for (int l = 0; l < w; l++) {
             if (quadratic)
@@ -22,8 +22,8 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
                 eta[a] += weight[a * w + l] * (pull[l] - on * xi[l]);
         }
     if (quadratic) {
-        const pgm_v8 *q = r->q + n->unit_state[u];
-        pgm_v8 mean = pgm_all(0.0);
+        const pgm_vd *q = r->q + n->unit_state[u];
+        pgm_vd mean = pgm_all(0.0);
         for (int again = 0; again < 2; again++)
             for (int x = 0; x < parent->states; x++) {
                 double d = 0.0;
@@ -37,10 +37,10 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
     }
     if (pgm_two_valued(parent) && w == 1) {
         const double step = weight[0] * (parent->value[1] - parent->value[0]);
-        const pgm_v8 *log_q = r->log_q + n->unit_state[u], odds = log_q[1] - log_q[0];
+        const pgm_vd *log_q = r->log_q + n->unit_state[u], odds = log_q[1] - log_q[0];
         for (int k = 0; k < kind->states; k++) {
-            pgm_v8 power = on * r->phi[n->term_state[t] + k], d = odds + step * (kind->value[k] - xi[0]);
-            pgm_v8 x = pgm_exp8(-pgm_abs(d)), high = 1.0 / (x + 1.0), rest = x * high;
+            pgm_vd power = on * r->phi[n->term_state[t] + k], d = odds + step * (kind->value[k] - xi[0]);
+            pgm_vd x = pgm_exp_d(-pgm_abs(d)), high = 1.0 / (x + 1.0), rest = x * high;
             kept[0] = pgm_pick(d > 0.0, rest, high);
             kept[1] = pgm_pick(d > 0.0, high, rest);
             share[0] += power * kept[0] * inverse[0];
@@ -50,7 +50,7 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
         return;
     }
     for (int k = 0; k < kind->states; k++) {
-        pgm_v8 power = on * r->phi[n->term_state[t] + k];
+        pgm_vd power = on * r->phi[n->term_state[t] + k];
         pgm_slopes(weight, parent->width, kind, k, xi, tau);
         pgm_tilt(parent, r->log_q + n->unit_state[u], tau, kept, &top);
         for (int x = 0; x < parent->states; x++) share[x] += power * kept[x] * inverse[x];
@@ -59,18 +59,18 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
 }
 
 /* phi of a term (or E[z] of a quadratic one) after a parent's table has changed by the factors `ratio` */
-PGM_INLINE void pgm_follow(const pgm_net *n, pgm_rows *r, int64_t e, const pgm_v8 *ratio, const pgm_v8 *change,
-                           const pgm_v8 *kept)
+PGM_INLINE void pgm_follow(const pgm_net *n, pgm_rows *r, int64_t e, const pgm_vd *ratio, const pgm_vd *change,
+                           const pgm_vd *kept)
 {
     const int64_t t = n->edge_term[e], u = n->edge_unit[e];
     const pgm_kind *kind = n->kind + n->term_kind[t], *parent = n->kind + n->unit_kind[u];
-    pgm_v8 *phi = r->phi + n->term_state[t], sum = pgm_all(0.0);
+    pgm_vd *phi = r->phi + n->term_state[t], sum = pgm_all(0.0);
     if (kind->curvature > 0) {
         for (int a = 0; a < parent->width; a++) phi[0] += n->weight[n->edge_weight[e] + a] * change[a];
         return;
     }
     for (int k = 0; k < kind->states; k++) {
-        pgm_v8 factor = pgm_all(0.0);
+        pgm_vd factor = pgm_all(0.0);
         for (int x = 0; x < parent->states; x++) factor += ratio[x] * kept[k * parent->states + x];
         sum += phi[k] *= factor;
     }
@@ -81,9 +81,9 @@ PGM_INLINE void pgm_follow(const pgm_net *n, pgm_rows *r, int64_t e, const pgm_v
 /* what the terms of which a unit is the child are multiplied by, after its mean has changed */
 PGM_INLINE void pgm_tell(const pgm_net *n, pgm_rows *r, int64_t u)
 {
-    const pgm_v8 *mean = r->mean + n->unit_comp[u];
+    const pgm_vd *mean = r->mean + n->unit_comp[u];
     for (int64_t t = n->own_first[u], first = t; t < first + n->own_count[u]; t++) {
-        pgm_v8 live = r->live[t];
+        pgm_vd live = r->live[t];
         if (n->own_complement[u]) {
             r->on[t] = live * mean[0];
             r->pull[n->term_comp[t]] = pgm_all(0.0);
@@ -97,9 +97,9 @@ PGM_INLINE void pgm_tell(const pgm_net *n, pgm_rows *r, int64_t u)
 PGM_INLINE void pgm_set_means(const pgm_net *n, pgm_rows *r, int64_t u)
 {
     const pgm_kind *kind = n->kind + n->unit_kind[u];
-    const pgm_v8 *q = r->q + n->unit_state[u];
+    const pgm_vd *q = r->q + n->unit_state[u];
     for (int l = 0; l < kind->width; l++) {
-        pgm_v8 mean = pgm_all(0.0);
+        pgm_vd mean = pgm_all(0.0);
         for (int x = 0; x < kind->states; x++) mean += q[x] * kind->value[x * kind->width + l];
         r->mean[n->unit_comp[u] + l] = mean;
     }
@@ -107,11 +107,11 @@ PGM_INLINE void pgm_set_means(const pgm_net *n, pgm_rows *r, int64_t u)
 }
 
 /* The natural parameter that the means of others give a unit */
-PGM_INLINE void pgm_linear(const pgm_net *n, const pgm_rows *r, int64_t u, pgm_v8 *eta)
+PGM_INLINE void pgm_linear(const pgm_net *n, const pgm_rows *r, int64_t u, pgm_vd *eta)
 {
     for (int l = 0; l < n->kind[n->unit_kind[u]].width; l++) {
         int64_t c = n->unit_comp[u] + l;
-        pgm_v8 sum = pgm_all(0.0);
+        pgm_vd sum = pgm_all(0.0);
         for (int64_t i = n->link_start[c]; i < n->link_start[c + 1]; i++)
             sum += n->link_weight[i] * r->mean[n->link_from[i]];
         eta[l] = r->base[c] + *r->beta * sum;
@@ -119,14 +119,14 @@ PGM_INLINE void pgm_linear(const pgm_net *n, const pgm_rows *r, int64_t u, pgm_v
 }
 
 /* Update one unit where it is open; the largest change of a probability. kept: (capacity) vectors. */
-PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_v8 *kept)
+PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *kept)
 {
     const pgm_kind *kind = n->kind + n->unit_kind[u];
     const int states = kind->states, w = kind->width;
-    pgm_v8 eta[PGM_MOST_VALUES], share[PGM_MOST_VALUES], inverse[PGM_MOST_VALUES], old[PGM_MOST_VALUES];
-    pgm_v8 lw[PGM_MOST_VALUES], p[PGM_MOST_VALUES], *q = r->q + n->unit_state[u], *log_q = r->log_q + n->unit_state[u];
-    pgm_v8 change = pgm_all(0.0), *place = kept;
-    pgm_i8 open = r->open[u] > 0.0;
+    pgm_vd eta[PGM_MOST_VALUES], share[PGM_MOST_VALUES], inverse[PGM_MOST_VALUES], old[PGM_MOST_VALUES];
+    pgm_vd lw[PGM_MOST_VALUES], p[PGM_MOST_VALUES], *q = r->q + n->unit_state[u], *log_q = r->log_q + n->unit_state[u];
+    pgm_vd change = pgm_all(0.0), *place = kept;
+    pgm_vl open = r->open[u] > 0.0;
     pgm_linear(n, r, u, eta);
     for (int x = 0; x < states; x++) {
         share[x] = pgm_all(0.0);
@@ -144,7 +144,7 @@ PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_v8 *k
         lw[x] = kind->log_base[x] - pgm_pick(share[x] < 1e100, share[x], pgm_all(1e100));
         for (int l = 0; l < w; l++) lw[x] += kind->value[x * w + l] * eta[l];
     }
-    pgm_v8 total = pgm_log_sum(states, lw, p);
+    pgm_vd total = pgm_log_sum(states, lw, p);
     for (int x = 0; x < states; x++) {
         old[x] = q[x];
         log_q[x] = pgm_pick(open, pgm_most(lw[x] - total, pgm_all(PGM_LEAST)), log_q[x]);

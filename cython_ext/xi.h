@@ -6,19 +6,19 @@
 
 /* F at xi, phi, and where asked the gradient g and the Hessian h in xi: differences of moments, which do not change with
  * what is known of the input, and so are taken without it, or it would leave nothing but rounding of small spreads */
-PGM_INLINE pgm_v8 pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_v8 *m, const pgm_v8 *xi,
-                            pgm_v8 *phi, int slopes, pgm_v8 *g, pgm_v8 *h)
+PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_vd *m, const pgm_vd *xi,
+                            pgm_vd *phi, int slopes, pgm_vd *g, pgm_vd *h)
 {
     const pgm_kind *kind = n->kind + n->term_kind[t];
     const int w = kind->width, states = kind->states;
-    const pgm_v8 *still = r->still + n->term_comp[t];
-    pgm_v8 big[PGM_MOST_VALUES], tau[PGM_MOST_VALUES], p[PGM_MOST_VALUES], f = pgm_all(0.0);
-    pgm_v8 first[PGM_MOST_VALUES], m1[PGM_MOST_VALUES], second[PGM_CELLS], m2[PGM_CELLS];
-    pgm_v8 run = pgm_all(-INFINITY), total = pgm_all(0.0);
+    const pgm_vd *still = r->still + n->term_comp[t];
+    pgm_vd big[PGM_MOST_VALUES], tau[PGM_MOST_VALUES], p[PGM_MOST_VALUES], f = pgm_all(0.0);
+    pgm_vd first[PGM_MOST_VALUES], m1[PGM_MOST_VALUES], second[PGM_CELLS], m2[PGM_CELLS];
+    pgm_vd run = pgm_all(-INFINITY), total = pgm_all(0.0);
     for (int l = 0; l < w; l++) first[l] = pgm_all(0.0);
     for (int c = 0; c < pgm_cells(w); c++) second[c] = pgm_all(0.0);
     for (int k = 0; k < states; k++) {
-        pgm_v8 sum = pgm_all(kind->log_base[k]), product = pgm_all(1.0), top;
+        pgm_vd sum = pgm_all(kind->log_base[k]), product = pgm_all(1.0), top;
         int left = PGM_FLUSH;
         for (int l = 0; l < w; l++) {
             sum += still[l] * (kind->value[k * w + l] - xi[l]);
@@ -34,15 +34,15 @@ PGM_INLINE pgm_v8 pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
             product *= pgm_tilt(parent, r->log_q + n->unit_state[u], tau, p, &top);
             sum += top;
             if (--left == 0) {
-                sum += pgm_log8(product);
+                sum += pgm_log_d(product);
                 product = pgm_all(1.0);
                 left = PGM_FLUSH;
             }
             if (slopes) pgm_moments(parent, weight, w, p, m1, m2);
         }
-        big[k] = sum + pgm_log8(product);
+        big[k] = sum + pgm_log_d(product);
         if (!slopes) continue;
-        pgm_v8 best = pgm_most(run, big[k]), keep = pgm_exp8(run - best), add = pgm_exp8(big[k] - best);
+        pgm_vd best = pgm_most(run, big[k]), keep = pgm_exp_d(run - best), add = pgm_exp_d(big[k] - best);
         for (int l = 0, c = 0; l < w; l++) {
             first[l] = first[l] * keep + m1[l] * add;
             for (int j = pgm_column(w, l); j <= l; j++, c++) second[c] = second[c] * keep + (m2[c] + m1[l] * m1[j]) * add;
@@ -52,7 +52,7 @@ PGM_INLINE pgm_v8 pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
     }
     for (int l = 0; l < w; l++) f += xi[l] * m[l];
     if (slopes) {
-        pgm_v8 share = 1.0 / total;
+        pgm_vd share = 1.0 / total;
         for (int l = 0; l < w; l++) first[l] *= share, g[l] = m[l] - still[l] - first[l];
         for (int l = 0, c = 0; l < w; l++)
             for (int j = pgm_column(w, l); j <= l; j++, c++) h[c] = second[c] * share - first[l] * first[j];
@@ -63,25 +63,25 @@ PGM_INLINE pgm_v8 pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
 #define PGM_RIDGE 1e-9 /* of the largest curvature, added to all: h is singular, or nearly, where few parents are free */
 
 /* step = -(h + ridge)^-1 g, by L D L' (which takes the place of h) */
-PGM_INLINE void pgm_solve(int w, pgm_v8 *h, const pgm_v8 *g, pgm_v8 *step)
+PGM_INLINE void pgm_solve(int w, pgm_vd *h, const pgm_vd *g, pgm_vd *step)
 {
-    pgm_v8 pivot[PGM_MOST_VALUES], ridge = pgm_all(0.0);
+    pgm_vd pivot[PGM_MOST_VALUES], ridge = pgm_all(0.0);
     for (int l = 0, c = 0; l < w; l++, c++) {
         c += l - pgm_column(w, l); /* the diagonal of each row */
         ridge = pgm_most(ridge, PGM_RIDGE * h[c]);
     }
     ridge += 1e-12;
     for (int l = 0, c = 0; l < w; l++) {
-        pgm_v8 *row = h + c, left = -g[l];
+        pgm_vd *row = h + c, left = -g[l];
         const int from = pgm_column(w, l);
         row[l - from] += ridge;
         for (int j = from; j < l; j++) {
-            pgm_v8 sum = row[j];
+            pgm_vd sum = row[j];
             for (int i = 0; i < j; i++) sum -= row[i] * h[j * (j + 1) / 2 + i]; /* row[i] is L D until the row is done */
             row[j] = sum;
         }
         for (int j = from; j < l; j++) {
-            pgm_v8 scaled = row[j] / pivot[j];
+            pgm_vd scaled = row[j] / pivot[j];
             row[l - from] -= row[j] * scaled;
             row[j] = scaled;
             left -= scaled * step[j];
@@ -104,16 +104,16 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
 {
     const pgm_kind *kind = n->kind + n->term_kind[t];
     const int w = kind->width, states = kind->states;
-    pgm_v8 m[PGM_MOST_VALUES], g[PGM_MOST_VALUES], h[PGM_CELLS], g2[PGM_MOST_VALUES], h2[PGM_CELLS];
-    pgm_v8 step[PGM_MOST_VALUES], newton[PGM_MOST_VALUES], at[PGM_MOST_VALUES], phi2[PGM_MOST_VALUES];
-    pgm_v8 *xi = r->xi + n->term_comp[t], *phi = r->phi + n->term_state[t];
+    pgm_vd m[PGM_MOST_VALUES], g[PGM_MOST_VALUES], h[PGM_CELLS], g2[PGM_MOST_VALUES], h2[PGM_CELLS];
+    pgm_vd step[PGM_MOST_VALUES], newton[PGM_MOST_VALUES], at[PGM_MOST_VALUES], phi2[PGM_MOST_VALUES];
+    pgm_vd *xi = r->xi + n->term_comp[t], *phi = r->phi + n->term_state[t];
     pgm_mean_input(n, r, t, m);
     if (kind->curvature > 0) {
-        pgm_v8 spread = pgm_all(0.0);
+        pgm_vd spread = pgm_all(0.0);
         for (int64_t e = n->up_start[t]; e < n->up_start[t + 1]; e++) {
             const pgm_kind *parent = n->kind + n->unit_kind[n->edge_unit[e]];
-            const pgm_v8 *q = r->q + n->unit_state[n->edge_unit[e]];
-            pgm_v8 one = pgm_all(0.0), two = pgm_all(0.0);
+            const pgm_vd *q = r->q + n->unit_state[n->edge_unit[e]];
+            pgm_vd one = pgm_all(0.0), two = pgm_all(0.0);
             for (int x = 0; x < parent->states; x++) {
                 double z = 0.0;
                 for (int a = 0; a < parent->width; a++)
@@ -134,10 +134,10 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
         range = kind->value[i] > range ? kind->value[i] : range;
     }
     range -= least;
-    pgm_v8 f = pgm_bound_of(n, r, t, m, xi, phi, steps > 0, g, h), shorter = pgm_all(0.5);
-    pgm_i8 moved = f == f, stuck = moved ^ moved;
-    for (int s = 0; s < steps || (s < PGM_STUBBORN && pgm_any((pgm_v8)stuck)); s++) {
-        pgm_v8 far = pgm_all(range), here = pgm_all(0.0), there = pgm_all(0.0); /* slopes along the step at its ends */
+    pgm_vd f = pgm_bound_of(n, r, t, m, xi, phi, steps > 0, g, h), shorter = pgm_all(0.5);
+    pgm_vl moved = f == f, stuck = moved ^ moved;
+    for (int s = 0; s < steps || (s < PGM_STUBBORN && pgm_any((pgm_vd)stuck)); s++) {
+        pgm_vd far = pgm_all(range), here = pgm_all(0.0), there = pgm_all(0.0); /* slopes along the step at its ends */
         pgm_solve(w, h, g, newton);
         for (int l = 0; l < w; l++) far = pgm_most(far, pgm_abs(newton[l]));
         for (int l = 0; l < w; l++) {
@@ -145,9 +145,9 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
             at[l] = xi[l] + step[l];
             here += g[l] * step[l];
         }
-        pgm_i8 worth = here < -1e-13 * (1.0 + pgm_abs(f));
-        if (!pgm_any((pgm_v8)worth)) break;
-        pgm_v8 f2 = pgm_bound_of(n, r, t, m, at, phi2, 1, g2, h2);
+        pgm_vl worth = here < -1e-13 * (1.0 + pgm_abs(f));
+        if (!pgm_any((pgm_vd)worth)) break;
+        pgm_vd f2 = pgm_bound_of(n, r, t, m, at, phi2, 1, g2, h2);
         for (int l = 0; l < w; l++) there += g2[l] * step[l];
         moved = (f2 <= f) & (there < -0.9 * here);
         shorter = here / (here - there);

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from pgmengine import _kernels
 from pgmengine.enumeration.problem import FiniteBlock, Problem
 
 Array = np.ndarray
-LANES = 8
+LANES = _kernels.LANES  # units of a block are padded to a multiple of it
 
 
 def padded(block: FiniteBlock) -> int:

@@ -21,7 +21,7 @@ from pgmengine.target import Target, times
 from pgmengine.threads import parts
 
 Array = np.ndarray
-LANES = 8  # rows of a block
+LANES = _kernels.LANES  # rows of a block
 STEPS = 2  # Newton steps in xi in one round
 FINAL = 12  # the same for units that only follow
 WORTH_A_THREAD = 2_000  # edges times blocks

@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The compiled loops of pgmengine; thin wrappers over the C headers beside this file."""
 
 from libc.math cimport INFINITY, exp

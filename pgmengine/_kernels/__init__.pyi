@@ -11,6 +11,9 @@ class GrayWalk:
              log_sums: np.ndarray, log_weights: np.ndarray | None = None,
              moments: np.ndarray | None = None, best: bool = False) -> float: ...
 
+PROCESSORS: tuple[str, ...]
+PROCESSOR: str
+
 MOST_STATES: int
 
 def uniforms(key: np.ndarray, sweep: int, chain: int, layer: int, first: int, blocks: int) -> np.ndarray: ...
@@ -46,6 +49,8 @@ class Machine:
               trace: np.ndarray | None = None, backward: bool = False, betas: np.ndarray | None = None,
               log_weight: np.ndarray | None = None, joint: bool = False, only: int = -1) -> None: ...
     def log_density(self, out: np.ndarray, last: bool) -> None: ...
+
+LANES: int
 
 class Belief:
     """Mean field with tables of probabilities, for many rows."""
