@@ -6,6 +6,7 @@ import gzip
 import os
 import zlib
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ def digits(threshold: float | None = 7.5) -> Dataset:
     >>> pgm.datasets.digits()
     Dataset('digits', 1437 train, 360 test, images (8, 8))
     """
+    threshold = None if threshold is None else _real("digits: threshold", threshold)
     with np.load(Path(__file__).parent / "data" / "digits.npz", allow_pickle=False) as packed:
         pixels, labels = packed["pixels"].astype(np.float64), packed["labels"].astype(np.int64)
     x = pixels / 16 if threshold is None else (pixels > threshold).astype(np.float64)
@@ -81,7 +83,7 @@ def artificial_modes(p_mut: float = 0.1, samples: int = 10_000, side: int = 4, r
     """
     whole("artificial_modes: side", side, least=2)
     whole("artificial_modes: samples", samples)
-    if side % 2 or not 0 <= p_mut <= 1:
+    if side % 2 or not 0 <= _real("artificial_modes: p_mut", p_mut) <= 1:
         raise PgmError(f"artificial_modes: side must be even and p_mut in [0, 1], not {side} and {p_mut}")
     half = np.repeat([0.0, 1.0], side * side // 2)
     modes = np.stack((np.zeros(side * side), np.ones(side * side), half, 1 - half))
@@ -99,7 +101,8 @@ def artificial_modes(p_mut: float = 0.1, samples: int = 10_000, side: int = 4, r
 def mnist(binary: bool = True, rng: int | None = None) -> Dataset:
     """MNIST, 60,000 and 10,000 images of 28x28, from the standard idx files (plain or .gz).
 
-    binary: a pixel is 1 when its grey value is above 1/2, or, with an rng, with probability equal to it.
+    binary: a pixel is 1 when its grey value is above 1/2, or, with an rng, with probability equal to it; else
+    grey values.
 
     Reads from PGMENGINE_DATA or the user cache, there or in a folder mnist; if absent, fetches through scikit-learn.
     """
@@ -108,6 +111,11 @@ def mnist(binary: bool = True, rng: int | None = None) -> Dataset:
         arrays = {key: _read_idx(path) for key, path in files.items() if path}
     else:
         arrays = _fetched("mnist_784", 60_000, "mnist", [f"{name}[.gz]" for name in MNIST_FILES.values()])
+    for part in ("train", "test"):
+        images, labels = arrays[f"x_{part}"], arrays[f"y_{part}"]
+        if images[0].size != 784 or len(images) != len(labels) or labels.ndim != 1:
+            raise PgmError(f"mnist: the {part} files have images {images.shape} and labels {labels.shape}, expected as "
+                           "many labels as images of 28 x 28")
     x = {key: arrays[key].reshape(len(arrays[key]), -1) / 255.0 for key in ("x_train", "x_test")}
     if binary:
         generator = None if rng is None else seeded(rng)
@@ -122,6 +130,7 @@ def usps(threshold: float | None = 0.5) -> Dataset:
     A pixel is 1 when its grey value in [0, 1] is above `threshold`; None keeps grey values. Found as mnist is; if the
     file is absent, the 9,298 images of OpenML's set are fetched, 7,291 for training.
     """
+    threshold = None if threshold is None else _real("usps: threshold", threshold)
     path = _find("usps_all.mat", "usps")
     if path is None:
         arrays = _fetched("USPS", 7_291, "usps", ["usps_all.mat"])
@@ -136,6 +145,12 @@ def usps(threshold: float | None = 0.5) -> Dataset:
     if threshold is not None:
         x_train, x_test = ((x > threshold).astype(np.float64) for x in (x_train, x_test))
     return Dataset("usps", x_train, y_train, x_test, y_test, (16, 16))
+
+
+def _real(what: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise PgmError(f"{what} must be a number, not {value!r}")
+    return float(value)
 
 
 def data_directory() -> Path:

@@ -18,6 +18,13 @@ def whole(what: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
+def above_0(what: str, value: Any) -> float:
+    """A finite number above 0, else PgmError."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise PgmError(f"{what} must be a finite number above 0, not {value!r}")
+    return float(value)
+
+
 def check_whole(settings: Any, *names: str, least: int = 1) -> None:
     """PgmError unless these attributes are integers of at least `least`."""
     for name in names:

@@ -38,6 +38,7 @@ class Target:
     soft: Flat  # layer -> (rows, width) linear log-likelihood; layers without any are absent
     beta: Array  # (rows,)
     reference: Flat  # layer -> (width,) natural parameters of r; absent = 0
+    weights: Array | None = None  # (rows,) how much each row counts in a gradient; 1 without
     first: int = 0  # what messages call the first row, where the rows are a part of what was asked about
     plans: Memo = field(default_factory=Memo, init=False)  # (method, wanted) -> its plan
     groups: Memo = field(default_factory=Memo, init=False)  # wanted -> rows of one evidence pattern, and their covers
@@ -67,7 +68,7 @@ class Target:
         if len(index) == self.rows == 1:
             return self
         return Target(self.model, self.evidence.take(index), rows_of(self.soft, index), self.beta[index], self.reference,
-                      self.first)
+                      None if self.weights is None else self.weights[index], self.first)
 
     def at(self, beta: Any, reference: Mapping[str, Any] | None = None) -> Target:
         """The same target at another beta, one number or one per row, and optionally with another reference."""
@@ -80,7 +81,7 @@ class Target:
 
     def with_model(self, model: Model) -> Target:
         """The same evidence on another model of the same structure."""
-        return Target(model, self.evidence, self.soft, self.beta, self.reference, self.first)
+        return Target(model, self.evidence, self.soft, self.beta, self.reference, self.weights, self.first)
 
     @cached_property
     def nothing_observed(self) -> Target:
@@ -166,7 +167,13 @@ class Target:
         The score of a barren unit is 0 on average whatever its parents are, so draws would add but noise, and at a
         noisy-or unit with an input near 0 all of it rests on states that are never drawn.
         """
-        return self.model.gradient(x, weights, self._unscored)
+        return self.model.gradient(x, self.weighed(weights), self._unscored)
+
+    def weighed(self, weights: Array | None) -> Any:
+        """Weights of rows, times those that the rows have anyway; None: 1."""
+        if self.weights is None or weights is None:
+            return weights if self.weights is None else self.weights
+        return weights * self.weights
 
     @cached_property
     def _unscored(self) -> dict[str, Array]:

@@ -34,6 +34,11 @@ def like(value: Any, flat: Array) -> Any:
     return type(value)((flat, value.indices, value.indptr), shape=value.shape)
 
 
+def pattern(value: Any) -> bytes:
+    """Where the stored entries of a sparse parameter lie; nothing for a dense one."""
+    return value.indices.tobytes() + value.indptr.tobytes() if is_sparse(value) else b""
+
+
 def elementwise(f: Callable[..., Any], *values: Any) -> Any:
     """F on dense arrays, or on the stored entries of sparse ones with the same pattern."""
     if not is_sparse(values[0]):

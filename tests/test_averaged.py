@@ -95,7 +95,7 @@ def test_what_is_refused():
 
 
 def test_an_average_of_what_a_step_took_out_of_range_is_in_range():
-    """Biases of NoisyOr units are brought back after each step; the average is of the steps."""
+    """Biases of NoisyOr units are brought back after each step, and so are they in the average."""
     model = pgm.GraphBuilder()
     model.layer("h", pgm.Binary(), 1)
     model.layer("v", pgm.NoisyOr(), 2, bias=[0.01, 0.01])
@@ -104,3 +104,15 @@ def test_an_average_of_what_a_step_took_out_of_range_is_in_range():
     for name in ("v.bias", "h->v.weight"):
         assert f.averaged.params[name].min() >= 0
     assert np.isfinite(pgm.infer(f.averaged, {"v": [[0, 0]]}, want=("log_prob",)).log_prob).all()
+
+
+def test_the_average_is_of_parameters_in_their_range():
+    seen, b = [], pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 3)
+    b.layer("v", pgm.NoisyOr(), 4, bias=np.full(4, 0.1))
+    b.cause("h", "v", weight=np.abs(np.random.default_rng(0).normal(size=(3, 4))))
+    x = (np.random.default_rng(1).random((40, 4)) < 0.4) * 1.0
+    f = pgm.fit(b.build(), {"v": x}, positive=pgm.Exact(), optimizer=pgm.Averaged(pgm.SGD(1.0), follow=1e-6), updates=200,
+                callbacks=[lambda model, t: seen.append(model.params["h->v.weight"])])
+    assert np.min(seen) == 0.0  # weights visit the edge
+    np.testing.assert_allclose(f.averaged.params["h->v.weight"], np.mean(seen[10::10], axis=0), atol=1e-9)

@@ -86,6 +86,10 @@ def test_mnist_files(folder):
         path.write_bytes(content)
         with pytest.raises(pgm.PgmError, match=r"train-images-idx3-ubyte\.gz"):
             pgm.datasets.mnist()
+    for other in (arrays["x_train"][:4], arrays["x_train"][:, :20]):
+        path.write_bytes(gzip.compress(idx(other)))
+        with pytest.raises(pgm.PgmError, match=r"mnist: the train files have images \(.*\) and labels \(5,\)"):
+            pgm.datasets.mnist()
 
 
 def test_usps_file(folder):
@@ -130,3 +134,9 @@ def test_bad_arguments():
             make()
     with pytest.raises(pgm.PgmError, match="samples"):
         pgm.datasets.artificial_modes(samples=-1)
+
+
+def test_thresholds_and_rates_that_are_no_numbers():
+    for make in (pgm.datasets.digits, pgm.datasets.usps, pgm.datasets.artificial_modes):
+        with pytest.raises(pgm.PgmError, match="must be a number, not 'a'"):
+            make("a")

@@ -384,3 +384,54 @@ def test_centred_gradients_of_weighted_rows_and_mixed_graphs():
     x = (rng.random((20, 6)) < 0.5) * 1.0
     for optimizer in (pgm.Centered(), pgm.Centered(pgm.Averaged(pgm.SGD(0.1)))):
         assert pgm.fit(b.build(rng=0), {"v": x}, optimizer=optimizer, updates=3).state["update"] == 3
+
+
+def test_parameters_that_cannot_stay_equal_are_not_tied():
+    b, w = pgm.GraphBuilder(), np.full((2, 2), 0.2)
+    b.layer("h", pgm.Binary(), 2)
+    b.layer("v", pgm.NoisyOr(), 2, bias=[0.3, 0.3])
+    b.layer("u", pgm.Binary(), 2)
+    b.cause("h", "v", weight=w)
+    b.cause("h", "u", weight=w)
+    x, tied = np.eye(2), pgm.Tied(pgm.SGD(0.3), (("h->v.weight", "h->u.weight"),))
+    with pytest.raises(pgm.PgmError, match="'h->u.weight' and 'h->v.weight' have not the same range"):
+        pgm.fit(b.build(), {"h": x, "v": x, "u": x}, optimizer=tied, updates=2)
+    entries = [sp.csr_array(([0.5, 0.5, 0.0], ([0, 1, i], [0, 1, j])), shape=(2, 2)) for i, j in ((0, 1), (1, 0))]
+    with pytest.raises(pgm.PgmError, match="differ"):
+        pgm.Tied(pgm.SGD(), (("a", "b"),)).start(dict(zip("ab", entries)))
+
+
+def test_groups_from_an_iterator_are_tied():
+    x = np.random.default_rng(0).integers(0, 2, (30, 4)).astype(float)
+    tied = pgm.Tied(pgm.SGD(0.1), zip(["v.bias"], ["h.bias"]))
+    f = pgm.fit(pgm.rbm(4, 4, rng=0), {"v": x}, optimizer=tied, updates=20)
+    np.testing.assert_array_equal(f.model.params["v.bias"], f.model.params["h.bias"])
+    for groups in (None, "v.bias", ("v.bias", "h.bias")):
+        with pytest.raises(pgm.PgmError, match="Tied: groups must be sequences"):
+            pgm.Tied(pgm.SGD(0.1), groups)
+
+
+def test_base_rates_of_real_values_are_their_means():
+    b = pgm.GraphBuilder()
+    b.layer("a", pgm.Gaussian(2.0), 2)
+    b.layer("h", pgm.Binary(), 1)
+    b.couple("a", "h", weight=np.zeros((2, 1)))
+    x = np.stack([np.random.default_rng(0).normal(100, 1, 50), np.full(50, np.nan)], axis=1)
+    start = pgm.base_rate_start(b.build(), {"a": x})
+    np.testing.assert_allclose(pgm.infer(start).mean["a"], [x[:, 0].mean(), 0.0])
+    for strength in (0, -1, "a", np.inf):
+        with pytest.raises(pgm.PgmError, match="base_rate_start: strength must be a finite number above 0"):
+            pgm.base_rate_start(b.build(), {"a": x}, strength=strength)
+
+
+def test_fast_weights_that_are_not_finite_are_named():
+    x = pgm.datasets.bars_and_stripes().x_train
+    with pytest.raises(pgm.PgmError, match="update 1: the fast weights of .* are not finite"):
+        pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, negative=pgm.FastPCD(rate=lambda t: 1e39), updates=3)
+
+
+def test_pretraining_names_what_is_wrong_with_the_data():
+    x = pgm.datasets.bars_and_stripes(3).x_train
+    for data, words in ((None, "pretrain: data"), (x, "pretrain: data"), ({}, "pretrain: data"), ({"z": x}, "'z'")):
+        with pytest.raises(pgm.PgmError, match=words):
+            pgm.pretrain(pgm.dbm([9, 4, 3], rng=0), data, updates=1)

@@ -185,3 +185,10 @@ def test_monitors_take_frames():
     for make in (pgm.ExactLogLikelihood, pgm.VariationalBound, pgm.AISLogLikelihood, pgm.PseudoLikelihood,
                  pgm.ReconstructionError, lambda data: pgm.FreeEnergyGap(data, {"v": x[:2]})):
         assert make(frame)(model, 0) == make({"v": x})(model, 0)
+
+
+@pytest.mark.parametrize("monitor", [pgm.FlipRates(), pgm.FreeEnergyGap({"x": [[0.0, 1]]}, {"x": [[1.0, 1]]})])
+def test_monitors_of_a_whole_model_refuse_inputs(monitor):
+    """Rows of a conditional model have normalisers of their own, and chains cannot draw what is given."""
+    with pytest.raises(pgm.PgmError, match=f"{type(monitor).__name__} needs a model of all its layers; layer 'x'"):
+        monitor(pgm.drbm(2, 2, 2, rng=0), 0)

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from trainers import TRAINERS
 
 import pgmengine as pgm
@@ -174,3 +175,47 @@ def test_a_kernel_schedule_across_engines_resumes_to_the_same_bits(tmp_path):
     for updates in (4, 7, 10):
         part = pgm.fit(model, {"v": x}, updates=updates, checkpoint=tmp_path / "c", **settings)
     np.testing.assert_array_equal(part.model.params["v-h.weight"], whole.model.params["v-h.weight"])
+
+
+def test_a_checkpoint_of_another_sparsity_pattern_is_refused(tmp_path):
+    def model(columns):
+        b = pgm.GraphBuilder()
+        b.layer("v", pgm.Binary(), 4)
+        b.layer("h", pgm.Binary(), 4)
+        b.couple("v", "h", weight=sp.csr_array((np.full(4, 0.5), (np.arange(4), columns)), shape=(4, 4)))
+        return b.build(rng=0)
+
+    x = np.random.default_rng(0).integers(0, 2, (20, 4)).astype(float)
+    pgm.fit(model([0, 1, 2, 3]), {"v": x}, updates=2, checkpoint=tmp_path / "c")
+    with pytest.raises(pgm.PgmError, match="another fit.*parameters"):
+        pgm.fit(model([1, 0, 3, 2]), {"v": x}, updates=2, checkpoint=tmp_path / "c")
+
+
+def test_what_has_made_more_updates_than_are_asked_for_is_refused(tmp_path):
+    model, data, path = pgm.rbm(16, 4, rng=0), {"v": pgm.datasets.bars_and_stripes().x_train}, tmp_path / "c"
+    f = pgm.fit(model, data, updates=5, checkpoint=path)
+    assert pgm.fit(model, data, updates=5, checkpoint=path).state["update"] == 5
+    with pytest.raises(pgm.PgmError, match="c has made 5 updates, and 4 are asked for"):
+        pgm.fit(model, data, updates=4, checkpoint=path)
+    for settings in ({"updates": 5}, {"epochs": 5}):
+        with pytest.raises(pgm.PgmError, match="the state has made 5 updates, and 5 are asked for"):
+            pgm.fit(f.model, data, state=f.state, **settings)
+
+
+def test_the_generator_that_is_given_is_not_set_back_to_a_state():
+    """It may be in use elsewhere, where its numbers would come again."""
+    model, data = pgm.rbm(16, 4, rng=0), {"v": pgm.datasets.bars_and_stripes().x_train}
+    half, rng = pgm.fit(model, data, updates=3), np.random.default_rng(99)
+    one, two = (pgm.fit(half.model, data, updates=9, state=half.state, rng=given) for given in (rng, 0))
+    assert rng.bit_generator.state["state"]["inc"] != one.state["rng"]["state"]["inc"]
+    np.testing.assert_array_equal(one.model.params["v-h.weight"], two.model.params["v-h.weight"])
+
+
+def test_legacy_random_numbers_resume(tmp_path):
+    model, data = pgm.rbm(16, 4, rng=0), {"v": pgm.datasets.bars_and_stripes().x_train}
+    for updates in (2, 4):
+        f = pgm.fit(model, data, updates=updates, checkpoint=tmp_path / "c", rng=np.random.RandomState(1))
+    whole = pgm.fit(model, data, updates=4, rng=np.random.RandomState(1))
+    np.testing.assert_array_equal(f.model.params["v-h.weight"], whole.model.params["v-h.weight"])
+    with pytest.raises(pgm.PgmError, match="differs in rng"):
+        pgm.fit(model, data, updates=4, checkpoint=tmp_path / "c", rng=np.random.RandomState(2))

@@ -1,9 +1,13 @@
 """Sample weights: what a row of weight three, none, or any other does to a fit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import pgmengine as pgm
+from pgmengine.learn.batch import GradientSum, add_expected
+from pgmengine.methods import collect
 
 
 def weighted_case(case):
@@ -85,3 +89,54 @@ def test_a_batch_that_weighs_nothing_leaves_the_offsets_of_centred_gradients(neg
     f = pgm.fit(pgm.rbm(2, 1, rng=0), {"v": np.ones((2, 2))}, negative=negative, optimizer=optimizer, batch_size=1,
                 updates=9, sample_weight=[1, 0], progress=False)
     np.testing.assert_array_equal(f.state["optimizer/offset/v"], 1.0)
+
+
+SHORT = pgm.MCMC(chains=2, warmup=3, draws=4), pgm.ParallelTempering(rungs=3, warmup=5, draws=4), pgm.Forward(draws=50)
+
+
+@pytest.mark.parametrize("method", SHORT, ids=lambda m: type(m).__name__)
+def test_rows_that_weigh_are_asked_about_at_once(method, rtol=1e-9):
+    """What a sampler says of the gradient is the weighted sum over rows of what it says of each."""
+    directed = isinstance(method, pgm.Forward)
+    model = pgm.sbn([5, 3, 2], rng=0) if directed else pgm.dbm([5, 3, 2], rng=0)
+    x, weights = np.random.default_rng(0).integers(0, 2, (6, 5)).astype(float), np.array([0.5, 0, 2, 1, 0.3, 0.7])
+    target, found = model.given({"v": x}), {}
+    for row in range(6):  # the same draws whatever the weights
+        r = method.run(replace(target, weights=(np.arange(6) == row) * weights), ("gradient",), rng=1)
+        found = {k: found.get(k, 0) + v for k, v in r.gradient.items()}
+    whole = GradientSum(model, np.float64)
+    add_expected(method, target, weights, whole, np.random.default_rng(1))
+    for key, value in whole.total().items():
+        np.testing.assert_allclose(value, found[key], rtol=rtol, atol=1e-12, err_msg=key)
+        assert np.abs(value).max() > 0
+
+
+@pytest.mark.parametrize("model", [pgm.dbm([5, 3, 2], rng=0), pgm.sbn([5, 3, 2], rng=0)], ids=["dbm", "sbn"])
+def test_methods_that_choose_take_weights(model, rtol=1e-9):
+    x, weights = np.random.default_rng(0).integers(0, 2, (6, 5)).astype(float), np.arange(6.0)
+    target = model.given({"v": x})
+    for method in (pgm.Exact(), pgm.MeanField(updates=500, tolerance=1e-12)):
+        one, two = GradientSum(model, np.float64), GradientSum(model, np.float64)
+        add_expected(method, target, weights, one, np.random.default_rng(0))
+        add_expected(pgm.Auto(candidates=(method,)), target, weights, two, np.random.default_rng(0))
+        for key, value in one.total().items():
+            np.testing.assert_allclose(two.total()[key], value, rtol=rtol, atol=1e-9, err_msg=key)
+
+
+def test_weights_of_any_size():
+    x = np.random.default_rng(0).integers(0, 2, (6, 4)).astype(float)
+    one, two = (pgm.fit(pgm.rbm(4, 2, rng=0), {"v": x}, updates=3, sample_weight=np.full(6, w)) for w in (1.0, 1e308))
+    np.testing.assert_allclose(one.model.params["v.bias"], two.model.params["v.bias"])
+
+
+def test_learning_leaves_chains_unjudged(monkeypatch):
+    """R-hat of five draws took most of an update."""
+    monkeypatch.setattr(collect, "chain_statistics", None)
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 12)
+    b.layer("v", pgm.NoisyOr(), 3, bias=np.full(3, 0.1))
+    b.cause("h", "v")
+    for positive in (None, pgm.MCMC(chains=1, warmup=1, draws=9)):
+        f = pgm.fit(b.build(rng=0), {"v": np.ones((4, 3))}, updates=2, positive=positive)
+        assert isinstance(f.positive, pgm.MCMC)
+    assert f.positive.rhat_limit < 2  # as given

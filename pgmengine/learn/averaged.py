@@ -55,7 +55,7 @@ class Averaged:
         stepped, made = self.optimizer.step(structure, params, gradient, state, t), t + 1
         if made % EVERY == 0 or made < EVERY:
             share = min(max(EVERY * self.follow, EVERY / made), 1.0)
-            for k, value in stepped.items():
+            for k, value in projected(structure, stepped).items():
                 average = state[f"average/{k}"]
                 average += share * (numbers(value) - average)
         return stepped

@@ -134,16 +134,14 @@ def add_expected(method: Any, target: Target, weights: Array, total: GradientSum
                  executor: Executor | None = None) -> Any:
     """Add sum over rows of weight * E[d log_density | row], as a method knows it; returns its Q if it has one.
 
-    One that says `expect` adds it itself; one that says `gradient` takes the weights; any other answers rows of equal
-    weight together, on an executor if there is one.
+    One that says `expect` adds it itself; one that says `gradient` takes the weights; any other answers for rows that
+    weigh, on an executor if there is one.
     """
     if hasattr(method, "expect"):
         return method.expect(target, weights, total)
     if hasattr(method, "gradient"):
         total.arrays(method.gradient(target, weights), 1.0, float(weights.sum()))
     else:
-        for weight in np.unique(weights):
-            index = np.flatnonzero(weights == weight)
-            result = answer(executor, method, target.take(index), ("gradient",), rng)
-            total.arrays(result.gradient, float(weight), float(weight) * len(index))
+        result = answer(executor, method, replace(target, weights=weights), ("gradient",), rng)
+        total.arrays(result.gradient, 1.0, float(weights.sum()))
     return None

@@ -17,7 +17,7 @@ from pgmengine.errors import PgmError
 from pgmengine.learn.described import described, digest
 from pgmengine.model import Model
 from pgmengine.store import declaration_of, write_tensors
-from pgmengine.weights import numbers
+from pgmengine.weights import numbers, pattern
 
 FORMAT = "pgmengine-checkpoint-3"
 LEFT = 60.0  # seconds after which nobody is writing a file any more
@@ -28,7 +28,7 @@ def fingerprint(model: Model, data: Mapping[str, Any], settings: Mapping[str, An
     """What a checkpoint must share with the fit that resumes from it."""
     params = hashlib.sha256()
     for name, value in model.params.items():
-        params.update(name.encode() + numbers(value).tobytes())
+        params.update(name.encode() + numbers(value).tobytes() + pattern(value))
     shapes = {name: list(np.shape(value)) for name, value in data.items()}
     return {"model": digest(json.dumps(declaration_of(model))), "parameters": params.hexdigest()[:16], "data": shapes,
             **{name: described(value) for name, value in settings.items()}}

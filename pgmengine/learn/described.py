@@ -65,6 +65,11 @@ def _bits(value: np.random.BitGenerator, within: Within = ()) -> Any:
 
 
 @described.register
+def _legacy(value: np.random.RandomState, within: Within = ()) -> Any:
+    return digest(repr(value.get_state(legacy=False)))
+
+
+@described.register
 def _partly(value: partial, within: Within = ()) -> Any:  # type: ignore[type-arg]
     return [_inside(v, (*within, id(value))) for v in (value.func, value.args, value.keywords)]
 

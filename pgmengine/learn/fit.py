@@ -73,6 +73,7 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
 
     Parameters
     ----------
+    model : where learning begins.
     data : layer -> (rows, size), or a DataFrame with a column for each unit; NaN = missing; layers left out are hidden.
     negative : the model phase: PCD() by default, CD() with `given` layers; a normalised (directed) model has none.
     positive : method for the data phase; by default exact where the posterior factorises or has up to 2^10 states, else
@@ -80,9 +81,14 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
         above noisy-or children.
     given : layers to condition on: log p(rest | given) is maximised.
     optimizer : Adam(1e-3) by default.
-    updates : number of updates in all, those of a checkpoint or `state` included; overrides epochs.
+    batch_size : rows of an update; the last one of a pass over the data may have fewer.
+    epochs : passes over the data, in all as `updates` are.
+    updates : number of updates in all, those of a checkpoint or `state` included; overrides epochs. PgmError if that
+        leaves none to make after `state`, or is less than a checkpoint has made.
     callbacks : called as callback(model, update), from update 0 (before learning) to the last; what they return, name ->
         number or None, is history. One with `stops(history)` ends the fit when that returns a reason.
+    rng : an integer or a numpy Generator; with `state` the random numbers go on where that left them.
+    progress : whether a terminal shows how far learning is.
     checkpoint : file to which everything is written every few seconds and at the end, and from which a fit of the same
         model, data shape and settings goes on, to the same bits as without a stop.
     sample_weight : (rows,) how much each row counts; 1 on average is made of it.
@@ -118,12 +124,14 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
         history = History()
         if state is not None:
             run.load(dict(state))
+            _check_left(total - run.count, 1, run.count, "the state")
         saved = read(checkpoint, mark) if checkpoint is not None else None
         if saved is not None:
             log.info("going on from %s", checkpoint)
             arrays, notes = saved
             run.set_params(arrays)
             run.load({**arrays, "rng": notes["rng"], "by": notes["by"]})
+            _check_left(total - run.count, 0, run.count, f"{checkpoint}")
             history.values = notes["history"]
         else:
             history.add(run.model, run.count, callbacks)
@@ -233,6 +241,13 @@ def _check_start(state: Any, checkpoint: Any) -> None:
         raise PgmError(f"checkpoint must be a path, not {checkpoint!r}")
 
 
+def _check_left(left: int, least: int, made: int, what: str) -> None:
+    """PgmError if fewer updates are left to make."""
+    if left < least:
+        raise PgmError(f"{what} has made {made} updates, and {made + left} are asked for: updates and epochs count those "
+                       "that it has")
+
+
 def _weights(target: Target, given: Any) -> Array:
     """Row weights with mean 1."""
     if given is None:
@@ -241,7 +256,7 @@ def _weights(target: Target, given: Any) -> Array:
     if weights.shape != (target.rows,):
         raise PgmError(f"sample_weight has shape {weights.shape}, expected ({target.rows},)")
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-    if len(bad) or not weights.sum() > 0:
+    if len(bad) or not weights.any():
         where = f"row {bad[0]} is {weights[bad[0]]}, expected a number >= 0" if len(bad) else "all rows weigh nothing"
         raise PgmError(f"sample_weight: {where}")
-    return weights / weights.mean()
+    return weights / weights.max() / (weights / weights.max()).mean()  # of large ones the sum might be infinite

@@ -10,6 +10,7 @@ import numpy as np
 
 from pgmengine.couplings import Coupling
 from pgmengine.errors import PgmError
+from pgmengine.frames import data_by_layer
 from pgmengine.graph import GraphBuilder
 from pgmengine.layer import Layer
 from pgmengine.learn.fit import fit
@@ -18,7 +19,7 @@ from pgmengine.learn.optimizers import Adam, Tied
 from pgmengine.learn.positive import posterior_draw
 from pgmengine.methods.ais import base_rates
 from pgmengine.model import Model
-from pgmengine.settings import seeded
+from pgmengine.settings import above_0, seeded
 from pgmengine.target import Target
 from pgmengine.weights import is_sparse
 
@@ -28,22 +29,23 @@ ROWS = 1000  # states that a layer is drawn at least, however few rows there are
 def base_rate_start(model: Model, data: Any, strength: float = 0.05) -> Model:
     """The model with the biases of the observed layers such that, with zero weights, they have the data's means.
 
-    Those that base_rates leaves out stay as they are. Each unit counts `strength` * rows states drawn evenly besides the
-    data, so that units that never change get a finite bias (see base_rates). Early chains then look like data, and
-    learning need not begin by finding the biases.
+    Those that base_rates leaves out stay as they are. Each unit with bounded values counts `strength` (above 0) * rows
+    states drawn evenly besides the data, so that units that never change get a finite bias (see base_rates). Early chains
+    then look like data, and learning need not begin by finding the biases.
 
     >>> import pgmengine as pgm
     >>> model = pgm.base_rate_start(pgm.rbm(2, 2, rng=0), {"v": [[0, 1], [1, 1]]})
     >>> bool(model.params["v.bias"][1] > model.params["v.bias"][0])
     True
     """
+    above_0("base_rate_start: strength", strength)
     found, layers = base_rates(model, data, strength * model.given(data).rows), model.structure.layers
     bias = {n: eta if layers[n].unit.canonical else layers[n].unit.log_normalizer(eta)  # A = z
             for n, eta in found.items()}
     return model.with_params({f"{n}.bias": np.reshape(z, layers[n].bias_shape) for n, z in bias.items()})
 
 
-def pretrain(model: Model, data: Mapping[str, Any], **settings: Any) -> Model:
+def pretrain(model: Model, data: Any, **settings: Any) -> Model:
     """Greedy layerwise start of a stack of layers (Hinton, Osindero and Teh 2006; Salakhutdinov and Hinton 2009).
 
     The layers must form a path from the one layer of data on. Each coupling is learned as an RBM between the layer below,
@@ -53,9 +55,10 @@ def pretrain(model: Model, data: Mapping[str, Any], **settings: Any) -> Model:
 
     Parameters
     ----------
-    data : layer -> (rows, size) for the first layer of the path.
+    data : layer -> (rows, size), or a DataFrame, for the first layer of the path.
     settings : those of fit but checkpoint and state, for every RBM; with copies the optimizer is wrapped in Tied, and
-        cannot be Centered.
+        cannot be Centered. Callbacks see one RBM after the other. RBMs after the first learn from at least 1,000 rows,
+        which counts where `epochs` says how long.
 
     Ctrl-C raises KeyboardInterrupt.
 
@@ -67,6 +70,10 @@ def pretrain(model: Model, data: Mapping[str, Any], **settings: Any) -> Model:
     for name in ("checkpoint", "state"):
         if name in settings:
             raise PgmError(f"pretrain takes no {name}: it makes several fits")
+    data = data_by_layer(model.structure, data)
+    if not isinstance(data, Mapping) or len(data) != 1:
+        raise PgmError("pretrain: data must be layer -> (rows, size) of one layer")
+    model.structure.layer(next(iter(data)), what="data: layer")
     steps, weights, rng = _steps(model, data), settings.pop("sample_weight", None), settings.pop("rng", 0)
     x: Any = next(iter(data.values()))
     out: dict[str, Any] = {}
@@ -103,7 +110,7 @@ def _path(model: Model, data: Mapping[str, Any]) -> list[tuple[Coupling, Layer, 
     """(coupling, layer below, layer above) from the data on."""
     s, name = model.structure, next(iter(data), "")
     left, out = list(s.couplings), list[tuple[Coupling, Layer, Layer]]()
-    while len(data) == 1:
+    while True:
         here = [c for c in left if name in (c.a, c.b)]
         if len(here) != 1 or here[0].a == here[0].b:
             break

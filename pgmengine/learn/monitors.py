@@ -236,11 +236,19 @@ def _check_reconstruction(target: Target, data: Mapping[str, Any]) -> None:
     accepted(MeanField(), target, ("marginals",))
 
 
+def _check_no_input(monitor: Any, model: Model) -> None:
+    for name, layer in model.structure.layers.items():
+        if layer.unit.observed_only:
+            raise PgmError(f"{type(monitor).__name__} needs a model of all its layers; layer {name!r} has {layer.unit!r} "
+                           "units, which have no distribution")
+
+
 @dataclass(frozen=True, eq=False)
 class FreeEnergyGap(_Monitor):
     """Mean log sum over hidden units of exp(log_density) on training rows less that on validation rows: over-fitting.
 
-    The same normaliser belongs to both, so it is not needed. By mean field; exact where that is.
+    The same normaliser belongs to both, so it is not needed; PgmError for models with Input layers, whose rows have
+    normalisers of their own. By mean field; exact where that is.
 
     >>> import pgmengine as pgm
     >>> sorted(pgm.FreeEnergyGap({"v": [[0, 1, 1]]}, {"v": [[1, 1, 1]]})(pgm.rbm(3, 2, rng=0), 0))
@@ -255,6 +263,7 @@ class FreeEnergyGap(_Monitor):
 
     def measured(self, model: Model) -> Mapping[str, float]:
         """In nats."""
+        _check_no_input(self, model)
         ends = [float(self.positive.run(model.given(x), ("log_z",)).log_z.mean()) for x in (self.train, self.validation)]
         return {self.name: ends[0] - ends[1]}
 
@@ -279,6 +288,8 @@ class WeightNorms(_Monitor):
 class FlipRates(_Monitor):
     """The share of each layer's units that a sweep changes, in chains that have run for a while: how well they can mix.
 
+    PgmError for models with Input layers, which no chain can draw.
+
     >>> import pgmengine as pgm
     >>> sorted(pgm.FlipRates()(pgm.rbm(3, 2, rng=0), 0))
     ['flips h', 'flips v']
@@ -297,6 +308,7 @@ class FlipRates(_Monitor):
 
     def measured(self, model: Model) -> Mapping[str, float]:
         """Between 0 and 1."""
+        _check_no_input(self, model)
         rng, target = seeded(self.rng), model.given().take(np.zeros(self.chains, dtype=int))
         chains = make_chains(target, self.kernel, start(target, rng), rng)
         chains.sweep(self.sweeps)

@@ -16,12 +16,13 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.errors import PgmError
 from pgmengine.learn.batch import Gradient
+from pgmengine.learn.projected import floors
 from pgmengine.learn.schedules import Rate, rate_at
 from pgmengine.model import freeze
 from pgmengine.settings import check_instance, check_number, check_rate
 from pgmengine.structure import Structure
 from pgmengine.threads import parts
-from pgmengine.weights import is_sparse, like, numbers, plus
+from pgmengine.weights import is_sparse, like, numbers, pattern, plus
 
 Params = dict[str, Any]
 
@@ -276,8 +277,15 @@ class Tied:
     def __post_init__(self) -> None:
         check_optimizer(self.optimizer, "Tied: optimizer")
         _check_inside(self, Centered)
-        if not all(len(group) for group in self.groups):
+        try:
+            groups = tuple(group if isinstance(group, str) else tuple(group) for group in self.groups)
+        except TypeError:
+            groups = ("",)
+        if any(isinstance(group, str) for group in groups):
+            raise PgmError(f"Tied: groups must be sequences of names of parameters, not {self.groups!r}")
+        if not all(groups):
             raise PgmError("Tied: a group names no parameter")
+        object.__setattr__(self, "groups", groups)  # an iterator would be at its end
 
     def start(self, params: Mapping[str, Any]) -> Params:
         """That of the optimizer; PgmError when a group is not equal to begin with."""
@@ -287,14 +295,18 @@ class Tied:
                     raise PgmError(f"Tied: parameter {name!r} is named twice")
                 if name not in params:
                     raise PgmError(f"Tied: parameter {name!r} is unknown; the parameters are {', '.join(params)}")
-                if params[name].shape != params[group[0]].shape or abs(params[name] - params[group[0]]).max() > 0:
+                one, other = params[name], params[group[0]]
+                if one.shape != other.shape or pattern(one) != pattern(other) or (numbers(one) != numbers(other)).any():
                     raise PgmError(f"Tied: {name!r} and {group[0]!r} differ to begin with")
         return self.optimizer.start(params)
 
     def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
         """One update."""
-        out = gradient.copy()
+        out, least = gradient.copy(), floors(structure)
         for group in self.groups:
+            for name in group:
+                if least.get(name) != least.get(group[0]):
+                    raise PgmError(f"Tied: {name!r} and {group[0]!r} have not the same range, which noisy-or units bound")
             total = gradient[group[0]]
             for name in group[1:]:
                 total = plus(total, gradient[name])

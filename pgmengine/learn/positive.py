@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,17 @@ def default_positive(target: Target, precision: type) -> Any:
         return exact
     s = target.structure
     steep = any(s.layers[c.b].unit.nonnegative and target.free[c.a].any() for c in s.arrows)
-    return MCMC(chains=1, warmup=10, draws=5) if steep or (free_parents(each) and obstacle(target)) else one
+    return _short_runs(5) if steep or (free_parents(each) and obstacle(target)) else one
+
+
+def _short_runs(draws: int) -> MCMC:
+    return MCMC(chains=1, warmup=10, draws=draws, rhat_limit=math.inf)
+
+
+def unjudged(method: Any) -> Any:
+    """A method that leaves its chains unjudged, if it has chains to judge: an update has no use for R-hat."""
+    known = is_dataclass(method) and not isinstance(method, type) and hasattr(method, "rhat_limit")
+    return replace(method, rhat_limit=math.inf) if known else method
 
 
 def posterior_draw(target: Target, rng: np.random.Generator, q: Any = None) -> Flat:
@@ -45,6 +57,6 @@ def posterior_draw(target: Target, rng: np.random.Generator, q: Any = None) -> F
             q.round()
         return q.draw(rng)
     fits = Exact(BITS, draws=1)
-    method = fits if fits.plan(target, ("samples",)).accepted else MCMC(chains=1, warmup=10, draws=1)
+    method = fits if fits.plan(target, ("samples",)).accepted else _short_runs(1)
     samples = method.run(target, ("samples",), rng=rng).samples
     return {n: target.structure.layers[n].flat(v[0]) for n, v in samples.items()}

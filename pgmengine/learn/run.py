@@ -14,7 +14,7 @@ from pgmengine.kernels.packed import packed
 from pgmengine.learn.batch import Batch, GradientSum, add_expected, only
 from pgmengine.learn.negative.base import Negative
 from pgmengine.learn.optimizers import Optimizer, Stepped
-from pgmengine.learn.positive import default_positive, posterior_draw
+from pgmengine.learn.positive import default_positive, posterior_draw, unjudged
 from pgmengine.learn.projected import projected
 from pgmengine.learn.settled import idle_parameters, settled_layers, without
 from pgmengine.model import Model
@@ -37,6 +37,7 @@ class Run:
         self.optimizer, self.rng, self.executor, self.count = optimizer, rng, executor, 0
         self.settings, self.precision = negative, negative.precision
         self.positive = positive or default_positive(target, self.precision)
+        self.data_phase = unjudged(self.positive)
         self.moments = optimizer.start(model.params)
         self.normalized = model.structure.normalized and not given
         self.settled = settled_layers(model.structure, given)
@@ -61,7 +62,7 @@ class Run:
         data = self.target.take(rows).with_model(self.model)
         given = self._given(data) if self.given else self.nothing.with_model(self.model)
         weights, total = self.weights[rows], GradientSum(self.model, self.precision)
-        q = add_expected(self.positive, data, weights / len(rows), total, self.rng, self.executor)
+        q = add_expected(self.data_phase, data, weights / len(rows), total, self.rng, self.executor)
         batch = Batch(given, weights, lambda: posterior_draw(data, self.rng, q))
         means = total.means()
         if self.negative is not None:
@@ -102,9 +103,11 @@ class Run:
             own = {name.removeprefix("negative/"): v for name, v in state.items() if name.startswith("negative/")}
             self.negative.load(own)
         try:
-            self.rng.bit_generator.state = state["rng"]
+            bits = type(self.rng.bit_generator)()
+            bits.state = state["rng"]
         except (TypeError, ValueError) as error:
             raise PgmError(f"the state is of a fit with other random numbers: {error}") from None
+        self.rng = np.random.Generator(bits)  # the one that was given may be in use elsewhere
 
     def params(self) -> dict[str, Array]:
         """All parameters as flat arrays, for a checkpoint."""

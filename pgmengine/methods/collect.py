@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -110,9 +111,11 @@ class Draws:
         return out
 
     def judged(self, target: Target, limit: float) -> tuple[dict[str, Any], Status, tuple[str, ...]]:
-        """(stats, status, warnings): whether the chains agree."""
-        means = {n: v / self.counts[:, None, None] for n, v in self.trace.items()}
-        stats = chain_statistics(means, self.energy, target, self.chains)
+        """(stats, status, warnings): whether the chains agree, which nobody asks where the limit is infinite."""
+        stats: dict[str, Any] = {}
+        if limit < math.inf:
+            means = {n: v / self.counts[:, None, None] for n, v in self.trace.items()}
+            stats = chain_statistics(means, self.energy, target, self.chains)
         stats["energy"] = self.energy.reshape(self.draws, target.rows, self.chains).transpose(2, 0, 1)
         note = unmixed_notes(stats, limit)
         return stats, Status.NOT_MIXED if note else Status.OK, note
@@ -153,7 +156,9 @@ def unmixed_notes(stats: Mapping[str, Any], limit: float) -> tuple[str, ...]:
     """What has not mixed, a line each; energies that stay infinite are of states that are impossible."""
     lost = np.isposinf(stats["energy"]).any(axis=(0, 1))
     note = ("some draws are impossible: the evidence may have probability zero, or the warm-up is too short",)
-    rhat = {"the energy": stats["energy_rhat"], **{f"layer {n!r}": v for n, v in stats["rhat"].items()}}
+    rhat = {}
+    if "energy_rhat" in stats:
+        rhat = {"the energy": stats["energy_rhat"], **{f"layer {n!r}": v for n, v in stats["rhat"].items()}}
     return note * bool(lost.any()) + tuple(f"R-hat of {what} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
                                            for what, v in rhat.items() if unmixed(v, limit))
 

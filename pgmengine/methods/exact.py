@@ -204,7 +204,7 @@ class _Answers:
                  weights: Array | None = None) -> None:
         self.target, self.wanted, self.draws = target, wanted, draws
         self.rng: Any = seeded(rng) if "samples" in wanted else None
-        self.weights = np.ones(target.rows) if weights is None else weights  # of the rows in the gradient
+        self.weights = target.weighed(np.ones(target.rows) if weights is None else weights)  # of the rows in the gradient
         self.log_z = np.zeros(target.rows)
         self.normaliser = np.zeros(target.rows)
         self.per_row: dict[str, dict[str, Array]] = {}

@@ -27,7 +27,8 @@ from pgmengine.validate import as_floats
 class MCMC:
     """Sweeps of a kernel: `chains` per evidence row, `warmup` sweeps dropped, then `draws` kept every `thin` sweeps.
 
-    `stats` holds ess, rhat and mcse of each layer's means and of the energy, and the energy, (chains, draws, rows).
+    `stats` holds ess, rhat and mcse of each layer's means and of the energy, and the energy, (chains, draws, rows). The
+    status is NOT_MIXED beyond `rhat_limit`; with math.inf none of this is worked out but the energy.
 
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(4, 2, rng=0), method=pgm.MCMC(draws=200), rng=0)

@@ -106,7 +106,7 @@ class Tables:
     def gradient(self, weights: Array) -> dict[str, Any]:
         """Slopes of the bound in the parameters at the present Q and xi, summed over rows with weights (rows,)."""
         target, s, x = self.target, self.target.structure, self.mean
-        out = target.gradient(x, weights)
+        out, weights = target.gradient(x, weights), target.weighed(weights)
         for name in self.net.terms:
             slope = weights[:, None] * self._slope(name)
             out[f"{name}.bias"] = slope.sum(axis=0).reshape(s.layers[name].bias_shape)

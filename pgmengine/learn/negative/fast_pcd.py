@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.packed import packed
 from pgmengine.learn.batch import Batch, Gradient, GradientSum
@@ -73,7 +74,12 @@ class _Run(Persistent):
         for k, value in self.fast.items():
             f = numbers(value)
             f *= decay
-            f += rate * numbers(gradient[k])
+            with np.errstate(over="ignore", invalid="ignore"):
+                f += rate * numbers(gradient[k])
+                fine = np.isfinite(f.sum())
+            if not fine:
+                raise PgmError(f"update {self.update + 1}: the fast weights of {k!r} are not finite; try a smaller rate "
+                               "of FastPCD")
 
     def state(self) -> State:
         """The chains' states and the fast weights."""
