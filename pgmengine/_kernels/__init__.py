@@ -5,9 +5,12 @@ PGMENGINE_KERNELS=base, avx2 or avx512 in the environment takes another one that
 
 import os
 from importlib import import_module
+from importlib.util import find_spec
 
-from pgmengine._kernels.base import PROCESSORS
+from pgmengine._kernels import base
 from pgmengine.errors import PgmError
+
+PROCESSORS = tuple(name for name in base.PROCESSORS if find_spec(f"{__name__}.{name}"))  # some may not have been built
 
 
 def _chosen() -> str:
@@ -18,4 +21,5 @@ def _chosen() -> str:
 
 
 PROCESSOR = _chosen()
-globals().update({name: what for name, what in vars(import_module(f"{__name__}.{PROCESSOR}")).items() if name[0] != "_"})
+_own = vars(import_module(f"{__name__}.{PROCESSOR}"))
+globals().update({name: what for name, what in _own.items() if name[0] != "_" and name != "PROCESSORS"})
