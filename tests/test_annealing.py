@@ -194,7 +194,8 @@ def test_base_rates_of_every_unit(atol=1e-6):
         x = np.eye(3)[data[name]] if name == "c" else np.asarray(data[name], dtype=float)
         seen = (~np.isnan(x)).sum(axis=0)
         middle = {"b": 0.5, "c": 1 / 3}.get(name, 0.0)
-        mean = (np.nansum(x, axis=0) + 4 * middle) / (seen + 4)
+        more = 0 if name == "g" else 4  # real values have finite means anyway
+        mean = (np.nansum(x, axis=0) + more * middle) / (seen + more)
         np.testing.assert_allclose(unit.mean(found[name].reshape(mean.shape)), mean, atol=atol)
     narrow = base_rates(pgm.rbm(1, 1, visible=pgm.Gaussian(0.01)), {"v": [[4.9], [5.0]]}, shrink=0.0)
     np.testing.assert_allclose(narrow["v"], 49_500)
