@@ -18,10 +18,10 @@ def whole(what: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
-def above_0(what: str, value: Any) -> float:
-    """A finite number above 0, else PgmError."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise PgmError(f"{what} must be a finite number above 0, not {value!r}")
+def amount(what: str, value: Any) -> float:
+    """A finite number from 0 up, else PgmError."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+        raise PgmError(f"{what} must be a finite number from 0 up, not {value!r}")
     return float(value)
 
 

@@ -419,9 +419,11 @@ def test_base_rates_of_real_values_are_their_means():
     x = np.stack([np.random.default_rng(0).normal(100, 1, 50), np.full(50, np.nan)], axis=1)
     start = pgm.base_rate_start(b.build(), {"a": x})
     np.testing.assert_allclose(pgm.infer(start).mean["a"], [x[:, 0].mean(), 0.0])
-    for strength in (0, -1, "a", np.inf):
-        with pytest.raises(pgm.PgmError, match="base_rate_start: strength must be a finite number above 0"):
+    for strength in (-1, "a", np.inf):
+        with pytest.raises(pgm.PgmError, match="base_rate_start: strength must be a finite number from 0 up"):
             pgm.base_rate_start(b.build(), {"a": x}, strength=strength)
+    with pytest.raises(pgm.PgmError, match="data: layer 'v', index 1 has a mean at the edge of its range"):
+        pgm.base_rate_start(pgm.rbm(2, 1, rng=0), {"v": [[0, 1], [1, 1]]}, strength=0)
 
 
 def test_fast_weights_that_are_not_finite_are_named():

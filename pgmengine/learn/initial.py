@@ -19,7 +19,7 @@ from pgmengine.learn.optimizers import Adam, Tied
 from pgmengine.learn.positive import posterior_draw
 from pgmengine.methods.ais import base_rates
 from pgmengine.model import Model
-from pgmengine.settings import above_0, seeded
+from pgmengine.settings import amount, seeded
 from pgmengine.target import Target
 from pgmengine.weights import is_sparse
 
@@ -29,7 +29,7 @@ ROWS = 1000  # states that a layer is drawn at least, however few rows there are
 def base_rate_start(model: Model, data: Any, strength: float = 0.05) -> Model:
     """The model with the biases of the observed layers such that, with zero weights, they have the data's means.
 
-    Those that base_rates leaves out stay as they are. Each unit with bounded values counts `strength` (above 0) * rows
+    Those that base_rates leaves out stay as they are. Each unit with bounded values counts `strength` * rows
     states drawn evenly besides the data, so that units that never change get a finite bias (see base_rates). Early chains
     then look like data, and learning need not begin by finding the biases.
 
@@ -38,7 +38,7 @@ def base_rate_start(model: Model, data: Any, strength: float = 0.05) -> Model:
     >>> bool(model.params["v.bias"][1] > model.params["v.bias"][0])
     True
     """
-    above_0("base_rate_start: strength", strength)
+    amount("base_rate_start: strength", strength)
     found, layers = base_rates(model, data, strength * model.given(data).rows), model.structure.layers
     bias = {n: eta if layers[n].unit.canonical else layers[n].unit.log_normalizer(eta)  # A = z
             for n, eta in found.items()}

@@ -24,7 +24,7 @@ from pgmengine.methods.schedules import Adaptive, count_of, ladder
 from pgmengine.methods.trust import few, interval
 from pgmengine.model import Flat
 from pgmengine.result import Plan, Result, Status
-from pgmengine.settings import above_0, check_whole, seeded
+from pgmengine.settings import amount, check_whole, seeded
 from pgmengine.stable import log_sum, softmax
 from pgmengine.target import Target
 from pgmengine.units import Unit
@@ -234,15 +234,15 @@ def _notes(up: _Run, down: _Run | None, chains: int, first: int = 0) -> tuple[st
 def base_rates(model: Any, data: Any, shrink: float = 1.0) -> dict[str, Array]:
     """Natural parameters of independent units with the means of the data, A'(eta) = mean: a reference for annealing.
 
-    `shrink` (above 0) observations of what the unit is at eta = 0 are added where values are bounded, because a mean at
-    the edge has no finite eta; NaN is left out. Layers without data, Input units, and units of several components that
-    are not one-hot, are left at 0.
+    `shrink` observations of what the unit is at eta = 0 are added where values are bounded, because a mean at the edge
+    has no finite eta (PgmError if shrink is 0 there); NaN is left out. Layers without data, Input units, and units of
+    several components that are not one-hot, are left at 0.
 
     >>> import pgmengine as pgm
     >>> pgm.base_rates(pgm.rbm(2, 1, rng=0), {"v": [[0, 1], [0, 1]]})["v"].round(3)
     array([-1.609,  1.609])
     """
-    above_0("base_rates: shrink", shrink)
+    amount("base_rates: shrink", shrink)
     out = {}
     for name, given in data_by_layer(model.structure, data).items():
         layer = model.structure.layer(name, what="data: layer")
@@ -250,8 +250,13 @@ def base_rates(model: Any, data: Any, shrink: float = 1.0) -> dict[str, Array]:
             continue
         x = layer.shaped(_values(layer, given))
         seen, middle = (~np.isnan(x)).sum(axis=0), layer.unit.mean(np.zeros(layer.bias_shape))
-        more = np.where(layer.unit.bounded | (seen == 0), shrink, 0.0)
-        out[name] = _natural(layer.unit, (np.nansum(x, axis=0) + more * middle) / (seen + more)).ravel()
+        more = np.where(seen == 0, 1.0, shrink if layer.unit.bounded else 0.0)
+        with np.errstate(divide="ignore"):
+            eta = _natural(layer.unit, (np.nansum(x, axis=0) + more * middle) / (seen + more)).ravel()
+        if len(bad := np.flatnonzero(~np.isfinite(eta))):
+            raise PgmError(f"data: layer {name!r}, index {bad[0] // layer.unit.width} has a mean at the edge of its range: "
+                           "shrink must be above 0")
+        out[name] = eta
     return out
 
 
