@@ -254,8 +254,8 @@ def base_rates(model: Any, data: Any, shrink: float = 1.0) -> dict[str, Array]:
         with np.errstate(divide="ignore"):
             eta = _natural(layer.unit, (np.nansum(x, axis=0) + more * middle) / (seen + more)).ravel()
         if len(bad := np.flatnonzero(~np.isfinite(eta))):
-            raise PgmError(f"data: layer {name!r}, index {bad[0] // layer.unit.width} has a mean at the edge of its range: "
-                           "shrink must be above 0")
+            raise PgmError(f"data: layer {name!r}, index {bad[0] // layer.unit.width} has a mean at the edge of its "
+                           "range: shrink must be above 0")
         out[name] = eta
     return out
 
