@@ -63,7 +63,7 @@ def flat(results):
 
 
 @pytest.mark.parametrize("name", OTHERS or ["base"])
-def test_every_processor_answers_alike(tmp_path, name, rtol=1e-5, atol=1e-5):
+def test_every_processor_answers_alike(tmp_path, name, rtol=1e-9, atol=1e-9):
     path = tmp_path / "found.npz"
     ended = run(name, str(HERE), str(path))
     assert not ended.returncode, ended.stderr
