@@ -82,7 +82,7 @@ PGM_INLINE int pgm_ascend_kind(int kind, const pgm_rates *o, const double *p, co
 }
 
 static int pgm_ascend(int kind, const pgm_rates *o, const double *p, const double *g, const float *single, double *p2,
-               float *copy, double *m, double *v, int64_t first, int64_t last)
+                      float *copy, double *m, double *v, int64_t first, int64_t last)
 {
     if (kind == PGM_SGD) return pgm_ascend_kind(PGM_SGD, o, p, g, single, p2, copy, m, NULL, first, last);
     if (kind == PGM_ADAM) return pgm_ascend_kind(PGM_ADAM, o, p, g, single, p2, copy, m, v, first, last);

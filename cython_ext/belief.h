@@ -24,7 +24,7 @@ PGM_INLINE void pgm_tighten_all(const pgm_net *n, pgm_rows *r, int steps)
 /* Rounds: every open unit, then every xi. Ends after a round in which no probability changes by more than the
  * tolerance; the number of rounds, and in *change the last largest change. steps: Newton steps, 0 leaves xi alone. */
 static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, int64_t rounds, double tolerance, int steps,
-                                     pgm_vd *kept, double *change)
+                          pgm_vd *kept, double *change)
 {
     int64_t made = 0;
     *change = INFINITY;
@@ -43,7 +43,7 @@ static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, int64_t rounds, double 
 
 /* Units without a part in the bound take the probabilities phi of their term, parents first; open: where they do. */
 static void pgm_forward(const pgm_net *n, pgm_rows *r, const int64_t *order, int64_t count,
-                                   const pgm_vd *barren, int steps)
+                        const pgm_vd *barren, int steps)
 {
     for (int64_t i = 0; i < count; i++) {
         const int64_t u = order[i], t = n->own_first[u];

@@ -1,5 +1,5 @@
-/* The walk of gray.h, a bunch of states at a time, as many as a vector has lanes: those of the first units, which have two
- * states each, while the Gray code goes over the others. The components of a bunch are products of those of its first
+/* The walk of gray.h, a bunch of states at a time, as many as a vector has lanes: those of the first units, which have
+ * two states each, while the Gray code goes over the others. The components of a bunch are products of those of its first
  * state with factors that never change, so they stay in registers, and a state costs three operations for each vector of
  * components.
  */
@@ -181,10 +181,10 @@ PGM_INLINE pgm_vd pgm_first_bunch(const pgm_problem *p, pgm_work *w, double cons
     return base;
 }
 
-/* pgm_gray_walk for `count` states from `index`, both multiples of PGM_BUNCH, without log weights, and with no moments but the
- * first */
-static double pgm_bunch_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count, int moments,
-                      double *scale)
+/* pgm_gray_walk for `count` states from `index`, both multiples of PGM_BUNCH, without log weights, and with no moments but
+ * the first */
+static double pgm_bunch_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count,
+                             int moments, double *scale)
 {
     int64_t n = p->components + p->indicators;
     pgm_vd base = pgm_first_bunch(p, w, constant, index), sum = pgm_all(0.0), mantissa;

@@ -125,7 +125,8 @@ PGM_INLINE int64_t pgm_two(const pgm_machine *m, const pgm_layer *l, int64_t cha
     return end - list;
 }
 
-static int64_t pgm_pass_two(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at, pgm_change *list)
+static int64_t pgm_pass_two(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at,
+                            pgm_change *list)
 {
     float alpha = pgm_alpha(m, chain);
     if (l->zeta || l->reference || !l->field) return pgm_two(m, l, chain, at, 0, alpha, list);

@@ -218,7 +218,7 @@ PGM_INLINE double pgm_step(const pgm_problem *p, pgm_work *w, int moments)
  * A probability times an indicator is a sum over intervals: w->open gains the running sum when d goes off and loses it
  * when d goes on, so a step costs one vector addition and not one per indicator. */
 static double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count, int moments,
-                     int best, double *log_weight, double *scale)
+                            int best, double *log_weight, double *scale)
 {
     int64_t n = p->components + p->indicators, open = moments == PGM_EACH_MOMENT ? n * p->indicators : 0;
     double base = constant + pgm_start(p, w, index, 0), reference = -INFINITY, sum = 0.0;

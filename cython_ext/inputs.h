@@ -24,8 +24,8 @@ PGM_INLINE const float *pgm_part(const pgm_link *k, int64_t row, int64_t column)
 
 #define PGM_SUMS (4 * PGM_PIECES) /* running sums: 64 floats */
 
-/* y[column .. column + 16 groups) += sum of delta * weight row over changes; 64 sums however many columns, because one that
- * waits for its own last addition would be four times as slow */
+/* y[column .. column + 16 groups) += sum of delta * weight row over changes; 64 sums however many columns, because one
+ * that waits for its own last addition would be four times as slow */
 PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *list, int64_t count, int64_t column,
                              int groups, float *y)
 {
@@ -66,7 +66,7 @@ PGM_INLINE int64_t pgm_add_rows(const pgm_change *list, int64_t f, int64_t count
 
 /* a panel of 64 columns, part by part; the bits are those of pgm_add_tile, so that it may depend on all chains */
 static void pgm_add_panel(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last,
-                   int64_t column)
+                          int64_t column)
 {
     const int64_t parts = (k->rows + PGM_PART - 1) / PGM_PART, part = (k->rows + parts - 1) / parts;
     const float *panel = pgm_part(k, 0, column);

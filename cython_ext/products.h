@@ -235,7 +235,7 @@ static void pgm_multiply(const float *x, const pgm_matrix *w, int64_t rows, int6
 /* rows first .. last - 1 of out (n, m): sum over r of a[r, i] b[r, :], zeros in a (rows, n) skipped; b (rows, m);
  * list has room for PGM_LISTS * PGM_TALL, tiles for the lesser of rows and PGM_TALL times m rounded up to 64 */
 static void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t m, int64_t first, int64_t last,
-               pgm_change *list, float *tiles, float *out)
+                      pgm_change *list, float *tiles, float *out)
 {
     const int64_t bands = (rows + PGM_TALL - 1) / PGM_TALL, band = (rows + bands - 1) / bands;
     const int few = last - first <= PGM_SHARED; /* sums: only the last columns, if there are less than 64, need a tile */

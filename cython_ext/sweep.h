@@ -77,7 +77,7 @@ static void pgm_reset(const pgm_machine *m, pgm_scratch *s, int64_t first, int64
 
 /* uniforms of blocks first .. first + blocks - 1 of one place */
 static void pgm_fill_uniforms(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer, uint32_t first,
-                       int64_t blocks, float *out)
+                              int64_t blocks, float *out)
 {
     pgm_stream at = pgm_open_stream(key, sweep, chain, layer);
     for (int64_t b = 0; b < blocks; b++) {

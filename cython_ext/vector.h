@@ -5,8 +5,8 @@
 
 #include "simd.h"
 
-#define PGM_WIDE (2 * PGM_LANES)        /* floats in a vector: 16, 8 or 4 */
-#define PGM_GROUP 16                    /* floats to a multiple of which layers are padded */
+#define PGM_WIDE (2 * PGM_LANES)          /* floats in a vector: 16, 8 or 4 */
+#define PGM_GROUP 16                      /* floats to a multiple of which layers are padded */
 #define PGM_PIECES (PGM_GROUP / PGM_WIDE) /* vectors in a group */
 
 typedef float pgm_vf __attribute__((vector_size(PGM_REGISTER), aligned(4), may_alias));
