@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import typer
+from safetensors import safe_open
 
 import pgmengine as pgm
 from pgmengine.kernels.chains import make_chains, start
@@ -107,19 +108,30 @@ def learned(name: str, negative, grey: np.ndarray, test: np.ndarray, size: Scale
     ais = annealing(model, x, 2_000)
     bounds = [pgm.VariationalBound({"v": rows[:1000]}, every=size.monitor, log_z=ais, name=label)
               for label, rows in (("bound", test), ("train", binarised(grey[:1000], 0)))]
-    begin, made, done = time.time(), [], 0
+    begin, made, path = time.time(), [], out / f"{name}.checkpoint"
+    done = updates_in(path)
     optimizer = pgm.Averaged(pgm.Centered(steps), follow=1 / 5000)
-    while done < updates:
+    while True:
         draw = done // FRESH
         f = pgm.fit(model, {"v": binarised(grey, draw)}, negative=negative, optimizer=optimizer, batch_size=100,
                     updates=min((draw + 1) * FRESH, updates), rng=0, progress=False,
-                    callbacks=[*bounds, lambda model, update: made.append(update)], checkpoint=out / f"{name}.checkpoint")
+                    callbacks=[*bounds, lambda model, update: made.append(update)], checkpoint=path)
         done = f.state["update"]
         print(f"[{time.time() - begin:7.0f} s] {name} {done} " + ", ".join(
             f"{who} {f.history[who]['value'][-1]:.2f}" for who in ("bound", "train")), file=sys.stderr, flush=True)
+        if done >= updates:
+            break
     pgm.save(f.model, out / f"{name}.safetensors")
     pgm.save(f.averaged, out / f"{name}-average.safetensors")
     return f, 1e3 * (time.time() - begin) / max(len(made), 1)
+
+
+def updates_in(checkpoint: Path) -> int:
+    """Updates that a checkpoint has, 0 if there is none."""
+    if not checkpoint.exists():
+        return 0
+    with safe_open(str(checkpoint), framework="numpy") as file:
+        return int(file.get_tensor("update"))
 
 
 def annealing(model: pgm.Model, images: np.ndarray, betas: int, reverse: bool = False) -> pgm.AIS:

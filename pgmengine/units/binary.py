@@ -32,7 +32,8 @@ class Binary(Unit):
         """1 / (1 + e^-eta)."""
         eta = np.asarray(eta)
         if eta.dtype == np.float32:
-            return 0.5 + 0.5 * np.tanh(0.5 * eta)
+            with np.errstate(over="ignore"):  # 1 / (1 + inf) is the mean
+                return np.asarray(1 / (1 + np.exp(-eta)))
         return expit(np.asarray(eta, dtype=np.float64))
 
     def variance(self, eta: Array) -> Array:
