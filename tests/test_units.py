@@ -77,6 +77,13 @@ def test_extremes_are_finite_and_smooth(unit):
 
 
 @scalar
+def test_means_in_single_precision(unit, rtol=1e-6):
+    eta = np.linspace(-85, 85, 1001, dtype=np.float32)
+    np.testing.assert_allclose(unit.mean(eta), unit.mean(eta.astype(np.float64)), rtol=rtol)
+    np.testing.assert_allclose(unit.mean(np.float32(200)), unit.mean(200.0), rtol=rtol)
+
+
+@scalar
 def test_samples_have_the_mean_and_variance(unit):
     rng, n = np.random.default_rng(1), 200_000
     for eta in (-2.0, 0.0, 1e-9, 0.4, 3.0):

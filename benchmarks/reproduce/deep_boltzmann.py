@@ -123,7 +123,7 @@ def learned(name: str, negative, grey: np.ndarray, test: np.ndarray, size: Scale
             break
     pgm.save(f.model, out / f"{name}.safetensors")
     pgm.save(f.averaged, out / f"{name}-average.safetensors")
-    return f, 1e3 * (time.time() - begin) / max(len(made), 1)
+    return f, 1e3 * (time.time() - begin) / len(made) if made else np.nan
 
 
 def updates_in(checkpoint: Path) -> int:
