@@ -70,7 +70,7 @@ def transition_matrix(target: Target, kernel: Any) -> Array:
     log_p = target.take(np.zeros(states, dtype=int)).log_density(joint_states(target))
     digits = _digits(sizes)
     matrix = np.eye(states)
-    order = [name for color in target.structure.colors for name in color]
+    order = [name for names in target.visited for name in names]
     for u in sorted(range(len(grid)), key=lambda u: order.index(grid[u][0])):
         step = int(np.prod(sizes[u + 1:]))
         reached = (np.arange(states) - digits[u] * step)[:, None] + step * np.arange(sizes[u])

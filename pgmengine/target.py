@@ -40,6 +40,7 @@ class Target:
     reference: Flat  # layer -> (width,) natural parameters of r; absent = 0
     weights: Array | None = None  # (rows,) how much each row counts in a gradient; 1 without
     first: int = 0  # what messages call the first row, where the rows are a part of what was asked about
+    order: tuple[str, ...] = ()  # layers in the order in which a sweep visits them; that of the colours without
     plans: Memo = field(default_factory=Memo, init=False)  # (method, wanted) -> its plan
     groups: Memo = field(default_factory=Memo, init=False)  # wanted -> rows of one evidence pattern, and their covers
 
@@ -63,12 +64,17 @@ class Target:
         """Layer -> (rows, size) bool: the units set by do(), whose own conditionals are removed."""
         return self.evidence.masks.cut
 
+    @property
+    def visited(self) -> tuple[tuple[str, ...], ...]:
+        """Layers in the order in which a sweep visits them; those in one tuple may move together."""
+        return tuple((name,) for name in self.order) or self.structure.colors
+
     def take(self, index: Array) -> Target:
         """The same target with the rows `index` (repeats allowed)."""
         if len(index) == self.rows == 1:
             return self
         return Target(self.model, self.evidence.take(index), rows_of(self.soft, index), self.beta[index], self.reference,
-                      None if self.weights is None else self.weights[index], self.first)
+                      None if self.weights is None else self.weights[index], self.first, self.order)
 
     def at(self, beta: Any, reference: Mapping[str, Any] | None = None) -> Target:
         """The same target at another beta, one number or one per row, and optionally with another reference."""
@@ -81,7 +87,7 @@ class Target:
 
     def with_model(self, model: Model) -> Target:
         """The same evidence on another model of the same structure."""
-        return Target(model, self.evidence, self.soft, self.beta, self.reference, self.weights, self.first)
+        return Target(model, self.evidence, self.soft, self.beta, self.reference, self.weights, self.first, self.order)
 
     @cached_property
     def nothing_observed(self) -> Target:

@@ -155,7 +155,7 @@ def test_layers_below_which_nothing_is_known_are_not_sampled(negative):
     x = {"v": rng.integers(0, 2, (300, 5)), "y": rng.integers(0, 3, (300, 1))}
     run = Run(model, model.given(x), np.ones(300), negative, None, (), pgm.SGD(0.1), rng)
     assert run.settled == ("h", "v")
-    batch = Batch(run.nothing, np.ones(300), lambda: posterior_draw(run.target, rng))
+    batch = Batch(run.nothing, np.ones(300), lambda: posterior_draw(run.target, rng), run.outward)
     exact = pgm.Exact().gradient(model.given(), np.ones(1))
     for update in range(4):
         total = GradientSum(model, np.float32)

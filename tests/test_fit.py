@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 import pgmengine as pgm
 from pgmengine.learn.batch import Batch, GradientSum, only
+from pgmengine.learn.outward import outward
 
 
 def exact_value(model, data, given=()):
@@ -56,7 +57,7 @@ def gradient_of(negative, model, x, complete, updates=1):
     """The model phase's gradient of a negative phase at fixed parameters, after some updates."""
     rng, total = np.random.default_rng(0), None
     target = model.given({"v": x})
-    batch = Batch(only(target, ()), np.ones(len(x)), lambda: complete)
+    batch = Batch(only(target, ()), np.ones(len(x)), lambda: complete, outward(target, ()))
     run = negative.start(batch.given, rng)
     for update in range(updates):
         total = GradientSum(model, negative.precision)

@@ -355,7 +355,7 @@ def test_adaptive_sap_is_unbiased_where_temperatures_differ(sure=5.0):
     model, rng, chains = machine.build(), np.random.default_rng(0), 20_000
     negative = pgm.AdaptiveSAP(betas=[0.5, 0.8, 1.0], every=1, steps=10, chains=chains)
     target = model.given({"v": np.zeros((1, 3))})
-    batch = Batch(only(target, ()), np.ones(1), dict)
+    batch = Batch(only(target, ()), np.ones(1), dict, ())
     run = negative.start(batch.given, rng)
     run.chains.sweep(200)
     for update in range(8):

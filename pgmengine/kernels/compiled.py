@@ -52,7 +52,7 @@ class CompiledChains:
         self.target, self.x, self.made = target, x, 0
         self.beta = target.beta.astype(np.float32)
         self.moving = [name for name, free in target.evidence.masks.some_free.items() if free]
-        self.order = [name for color in s.colors for name in color if name in self.moving]
+        self.order = [name for names in target.visited for name in names if name in self.moving]
         self.units = sum(s.layers[name].size for name in self.moving)
         self.by_unit = layers_by_unit(target)
         self.summed = summed_layers(target, False), summed_layers(target, True)

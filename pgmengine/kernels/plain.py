@@ -42,7 +42,7 @@ def layers_by_unit(target: Target) -> frozenset[str]:
 def summed_layers(target: Target, backward: bool) -> set[str]:
     """Layers that a sweep draws first, all at once: what they were before has no effect on what comes."""
     free = target.evidence.masks.some_free
-    moving = [[n for n in color if free[n]] for color in target.structure.colors]
+    moving = [[n for n in names if free[n]] for names in target.visited]
     first = next((names for names in (moving[::-1] if backward else moving) if names), [])
     return set() if layers_by_unit(target) & set(first) else set(first)
 
@@ -147,7 +147,7 @@ def sweep(target: Target, kernel: Any, x: Flat, rng: np.random.Generator, backwa
     tilts = tilts or {}
     by_unit = layers_by_unit(target) | set(tilts)
     x = dict(x)
-    order = [name for color in target.structure.colors for name in color]
+    order = [name for names in target.visited for name in names]
     for name in order[::-1] if backward else order:
         if name in by_unit:
             x[name] = _unit_by_unit(target, kernel, x, name, rng, backward, tilts.get(name))

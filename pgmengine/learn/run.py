@@ -14,6 +14,7 @@ from pgmengine.kernels.packed import packed
 from pgmengine.learn.batch import Batch, GradientSum, add_expected, only
 from pgmengine.learn.negative.base import Negative
 from pgmengine.learn.optimizers import Optimizer, Stepped
+from pgmengine.learn.outward import outward
 from pgmengine.learn.positive import default_positive, posterior_draw, unjudged
 from pgmengine.learn.projected import projected
 from pgmengine.learn.settled import idle_parameters, settled_layers, without
@@ -42,6 +43,7 @@ class Run:
         self.normalized = model.structure.normalized and not given
         self.settled = settled_layers(model.structure, given)
         self.idle = idle_parameters(target, given)
+        self.outward = outward(target, given)
         phase = self._given(target)
         self.nothing = phase.take(np.zeros(1, dtype=int))
         self.negative = None if self.normalized else negative.start(phase, rng)
@@ -63,7 +65,7 @@ class Run:
         given = self._given(data) if self.given else self.nothing.with_model(self.model)
         weights, total = self.weights[rows], GradientSum(self.model, self.precision)
         q = add_expected(self.data_phase, data, weights / len(rows), total, self.rng, self.executor)
-        batch = Batch(given, weights, lambda: posterior_draw(data, self.rng, q))
+        batch = Batch(given, weights, lambda: posterior_draw(data, self.rng, q), self.outward)
         means = total.means()
         if self.negative is not None:
             total.settled = self.settled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,9 +18,12 @@ from pgmengine.target import Target
 
 @dataclass(frozen=True)
 class CD:
-    """Contrastive divergence (Hinton 2002): k sweeps from the data, hidden units drawn given them.
+    """Contrastive divergence (Hinton 2002): E[d log_density | data] less its mean k sweeps after the data.
 
-    `kernel` may be a schedule, update -> kernel.
+    Hidden units are drawn given the data; then each sweep visits the layers that have data first, and the others by their
+    distance from these. So an RBM goes h_0 | v_0, v_1 | h_0, h_1 | v_1, ..., whichever layer was declared first, and the
+    statistics are those of (v_k, h_k): taken at (v_k, h_(k-1)) they would teach the hidden layer nothing with k = 1.
+    Units of a layer with data that a row leaves open move with their layer. `kernel` may be a schedule, update -> kernel.
 
     >>> import pgmengine as pgm
     >>> pgm.CD(k=1).k
@@ -56,7 +59,8 @@ class _Run(NegativeRun):
         if batch.alike and self.chains is not None and len(self.chains.beta) == batch.rows:
             self.chains = adopted(self.chains, batch.given.model, kernel, rng)
             return self.chains
-        target = batch.given.take(np.zeros(batch.rows, dtype=int)) if batch.alike else batch.given
+        one = replace(batch.given, order=batch.outward)
+        target = one.take(np.zeros(batch.rows, dtype=int)) if batch.alike else one
         chains = make_chains(target, kernel, dict(target.evidence.values), rng)
         self.chains = chains if batch.alike else None  # they serve every batch of this size
         return chains

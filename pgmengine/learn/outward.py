@@ -1,0 +1,24 @@
+"""From the data outward: the order in which contrastive divergence visits the layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import networkx as nx
+
+from pgmengine.target import Target
+
+
+def outward(target: Target, given: Sequence[str]) -> tuple[str, ...]:
+    """All layers: those with data that are not given first, then by their distance from these; others last.
+
+    What moves after the layers on its way from the data hears of them within one sweep. Nothing passes through given layers.
+    """
+    s = target.structure
+    graph: nx.Graph = nx.Graph()
+    graph.add_nodes_from(name for name in s.layers if name not in given)
+    graph.add_edges_from((c.a, c.b) for c in s.couplings if c.a in graph and c.b in graph)
+    data = {name for name in graph if not target.evidence.masks.all_free[name]}
+    far = nx.multi_source_dijkstra_path_length(graph, data) if data else {}
+    order = [name for color in s.colors for name in color]
+    return tuple(sorted(order, key=lambda name: far.get(name, len(order))))

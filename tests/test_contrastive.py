@@ -1,0 +1,125 @@
+"""CD against enumeration: distributions of states after k sweeps, by products of matrices written from the definition."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import pgmengine as pgm
+from pgmengine.learn.outward import outward
+
+SIZES = {"v": 3, "h": 2, "g": 1}
+RNG = np.random.default_rng(3)
+WEIGHTS = {"vh": RNG.normal(0, 2, (3, 2)), "hg": RNG.normal(0, 2, (2, 1))}
+BIAS = {"v": RNG.normal(0, 0.5, 3), "h": RNG.normal(0, 0.5, 2), "g": RNG.normal(0, 0.5, 1)}
+DATA = np.array([[0, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 1]], dtype=float)
+
+
+def build(order):
+    """A model of the layers in this order of declaration: v - h, or v - h - g."""
+    b = pgm.GraphBuilder()
+    for name in order:
+        b.layer(name, pgm.Binary(), SIZES[name], bias=BIAS[name])
+    b.couple("v", "h", weight=WEIGHTS["vh"])
+    if "g" in order:
+        b.couple("h", "g", weight=WEIGHTS["hg"])
+    return b.build()
+
+
+class Joint:
+    """All states of v, h and g; without g its weights and its bias are 0, so that it matters nowhere."""
+
+    def __init__(self, deep):
+        states = np.array(list(itertools.product([0.0, 1.0], repeat=6)))
+        self.v, self.h, self.g = states[:, :3], states[:, 3:5], states[:, 5:]
+        self.columns = {"v": [0, 1, 2], "h": [3, 4], "g": [5]}
+        log_p = self.v @ BIAS["v"] + self.h @ BIAS["h"] + ((self.v @ WEIGHTS["vh"]) * self.h).sum(axis=1)
+        if deep:
+            log_p = log_p + self.g @ BIAS["g"] + ((self.h @ WEIGHTS["hg"]) * self.g).sum(axis=1)
+        self.states, self.p = states, np.exp(log_p)
+
+    def redraw(self, names):
+        """The matrix that draws layers anew given all others."""
+        columns = [i for name in names for i in self.columns[name]]
+        kept = np.delete(self.states, columns, axis=1)
+        same = (kept[:, None] == kept[None]).all(axis=2)
+        weight = same * self.p
+        return weight / weight.sum(axis=1, keepdims=True)
+
+    def at_data(self, data):
+        """P(h, g | v) at the rows of data on average."""
+        out = np.zeros(len(self.p))
+        for row in data:
+            here = (self.v == row).all(axis=1) * self.p
+            out += here / here.sum() / len(data)
+        return out
+
+    def statistics(self, q):
+        return {
+            "v.bias": q @ self.v,
+            "h.bias": q @ self.h,
+            "g.bias": q @ self.g,
+            "v-h.weight": (q[:, None] * self.v).T @ self.h,
+            "h-g.weight": (q[:, None] * self.h).T @ self.g,
+        }
+
+
+def step_of(model, negative, rows, **settings):
+    """The gradient of one update, as the step of plain SGD with rate 1."""
+    x = np.repeat(DATA, rows, axis=0)
+    f = pgm.fit(model, {"v": x}, negative=negative, optimizer=pgm.SGD(1.0), batch_size=len(x), updates=1, rng=0, **settings)
+    return {name: f.model.params[name] - value for name, value in model.params.items()}
+
+
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("order", ["vh", "hv", "vhg", "ghv", "hvg"])
+def test_cd_is_the_difference_of_the_states_at_the_data_and_k_sweeps_later(order, k, sure=5.0, rows=5000):
+    deep, rows = "g" in order, rows // (10 if "g" in order else 1)
+    joint = Joint(deep)
+    q = joint.at_data(DATA)
+    before = joint.statistics(q)
+    for _ in range(k):
+        for name in ("v", "h", "g") if deep else ("v", "h"):
+            q = q @ joint.redraw([name])
+    after = joint.statistics(q)
+    found = step_of(build(order), pgm.CD(k), rows)
+    for name, value in found.items():  # two statistics that vary by at most 1/2 each
+        assert np.all(np.abs(value - (before[name] - after[name])) < sure * 0.7 / np.sqrt(rows * len(DATA))), name
+
+
+@pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState()], ids=repr)
+def test_cd_teaches_hidden_units(kernel, least=0.02):
+    for order in ("vh", "hv"):
+        step = step_of(build(order), pgm.CD(1, kernel), 5000)
+        assert np.abs(step["h.bias"]).max() > least
+
+
+def test_cd_of_a_conditional_learns_the_weights_of_what_is_given(sure=5.0, rows=20_000):
+    """v given, h hidden, g learned: the gradient of v's weight is that of E[v h | v, g] less E[v h_1 | v, g_1]."""
+    joint = Joint(deep=True)
+    seen = np.column_stack([DATA, [0, 1, 1, 0]])
+    q = np.zeros(len(joint.p))
+    for row in seen:
+        here = (joint.states[:, [0, 1, 2, 5]] == row).all(axis=1) * joint.p
+        q += here / here.sum() / len(seen)
+    before = joint.statistics(q)
+    after = joint.statistics(q @ joint.redraw(["g"]) @ joint.redraw(["h"]))
+    for order in ("vhg", "ghv"):
+        x = np.repeat(seen, rows // 4, axis=0)
+        model = build(order)
+        f = pgm.fit(model, {"v": x[:, :3], "g": x[:, 3:]}, given=("v",), negative=pgm.CD(1), optimizer=pgm.SGD(1.0),
+                    batch_size=rows, updates=1, rng=0)  # fmt: skip
+        for name in ("v-h.weight", "h-g.weight", "h.bias", "g.bias"):
+            value = f.model.params[name] - model.params[name]
+            assert np.all(np.abs(value - (before[name] - after[name])) < sure * 0.7 / np.sqrt(rows)), name
+        assert np.abs(before["v-h.weight"] - after["v-h.weight"]).max() > 2 * sure * 0.7 / np.sqrt(rows)
+
+
+def test_what_is_near_the_data_moves_first():
+    deep = pgm.dbm([2, 2, 2, 2], rng=0)
+    data = {"v": np.zeros((1, 2))}
+    assert outward(deep.given(data), ()) == ("v", "h1", "h2", "h3")
+    assert outward(deep.given({"h3": np.zeros((1, 2))}), ()) == ("h3", "h2", "h1", "v")
+    drbm = pgm.drbm(3, 2, 2, rng=0)
+    assert outward(drbm.given({"x": np.zeros((1, 3)), "y": [1]}), ("x",)) == ("y", "h", "x")
+    assert set(outward(deep.given({}), ())) == {"v", "h1", "h2", "h3"}
