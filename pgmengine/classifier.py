@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.errors import PgmError
+from pgmengine.frames import is_frame
 from pgmengine.infer import infer
 from pgmengine.learn.fit import fit
 from pgmengine.learn.interrupt import pass_on
@@ -58,11 +59,11 @@ class GenerativeClassifier:
             raise PgmError("x has no rows")
         self.classes_, number, counts = _classes(y)
         generators = seeded(self.rng).spawn(len(self.classes_))
-        learn = self.learn or _quiet_fit
+        learn, rows = self.learn or _quiet_fit, getattr(x, "iloc", x)
         self.log_prior_ = np.log(counts / len(y))
         models = []
         for c, generator in enumerate(generators):
-            found = learn(self._start(c), {self.layer: x[number == c]}, rng=generator)
+            found = learn(self._start(c), {self.layer: rows[number == c]}, rng=generator)
             pass_on(found)
             models.append(found.model)
         self.models_ = models
@@ -119,8 +120,10 @@ def _classes(y: Array) -> tuple[Array, Array, Array]:
         raise PgmError(f"y: labels of different kinds, such as {y[0]!r}, cannot be sorted") from None
 
 
-def _rows(x: Any) -> Array:
-    """Data as an array (rows, ...)."""
+def _rows(x: Any) -> Any:
+    """Data as an array (rows, ...); DataFrames as they are, whose columns have names."""
+    if is_frame(x):
+        return x
     if hasattr(x, "toarray"):
         x = x.toarray()
     x = np.asarray(x)

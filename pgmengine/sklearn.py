@@ -66,13 +66,13 @@ class Scaling:
         return cls(Gaussian(1.0), shift, np.where(scale > 1e-12 * (1 + np.abs(shift)), scale, 1.0))
 
     def values(self, x: Array) -> Array:
-        """Data as values of the units; of Binary ones 1 above one half, PgmError outside [0, 1]."""
+        """Data as values of the units; PgmError for what Binary ones cannot be."""
         if not isinstance(self.unit, Binary):
             return (x - self.shift) / self.scale
-        for row, column in np.argwhere((x < 0) | (x > 1))[:1]:
-            raise PgmError(f"row {row}, column {column}: {x[row, column]:g} is not between 0 and 1; all were 0 or 1 when "
-                           "the units were chosen")
-        return np.where(np.isnan(x), np.nan, x > 0.5)
+        for row, column in np.argwhere((x != 0) & (x != 1) & ~np.isnan(x))[:1]:
+            raise PgmError(f"row {row}, column {column}: {x[row, column]:g} is not 0 or 1; all were when the units were "
+                           "chosen")
+        return x
 
     def data(self, v: Array) -> Array:
         """Values of the units as data."""
@@ -297,7 +297,8 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
         """p(class | row), (rows, classes)."""
         check_is_fitted(self)
         x = validate_data(self, X, dtype=np.float64, reset=False)
-        return infer(self.model_, {"x": self.scaling_.values(x)}).prob["y"][:, 0, : len(self.classes_)]
+        prob = infer(self.model_, {"x": self.scaling_.values(x)}).prob["y"][:, 0, : len(self.classes_)]
+        return prob / prob.sum(axis=1, keepdims=True)  # a single class has a state beside it that stands for none
 
     def predict_log_proba(self, X: Any) -> Array:
         """Its logarithm, -inf where it is below the least number."""

@@ -64,10 +64,10 @@ class Joint:
         }
 
 
-def step_of(model, negative, rows, **settings):
+def step_of(model, negative, rows):
     """The gradient of one update, as the step of plain SGD with rate 1."""
     x = np.repeat(DATA, rows, axis=0)
-    f = pgm.fit(model, {"v": x}, negative=negative, optimizer=pgm.SGD(1.0), batch_size=len(x), updates=1, rng=0, **settings)
+    f = pgm.fit(model, {"v": x}, negative=negative, optimizer=pgm.SGD(1.0), batch_size=len(x), updates=1, rng=0)
     return {name: f.model.params[name] - value for name, value in model.params.items()}
 
 

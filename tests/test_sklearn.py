@@ -130,7 +130,13 @@ def test_samples_are_as_many_draws_as_are_asked_for():
 def test_data_that_binary_units_cannot_have_are_refused():
     x = np.random.default_rng(0).integers(0, 2, (40, 3)).astype(float)
     model = pgm.sklearn.RBMTransformer(n_components=2, n_iter=2, random_state=0).fit(x)
-    model.transform(np.full((1, 3), 0.4))
     for ask in (model.transform, model.score_samples, model.partial_fit):
-        with pytest.raises(pgm.PgmError, match="row 1, column 2: 37 is not between 0 and 1"):
-            ask([[0, 1, 1], [0, 1, 37]])
+        for bad in (37, 0.4):  # by threshold three rows that differ had one score
+            with pytest.raises(pgm.PgmError, match=f"row 1, column 2: {bad} is not 0 or 1"):
+                ask([[0, 1, 1], [0, 1, bad]])
+
+
+def test_a_single_class_is_certain():
+    x = np.random.default_rng(0).normal(size=(30, 3))
+    model = pgm.sklearn.DRBMClassifier(n_components=2, n_iter=1, random_state=0).fit(x, np.zeros(30))
+    np.testing.assert_array_equal(model.predict_proba(x), np.ones((30, 1)))

@@ -26,12 +26,17 @@ Array = np.ndarray
 
 def fingerprint(model: Model, data: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """What a checkpoint must share with the fit that resumes from it."""
+    shapes = {name: list(np.shape(value)) for name, value in data.items()}
+    return {"model": digest(json.dumps(declaration_of(model))), "parameters": digest_of(model), "data": shapes,
+            **{name: described(value) for name, value in settings.items()}}
+
+
+def digest_of(model: Model) -> str:
+    """Of the parameters of a model, and where they may be other than 0."""
     params = hashlib.sha256()
     for name, value in model.params.items():
         params.update(name.encode() + numbers(value).tobytes() + pattern(value))
-    shapes = {name: list(np.shape(value)) for name, value in data.items()}
-    return {"model": digest(json.dumps(declaration_of(model))), "parameters": params.hexdigest()[:16], "data": shapes,
-            **{name: described(value) for name, value in settings.items()}}
+    return params.hexdigest()[:16]
 
 
 def write(path: str | Path, mark: Mapping[str, Any], arrays: Mapping[str, Any], notes: Mapping[str, Any]) -> None:

@@ -86,7 +86,8 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     updates : number of updates in all, those of a checkpoint or `state` included; overrides epochs. PgmError if that
         leaves none to make after `state`, or is less than a checkpoint has made.
     callbacks : called as callback(model, update), from update 0 (before learning) to the last; what they return, name ->
-        number or None, is history. One with `stops(history)` ends the fit when that returns a reason.
+        number or None, is history. One with `stops(history)` ends the fit when that returns a reason;
+        its history is name -> list of (update, value).
     rng : an integer or a numpy Generator; with `state` the random numbers go on where that left them.
     progress : whether a terminal shows how far learning is.
     checkpoint : file to which everything is written every few seconds and at the end, and from which a fit of the same
@@ -109,6 +110,9 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     _check_start(state, checkpoint)
     watched = [c.watched for c in callbacks if isinstance(c, EarlyStopping)]
     target = make_target(model, _checked(model, data, given), what="data")
+    if all(all_free or name in given for name, all_free in target.evidence.masks.all_free.items()):
+        why = "all layers with data are given" if given else "no value is known"
+        raise PgmError(f"there is nothing to learn: {why}")
     size = min(whole("batch_size", batch_size), target.rows)
     total = whole("epochs", epochs, 0) * -(-target.rows // size) if updates is None else whole("updates", updates, 0)
     negative, optimizer = negative or (CD() if given else PCD()), optimizer or Adam()
@@ -174,7 +178,10 @@ def _keep_memory() -> None:
 
 def _stops(callbacks: Sequence[Any], history: History) -> str:
     """Why a callback wants to end the fit, or an empty string."""
-    return next((why for c in callbacks if hasattr(c, "stops") and (why := c.stops(history.values))), "")
+    for callback in callbacks:
+        if hasattr(callback, "stops") and (why := callback.stops(history.values)):
+            return why if isinstance(why, str) else f"{type(callback).__name__} ended it"
+    return ""
 
 
 class _Saver:
@@ -194,6 +201,7 @@ class _Saver:
             return
         state = run.state()
         notes = {"rng": state.pop("rng"), "by": state.pop("by"), "history": history.values}
+        del state["parameters"]  # they are in the file
         write(self.path, self.mark, {**run.params(), **state}, notes)
         self.last = time.monotonic()
 
@@ -225,6 +233,9 @@ def _check_settings(negative: Any, positive: Any, optimizer: Any, callbacks: Any
         check_instance(thing, name)
         if thing is not None and not any(hasattr(thing, what) for what in does):
             raise PgmError(f"{name} must be one such as pgm.{example}, not {thing!r}")
+    if negative is not None and not hasattr(negative, "precision"):
+        raise PgmError(f"negative: {type(negative).__name__} must say in `precision`, np.float32 or np.float64, how "
+                       "exactly its gradient is worth computing")
     if not isinstance(callbacks, Sequence):
         raise PgmError(f"callbacks must be a list, not {callbacks!r}")
     for callback in callbacks:

@@ -12,7 +12,7 @@ from pgmengine.target import Target
 def outward(target: Target, given: Sequence[str]) -> tuple[str, ...]:
     """All layers: those with data that are not given first, then by their distance from these; others last.
 
-    What moves after the layers on its way from the data hears of them within one sweep. Nothing passes through given layers.
+    What moves after the layers on its way from the data hears of them within one sweep; given layers let nothing through.
     """
     s = target.structure
     graph: nx.Graph = nx.Graph()

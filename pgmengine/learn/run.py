@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -12,6 +13,7 @@ import numpy as np
 from pgmengine.errors import PgmError
 from pgmengine.kernels.packed import packed
 from pgmengine.learn.batch import Batch, GradientSum, add_expected, only
+from pgmengine.learn.checkpoint import digest_of
 from pgmengine.learn.negative.base import Negative
 from pgmengine.learn.optimizers import Optimizer, Stepped
 from pgmengine.learn.outward import outward
@@ -24,6 +26,7 @@ from pgmengine.weights import elementwise, like, numbers
 
 Array = np.ndarray
 State = dict[str, Any]
+log = logging.getLogger(__name__)
 
 
 class Run:
@@ -75,21 +78,39 @@ class Run:
             gradient[name] = elementwise(np.zeros_like, gradient[name])  # not what rounding leaves of it
         gradient.means, gradient.idle = means, self.idle
         params = self.optimizer.step(self.model.structure, self.model.params, gradient, self.moments, self.count)
+        if not isinstance(params, Stepped):
+            params = self._checked(params)
         if self.negative is not None:
             self.negative.learned(gradient)
         self.model, self.count = _model(self.model, params), self.count + 1
+
+    def _checked(self, params: Any) -> dict[str, Any]:
+        """What an optimizer of a user's own made of the parameters."""
+        s, kind = self.model.structure, type(self.optimizer).__name__
+        if not isinstance(params, Mapping) or set(params) != set(self.model.params):
+            found = sorted(params) if isinstance(params, Mapping) else type(params).__name__
+            raise PgmError(f"update {self.count + 1}: step of {kind} returned {found}, expected "
+                           f"{sorted(self.model.params)}")
+        try:
+            self.model.with_params(projected(s, params))
+        except PgmError as error:
+            raise PgmError(f"update {self.count + 1}: step of {kind}: {error}") from None
+        return dict(params)
 
     def state(self) -> State:
         """Everything needed to go on but the parameters: name -> array, and the random generator's state."""
         parts = {"optimizer": self.moments, "negative": {} if self.negative is None else self.negative.state()}
         out: State = {f"{part}/{name}": np.array(v) for part, values in parts.items() for name, v in values.items()}
         by = " and ".join(_kind(part) for part in (self.optimizer, self.settings))
-        return out | {"by": by, "update": self.count, "order": self.order, "rng": self.rng.bit_generator.state}
+        rest = {"by": by, "update": self.count, "order": self.order, "rng": self.rng.bit_generator.state}
+        return out | rest | {"parameters": digest_of(self.model)}
 
     def load(self, state: State) -> None:
         """Go on from a state; PgmError if it is of other phases or another optimizer."""
         mine = self.state()
-        other = sorted(((set(state) - set(self.params())) ^ set(mine)) - {"by"})  # moments, averages, chains
+        now = mine.pop("parameters")
+        theirs = set(state) - set(self.params()) - {"parameters"}
+        other = sorted((theirs ^ set(mine)) - {"by"})  # moments, averages, chains
         if state.get("by", mine["by"]) != mine["by"] or other:
             apart = f": only one of them has {other[0]!r}" if other else ""
             raise PgmError(f"the state is of a fit with {state.get('by')}, this one has {mine['by']}{apart}")
@@ -97,6 +118,9 @@ class Run:
             if np.shape(state[name]) != np.shape(value) and name != "order":
                 raise PgmError(f"the state is of another fit: {name!r} has shape {np.shape(state[name])}, expected "
                                f"{np.shape(value)}")
+        if state.get("parameters", now) != now:
+            log.warning("the state is of a fit that ended with other parameters than those of this model: to go on from "
+                        "a fit, give its model, too")
         self.count, order = int(state["update"]), np.array(state["order"])
         self.order = order[order < self.target.rows]  # the data may be others than before
         for name, value in self.moments.items():

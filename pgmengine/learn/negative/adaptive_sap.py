@@ -9,7 +9,7 @@ import numpy as np
 
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import Chains
-from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved
+from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved, with_ladder
 from pgmengine.learn.schedules import at
 from pgmengine.methods.levels import OneOverT, Weights, check_gamma, hop
 from pgmengine.methods.schedules import fixed, ladder
@@ -87,5 +87,5 @@ class _Run(Persistent):
     def load(self, state: State) -> None:
         """See NegativeRun."""
         super().load(state)
-        self.betas = np.array(state["/betas"])
+        self.betas = np.array(with_ladder(self.settings, self.betas, state)["/betas"])
         self.weights.load(state)

@@ -77,6 +77,11 @@ class Persistent(NegativeRun):
         self.chains.place_at(state)
 
 
+def with_ladder(settings: Any, betas: Array, state: State) -> State:
+    """The state, with the ladder of these settings if they say it in numbers: one that was found stays."""
+    return {**state, "/betas": betas} if isinstance(settings.betas, tuple) else state
+
+
 def moved(chains: Chains, sweeps: int) -> None:
     """Make the sweeps of one update."""
     if sweeps == 1:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pgmengine.kernels import Gibbs
 from pgmengine.learn.batch import Batch, GradientSum
-from pgmengine.learn.negative.base import NegativeRun, State, adopted, unconditioned
+from pgmengine.learn.negative.base import NegativeRun, State, adopted, unconditioned, with_ladder
 from pgmengine.learn.schedules import at
 from pgmengine.methods.coupled import CoupledTempering
 from pgmengine.methods.levels import OneOverT, check_gamma
@@ -70,4 +70,4 @@ class _Run(NegativeRun):
 
     def load(self, state: State) -> None:
         """See NegativeRun."""
-        self.coupled.load(state)
+        self.coupled.load(with_ladder(self.settings, self.coupled.betas, state))

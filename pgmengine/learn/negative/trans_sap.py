@@ -9,7 +9,7 @@ import numpy as np
 
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import Chains
-from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved
+from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved, with_ladder
 from pgmengine.learn.schedules import at
 from pgmengine.methods.schedules import Linear, fixed, ladder
 from pgmengine.methods.tempered_transitions import excursion
@@ -63,4 +63,4 @@ class _Run(Persistent):
     def load(self, state: State) -> None:
         """See NegativeRun."""
         super().load(state)
-        self.betas = np.array(state["/betas"])
+        self.betas = np.array(with_ladder(self.settings, self.betas, state)["/betas"])
