@@ -264,3 +264,41 @@ def test_pairs_of_a_unit_of_infinitely_many_values():
     found = pgm.infer(graph.build(), {}, want=("pairs",), method=pgm.Exact()).pairs
     np.testing.assert_allclose(found["x-h"][0], expected, **EXACT)
     assert np.isnan(found["x-x"]).all()
+
+
+@pytest.mark.parametrize(("hidden", "rows", "draws"), [(14, 2, 20_000), (5, 400, 100), (0, 400, 100)])
+def test_draws_are_independent_and_have_the_posteriors_moments(hidden, rows, draws, sure=5.0):
+    """Of covers of several pieces, of many rows at once, and of none; early draws like late ones."""
+    model = pgm.rbm(18, max(hidden, 1), rng=0)
+    model = model.with_params({k: 2 * v for k, v in model.params.items()})
+    v = np.where(np.random.default_rng(1).random((rows, 18)) < 0.5, np.nan, 1.0)
+    if not hidden:
+        v = np.ones((rows, 18))
+    target = model.given({"v": v})
+    found = pgm.Exact(draws=draws).run(target, ("samples", "marginals"), rng=0)
+    for name in ("v", "h"):
+        x, mean = found.samples[name], found.mean[name]
+        error = np.sqrt(np.maximum(mean * (1 - mean), 1e-12) / draws)
+        z = (x.mean(axis=0) - mean) / error
+        assert np.abs(z).max() < sure + 1
+        halves = x[: draws // 2].mean(axis=0) - x[draws // 2:].mean(axis=0)
+        assert np.abs(halves / (2 * error)).max() < sure + 1
+        if np.ptp(mean, axis=0).max() > 0:
+            assert 0.8 < z[error > 1e-5].std() < 1.2
+
+
+def test_states_of_no_probability_are_never_drawn():
+    from pgmengine.enumeration.states import _drawn
+
+    log_weights = np.log(np.array([[0, 0, 1, 0, 3, 0, 0.0]] * 1000, dtype=float) + 1e-300) * np.array([1.0])
+    log_weights[log_weights < -600] = -np.inf
+
+    class Ends:
+        def random(self, count):
+            return np.where(np.arange(count) % 2, 1 - 2.0**-53, 0.0)
+
+    found = _drawn(log_weights, np.full(1000, 2), Ends()).reshape(1000, 2)
+    assert set(found[:, 0]) == {2}
+    assert set(found[:, 1]) == {4}
+    shares = np.bincount(_drawn(log_weights, np.full(1000, 40), np.random.default_rng(0)), minlength=7) / 40_000
+    np.testing.assert_allclose(shares, [0, 0, 0.25, 0, 0.75, 0, 0], atol=0.012)

@@ -105,8 +105,11 @@ class GrayWalker:
                 out[row] *= math.exp(scale - log_z)
         return out
 
-    def log_weights(self, row: int, piece: int, best: bool = False) -> Array:
+    def log_weights(self, rows: Array, piece: int) -> Array:
         """See Walker."""
+        return np.stack([self._log_weights(int(row), piece) for row in rows])
+
+    def _log_weights(self, row: int, piece: int, best: bool = False) -> Array:
         p = self.problem
         start = piece * states.PIECE
         out = np.empty(min(states.PIECE, p.size - start))
@@ -119,7 +122,7 @@ class GrayWalker:
         tasks = [(row, piece) for row in range(self.problem.target.rows) for piece in range(states.pieces(self.problem))]
 
         def run(task: tuple[int, int]) -> tuple[float, int]:
-            weight = self.log_weights(*task, best=True)
+            weight = self._log_weights(*task, best=True)
             top = int(weight.argmax())
             return float(weight[top]), task[1] * states.PIECE + top
 

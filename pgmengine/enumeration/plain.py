@@ -62,11 +62,11 @@ class PlainWalker:
         gap = np.subtract(scale, log_sum(sums), out=np.zeros(n), where=np.isfinite(scale))
         return sums, total * np.exp(gap)[:, None, None] if moments else None
 
-    def log_weights(self, row: int, piece: int) -> Array:
+    def log_weights(self, rows: Array, piece: int) -> Array:
         """See Walker."""
         p = self.problem
         chunks = self._chunks(piece * states.PIECE, min((piece + 1) * states.PIECE, p.size))
-        return np.concatenate([self.weight(states.indicators_of(p, index))[row] for index in chunks])
+        return np.concatenate([self.weight(states.indicators_of(p, index))[rows] for index in chunks], axis=1)
 
     def best_states(self) -> Array:
         """See Walker."""

@@ -12,6 +12,7 @@ from pgmengine.stable import log_sum
 
 Array = np.ndarray
 PIECE = 4096  # states between two recomputations from scratch: bounds rounding drift
+AT_ONCE = 2**22  # log weights that draws are made from
 
 
 def decode(p: Problem, index: Array) -> Array:
@@ -60,20 +61,30 @@ def mode_of(p: Problem, walker: Any) -> Flat:
 
 def draw(p: Problem, walker: Any, sums: Array, draws: int, rng: np.random.Generator) -> Flat:
     """Independent exact samples, flat (draws, rows, width): a piece, a state in it, then the rest given the cover."""
-    chosen = np.empty((draws, p.target.rows), dtype=np.int64)
-    for row in range(p.target.rows):
-        if p.size == 1:
-            chosen[:, row] = 0
-            continue
-        share = np.exp(sums[row] - log_sum(sums[row]))
-        counts = rng.multinomial(draws, share / share.sum())
-        index = []
-        for piece in np.flatnonzero(counts):
-            weight = walker.log_weights(row, int(piece))
-            prob = np.exp(weight - log_sum(weight))
-            index.append(piece * PIECE + rng.choice(len(prob), size=counts[piece], p=prob / prob.sum()))
-        chosen[:, row] = rng.permutation(np.concatenate(index))
-    rows = np.tile(np.arange(p.target.rows), draws)
-    x = fill_rest(p, indicators_of(p, chosen.ravel()), rows, lambda unit, eta: unit.sample(eta, rng))
-    return {name: value.reshape(draws, p.target.rows, -1) for name, value in x.items()}
+    n, share = p.target.rows, np.exp(sums - log_sum(sums)[:, None])
+    counts = rng.multinomial(draws, share / share.sum(axis=1, keepdims=True))
+    chosen, made = np.empty((n, draws), dtype=np.int64), np.zeros(n, dtype=np.int64)
+    for piece in np.flatnonzero(counts.any(axis=0)):
+        some = np.flatnonzero(counts[:, piece])
+        for rows in np.array_split(some, -(-len(some) * min(p.size, PIECE) // AT_ONCE)):
+            count = counts[rows, piece]
+            row, ends = np.repeat(rows, count), np.cumsum(count)
+            place = np.arange(len(row)) - np.repeat(ends - count, count) + made[row]
+            chosen[row, place] = piece * PIECE + _drawn(walker.log_weights(rows, int(piece)), count, rng)
+        made += counts[:, piece]
+    index = rng.permuted(chosen, axis=1).T.ravel()
+    x = fill_rest(p, indicators_of(p, index), np.tile(np.arange(n), draws), lambda unit, eta: unit.sample(eta, rng))
+    return {name: value.reshape(draws, n, -1) for name, value in x.items()}
 
+
+def _drawn(log_weights: Array, count: Array, rng: np.random.Generator) -> Array:
+    """Column numbers, count[i] of row i, with probabilities in proportion: one search in all rows' sums side by side."""
+    rows, columns = log_weights.shape
+    weight = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
+    share = weight.cumsum(axis=1)
+    share /= share[:, -1:]
+    row = np.repeat(np.arange(rows), count)
+    found = np.searchsorted((share + np.arange(rows)[:, None]).ravel(), rng.random(len(row)) + row, side="right")
+    last = columns - 1 - (weight[:, ::-1] > 0).argmax(axis=1)  # to which a number near 1 may be rounded up, no further
+    found = np.minimum(found - row * columns, last[row])
+    return found

@@ -29,8 +29,8 @@ class Walker(Protocol):
     def walk(self, moments: int) -> tuple[Array, Array | None]:
         """Log sums of the weights per piece (n, pieces), and so many rows of moments (n, moments, columns), or None."""
 
-    def log_weights(self, row: int, piece: int) -> Array:
-        """Log weights of the states of one piece, in order."""
+    def log_weights(self, rows: Array, piece: int) -> Array:
+        """Log weights (rows, states) of some rows in the states of one piece, in order."""
 
     def best_states(self) -> Array:
         """Number of the state (n,) with the largest weight when units summed out take their most probable value."""
