@@ -19,7 +19,7 @@ from sklearn.base import (
     OneToOneFeatureMixin,
     TransformerMixin,
 )
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -163,8 +163,11 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
     def inverse_transform(self, X: Any) -> Array:
         """E[visible | hidden means], in the units of the data, (rows, features)."""
         check_is_fitted(self)
-        hidden = np.asarray(X, dtype=np.float64)
-        field = self.model_.params["v.bias"] + hidden @ self.model_.params["v-h.weight"].T
+        hidden = check_array(X, dtype=np.float64)
+        weight = self.model_.params["v-h.weight"]
+        if hidden.shape[1] != weight.shape[1]:
+            raise PgmError(f"X has {hidden.shape[1]} columns, expected the {weight.shape[1]} of transform")
+        field = self.model_.params["v.bias"] + hidden @ weight.T
         return self.scaling_.data(self.scaling_.unit.mean(field))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:

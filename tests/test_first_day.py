@@ -105,3 +105,25 @@ def test_a_reason_to_stop_is_text_and_a_negative_phase_says_its_precision():
 
     with pytest.raises(pgm.PgmError, match="Phase must say in `precision`"):
         pgm.fit(pgm.rbm(16, 3, rng=0), {"v": X}, negative=Phase(), updates=1)
+
+
+def test_small_errors_are_named():
+    with pytest.raises(pgm.PgmError, match="fit itself and a callback say 'weight_norm'"):
+        pgm.fit(pgm.rbm(16, 3, rng=0), {"v": X}, callbacks=[lambda model, update: {"weight_norm": 7.0}], updates=1)
+    with pytest.raises(pgm.PgmError, match="data: layer 'v', row 1, index 0: 2.0 is not a value"):
+        pgm.base_rate_start(pgm.rbm(2, 2, rng=0), {"v": [[0, 1], [2, 1]]})
+
+
+def test_one_unit_may_have_its_rows_in_a_vector():
+    model = pgm.rbm(1, 2, rng=0)
+    one, two = (pgm.base_rate_start(model, {"v": np.reshape([0, 1, 1], shape)}) for shape in ((3,), (3, 1)))
+    assert one.params["v.bias"] == two.params["v.bias"] > 0
+
+
+def test_features_have_a_width():
+    pytest.importorskip("sklearn")
+    from pgmengine.sklearn import RBMTransformer
+
+    model = RBMTransformer(2, n_iter=1, random_state=0).fit(X)
+    with pytest.raises(pgm.PgmError, match="3 columns, expected the 2 of transform"):
+        model.inverse_transform(np.zeros((4, 3)))

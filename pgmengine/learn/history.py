@@ -44,7 +44,8 @@ class History:
             said = _numbers(callback, callback(model, update))
             for name in sorted(set(said) & set(found)):
                 if not np.array_equal(said[name], found[name], equal_nan=True):
-                    raise PgmError(f"two callbacks say {name!r}: give one of them another name")
+                    who = "fit itself and a callback" if name == "weight_norm" else "two callbacks"
+                    raise PgmError(f"{who} say {name!r}: give one of them another name")
             found |= said
         for name, value in found.items():
             self.values.setdefault(name, []).append((update, value))

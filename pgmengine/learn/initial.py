@@ -20,7 +20,7 @@ from pgmengine.learn.positive import posterior_draw
 from pgmengine.methods.ais import base_rates
 from pgmengine.model import Model
 from pgmengine.settings import amount, seeded
-from pgmengine.target import Target
+from pgmengine.target import Target, make_target
 from pgmengine.weights import is_sparse
 
 ROWS = 1000  # states that a layer is drawn at least, however few rows there are
@@ -39,7 +39,7 @@ def base_rate_start(model: Model, data: Any, strength: float = 0.05) -> Model:
     True
     """
     amount("base_rate_start: strength", strength)
-    found, layers = base_rates(model, data, strength * model.given(data).rows), model.structure.layers
+    found, layers = base_rates(model, data, strength * make_target(model, data, what="data").rows), model.structure.layers
     bias = {n: eta if layers[n].unit.canonical else layers[n].unit.log_normalizer(eta)  # A = z
             for n, eta in found.items()}
     return model.with_params({f"{n}.bias": np.reshape(z, layers[n].bias_shape) for n, z in bias.items()})

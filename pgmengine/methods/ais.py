@@ -265,6 +265,7 @@ def _values(layer: Layer, given: Any) -> Array:
     if layer.unit.width > 1:
         return parse_layer(layer, given, "data")[0]
     x = as_floats(given, f"data: layer {layer.name!r}")
+    x = x[:, None] if x.ndim == 1 and layer.size == 1 else x  # as fit takes them
     if x.ndim not in (1, 2) or x.shape[-1] != layer.size:
         raise PgmError(f"data: layer {layer.name!r} has shape {x.shape}, expected (rows, {layer.size})")
     x = x.reshape(-1, layer.size)
