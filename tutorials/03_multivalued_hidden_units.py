@@ -86,7 +86,7 @@ for what, ax in zip(measures, axes, strict=True):
     for s, name in names.items():
         pgm.plots.history(fits[s], what, ax=ax, label=name)
 axes[0].set(ylim=(0.005, 0.035), ylabel="divergence from the generator / 8")
-axes[1].set(ylim=(-0.006, 0.014), ylabel="log-likelihood, less the generator's / 8")
+axes[1].set(ylim=(-0.006, 0.026), ylabel="log-likelihood, less the generator's / 8")
 axes[1].axhline(0, color="gray", lw=0.5)
 _ = axes[0].legend()
 
@@ -107,8 +107,8 @@ assert all(found[:, 1].mean() > 0 for found in last.values())
 
 # %% [markdown]
 # So no, it need not: at the end s = inf, with as many units and weights, is nearer to the generator than s = 1 in all
-# five repeats. That is all that five short runs show. They do not order s = 2 and s = 4, and hardly tell what the rows
-# lose; 30 runs of 2,000 updates do both (`benchmarks/RESULTS.md`), and there each s over-fits less than the one before.
+# five repeats, and knows the rows less well: it over-fits less. Five short runs hardly order s = 2, 4 and inf; many runs
+# of 2,000 updates do (`benchmarks/RESULTS.md`).
 #
 # ## Digits in noise
 # Is it of use to a classifier? A discriminative RBM learns p(y | x) only, `given=("x",)`, with exact gradients: its
