@@ -95,7 +95,7 @@ def one_step_is_the_slope(seed, rate=1e-4, rtol=1e-5, atol=1e-6):
     truth = [Brute(machine, row).log_z for row in rows]
     np.testing.assert_allclose(pgm.infer(model, data, want=("log_z",)).log_z, truth, rtol=1e-9, atol=1e-9)
     learn = partial(pgm.fit, model, data, negative=pgm.ExactGradient(), positive=pgm.Exact(), given=conditions,
-                    sample_weight=weights, optimizer=pgm.SGD(rate), updates=1, batch_size=100, progress=False)  # fmt: skip
+                    sample_weight=weights, optimizer=pgm.SGD(rate), updates=1, batch_size=100, progress=False)
     if all(none or name in conditions for name, none in model.given(data).evidence.masks.all_free.items()):
         with pytest.raises(pgm.PgmError, match="nothing to learn"):
             learn()
