@@ -31,6 +31,21 @@ def test_chains_that_keep_nothing_make_the_same_sweeps(kernel):
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-4)
 
 
+@pytest.mark.parametrize("observed", ["nothing", "here and there"])
+@pytest.mark.parametrize("machine", FINITE, ids=repr)
+def test_layers_drawn_anew_are_drawn_as_by_gibbs(machine, observed):
+    """The sweep of all kinds of layers, those that move unit by unit and those with arrows included."""
+    target, rng = rows_of(machine, observed), np.random.default_rng(2)
+    x, found = start(target, rng), []
+    for kernel, anew in ((pgm.Gibbs(), ()), (pgm.FlipState(), tuple(x))):
+        chains = make_chains(target, kernel, x, np.random.default_rng(1))
+        chains.sweep_once(anew=anew)
+        chains.sweep_once(anew=anew)
+        found.append(chains.values())
+    for name in x:
+        np.testing.assert_array_equal(found[0][name], found[1][name])
+
+
 def test_adopted_chains_are_chains_of_the_new_model(sure=5.0):
     """Exact start, other parameters, long run: means of the new model, not of the old."""
     old = pgm.rbm(4, 3, rng=0)

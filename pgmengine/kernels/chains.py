@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from copy import deepcopy
 from typing import Any, Protocol
@@ -31,8 +31,11 @@ class Chains(Protocol):
     def sweep(self, count: int, backward: bool = False) -> None:
         """Make `count` sweeps; backward: layers and units in the reverse order, the reversal of a sweep."""
 
-    def sweep_once(self) -> None:
-        """Make one sweep and keep nothing for the next: faster when the parameters change between any two sweeps."""
+    def sweep_once(self, anew: Collection[str] = ()) -> None:
+        """Make one sweep and keep nothing for the next: faster when the parameters change between any two sweeps.
+
+        Layers to be drawn `anew` come from their conditionals, whatever the kernel.
+        """
 
     def trace(self, count: int) -> Array:
         """Make `count` sweeps; the log density after each, (count, rows)."""

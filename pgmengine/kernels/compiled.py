@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,9 @@ class CompiledChains:
         self.links = [link for c in s.couplings for link in self._links(c)]
         visits = np.array([self.place[name] for name in self.order], dtype=np.int32)
         stream = np.arange(target.rows) if streams is None else streams
+        self.key, self.share = key_from(rng), float(kernel.flip_share)
         self.machine = _kernels.Machine(len(s.layers), len(self.links), visits, self.beta,
-                                        key_from(rng), stream.astype(np.uint32), float(kernel.flip_share))
+                                        self.key, stream.astype(np.uint32), self.share)
         for name in s.layers:
             self._describe(name)
         self.linked = False  # whether the machine has the weights
@@ -87,7 +89,8 @@ class CompiledChains:
         for name, index in self.place.items():
             self.machine.bias(index, parameters.bias(name))
         self.linked = False
-        self.machine.rekey(key_from(rng), float(kernel.flip_share))
+        self.key, self.share = key_from(rng), float(kernel.flip_share)
+        self.machine.rekey(self.key, self.share)
 
     def place_at(self, x: Flat) -> None:
         """See Chains."""
@@ -102,17 +105,20 @@ class CompiledChains:
         """See Chains."""
         self._pieces(count, backward=backward)
 
-    def sweep_once(self) -> None:
+    def sweep_once(self, anew: Collection[str] = ()) -> None:
         """See Chains."""
-        s = self.target.structure
-        if self.by_unit or s.directed_layers:
+        apart = bool(self.by_unit or self.target.structure.directed_layers)  # inputs are more than products
+        if apart and not (anew and self.share):
             self.sweep(1)
             return
         x: Flat = {}
         for name in self.order:
-            self._fill_field(name, x)
-            self._run(1, refresh=False, only=self.place[name])
+            if not apart:
+                self._fill_field(name, x)
+            self.machine.rekey(self.key, 0.0 if name in anew else self.share)
+            self._run(1, refresh=apart, only=self.place[name])
             x.pop(name, None)
+        self.machine.rekey(self.key, self.share)
         self.made, self.stale, self.adopted = self.made + 1, True, False
 
     def _fill_field(self, name: str, x: Flat) -> None:
@@ -234,7 +240,7 @@ class CompiledChains:
         self.linked = True
 
     def _run(self, sweeps: int, refresh: bool, **options: Any) -> None:
-        if not self.linked and "only" not in options:
+        if not self.linked and (refresh or "only" not in options):
             self._link()
         work = parts(sweeps * self.target.rows * self.units, WORTH_A_THREAD / 2)
         self.machine.sweep(self.made, sweeps, refresh, self.changed, work, **options)

@@ -10,8 +10,7 @@ It serves the kernels and units that the compiled engine does not know.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,9 +58,9 @@ class PlainChains:
         for _ in range(count):
             self.x = sweep(self.target.at(self.beta), self.kernel, self.x, self.rng, backward)
 
-    def sweep_once(self) -> None:
+    def sweep_once(self, anew: Collection[str] = ()) -> None:
         """See Chains."""
-        self.sweep(1)
+        self.x = sweep(self.target.at(self.beta), self.kernel, self.x, self.rng, anew=anew)
 
     def trace(self, count: int) -> Array:
         """See Chains."""
@@ -139,7 +138,7 @@ Tilt = Callable[[Flat, str, Array], Array]  # (state, layer, unit) -> log weight
 
 
 def sweep(target: Target, kernel: Any, x: Flat, rng: np.random.Generator, backward: bool = False,
-          tilts: Mapping[str, Tilt] | None = None, anew: AbstractSet[str] = frozenset()) -> Flat:
+          tilts: Mapping[str, Tilt] | None = None, anew: Collection[str] = ()) -> Flat:
     """One sweep: a new complete state (rows, width) of every layer; tilted layers move unit by unit.
 
     Layers to be drawn `anew` come from their conditionals, whatever the kernel.
@@ -149,12 +148,12 @@ def sweep(target: Target, kernel: Any, x: Flat, rng: np.random.Generator, backwa
     x = dict(x)
     order = [name for names in target.visited for name in names]
     for name in order[::-1] if backward else order:
+        by = Gibbs() if name in anew else kernel
         if name in by_unit:
-            x[name] = _unit_by_unit(target, kernel, x, name, rng, backward, tilts.get(name))
+            x[name] = _unit_by_unit(target, by, x, name, rng, backward, tilts.get(name))
         elif target.free[name].any():
             layer = target.structure.layers[name]
             eta = layer.shaped(target.natural(x, name))
-            by = Gibbs() if name in anew else kernel
             moved = layer.flat(_moved(target, by, layer.unit, eta, layer.shaped(x[name]), rng))
             x[name] = np.where(target.components(name, target.free[name]), moved, x[name])
     return x

@@ -45,7 +45,7 @@ class Batch:
     given: Target  # the rows with only the `given` layers observed; one row when there are none
     weights: Array  # (rows,)
     complete: Callable[[], Flat]  # posterior draws of the unobserved units, (rows, width)
-    outward: tuple[str, ...]  # all layers, those with data first and then by their distance from these
+    outward: tuple[tuple[str, ...], tuple[str, ...]]  # layers with data; the others by their distance from these
 
     @property
     def rows(self) -> int:

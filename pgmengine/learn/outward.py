@@ -9,8 +9,8 @@ import networkx as nx
 from pgmengine.target import Target
 
 
-def outward(target: Target, given: Sequence[str]) -> tuple[str, ...]:
-    """All layers: those with data that are not given first, then by their distance from these; others last.
+def outward(target: Target, given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Layers with data that are not given; all others, by their distance from these.
 
     What moves after the layers on its way from the data hears of them within one sweep; given layers let nothing through.
     """
@@ -21,4 +21,5 @@ def outward(target: Target, given: Sequence[str]) -> tuple[str, ...]:
     data = {name for name in graph if not target.evidence.masks.all_free[name]}
     far = nx.multi_source_dijkstra_path_length(graph, data) if data else {}
     order = [name for color in s.colors for name in color]
-    return tuple(sorted(order, key=lambda name: far.get(name, len(order))))
+    rest = [name for name in order if name not in data]
+    return tuple(n for n in order if n in data), tuple(sorted(rest, key=lambda name: far.get(name, len(order))))

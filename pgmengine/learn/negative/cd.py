@@ -10,7 +10,7 @@ import numpy as np
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import Chains, make_chains
 from pgmengine.learn.batch import Batch, GradientSum
-from pgmengine.learn.negative.base import NegativeRun, adopted, moved
+from pgmengine.learn.negative.base import NegativeRun, adopted
 from pgmengine.learn.schedules import at
 from pgmengine.settings import check_whole
 from pgmengine.target import Target
@@ -23,7 +23,9 @@ class CD:
     Hidden units are drawn given the data; then each sweep visits the layers that have data first, and the others by their
     distance from these. So an RBM goes h_0 | v_0, v_1 | h_0, h_1 | v_1, ..., whichever layer was declared first, and the
     statistics are those of (v_k, h_k): taken at (v_k, h_(k-1)) they would teach the hidden layer nothing with k = 1.
-    Units of a layer with data that a row leaves open move with their layer. `kernel` may be a schedule, update -> kernel.
+    The last sweep draws layers without data from their conditionals, whatever the kernel, so that the mean is that of
+    v_k E[h | v_k], as in system 2: moved by flip-the-state, h_k would still depend on h_0. Units of a layer with data
+    that a row leaves open move with their layer. `kernel` may be a schedule, update -> kernel.
 
     >>> import pgmengine as pgm
     >>> pgm.CD(k=1).k
@@ -50,16 +52,17 @@ class _Run(NegativeRun):
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
         """The mean gradient at the states k sweeps after the completed data."""
         kernel, x = at(self.kernel, update), batch.complete()
-        chains = self._chains(batch, kernel, rng)
+        chains, (_, hidden) = self._chains(batch, kernel, rng), batch.outward
         chains.place_at(x)
-        moved(chains, self.k)
+        chains.sweep(self.k - 1)
+        chains.sweep_once(anew=hidden)
         total.points(chains.values(dtype=total.precision), -batch.weights / batch.rows)
 
     def _chains(self, batch: Batch, kernel: Any, rng: np.random.Generator) -> Chains:
         if batch.alike and self.chains is not None and len(self.chains.beta) == batch.rows:
             self.chains = adopted(self.chains, batch.given.model, kernel, rng)
             return self.chains
-        one = replace(batch.given, order=batch.outward)
+        one = replace(batch.given, order=sum(batch.outward, ()))
         target = one.take(np.zeros(batch.rows, dtype=int)) if batch.alike else one
         chains = make_chains(target, kernel, dict(target.evidence.values), rng)
         self.chains = chains if batch.alike else None  # they serve every batch of this size
