@@ -176,7 +176,7 @@ def labels(model: pgm.Model, x: np.ndarray) -> np.ndarray:
 
 
 def figure(curves, errors, size: Scale, path: Path) -> None:
-    """Curves of both learners, and the classifiers' errors, if matplotlib is installed."""
+    """Curves of both learners, the start left out, and errors of the classifiers, if matplotlib is installed."""
     try:
         import matplotlib
     except ImportError:
@@ -188,7 +188,8 @@ def figure(curves, errors, size: Scale, path: Path) -> None:
     for i, (extra, found) in enumerate(curves.items()):
         for k, what in enumerate(("KL divergence / 8", "log-likelihood / 8")):
             for s, curve in found.items():
-                axes[i, k].plot(np.arange(curve.shape[1]) * size.every, curve[:, :, k].mean(axis=0), label=f"s = {s}")
+                mean = curve[:, 1:, k].mean(axis=0)
+                axes[i, k].plot(np.arange(1, len(mean) + 1) * size.every, mean, label=f"s = {s}")
             axes[i, k].set(title=f"8x{4 + extra}", xlabel="updates", ylabel=what)
         axes[i, 0].legend()
     w = np.linspace(0, 1.5, 100)
@@ -196,6 +197,7 @@ def figure(curves, errors, size: Scale, path: Path) -> None:
         axes[0, 2].plot(w, [alpha(s, x) for x in w], label=f"s = {s}")
     axes[0, 2].axhline(0.6, color="grey", linewidth=0.8)
     axes[0, 2].set(xlabel="w", ylabel="alpha_s(w)")
+    axes[1, 2].set_visible(errors is not None)
     if errors is not None:
         axes[1, 2].boxplot([100 * e[:, 1] for e in errors.values()], tick_labels=[f"s = {s}" for s in errors])
         axes[1, 2].set(ylabel="error with noise, %")
