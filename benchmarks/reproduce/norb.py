@@ -47,7 +47,8 @@ def main(out: Path, file: Path | None = None, hidden: int = 400, deep: int = 200
     rows = sampled(features, x)
     report(f"features are on with probability {rows.mean():.3f}")
     top = deep_machine(rows, deep, updates, report)
-    shown = [x[:12], means(features, rows[:12]), means(features, samples(top, 12))]
+    some = np.linspace(0, len(x) - 1, 12).astype(int)  # files may be sorted by class
+    shown = [x[some], means(features, rows[some]), means(features, samples(top, 12))]
     report(f"sample pixels: mean {shown[2].mean():.3f}, standard deviation {shown[2].std():.3f} (images: "
            f"{x.mean():.3f}, {x.std():.3f})")
     figure([part * sd + mean for part in shown], out / "norb.png")
