@@ -6,6 +6,8 @@ from tiny import FINITE, INFINITE, as_evidence, draw_row, machine, mixed_target
 
 import pgmengine as pgm
 from pgmengine.kernels.chains import make_chains, start
+from pgmengine.kernels.compiled import CompiledChains
+from pgmengine.kernels.plain import PlainChains
 
 
 @pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.4)], ids=repr)
@@ -33,12 +35,13 @@ def test_chains_that_keep_nothing_make_the_same_sweeps(kernel):
 
 @pytest.mark.parametrize("observed", ["nothing", "here and there"])
 @pytest.mark.parametrize("machine", FINITE, ids=repr)
-def test_layers_drawn_anew_are_drawn_as_by_gibbs(machine, observed):
+@pytest.mark.parametrize("engine", [CompiledChains, PlainChains])
+def test_layers_drawn_anew_are_drawn_as_by_gibbs(engine, machine, observed):
     """The sweep of all kinds of layers, those that move unit by unit and those with arrows included."""
     target, rng = rows_of(machine, observed), np.random.default_rng(2)
     x, found = start(target, rng), []
     for kernel, anew in ((pgm.Gibbs(), ()), (pgm.FlipState(), tuple(x))):
-        chains = make_chains(target, kernel, x, np.random.default_rng(1))
+        chains = engine(target, kernel, x, np.random.default_rng(1))
         chains.sweep_once(anew=anew)
         chains.sweep_once(anew=anew)
         found.append(chains.values())
