@@ -1,37 +1,103 @@
-"""Diagnostics of chains: effective sample size, R-hat and Monte Carlo standard error, from arviz-stats."""
+"""Diagnostics of chains: effective sample size, R-hat and Monte Carlo standard error.
+
+Long runs are kept as batch means, since the draws of all units would not fit into memory. The MCSE
+of the batch means is the MCSE of the draws, because both have the same mean; the effective sample
+size of the draws then follows from their variance: ess = variance / mcse^2.
+
+R-hat is the larger one of two rank-normalised split R-hats (Vehtari, Gelman, Simpson, Carpenter and
+Buerkner 2021): of the series, which sees chains of different location, and of the distances from
+the median, which sees chains of different spread.
+
+A unit that never changed has no sample variance, but it has an error all the same. An event that n
+independent draws have not shown has a probability of at most 3 / n, with a confidence of 95 %. The
+MCSE of a bounded unit is never taken to be smaller than the one whose 95 % interval has this width.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
+from scipy.stats import rankdata
 
+from pgmengine.layer import Layer
 from pgmengine.model import Flat
 from pgmengine.target import Target
 
 Array = np.ndarray
-MANY_SERIES = 20_000  # above this, units are examined at even spacing and the others get NaN
+
+# Above this number of series, units are examined at even spacing and the others get NaN.
+MANY_SERIES = 20_000
+
+# 95 % of a normal distribution lie within this many standard deviations.
+NORMAL_95 = 1.96
+
+# The 95 % upper limit of the mean of a Poisson count of zero (the "rule of three").
+COUNT_OF_ZERO = 3.0
 
 
-def chain_statistics(trace: Flat, energy: Array, target: Target, chains: int) -> dict[str, Any]:
-    """ess, rhat and mcse per layer (rows, size[, k]), and energy_ess, energy_rhat, energy_mcse (rows,).
+def chain_statistics(trace: Flat, variance: Flat, energy: Array, target: Target, chains: int
+                     ) -> dict[str, Any]:
+    """Return the diagnostics of each layer's means and of the energy.
 
-    trace[layer] (draws, rows * chains, width) sums or means of equal batches, energy (draws, rows * chains). A series
-    that never changes has R-hat 1 and MCSE 0 when all chains agree, R-hat inf when they do not. The R-hat of a single
-    chain compares its halves, if these have four draws each.
+    Parameters
+    ----------
+    trace : layer -> (batches, rows * chains, width), means of equal batches of draws.
+    variance : layer -> (rows, width), variance of the draws of all chains together.
+    energy : (draws, rows * chains).
+    target : the target with one row for each row of evidence.
+    chains : number of chains for each row.
+
+    Returns
+    -------
+    ess, rhat and mcse by layer (rows, size[, k]); energy_ess, energy_rhat and energy_mcse (rows,).
+    The R-hat of a single chain compares its halves, if these have four draws each.
     """
     widths = sum(v.shape[2] for v in trace.values()) * target.rows
     step = -(-widths // MANY_SERIES)
+    total = series_statistics(_by_chain(energy[:, :, None], target.rows, chains))
     out: dict[str, Any] = {"ess": {}, "rhat": {}, "mcse": {}}
-    for name, series in trace.items():
+    out |= {f"energy_{key}": value[:, 0] for key, value in total.items()}
+    found = {name: series_statistics(_by_chain(series, target.rows, chains), variance[name], step)
+             for name, series in trace.items()}
+    draws = energy.size / target.rows
+    slowest = _slowest(found, variance, np.where(total["ess"][:, 0] < draws, total["ess"][:, 0], draws))
+    for name, stats in found.items():
         layer = target.structure.layers[name]
-        split = _by_chain(series, target.rows, chains)
-        for key, value in series_statistics(split, step).items():
+        still = variance[name] == 0
+        stats["ess"] = np.where(still, draws, stats["ess"])
+        count = np.where(still, slowest[:, None], stats["ess"])
+        free = layer.components(target.free[name])
+        stats["mcse"] = np.maximum(stats["mcse"], np.where(free, least_error(layer, count), 0.0))
+        for key, value in stats.items():
             out[key][name] = layer.shaped(value)
-    total = series_statistics(_by_chain(energy[:, :, None], target.rows, chains), 1)
-    for key, value in total.items():
-        out[f"energy_{key}"] = value[:, 0]
     return out
+
+
+def least_error(layer: Layer, count: Array) -> Array:
+    """Return the smallest MCSE (rows, width) that `count` independent draws can vouch for.
+
+    Its 95 % interval covers what an unseen state of probability 3 / count would change; 0 where the
+    unit is not bounded, since it then changes at every draw.
+    """
+    if not layer.unit.bounded:
+        return np.zeros_like(count)
+    support = layer.unit.support
+    each = np.array([-1.0, 1.0]) if support is None else support.reshape(-1, layer.unit.width)
+    width = np.tile(np.atleast_1d(np.ptp(each, axis=0)), layer.size)
+    return width * np.minimum(COUNT_OF_ZERO / np.maximum(count, 1.0), 1.0) / NORMAL_95
+
+
+def _slowest(found: dict[str, dict[str, Array]], variance: Flat, most: Array) -> Array:
+    """Return the effective number of draws (rows,) by which units that never moved are judged.
+
+    It is the smallest one of the energy, whose is `most`, and of the series that did move: a unit
+    that stands still is not sampled faster than its neighbours.
+    """
+    each = [np.where((variance[name] > 0) & (stats["ess"] < most[:, None]), stats["ess"], most[:, None])
+            for name, stats in found.items()]
+    return np.min([values.min(axis=1) for values in each], axis=0)
 
 
 def _by_chain(series: Array, rows: int, chains: int) -> Array:
@@ -39,14 +105,24 @@ def _by_chain(series: Array, rows: int, chains: int) -> Array:
     return series.reshape(len(series), rows, chains, -1).transpose(2, 0, 1, 3)
 
 
-def series_statistics(x: Array, step: int = 1) -> dict[str, Array]:
-    """ess, rhat and mcse of the means of series x (chains, draws, rows, width), each (rows, width)."""
+def series_statistics(x: Array, variance: Array | None = None, step: int = 1) -> dict[str, Array]:
+    """Return ess, rhat and mcse of the means of many series, each (rows, width).
+
+    A series that never changes has R-hat 1 and MCSE 0 when all chains agree, R-hat inf when they
+    do not.
+
+    Parameters
+    ----------
+    x : (chains, draws, rows, width), draws or means of equal batches of draws.
+    variance : (rows, width), variance of the draws; without it that of x, which then are the draws.
+    step : only every step-th series is examined, the others get NaN.
+    """
     chains, draws, rows, width = x.shape
     flat = x.reshape(chains, draws, rows * width)
     agree = (flat == flat[:1, :1]).all(axis=(0, 1))
-    still = (flat == flat[:, :1]).all(axis=(0, 1))  # no chain ever moved
-    out = {"ess": np.full(rows * width, np.nan), "rhat": np.full(rows * width, np.nan),
-           "mcse": np.full(rows * width, np.nan)}
+    # Chains of which none ever moved.
+    still = (flat == flat[:, :1]).all(axis=(0, 1))
+    out = {key: np.full(rows * width, np.nan) for key in ("ess", "rhat", "mcse")}
     out["ess"][agree], out["rhat"][agree], out["mcse"][agree] = chains * draws, 1.0, 0.0
     stuck = still & ~agree
     out["ess"][stuck], out["rhat"][stuck] = 1.0, np.inf
@@ -56,11 +132,40 @@ def series_statistics(x: Array, step: int = 1) -> dict[str, Array]:
         from arviz_stats.base import array_stats
 
         some = flat[:, :, index]
-        axes = {"chain_axis": 0, "draw_axis": 1}
-        out["ess"][index] = array_stats.ess(some, method="mean", **axes)
-        with np.errstate(divide="ignore", invalid="ignore"):  # halves of chains that stood still: infinite, or NaN
-            halves = some if chains > 1 else some[:, : draws // 2 * 2].reshape(2, draws // 2, -1)
-            rhat = array_stats.rhat(halves, method="split" if chains > 1 else "identity", **axes)
-            out["rhat"][index] = rhat if chains > 1 else np.where(np.isnan(rhat), 1.0, rhat)  # too short to tell
-        out["mcse"][index] = flat[:, :, index].std(axis=(0, 1)) / np.sqrt(out["ess"][index])
+        ess = array_stats.ess(some, method="mean", chain_axis=0, draw_axis=1)
+        out["mcse"][index] = some.std(axis=(0, 1)) / np.sqrt(ess)
+        if variance is not None:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ess = variance.reshape(-1)[index] / out["mcse"][index] ** 2
+        out["ess"][index], out["rhat"][index] = ess, rank_rhat(some)
     return {key: value.reshape(rows, width) for key, value in out.items()}
+
+
+def rank_rhat(x: Array) -> Array:
+    """Return R-hat (series,) of x (chains, draws, series): the larger one of location and spread.
+
+    ArviZ computes the split R-hat; the normal scores of the ranks are taken here for all series at
+    once, which is several times as fast as series by series.
+    """
+    from arviz_stats.base import array_stats
+
+    chains, draws, _ = x.shape
+    if chains == 1:
+        # A single chain is judged by its halves.
+        x = x[:, : draws // 2 * 2].reshape(2, draws // 2, -1)
+    method = "split" if chains > 1 else "identity"
+    folded = np.abs(x - np.median(x, axis=(0, 1)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Halves in which nothing changes give an infinite R-hat, or NaN.
+        both = [array_stats.rhat(normal_scores(y), method=method, chain_axis=0, draw_axis=1)
+                for y in (x, folded)]
+    rhat: Array = np.fmax(*both)
+    # NaN: all scores are equal, or the halves are too short to tell.
+    return np.where(np.isnan(rhat), 1.0, rhat)
+
+
+def normal_scores(x: Array) -> Array:
+    """Return the normal quantiles of the ranks of each series of x (chains, draws, series)."""
+    chains, draws, series = x.shape
+    ranks = rankdata(x.reshape(chains * draws, series), axis=0)
+    return ndtri((ranks - 0.375) / (chains * draws + 0.25)).reshape(x.shape)

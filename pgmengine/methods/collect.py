@@ -19,6 +19,7 @@ from pgmengine.target import Target
 from pgmengine.units import Unit
 
 Array = np.ndarray
+ROUNDING = 1e-13  # a smaller variance is that of rounding
 TRACE = 200  # a longer run is kept as this many batch means, whose mean and MCSE are those of the draws
 
 
@@ -56,6 +57,8 @@ class Draws:
         self.energy = np.zeros((self.draws, rows))
         self.prob = {n: np.zeros((rows, layer.size, len(layer.unit.support))) for n, layer in s.layers.items()
                      if layer.unit.support is not None and not _by_mean(layer.unit)}
+        self.square = {n: np.zeros((rows, layer.width)) for n, layer in s.layers.items()
+                       if layer.unit.support is None}
         self.pairs = {c.key: np.zeros((rows // self.chains, s.layers[c.a].width, s.layers[c.b].width))
                       for c in s.couplings if "pairs" in self.wanted}
 
@@ -67,6 +70,8 @@ class Draws:
         for name, value in x.items():
             self.trace[name][self._batch(t)] += value
         self.energy[t] = energy
+        for name, total in self.square.items():
+            total += np.square(x[name])
         for name, total in self.prob.items():
             total += self.target.structure.layers[name].one_hot(x[name])
         for c in self.target.structure.couplings:
@@ -80,14 +85,15 @@ class Draws:
 
     def collected(self) -> dict[str, Any]:
         """All that was added, without the target."""
-        return {"trace": self.trace, "energy": self.energy, "prob": self.prob, "pairs": self.pairs,
-                "gradient": self.gradient, "kept": self.kept}
+        return {"trace": self.trace, "energy": self.energy, "prob": self.prob, "square": self.square,
+                "pairs": self.pairs, "gradient": self.gradient, "kept": self.kept}
 
     def put(self, found: list[dict[str, Any]]) -> None:
         """What all chains collected, or in order groups of those of a single row: these have no pairs and no gradient."""
         self.trace = _side_by_side([part["trace"] for part in found], axis=1)
         self.energy = np.concatenate([part["energy"] for part in found], axis=1)
         self.prob = _side_by_side([part["prob"] for part in found], axis=0)
+        self.square = _side_by_side([part["square"] for part in found], axis=0)
         self.pairs, self.gradient = found[0]["pairs"], found[0]["gradient"]
         self.kept = [_side_by_side(list(x), axis=0) for x in zip(*(part["kept"] for part in found), strict=True)]
 
@@ -96,8 +102,7 @@ class Draws:
         s, draws = target.structure, self.draws * self.chains
         out: dict[str, Any] = {}
         if "marginals" in self.wanted:
-            mean = {n: v.sum(axis=0).reshape(target.rows, self.chains, -1).sum(axis=1) / draws
-                    for n, v in self.trace.items()}
+            mean = {n: self._mean(n, target) for n in self.trace}
             out["mean"] = public(target, mean)
             out["prob"] = squeeze(target, {n: self._prob(n, mean[n], target) for n, layer in s.layers.items()
                                            if layer.unit.support is not None})
@@ -115,10 +120,27 @@ class Draws:
         stats: dict[str, Any] = {}
         if limit < math.inf:
             means = {n: v / self.counts[:, None, None] for n, v in self.trace.items()}
-            stats = chain_statistics(means, self.energy, target, self.chains)
+            variance = {n: self._variance(n, self._mean(n, target), target) for n in self.trace}
+            stats = chain_statistics(means, variance, self.energy, target, self.chains)
         stats["energy"] = self.energy.reshape(self.draws, target.rows, self.chains).transpose(2, 0, 1)
         note = unmixed_notes(stats, limit)
         return stats, Status.NOT_MIXED if note else Status.OK, note
+
+    def _mean(self, name: str, target: Target) -> Array:
+        """Mean of all draws of a row, (rows, width)."""
+        by_chain = self.trace[name].sum(axis=0).reshape(target.rows, self.chains, -1)
+        return by_chain.sum(axis=1) / (self.draws * self.chains)
+
+    def _variance(self, name: str, mean: Array, target: Target) -> Array:
+        """Variance of all draws of a row, (rows, width); 0 where they are all the same."""
+        layer = target.structure.layers[name]
+        if layer.unit.support is None:
+            square = self.square[name].reshape(target.rows, self.chains, -1).sum(axis=1) / (self.draws * self.chains)
+        else:
+            support = layer.unit.support.reshape(-1, layer.unit.width)
+            square = (self._prob(name, mean, target) @ support**2).reshape(mean.shape)
+        found = square - mean**2
+        return np.where(found > ROUNDING * (1.0 + square), found, 0.0)
 
     def _prob(self, name: str, mean: Array, target: Target) -> Array:
         layer = target.structure.layers[name]

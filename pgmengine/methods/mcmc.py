@@ -11,10 +11,11 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
-from pgmengine.kernels.chains import make_chains, over_chains, start, sweep_work
+from pgmengine.kernels.chains import make_chains, over_chains, sweep_work
 from pgmengine.kernels.plain import layers_by_unit
 from pgmengine.methods.answers import accepted, check_want, no_room
 from pgmengine.methods.collect import Draws, kept_bytes, refused
+from pgmengine.methods.starts import dispersed
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
@@ -73,7 +74,7 @@ class MCMC:
         work = 0.0 if {"pairs", "gradient"} & set(wanted) else plan.work
         generator = seeded(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
-        x = start(many, generator) if state is None else many.clamp(_checked_state(many, state))
+        x = dispersed(many, self.chains, self.kernel, generator) if state is None else many.clamp(_checked_state(many, state))
         found = over_chains(executor, self._sweep, many, self.kernel, x, generator, work, wanted, target.rows)
         draws = Draws(many, wanted, self.chains, self.draws)
         draws.put([kept for kept, _ in found])
