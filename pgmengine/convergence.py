@@ -4,9 +4,10 @@ Long runs are kept as batch means, since the draws of all units would not fit in
 of the batch means is the MCSE of the draws, because both have the same mean; the effective sample
 size of the draws then follows from their variance: ess = variance / mcse^2.
 
-R-hat is the larger one of two rank-normalised split R-hats (Vehtari, Gelman, Simpson, Carpenter and
-Buerkner 2021): of the series, which sees chains of different location, and of the distances from
-the median, which sees chains of different spread.
+R-hat is the larger one of two split R-hats, of normal scores of ranks (Vehtari, Gelman, Simpson,
+Carpenter and Buerkner 2021): of the series, which sees chains of different location, and of the
+distances from the median, which sees chains of different spread. Energies are not ranked: chains
+compute them in single precision, whose rounding would order states of equal energy by chain.
 
 A unit that never changed has no sample variance, but it has an error all the same. An event that n
 independent draws have not shown has a probability of at most 3 / n, with a confidence of 95 %. The
@@ -15,6 +16,7 @@ MCSE of a bounded unit is never taken to be smaller than the one whose 95 % inte
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,9 @@ Array = np.ndarray
 
 # Above this number of series, units are examined at even spacing and the others get NaN.
 MANY_SERIES = 20_000
+
+# Energies of single precision that differ by this share of themselves are equal.
+ROUNDING = 1e-5
 
 # 95 % of a normal distribution lie within this many standard deviations.
 NORMAL_95 = 1.96
@@ -56,7 +61,8 @@ def chain_statistics(trace: Flat, variance: Flat, energy: Array, target: Target,
     """
     widths = sum(v.shape[2] for v in trace.values()) * target.rows
     step = -(-widths // MANY_SERIES)
-    total = series_statistics(_by_chain(energy[:, :, None], target.rows, chains))
+    energies = _rounded(_by_chain(energy[:, :, None], target.rows, chains))
+    total = series_statistics(energies, scores=None)
     out: dict[str, Any] = {"ess": {}, "rhat": {}, "mcse": {}}
     out |= {f"energy_{key}": value[:, 0] for key, value in total.items()}
     found = {name: series_statistics(_by_chain(series, target.rows, chains), variance[name], step)
@@ -73,6 +79,14 @@ def chain_statistics(trace: Flat, variance: Flat, energy: Array, target: Target,
         for key, value in stats.items():
             out[key][name] = layer.shaped(value)
     return out
+
+
+def _rounded(energy: Array) -> Array:
+    """Energies (chains, draws, rows, 1), equal in rows where they differ by no more than rounding."""
+    low, high = (end(energy, axis=(0, 1)) for end in (np.min, np.max))
+    with np.errstate(invalid="ignore"):
+        same = high - low <= ROUNDING * np.maximum(abs(low), abs(high))
+    return np.where(same, low, energy)
 
 
 def least_error(layer: Layer, count: Array) -> Array:
@@ -105,7 +119,15 @@ def _by_chain(series: Array, rows: int, chains: int) -> Array:
     return series.reshape(len(series), rows, chains, -1).transpose(2, 0, 1, 3)
 
 
-def series_statistics(x: Array, variance: Array | None = None, step: int = 1) -> dict[str, Array]:
+def normal_scores(x: Array) -> Array:
+    """Return the normal quantiles of the ranks of each series of x (chains, draws, series)."""
+    chains, draws, series = x.shape
+    ranks = rankdata(x.reshape(chains * draws, series), axis=0)
+    return ndtri((ranks - 0.375) / (chains * draws + 0.25)).reshape(x.shape)
+
+
+def series_statistics(x: Array, variance: Array | None = None, step: int = 1,
+                      scores: Callable[[Array], Array] | None = normal_scores) -> dict[str, Array]:
     """Return ess, rhat and mcse of the means of many series, each (rows, width).
 
     A series that never changes has R-hat 1 and MCSE 0 when all chains agree, R-hat inf when they
@@ -116,6 +138,7 @@ def series_statistics(x: Array, variance: Array | None = None, step: int = 1) ->
     x : (chains, draws, rows, width), draws or means of equal batches of draws.
     variance : (rows, width), variance of the draws; without it that of x, which then are the draws.
     step : only every step-th series is examined, the others get NaN.
+    scores : a transformation of the series before R-hat is taken.
     """
     chains, draws, rows, width = x.shape
     flat = x.reshape(chains, draws, rows * width)
@@ -137,15 +160,15 @@ def series_statistics(x: Array, variance: Array | None = None, step: int = 1) ->
         if variance is not None:
             with np.errstate(divide="ignore", invalid="ignore"):
                 ess = variance.reshape(-1)[index] / out["mcse"][index] ** 2
-        out["ess"][index], out["rhat"][index] = ess, rank_rhat(some)
+        out["ess"][index], out["rhat"][index] = ess, rhat(some, scores)
     return {key: value.reshape(rows, width) for key, value in out.items()}
 
 
-def rank_rhat(x: Array) -> Array:
+def rhat(x: Array, scores: Callable[[Array], Array] | None = normal_scores) -> Array:
     """Return R-hat (series,) of x (chains, draws, series): the larger one of location and spread.
 
-    ArviZ computes the split R-hat; the normal scores of the ranks are taken here for all series at
-    once, which is several times as fast as series by series.
+    ArviZ computes the split R-hat; the normal scores are taken here for all series at once, which
+    is several times as fast as series by series.
     """
     from arviz_stats.base import array_stats
 
@@ -154,18 +177,11 @@ def rank_rhat(x: Array) -> Array:
         # A single chain is judged by its halves.
         x = x[:, : draws // 2 * 2].reshape(2, draws // 2, -1)
     method = "split" if chains > 1 else "identity"
-    folded = np.abs(x - np.median(x, axis=(0, 1)))
+    both = [x, np.abs(x - np.median(x, axis=(0, 1)))]
     with np.errstate(divide="ignore", invalid="ignore"):
         # Halves in which nothing changes give an infinite R-hat, or NaN.
-        both = [array_stats.rhat(normal_scores(y), method=method, chain_axis=0, draw_axis=1)
-                for y in (x, folded)]
-    rhat: Array = np.fmax(*both)
-    # NaN: all scores are equal, or the halves are too short to tell.
-    return np.where(np.isnan(rhat), 1.0, rhat)
-
-
-def normal_scores(x: Array) -> Array:
-    """Return the normal quantiles of the ranks of each series of x (chains, draws, series)."""
-    chains, draws, series = x.shape
-    ranks = rankdata(x.reshape(chains * draws, series), axis=0)
-    return ndtri((ranks - 0.375) / (chains * draws + 0.25)).reshape(x.shape)
+        found = [array_stats.rhat(scores(y) if scores else y, method=method, chain_axis=0, draw_axis=1)
+                 for y in both]
+    larger: Array = np.fmax(*found)
+    # NaN: all values are equal, or the halves are too short to tell.
+    return np.where(np.isnan(larger), 1.0, larger)

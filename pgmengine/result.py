@@ -16,17 +16,24 @@ WANTS = ("marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient
 
 
 class Status(Enum):
-    """How a method ended; the value is the message and the advice."""
+    """How a method ended; the value is the message and the advice.
 
-    OK = "done"
+    OK says that no diagnostic has found a fault. It is no proof: a part of the space that no chain has met is missed by
+    all diagnostics of samples.
+    """
+
+    OK = "no diagnostic found a fault"
     NOT_MIXED = "the chains did not mix: draw longer, or use a tempering method"
-
+    FEW_TRIPS = "the chains hardly travelled on their ladder: use more temperatures, or draw longer"
     FEW_WEIGHTS = "few draws carry the weight: use more temperatures, chains or draws"
+    ONE_SIDED = ("no diagnostic found a fault, but annealing down began where annealing up had ended: a part of the space "
+                 "that both have missed would not show")
+    CONTRADICTED = "a proven lower bound lies above the estimate: a part of the space was missed"
 
     @property
     def good(self) -> bool:
-        """Whether the answer can be used as it is."""
-        return self is Status.OK
+        """Whether no diagnostic has found a fault."""
+        return self in (Status.OK, Status.ONE_SIDED)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,15 @@
-"""Annealed importance sampling, forward and reverse: log Z from both sides."""
+"""Annealed importance sampling, forward and reverse: log Z, low on average going up and high going down.
+
+The two runs check each other only if the reverse one starts from independent draws of the model. Exact draws are to be had
+where a small cover can be enumerated. Elsewhere the reverse run starts from the states that the forward run has reached,
+and both agree on a phase that the forward run has missed; the status is then ONE_SIDED, never OK.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +23,11 @@ from pgmengine.kernels.plain import summed_layers
 from pgmengine.layer import Layer
 from pgmengine.limits import IN_RANGE
 from pgmengine.methods.answers import accepted, check_want
+from pgmengine.methods.bounded import below_a_bound
 from pgmengine.methods.exact import Exact
 from pgmengine.methods.resampling import systematic
 from pgmengine.methods.schedules import Adaptive, count_of, ladder
-from pgmengine.methods.trust import few, interval
+from pgmengine.methods.trust import SURE, few, heavy, interval, normal_end, pareto_shape
 from pgmengine.model import Flat
 from pgmengine.result import Plan, Result, Status
 from pgmengine.settings import amount, check_whole, seeded
@@ -44,6 +50,8 @@ class _Run:
     error: Array
     ess: Array
     weights: Array
+    shape: Array  # of the Pareto tail of the weights
+    exact: Array  # bool: whether the run started from exact draws
 
 
 @dataclass(frozen=True)
@@ -52,21 +60,28 @@ class AIS:
 
     w = sum_t log p_(beta_(t+1))(x_t) - log p_(beta_t)(x_t). The mean of exp(w) is unbiased, so the logarithm is low on
     average. The reverse run anneals model draws down to beta = 0 and is high on average (Burda et al. 2015), by more than
-    its error where the model rules states out that are possible at beta = 0; its draws are exact when the model is small,
-    else those of the forward chains, resampled by their weights and swept on.
+    its error where the model rules states out that are possible at beta = 0. This holds if the draws are exact, which
+    they are where a cover of at most 2^16 states can be enumerated; then the two runs enclose log Z up to their errors,
+    and the status is OK. Else they are the states of the forward chains, resampled by their weights and swept on: both
+    runs then miss the same phases, the interval holds only if there are none, and the status is ONE_SIDED.
+
+    Use it for log Z and log p of models that are too large to enumerate.
 
     Parameters
     ----------
     chains : for each row of evidence.
     betas : a schedule (Linear, ThreePiece, Adaptive), a number of even steps, or numbers from 0 to 1.
     kernel : any kernel; the layers that w sums out are drawn by Gibbs sampling all the same.
-    reverse : also anneal down, which makes log_z_interval a bracket.
+    reverse : also anneal down, which from exact draws makes the upper end of log_z_interval independent of the lower one.
     reference : layer -> natural parameters of the units at beta = 0; base_rates(data) are good ones.
 
-    `log_z` is the forward estimate; `log_z_interval` is three standard errors below it to three standard errors above the
-    reverse one (or above it, without a reverse run). Where no chain has found a possible state, log_z is -inf and nothing
-    is known: the interval is all numbers. `stats` holds log_weights (chains, rows), log_weight_sd (infinite where a chain
-    weighs nothing), ess, and reverse_log_z, reverse_error, reverse_ess, each (rows,).
+    `log_z` is the forward estimate. `log_z_interval` begins three standard errors below it. From exact draws it ends three
+    standard errors above the reverse estimate; else above the largest of the reverse and forward estimates and that by
+    normal log weights, m + s^2 / 2. Where no chain has found a possible state, log_z is -inf and nothing is known: the
+    interval is all numbers. The status is FEW_WEIGHTS where few chains carry the weight, where the tail of the weights is
+    heavy, and where the two runs disagree; CONTRADICTED where the mean-field lower bound lies above the interval.
+    `stats` holds log_weights (chains, rows), log_weight_sd (infinite where a chain weighs nothing), ess, pareto_shape, and
+    reverse_log_z, reverse_error, reverse_ess, reverse_pareto_shape, reverse_exact (whether from exact draws), each (rows,).
 
     >>> import pgmengine as pgm
     >>> model = pgm.rbm(4, 3, rng=0)
@@ -107,24 +122,27 @@ class AIS:
         wanted, plan = accepted(self, target, want)
         generator = seeded(rng)
         up, down = self._by_kind(executor, target, generator, plan.work)
-        high = down or up
-        answers = {"log_z": up.log_z, "log_z_error": up.error,
-                   "log_z_interval": interval(up.log_z, up.error, high.log_z, high.error)}
-        note = _notes(up, down, self.chains, target.first)
+        answers = {"log_z": up.log_z, "log_z_error": up.error, "log_z_interval": _interval(up, down)}
+        note, runs = _notes(up, down, self.chains, target.first), [(up, down)]
         with np.errstate(invalid="ignore"):
             spread = np.nan_to_num(up.weights.std(axis=1), nan=np.inf)
-        stats = {"log_weights": up.weights.T, "ess": up.ess, "log_weight_sd": spread}
+        stats = {"log_weights": up.weights.T, "ess": up.ess, "log_weight_sd": spread, "pareto_shape": up.shape}
         if "log_prob" in wanted:
             answers["log_prob"], stats["log_prob_error"] = up.log_z, up.error
             if not target.structure.normalized:
                 whole = self._by_kind(executor, target.nothing_observed, generator, plan.work)
+                runs.append(whole)
                 answers["log_prob"] = up.log_z - whole[0].log_z
                 stats["log_prob_error"] = np.hypot(up.error, whole[0].error)
                 offset = target.first if target.nothing_observed.rows == target.rows else 0
                 note += tuple(f"without evidence, {line}" for line in _notes(*whole, self.chains, offset))
         if down is not None:
-            stats |= {"reverse_log_z": down.log_z, "reverse_error": down.error, "reverse_ess": down.ess}
-        return Result(answers, "estimate", self, plan, Status.FEW_WEIGHTS if note else Status.OK, (), stats, None, note)
+            stats |= {"reverse_log_z": down.log_z, "reverse_error": down.error, "reverse_ess": down.ess,
+                      "reverse_pareto_shape": down.shape, "reverse_exact": down.exact}
+        status = Status.FEW_WEIGHTS if note else Status.OK if _two_sided(runs) else Status.ONE_SIDED
+        if low := below_a_bound(target, answers["log_z_interval"]):
+            status, note = Status.CONTRADICTED, low + note
+        return Result(answers, "estimate", self, plan, status, (), stats, None, note or _start(status))
 
     def _targets(self, target: Target, wanted: tuple[str, ...]) -> list[Target]:
         whole = "log_prob" in wanted and not target.structure.normalized
@@ -156,13 +174,15 @@ class AIS:
             return up, None
         live, dead = np.flatnonzero(up.ess > 0), np.flatnonzero(up.ess == 0)
         unknown = np.full(len(dead), np.inf)  # no draws that could be annealed down, and perhaps no possible state
-        runs = [_Run(unknown, unknown, np.zeros(len(dead)), -np.inf * np.ones((len(dead), self.chains)))]
+        runs = [_Run(unknown, unknown, np.zeros(len(dead)), -np.inf * np.ones((len(dead), self.chains)), -unknown,
+                     unknown < 0)]
         if len(live):
             chains = (live[:, None] * self.chains + np.arange(self.chains)).ravel()
             some, x = target.take(live), {name: value[chains] for name, value in x.items()}
-            x, sweeps = self._model_draws(some, x, up.weights[live], len(betas), rng)
+            x, sweeps, exact = self._model_draws(some, x, up.weights[live], len(betas), rng)
             weights, _ = self._annealed(executor, many.take(chains).at(1.0), x, rng, work, sweeps, betas[::-1])
-            runs.insert(0, _estimate(weights.reshape(len(live), -1), at_0[live], -1.0, moves[live]))
+            down = _estimate(weights.reshape(len(live), -1), at_0[live], -1.0, moves[live])
+            runs.insert(0, replace(down, exact=exact | ~moves[live]))
         return up, _joined(runs, np.argsort(np.concatenate((live, dead))))
 
     def _annealed(self, executor: Executor | None, many: Target, x: Flat, rng: np.random.Generator, work: float,
@@ -178,21 +198,32 @@ class AIS:
         return chains.anneal(betas, backward=_backward(many)), chains.values()
 
     def _model_draws(self, target: Target, last: Flat, weights: Array, steps: int,
-                     rng: np.random.Generator) -> tuple[Flat, int]:
-        """States at beta = 1, (rows * chains, width), and how many sweeps they still need."""
+                     rng: np.random.Generator) -> tuple[Flat, int, bool]:
+        """States at beta = 1, (rows * chains, width), how many sweeps they still need, and whether they are exact."""
         exact = Exact(max_bits=np.log2(SMALL), draws=self.chains)
         if exact.plan(target.at(1.0), ("samples",)).accepted:
             drawn = exact.run(target.at(1.0), ("samples",), rng=rng).samples
             layers = target.structure.layers
-            return {n: np.swapaxes(v, 0, 1).reshape(-1, layers[n].width) for n, v in drawn.items()}, 0
+            return {n: np.swapaxes(v, 0, 1).reshape(-1, layers[n].width) for n, v in drawn.items()}, 0, True
         chosen = systematic(softmax(weights), rng)
         index = (chosen + self.chains * np.arange(target.rows)[:, None]).ravel()
-        return {name: value[index] for name, value in last.items()}, max(steps // 4, 50)
+        return {name: value[index] for name, value in last.items()}, max(steps // 4, 50), False
+
+
+def _two_sided(runs: Sequence[tuple[_Run, _Run | None]]) -> bool:
+    """Whether all reverse runs started from exact draws, or there was nothing to draw."""
+    return all(not up.error.any() or (down is not None and down.exact.all()) for up, down in runs)
+
+
+def _start(status: Status) -> tuple[str, ...]:
+    """Words on the start of the reverse run, where it is none of its own."""
+    return () if status is Status.OK else ("the reverse run did not start from exact draws: the interval holds if the "
+                                           "forward run has missed no part of the space",)
 
 
 def _joined(runs: Sequence[_Run], order: Array) -> _Run:
     """Runs of some rows each as one, the rows in this order."""
-    parts = ((run.log_z, run.error, run.ess, run.weights) for run in runs)
+    parts = ([getattr(run, field.name) for field in fields(_Run)] for run in runs)
     return _Run(*(np.concatenate(part)[order] for part in zip(*parts, strict=True)))
 
 
@@ -213,7 +244,20 @@ def _estimate(weights: Array, at_0: Array, sign: float, moves: Array) -> _Run:
         error = np.hypot(error, ROUNDING * np.maximum(np.abs(at_0), np.abs(top[:, 0])))  # all there is if none is drawn
         error = np.where(mean > 0, np.where(moves, error, 0.0), np.inf)
         ess = np.where(mean > 0, w.sum(axis=1) ** 2 / np.square(w).sum(axis=1), 0.0)
-    return _Run(at_0 + sign * (log_sum(weights, axis=1) - np.log(count)), error, ess, weights)
+    return _Run(at_0 + sign * (log_sum(weights, axis=1) - np.log(count)), error, ess, weights, pareto_shape(weights),
+                np.full(len(w), True))
+
+
+def _interval(up: _Run, down: _Run | None) -> Array:
+    """The interval (rows, 2) of both runs; without exact draws it also ends above what normal log weights would give."""
+    high = down or up
+    ends = interval(up.log_z, up.error, high.log_z, high.error)
+    with np.errstate(invalid="ignore"):
+        at_0 = up.log_z - (log_sum(up.weights, axis=1) - np.log(up.weights.shape[1]))
+    alone = np.fmax(up.log_z + SURE * up.error, at_0 + normal_end(up.weights))
+    sure = np.zeros(len(ends), dtype=bool) if down is None else down.exact
+    ends[:, 1] = np.where(sure | (up.error == 0), ends[:, 1], np.fmax(ends[:, 1], alone))
+    return ends
 
 
 def _notes(up: _Run, down: _Run | None, chains: int, first: int = 0) -> tuple[str, ...]:
@@ -222,6 +266,9 @@ def _notes(up: _Run, down: _Run | None, chains: int, first: int = 0) -> tuple[st
         if run is not None and chains > 1 and few(run.ess, chains):
             out.append(f"{name} annealing: an effective {run.ess.min():.3g} of {chains} chains carry the weight of row "
                        f"{first + int(run.ess.argmin())}")
+        if run is not None and len(rows := heavy(run.shape, run.ess, chains)):
+            out.append(f"{name} annealing: the weights of row {first + rows[0]} have a heavy tail, of Pareto shape "
+                       f"{run.shape[rows[0]]:.2g}: the largest of them is yet to come")
     if down is not None:
         gap = up.log_z - down.log_z
         wide = 5.0 * np.hypot(up.error, down.error) + 1e-3 * (1.0 + np.abs(up.log_z))

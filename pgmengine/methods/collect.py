@@ -54,6 +54,7 @@ class Draws:
         rows = self.target.rows
         self.trace = {n: np.zeros((self.batches, rows, layer.width)) for n, layer in s.layers.items()}
         self.counts = np.bincount(self._batch(np.arange(self.draws)), minlength=self.batches)
+        self.weight = np.zeros((self.batches, rows))
         self.energy = np.zeros((self.draws, rows))
         self.prob = {n: np.zeros((rows, layer.size, len(layer.unit.support))) for n, layer in s.layers.items()
                      if layer.unit.support is not None and not _by_mean(layer.unit)}
@@ -65,33 +66,37 @@ class Draws:
     def _batch(self, t: Any) -> Any:
         return t * self.batches // self.draws
 
-    def add(self, t: int, x: Flat, energy: Array) -> None:
-        """Draw number t of all chains."""
-        for name, value in x.items():
+    def add(self, t: int, x: Flat, energy: Array, weight: Array | None = None) -> None:
+        """Add draw number t of all chains, with importance weights (rows * chains,) of mean 1 over a row's draws."""
+        weighed = x if weight is None else {name: weight[:, None] * value for name, value in x.items()}
+        for name, value in weighed.items():
             self.trace[name][self._batch(t)] += value
+        self.weight[self._batch(t)] += 1.0 if weight is None else weight
         self.energy[t] = energy
         for name, total in self.square.items():
-            total += np.square(x[name])
+            total += weighed[name] * x[name]
         for name, total in self.prob.items():
-            total += self.target.structure.layers[name].one_hot(x[name])
+            hot = self.target.structure.layers[name].one_hot(x[name])
+            total += hot if weight is None else weight[:, None, None] * hot
         for c in self.target.structure.couplings:
             if c.key in self.pairs:
-                xa, xb = (x[n].reshape(-1, self.chains, x[n].shape[1]) for n in (c.a, c.b))
+                xa, xb = (v.reshape(-1, self.chains, v.shape[1]) for v in (weighed[c.a], x[c.b]))
                 self.pairs[c.key] += np.einsum("rci,rcj->rij", xa, xb)
         if "gradient" in self.wanted:
-            self.gradient = add_gradients(self.gradient, self.target.gradient(x))
+            self.gradient = add_gradients(self.gradient, self.target.gradient(x, weight))
         if "samples" in self.wanted:
             self.kept.append(x)
 
     def collected(self) -> dict[str, Any]:
         """All that was added, without the target."""
-        return {"trace": self.trace, "energy": self.energy, "prob": self.prob, "square": self.square,
+        return {"trace": self.trace, "energy": self.energy, "weight": self.weight, "prob": self.prob, "square": self.square,
                 "pairs": self.pairs, "gradient": self.gradient, "kept": self.kept}
 
     def put(self, found: list[dict[str, Any]]) -> None:
         """What all chains collected, or in order groups of those of a single row: these have no pairs and no gradient."""
         self.trace = _side_by_side([part["trace"] for part in found], axis=1)
         self.energy = np.concatenate([part["energy"] for part in found], axis=1)
+        self.weight = np.concatenate([part["weight"] for part in found], axis=1)
         self.prob = _side_by_side([part["prob"] for part in found], axis=0)
         self.square = _side_by_side([part["square"] for part in found], axis=0)
         self.pairs, self.gradient = found[0]["pairs"], found[0]["gradient"]
@@ -119,17 +124,32 @@ class Draws:
         """(stats, status, warnings): whether the chains agree, which nobody asks where the limit is infinite."""
         stats: dict[str, Any] = {}
         if limit < math.inf:
-            means = {n: v / self.counts[:, None, None] for n, v in self.trace.items()}
-            variance = {n: self._variance(n, self._mean(n, target), target) for n in self.trace}
-            stats = chain_statistics(means, variance, self.energy, target, self.chains)
-        stats["energy"] = self.energy.reshape(self.draws, target.rows, self.chains).transpose(2, 0, 1)
+            mean = {n: self._mean(n, target) for n in self.trace}
+            variance = {n: self._variance(n, mean[n], target) for n in self.trace}
+            series = {n: self._series(n, mean[n]) for n in self.trace}
+            stats = chain_statistics(series, variance, self.energy, target, self.chains)
+        stats["energy"] = self.energies(target)
         note = unmixed_notes(stats, limit)
         return stats, Status.NOT_MIXED if note else Status.OK, note
+
+    def energies(self, target: Target) -> Array:
+        """Energies of the draws, (chains, draws, rows)."""
+        return self.energy.reshape(self.draws, target.rows, self.chains).transpose(2, 0, 1)
 
     def _mean(self, name: str, target: Target) -> Array:
         """Mean of all draws of a row, (rows, width)."""
         by_chain = self.trace[name].sum(axis=0).reshape(target.rows, self.chains, -1)
         return by_chain.sum(axis=1) / (self.draws * self.chains)
+
+    def _series(self, name: str, mean: Array) -> Array:
+        """Batch means (batches, rows * chains, width) whose mean and MCSE are those of the answer.
+
+        The mean of weighted draws is a ratio, sum of w x by sum of w; to first order it varies as the
+        mean of x + (w - 1) (x - mean), w of mean 1, which are the draws where nothing is weighted.
+        """
+        beyond = (self.weight - self.counts[:, None])[:, :, None]
+        shift = np.repeat(mean, self.chains, axis=0) * beyond if beyond.any() else 0.0
+        return (self.trace[name] - shift) / self.counts[:, None, None]
 
     def _variance(self, name: str, mean: Array, target: Target) -> Array:
         """Variance of all draws of a row, (rows, width); 0 where they are all the same."""

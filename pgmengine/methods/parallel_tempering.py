@@ -12,9 +12,10 @@ from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import Chains, make_chains, sweep_work
 from pgmengine.methods.answers import accepted, check_want, no_room
+from pgmengine.methods.bounded import below_a_bound
 from pgmengine.methods.collect import Draws, kept_bytes, refused
 from pgmengine.methods.schedules import count_of, ladder
-from pgmengine.methods.trust import BATCHES, SURE, interval
+from pgmengine.methods.trust import BATCHES, SURE, interval, travelled
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
 from pgmengine.settings import check_limit, check_whole, seeded
@@ -36,7 +37,8 @@ class ParallelTempering:
 
     log Z = log Z_0 + sum over rungs of log mean exp(step S) (stepping stones, Xie et al. 2011), low on average when the
     mean is over the lower rung and high when it is -log mean exp(-step S) over the upper one: log_z_interval goes from
-    one to the other, three standard errors wider at each end. log_z meets half way, log mean exp(step S / 2) below less
+    one to the other, three standard errors wider at each end. Both are made of the same chains, so the interval holds if
+    these have missed no part of the space. log_z meets half way, log mean exp(step S / 2) below less
     log mean exp(-step S / 2) above (the geometric bridge, Meng and Wong 1996), which varies least.
 
     Parameters
@@ -45,6 +47,8 @@ class ParallelTempering:
     kernel : any kernel.
     chains : ladders for each row of evidence.
     warmup, draws, thin : sweeps dropped, draws kept, sweeps from one draw to the next; a swap after each sweep.
+
+    The status is FEW_TRIPS where the chains of a row hardly travelled on their ladders.
 
     `stats` holds those of MCMC, and betas (rungs,), swap_rejection (rungs - 1,), both with an axis of rows in front where
     parts of a large question have ladders of their own, round_trips (rows,), round_trip_rate
@@ -111,6 +115,10 @@ class ParallelTempering:
                 first = target.first if len(whole["log_z"]) == target.rows else 0
                 apart += tuple(f"without evidence, {line}" for line in _apart(whole, first))
             note, status = note + apart, Status.FEW_WEIGHTS if apart else status
+            if low := below_a_bound(target, answers["log_z_interval"]):
+                note, status = low + note, Status.CONTRADICTED
+        if few := travelled(stats["round_trips"], target.first) if len(ladders.betas) > 1 else ():
+            note, status = few + note, Status.FEW_TRIPS if status.good else status
         return Result(answers, "estimate", self, plan, status, (), stats, None, note)
 
     def _warmed(self, target: Target, rng: np.random.Generator) -> Ladders:

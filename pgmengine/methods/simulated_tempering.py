@@ -12,10 +12,11 @@ from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import sweep_work
 from pgmengine.methods.answers import accepted, check_want, no_room
+from pgmengine.methods.bounded import below_a_bound
 from pgmengine.methods.collect import Draws, refused
 from pgmengine.methods.levels import FlatHistogram, Levels, check_gamma
 from pgmengine.methods.schedules import Linear, count_of, ladder
-from pgmengine.methods.trust import BATCHES, interval
+from pgmengine.methods.trust import BATCHES, interval, travelled
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
@@ -41,9 +42,11 @@ class SimulatedTempering:
     warmup, draws : adaptive sweeps, and sweeps with frozen weights; the draws are those of them at beta = 1.
     gamma : FlatHistogram() or OneOverT().
 
-    `log_z` is NaN where the chains, once the weights were frozen, never were at an end of the ladder.
+    The status is FEW_TRIPS where the chains of a row hardly went from one end of the ladder to the other and back: then
+    the weights have not settled, and neither `log_z` nor the draws can be trusted. `log_z` is NaN where the chains, once
+    the weights were frozen, never were at an end of the ladder.
 
-    `stats` holds those of MCMC, and log_g, occupancy and occupancy_adaptive (rows, levels), levels (warmup +
+    `stats` holds those of MCMC, round_trips (rows,) of the sweeps with frozen weights, and log_g, occupancy and occupancy_adaptive (rows, levels), levels (warmup +
     draws, rows, chains), and adaptive (warmup + draws,), which sweeps were adaptive.
 
     >>> import pgmengine as pgm
@@ -106,8 +109,12 @@ class SimulatedTempering:
         answers = draws.answers(target)
         if "log_z" in wanted:
             answers |= _log_z(target, levels.weights.log_g, seen[self.warmup:], len(betas))
-        status = Status.NOT_MIXED if note else status
-        return Result(answers, "estimate", self, plan, status, (), stats, None, note + notes)
+        stats["round_trips"] = round_trips(seen[self.warmup:], len(betas))
+        few = travelled(stats["round_trips"], target.first) if len(betas) > 1 else ()
+        status = Status.FEW_TRIPS if few else Status.NOT_MIXED if note else status
+        low = below_a_bound(target, answers["log_z_interval"]) if "log_z" in wanted else ()
+        status, note = Status.CONTRADICTED if low else status, low + few + note + notes
+        return Result(answers, "estimate", self, plan, status, (), stats, None, note)
 
 
 class _Kept:
@@ -149,6 +156,18 @@ class _Kept:
             index = order[first + t]
             out.add(t, {name: value[index] for name, value in x.items()}, energy[index])
         return out, note
+
+
+def round_trips(levels: Array, count: int) -> Array:
+    """Return how often the chains of each row came from level 0 to the last one, (rows,).
+
+    levels : (sweeps, rows, chains).
+    """
+    sweep = np.arange(len(levels))[:, None, None]
+    # The last sweep at either end of the ladder so far; -1 before the first one.
+    low, high = (np.maximum.accumulate(np.where(levels == end, sweep, -1), axis=0) for end in (0, count - 1))
+    arrived = (levels[1:] == count - 1) & (low[:-1] > high[:-1])
+    return np.asarray(arrived.sum(axis=(0, 2)))
 
 
 def _occupancy(levels: Array, count: int) -> Array:

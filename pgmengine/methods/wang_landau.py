@@ -15,9 +15,10 @@ from pgmengine.kernels.plain import sweep
 from pgmengine.methods.answers import accepted, check_want, no_room
 from pgmengine.methods.collect import Draws, refused
 from pgmengine.methods.levels import OneOverT, Weights, check_gamma
+from pgmengine.methods.trust import few
 from pgmengine.model import Flat
 from pgmengine.progress import track
-from pgmengine.result import Plan, Result
+from pgmengine.result import Plan, Result, Status
 from pgmengine.settings import check_limit, check_whole, seeded
 from pgmengine.target import Target
 
@@ -30,8 +31,9 @@ class WangLandau:
 
     A unit of a layer that the partition reads moves with the conditional of p / g, the log weights of its values less
     log g of the bins that they lead to; other layers move as they always do. While adapting, log g of the bin that a
-    chain is in grows. Draws with frozen weights have the importance weights g(bin(x)); answers are those of draws
-    resampled by them. Unit by unit and in numpy: for partitions, not for speed.
+    chain is in grows. Draws with frozen weights have the importance weights g(bin(x)), and answers are weighted means.
+    Samples are resampled by weight. R-hat and MCSE are those of the weighted means, chain by chain, so that chains which
+    stay in different bins are seen. Unit by unit and in numpy: for partitions, not for speed.
 
     Parameters
     ----------
@@ -41,7 +43,8 @@ class WangLandau:
     warmup, draws : adaptive sweeps, and sweeps with frozen weights.
     gamma : FlatHistogram() or OneOverT().
 
-    `stats` holds those of MCMC (of the resampled draws), log_g, occupancy and bin_prob (rows, bins).
+    `stats` holds those of MCMC, log_g, occupancy and bin_prob (rows, bins), and weight_ess (rows,), the effective number
+    of draws by their importance weights alone. The status is FEW_WEIGHTS where few draws carry the weight.
 
     >>> import pgmengine as pgm
     >>> count = pgm.WangLandau(partition=lambda x: x["v"].sum(axis=1).astype(int), bins=5, warmup=200, draws=200)
@@ -86,35 +89,48 @@ class WangLandau:
         walk = _Walk(self, many, weights, generator)
         for _ in track(range(self.warmup), "adapting"):
             weights.adapt(walk.step().reshape(target.rows, -1))
-        states: list[tuple[Flat, Array, Array]] = []
-        for _ in track(range(self.draws), "sampling"):
-            bins = walk.step().reshape(target.rows, -1)
-            states.append((walk.x, -many.log_density(walk.x), bins))
-        draws, seen = self._resampled(target, many, wanted, states, weights, generator)
+        states: list[tuple[Flat, Array]] = []
+        bins = np.empty((self.draws, target.rows, self.chains), dtype=np.int64)
+        for t in track(range(self.draws), "sampling"):
+            bins[t] = walk.step().reshape(target.rows, -1)
+            states.append((walk.x, -many.log_density(walk.x)))
+        log_w = weights.log_g[np.arange(target.rows)[:, None], bins]
+        w = np.exp(log_w - log_w.max(axis=(0, 2), keepdims=True))
+        w /= w.mean(axis=(0, 2), keepdims=True)
+        draws = Draws(many, wanted, self.chains, self.draws)
+        for t, (x, energy) in enumerate(states):
+            draws.add(t, x, energy, w[t].ravel())
         stats, status, note = draws.judged(target, self.rhat_limit)
+        if few(ess := effective(w), self.draws * self.chains):
+            status = Status.FEW_WEIGHTS
+            note += (f"an effective {ess.min():.3g} of {self.draws * self.chains} draws carry the weight of row "
+                     f"{target.first + int(ess.argmin())}",)
+        _resample(draws, target, w, generator)
+        seen = np.stack([(bins == b).sum(axis=(0, 2)) for b in range(self.bins)], axis=1).astype(float)
         prob = np.where(seen > 0, seen * np.exp(weights.log_g - weights.log_g.max(axis=1, keepdims=True)), 0.0)
-        stats |= {"log_g": weights.log_g, "occupancy": seen / seen.sum(axis=1, keepdims=True),
-                  "bin_prob": prob / prob.sum(axis=1, keepdims=True)}
+        stats |= {"log_g": weights.log_g, "occupancy": seen / seen.sum(axis=1, keepdims=True), "weight_ess": ess,
+                  "bin_prob": prob / prob.sum(axis=1, keepdims=True), "energy": draws.energies(target)}
         return Result(draws.answers(target), "estimate", self, plan, status, (), stats, None, note)
 
-    def _resampled(self, target: Target, many: Target, wanted: tuple[str, ...], states: list[tuple[Flat, Array, Array]],
-                   weights: Weights, rng: np.random.Generator) -> tuple[Draws, Array]:
-        bins = np.stack([b for _, _, b in states], axis=1)  # (rows, draws, chains)
-        rows = np.arange(target.rows)
-        seen = np.stack([(bins == b).sum(axis=(1, 2)) for b in range(self.bins)], axis=1).astype(float)
-        log_w = weights.log_g[rows[:, None, None], bins].reshape(target.rows, -1)
-        p = np.exp(log_w - log_w.max(axis=1, keepdims=True))
-        out = Draws(many, wanted, self.chains, self.draws)
-        size = self.draws * self.chains
-        chosen = np.stack([rng.choice(size, size=size, p=row / row.sum()) for row in p])
-        x = {name: np.stack([s[0][name] for s in states]).reshape(self.draws, target.rows, self.chains, -1)
-             for name in target.structure.layers}
-        energy = np.stack([s[1] for s in states]).reshape(self.draws, target.rows, self.chains)
-        for t in range(self.draws):
-            draw, chain = np.divmod(chosen[:, t * self.chains: (t + 1) * self.chains], self.chains)
-            picked = {name: v[draw, rows[:, None], chain].reshape(many.rows, -1) for name, v in x.items()}
-            out.add(t, picked, energy[draw, rows[:, None], chain].ravel())
-        return out, seen
+
+def effective(w: Array) -> Array:
+    """Return the effective number (rows,) of draws of weights w (draws, rows, chains), were they independent."""
+    return np.asarray(w.sum(axis=(0, 2)) ** 2 / np.square(w).sum(axis=(0, 2)))
+
+
+def _resample(draws: Draws, target: Target, w: Array, rng: np.random.Generator) -> None:
+    """Replace the samples, and their energies, by draws of equal weight; means keep the weights."""
+    count, rows, chains = w.shape
+    size = count * chains
+    p = np.moveaxis(w, 1, 0).reshape(rows, size)
+    chosen = np.stack([rng.choice(size, size=size, p=row / row.sum()) for row in p])
+    draw, chain = np.divmod(chosen.reshape(rows, count, chains), chains)
+    place = chain + chains * np.arange(rows)[:, None, None]
+    draws.energy = np.moveaxis(draws.energy[draw, place], 0, 1).reshape(count, rows * chains)
+    draw, place = (np.moveaxis(index, 0, 1).reshape(count, rows * chains) for index in (draw, place))
+    if draws.kept:
+        every = {name: np.stack([x[name] for x in draws.kept]) for name in draws.kept[0]}
+        draws.kept = [{name: v[draw[t], place[t]] for name, v in every.items()} for t in range(count)]
 
 
 class _Seen(Mapping[str, Array]):
