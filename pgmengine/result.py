@@ -26,8 +26,8 @@ class Status(Enum):
     NOT_MIXED = "the chains did not mix: draw longer, or use a tempering method"
     FEW_TRIPS = "the chains hardly travelled on their ladder: use more temperatures, or draw longer"
     FEW_WEIGHTS = "few draws carry the weight: use more temperatures, chains or draws"
-    ONE_SIDED = ("no diagnostic found a fault, but annealing down began where annealing up had ended: a part of the space "
-                 "that both have missed would not show")
+    ONE_SIDED = ("no diagnostic found a fault, but annealing down began where annealing up had ended: "
+                 "a part of the space that both have missed would not show")
     CONTRADICTED = "a proven lower bound lies above the estimate: a part of the space was missed"
 
     @property

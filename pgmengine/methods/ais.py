@@ -1,8 +1,9 @@
 """Annealed importance sampling, forward and reverse: log Z, low on average going up and high going down.
 
-The two runs check each other only if the reverse one starts from independent draws of the model. Exact draws are to be had
-where a small cover can be enumerated. Elsewhere the reverse run starts from the states that the forward run has reached,
-and both agree on a phase that the forward run has missed; the status is then ONE_SIDED, never OK.
+The two runs check each other only if the reverse one starts from exact draws of the model. These are
+to be had where a small cover can be enumerated. Elsewhere the reverse run starts from the states that
+the forward run has reached, and both miss a phase that the forward run has missed; the status is then
+ONE_SIDED, never OK.
 """
 
 from __future__ import annotations
@@ -75,13 +76,14 @@ class AIS:
     reverse : also anneal down, which from exact draws makes the upper end of log_z_interval independent of the lower one.
     reference : layer -> natural parameters of the units at beta = 0; base_rates(data) are good ones.
 
-    `log_z` is the forward estimate. `log_z_interval` begins three standard errors below it. From exact draws it ends three
-    standard errors above the reverse estimate; else above the largest of the reverse and forward estimates and that by
-    normal log weights, m + s^2 / 2. Where no chain has found a possible state, log_z is -inf and nothing is known: the
-    interval is all numbers. The status is FEW_WEIGHTS where few chains carry the weight, where the tail of the weights is
-    heavy, and where the two runs disagree; CONTRADICTED where the mean-field lower bound lies above the interval.
-    `stats` holds log_weights (chains, rows), log_weight_sd (infinite where a chain weighs nothing), ess, pareto_shape, and
-    reverse_log_z, reverse_error, reverse_ess, reverse_pareto_shape, reverse_exact (whether from exact draws), each (rows,).
+    `log_z` is the forward estimate. `log_z_interval` begins three standard errors below it. From exact draws it ends
+    three standard errors above the reverse estimate, else three above the largest of the reverse estimate, the forward
+    one, and m + s^2 / 2, the log mean of weights whose logarithms are normal. Where no chain has found a possible state,
+    log_z is -inf and nothing is known: the interval is all numbers. The status is FEW_WEIGHTS where few chains carry the
+    weight, where the tail of the weights is heavy, and where the two runs disagree; CONTRADICTED where the mean-field
+    lower bound lies above the interval. `stats` holds log_weights (chains, rows), log_weight_sd (infinite where a chain
+    weighs nothing), ess, pareto_shape, and reverse_log_z, reverse_error, reverse_ess, reverse_pareto_shape and
+    reverse_exact, whether it started from exact draws, each (rows,).
 
     >>> import pgmengine as pgm
     >>> model = pgm.rbm(4, 3, rng=0)
@@ -244,7 +246,7 @@ def _estimate(weights: Array, at_0: Array, sign: float, moves: Array) -> _Run:
         error = np.hypot(error, ROUNDING * np.maximum(np.abs(at_0), np.abs(top[:, 0])))  # all there is if none is drawn
         error = np.where(mean > 0, np.where(moves, error, 0.0), np.inf)
         ess = np.where(mean > 0, w.sum(axis=1) ** 2 / np.square(w).sum(axis=1), 0.0)
-    return _Run(at_0 + sign * (log_sum(weights, axis=1) - np.log(count)), error, ess, weights, pareto_shape(weights),
+    return _Run(at_0 + sign * (log_sum(weights, axis=1) - np.log(count)), error, ess, weights, pareto_shape(weights, ess),
                 np.full(len(w), True))
 
 
@@ -266,7 +268,7 @@ def _notes(up: _Run, down: _Run | None, chains: int, first: int = 0) -> tuple[st
         if run is not None and chains > 1 and few(run.ess, chains):
             out.append(f"{name} annealing: an effective {run.ess.min():.3g} of {chains} chains carry the weight of row "
                        f"{first + int(run.ess.argmin())}")
-        if run is not None and len(rows := heavy(run.shape, run.ess, chains)):
+        if run is not None and len(rows := heavy(run.shape, chains)):
             out.append(f"{name} annealing: the weights of row {first + rows[0]} have a heavy tail, of Pareto shape "
                        f"{run.shape[rows[0]]:.2g}: the largest of them is yet to come")
     if down is not None:

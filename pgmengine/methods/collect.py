@@ -75,12 +75,12 @@ class Draws:
         self.energy[t] = energy
         for name, total in self.square.items():
             total += weighed[name] * x[name]
-        for name, total in self.prob.items():
-            hot = self.target.structure.layers[name].one_hot(x[name])
-            total += hot if weight is None else weight[:, None, None] * hot
+        for name, count in self.prob.items():
+            states = self.target.structure.layers[name].one_hot(x[name])
+            count += states if weight is None else weight[:, None, None] * states
         for c in self.target.structure.couplings:
             if c.key in self.pairs:
-                xa, xb = (v.reshape(-1, self.chains, v.shape[1]) for v in (weighed[c.a], x[c.b]))
+                xa, xb = (v.reshape(-1, self.chains, v.shape[-1]) for v in (weighed[c.a], x[c.b]))
                 self.pairs[c.key] += np.einsum("rci,rcj->rij", xa, xb)
         if "gradient" in self.wanted:
             self.gradient = add_gradients(self.gradient, self.target.gradient(x, weight))
@@ -89,8 +89,8 @@ class Draws:
 
     def collected(self) -> dict[str, Any]:
         """All that was added, without the target."""
-        return {"trace": self.trace, "energy": self.energy, "weight": self.weight, "prob": self.prob, "square": self.square,
-                "pairs": self.pairs, "gradient": self.gradient, "kept": self.kept}
+        return {"trace": self.trace, "energy": self.energy, "weight": self.weight, "prob": self.prob,
+                "square": self.square, "pairs": self.pairs, "gradient": self.gradient, "kept": self.kept}
 
     def put(self, found: list[dict[str, Any]]) -> None:
         """What all chains collected, or in order groups of those of a single row: these have no pairs and no gradient."""

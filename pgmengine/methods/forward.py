@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pgmengine.barren import known_softly
+from pgmengine.convergence import least_error
 from pgmengine.couplings import only_parameters
+from pgmengine.methods.ais import AIS
 from pgmengine.methods.answers import accepted, check_want, no_room, public, squeeze
+from pgmengine.methods.bounded import below_a_bound
 from pgmengine.methods.conditions import of_free_parents, parents_first
 from pgmengine.methods.resampling import systematic
-from pgmengine.methods.trust import few, interval
+from pgmengine.methods.schedules import Linear
+from pgmengine.methods.trust import SURE, few, heavy, interval, pareto_shape
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result, Status
@@ -25,6 +29,13 @@ from pgmengine.target import Target
 Array = np.ndarray
 PART = 2.0**26  # bytes of states that are drawn at once
 
+# Annealing as a cross-check: short, and up only.
+CHECK = AIS(chains=40, betas=Linear(200), reverse=False)
+
+# Standard errors by which halves may differ.
+HALVES = 4.0
+ROUNDING = 1e-6
+
 
 @dataclass(frozen=True)
 class Forward:
@@ -32,15 +43,21 @@ class Forward:
 
     w = product over observed units of p(x | drawn parents), so E[w] = p(evidence) and E[w f(x)] / E[w] = E[f | evidence]
     (likelihood weighting: Fung and Chang 1990, Shachter and Peot 1990). Draws are independent; without evidence below
-    free units all weights are equal.
+    free units all weights are equal. Else a few draws, or one that is yet to come, may carry all the weight, so the
+    weights are judged in four ways, and the status is FEW_WEIGHTS or CONTRADICTED if one fails: by their effective number
+    and the Pareto shape of the largest ones, by the agreement of independent halves, by a short annealing run (Neal
+    2001), which meets explanations that the parents hardly ever draw, and by the mean-field lower bound.
 
     Parameters
     ----------
-    draws : for each row of evidence.
+    draws : for each row of evidence, at least; so many samples are returned.
     below : refused when more observed units than this depend on free ones: few draws would carry the weight.
+    error : standard error of log_z that is asked for; more draws are made until all rows have reached it.
+    most : draws for each row, at most.
 
-    `stats` holds log_weights (draws, rows), ess (rows,) and mcse of each layer's means. Samples are resampled by weight.
-    Where no draw can give the evidence, means and samples are NaN and the status says so.
+    `stats` holds log_weights (draws, rows) of the first draws, ess, pareto_shape and drawn, the number of draws, each
+    (rows,), and mcse of each layer's means. Samples are resampled by weight. Where no draw can give the evidence, means
+    and samples are NaN and the status says so.
 
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.sbn([4, 3], rng=0), {"v": [1, 0, float("nan"), 1]}, method=pgm.Forward(2000), rng=0)
@@ -50,10 +67,12 @@ class Forward:
 
     draws: int = 1000
     below: int = 10
+    error: float = 0.05
+    most: int = 64_000
 
     def __post_init__(self) -> None:
-        check_whole(self, "draws", least=2)
-        check_limit(self, "below")
+        check_whole(self, "draws", "most", least=2)
+        check_limit(self, "below", "error")
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Work and memory of the draws; refuses undirected couplings of free units and much evidence below."""
@@ -89,38 +108,114 @@ class Forward:
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Draw."""
         wanted, plan = accepted(self, target, want)
-        generator, width = seeded(rng), sum(layer.width for layer in target.structure.layers.values())
-        step = max(int(PART / (8.0 * self.draws * max(width, 1))), 1)
-        return joined([self._part(target.take(np.arange(a, min(a + step, target.rows))), wanted, plan, generator)
+        generator, count = seeded(rng), self.draws
+        found = self._drawn(target, wanted, plan, generator, count)
+        while (needed := self._needed(found.stats["ess"], count)) > count:
+            count = needed
+            found = self._drawn(target, wanted, plan, generator, count)
+        return self._judged(target, found, generator)
+
+    def _needed(self, ess: Array, count: int) -> int:
+        """How many draws the row with the largest error of log_z asks for, by the effective number of `count` draws."""
+        error = np.sqrt(np.maximum(1.0 / np.maximum(ess, 1.0) - 1.0 / count, 0.0)).max()
+        if error <= self.error:
+            return count
+        # The error of few effective draws is itself uncertain: at least four times as many make a difference.
+        return max(count, int(min(max(4.0, (error / max(self.error, 1e-9)) ** 2) * count, self.most)))
+
+    def _drawn(self, target: Target, wanted: tuple[str, ...], plan: Plan, rng: np.random.Generator, count: int) -> Result:
+        """Answers by `count` draws for each row, some rows at a time."""
+        width = sum(layer.width for layer in target.structure.layers.values())
+        step = max(int(PART / (8.0 * count * max(width, 1))), 1)
+        return joined([self._part(target.take(np.arange(a, min(a + step, target.rows))), wanted, plan, rng, count)
                        for a in track(range(0, target.rows, step), "drawing")])
 
-    def _part(self, target: Target, wanted: tuple[str, ...], plan: Plan, rng: np.random.Generator) -> Result:
+    def _part(self, target: Target, wanted: tuple[str, ...], plan: Plan, rng: np.random.Generator, count: int) -> Result:
         """Answers about some rows."""
-        many = target.take(np.repeat(np.arange(target.rows), self.draws))
+        many = target.take(np.repeat(np.arange(target.rows), count))
         x, log_w = drawn(many, rng)
-        log_w = log_w.reshape(target.rows, self.draws)
+        log_w = log_w.reshape(target.rows, count)
         top = log_w.max(axis=1, keepdims=True)
         possible = np.isfinite(top)  # else no draw can give the evidence: nothing is known, NaN
         p = np.exp(log_w - np.where(possible, top, 0.0))
         p = np.where(possible, p / np.where(possible, p.sum(axis=1, keepdims=True), 1.0), np.nan)
         ess = np.where(possible[:, 0], 1.0 / np.square(p).sum(axis=1), 0.0)
         x = {name: np.ascontiguousarray(value) for name, value in x.items()}  # sums in one order, wherever they are made
-        draws = {name: value.reshape(target.rows, self.draws, -1) for name, value in x.items()}
-        answers, stats = _moments(target, wanted, draws, p), {"log_weights": log_w.T, "ess": ess}
+        draws = {name: value.reshape(target.rows, count, -1) for name, value in x.items()}
+        half = [log_mean_error(part) for part in np.array_split(log_w, 2, axis=1)]
+        stats: dict[str, Any] = {"log_weights": log_w[:, : self.draws].T, "ess": ess, "halves_apart": _apart(*half),
+                                 "pareto_shape": pareto_shape(log_w, ess), "drawn": np.full(target.rows, count)}
+        answers = _moments(target, wanted, draws, p)
         if "mcse" in answers:
-            stats["mcse"] = answers.pop("mcse")
+            stats["mcse"] = {name: _at_least(target, name, value, ess) for name, value in answers.pop("mcse").items()}
         if "gradient" in wanted:
             some = np.flatnonzero(p.ravel() != 0)  # impossible draws have no gradient
             answers["gradient"] = many.take(some).gradient({n: v[some] for n, v in x.items()}, p.ravel()[some])
         if "samples" in wanted:
-            layers = target.structure.layers
-            answers["samples"] = {n: np.swapaxes(layers[n].shaped(v), 0, 1) for n, v in _resampled(draws, p, rng).items()}
-        if {"log_z", "log_prob"} & set(wanted):
-            answers |= _evidence(log_w, wanted)
+            layers, chosen = target.structure.layers, _resampled(draws, p, rng)
+            answers["samples"] = {n: np.swapaxes(layers[n].shaped(v[:, : self.draws]), 0, 1) for n, v in chosen.items()}
+        answers |= _evidence(log_w, wanted, _weighing(target) > 0)
+        return Result(answers, "estimate", self, plan, Status.OK, (), stats)
+
+    def _judged(self, target: Target, found: Result, rng: np.random.Generator) -> Result:
+        """The result with its status: whether the weights can be trusted."""
+        ess, count, first = found.stats["ess"], int(found.stats["drawn"][0]), target.first
         note: tuple[str, ...] = ()
-        if few(ess, self.draws):
-            note = (f"an effective {ess.min():.3g} of {self.draws} draws carry the weight of a row",)
-        return Result(answers, "estimate", self, plan, Status.FEW_WEIGHTS if note else Status.OK, (), stats, None, note)
+        if few(ess, count):
+            note += (f"an effective {ess.min():.3g} of {count} draws carry the weight of row "
+                     f"{first + int(ess.argmin())}",)
+        if len(rows := heavy(found.stats["pareto_shape"], count)):
+            note += (f"the weights of row {first + rows[0]} have a heavy tail, of Pareto shape "
+                     f"{found.stats['pareto_shape'][rows[0]]:.2g}: the largest of them is yet to come",)
+        if len(rows := np.flatnonzero(found.stats["halves_apart"])):
+            note += (f"two halves of the draws disagree on log Z of row {first + rows[0]}",)
+        # Equal weights say nothing where evidence lies below free units: all draws may be alike.
+        varies = np.flatnonzero((ess > 0) & (_weighing(target) > 0))
+        status, ends = Status.FEW_WEIGHTS if note else Status.OK, found.answers["log_z_interval"]
+        if len(varies) and not note:
+            some = target.take(varies)
+            note = below_a_bound(some, ends[varies]) or _above_annealing(some, ends[varies], rng)
+            status = Status.CONTRADICTED if note else status
+        return replace(found, status=status, warnings=note)
+
+
+def log_mean_error(log_w: Array) -> tuple[Array, Array]:
+    """Log of the mean (rows,) of weights, from log weights (rows, draws), and its standard error."""
+    log_mean = log_sum(log_w, axis=1) - np.log(log_w.shape[1])
+    same = (log_w == log_w[:, :1]).all(axis=1)
+    ratio = np.exp(log_w - np.where(np.isfinite(log_mean), log_mean, 0.0)[:, None])
+    error = np.where(same, 0.0, ratio.std(axis=1, ddof=1) / np.sqrt(log_w.shape[1])) if log_w.shape[1] > 1 else np.full(
+        len(log_w), np.inf)
+    return log_mean, np.where(np.isfinite(log_mean), error, np.inf)
+
+
+def _apart(one: tuple[Array, Array], two: tuple[Array, Array]) -> Array:
+    """Whether estimates of two independent halves lie further apart than their errors explain, (rows,)."""
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(one[0] - two[0])
+        return gap > HALVES * np.hypot(one[1], two[1]) + ROUNDING * (1.0 + np.abs(one[0]))
+
+
+def _above_annealing(target: Target, ends: Array, rng: np.random.Generator) -> tuple[str, ...]:
+    """A warning if annealing finds more than the upper end of an interval (rows, 2) of log Z."""
+    if not CHECK.plan(target, ("log_z",)).accepted:
+        return ()
+    found = CHECK.run(target, ("log_z",), rng=rng)
+    log_z, error = found.log_z, found.log_z_error
+    with np.errstate(invalid="ignore"):
+        above = log_z - SURE * error - ends[:, 1]
+    row = int(np.nan_to_num(above, nan=-np.inf).argmax())
+    if not above[row] > 0:
+        return ()
+    return (f"annealing puts log Z of row {target.first + row} at {log_z[row]:.6g}, above the interval of these draws, "
+            f"which ends at {ends[row, 1]:.6g}",)
+
+
+def _at_least(target: Target, name: str, error: Array, ess: Array) -> Array:
+    """MCSE of a layer (rows, size[, k]), no smaller than so many draws can vouch for."""
+    layer = target.structure.layers[name]
+    least = np.where(layer.components(target.free[name]), least_error(layer, ess[:, None]), 0.0)
+    return np.maximum(error, layer.shaped(least))
 
 
 def _moments(target: Target, wanted: tuple[str, ...], draws: Flat, p: Array) -> dict[str, Any]:
@@ -130,7 +225,8 @@ def _moments(target: Target, wanted: tuple[str, ...], draws: Flat, p: Array) -> 
         mean = {n: np.einsum("rd,rdi->ri", p, v) for n, v in draws.items()}
         spread = {n: np.sqrt(np.einsum("rd,rdi->ri", p**2, (v - mean[n][:, None]) ** 2)) for n, v in draws.items()}
         prob = {n: _prob(layers[n], v, p) for n, v in draws.items() if layers[n].unit.support is not None}
-        answers = {"mean": public(target, mean), "mcse": public(target, spread), "prob": squeeze(target, prob)}
+        errors = {n: layers[n].shaped(v) for n, v in spread.items()}
+        answers = {"mean": public(target, mean), "mcse": errors, "prob": squeeze(target, prob)}
     if "pairs" in wanted:
         found = {c: np.einsum("rdi,rdj->rij", p[..., None] * draws[c.a], draws[c.b], optimize=True)
                  for c in target.structure.couplings}
@@ -175,16 +271,16 @@ def _weighing(target: Target) -> Array:
     return count
 
 
-def _evidence(log_w: Array, wanted: tuple[str, ...]) -> dict[str, Array]:
-    """log_z = log mean w, with its standard error."""
-    log_z = log_sum(log_w, axis=1) - np.log(log_w.shape[1])
-    same = (log_w == log_w[:, :1]).all(axis=1)
-    ratio = np.exp(log_w - np.where(np.isfinite(log_z), log_z, 0.0)[:, None])
-    error = np.where(same, 0.0, ratio.std(axis=1, ddof=1) / np.sqrt(log_w.shape[1]))
-    some = np.isfinite(log_z)
-    high = np.where(some, log_z, np.inf)
-    out = {"log_z": log_z, "log_z_error": np.where(some, error, np.inf),
-           "log_z_interval": interval(log_z, error, high, error)}
+def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, Array]:
+    """log_z = log mean w, with its standard error; below (rows,): whether evidence lies below free units.
+
+    Draws that are all alike have an error, too: n of them rule out others up to a probability of 3 / n, and SURE errors
+    of 1 / n allow for as much.
+    """
+    log_z, error = log_mean_error(log_w)
+    error = np.where(below, np.maximum(error, 1.0 / log_w.shape[1]), error)
+    ends = interval(log_z, error, np.where(np.isfinite(log_z), log_z, np.inf), error)
+    out = {"log_z": log_z, "log_z_error": error, "log_z_interval": ends}
     return out | ({"log_prob": log_z} if "log_prob" in wanted else {})
 
 

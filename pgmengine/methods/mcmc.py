@@ -74,7 +74,8 @@ class MCMC:
         work = 0.0 if {"pairs", "gradient"} & set(wanted) else plan.work
         generator = seeded(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
-        x = dispersed(many, self.chains, self.kernel, generator) if state is None else many.clamp(_checked_state(many, state))
+        x = (dispersed(many, self.chains, self.kernel, generator) if state is None
+             else many.clamp(_checked_state(many, state)))
         found = over_chains(executor, self._sweep, many, self.kernel, x, generator, work, wanted, target.rows)
         draws = Draws(many, wanted, self.chains, self.draws)
         draws.put([kept for kept, _ in found])

@@ -46,8 +46,9 @@ class SimulatedTempering:
     the weights have not settled, and neither `log_z` nor the draws can be trusted. `log_z` is NaN where the chains, once
     the weights were frozen, never were at an end of the ladder.
 
-    `stats` holds those of MCMC, round_trips (rows,) of the sweeps with frozen weights, and log_g, occupancy and occupancy_adaptive (rows, levels), levels (warmup +
-    draws, rows, chains), and adaptive (warmup + draws,), which sweeps were adaptive.
+    `stats` holds those of MCMC, round_trips (rows,) of the sweeps with frozen weights, log_g, occupancy and
+    occupancy_adaptive (rows, levels), levels (warmup + draws, rows, chains), and adaptive (warmup + draws,), which sweeps
+    were adaptive.
 
     >>> import pgmengine as pgm
     >>> method = pgm.SimulatedTempering(betas=pgm.Linear(5), draws=2000)

@@ -8,7 +8,8 @@ Array = np.ndarray
 SURE = 3.0  # standard errors on either side of an interval
 FEW = 0.05  # a smaller share of the chains, or draws, that carries the weight is not to be trusted
 LEAST = 20.0  # as many draws carry the weight, or a third of all: with fewer, errors are not errors
-EQUAL = 1e-9  # log weights that differ by less are equal
+TAIL = 25  # draws, at least, for a tail
+UNDERFLOW = 600.0  # log weights further below the largest one are 0
 TRIPS = 20  # round trips of a row's chains; with fewer, glasses of 20 spins had means off by 0.1 to 0.4 under OK
 BATCHES = 10  # of each chain, for a standard error
 
@@ -25,33 +26,32 @@ def few(ess: Array, draws: int) -> bool:
     return not ess.min() >= max(FEW * draws, min(LEAST, draws / 3))  # NaN is not to be trusted, either
 
 
-def pareto_shape(log_weights: Array) -> Array:
-    """Return the shape k (rows,) of a generalised Pareto fit to the largest weights of log weights (rows, draws).
+def pareto_shape(log_weights: Array, ess: Array) -> Array:
+    """Return the shape k (rows,) of a Pareto tail of the largest weights, from log weights (rows, draws).
 
-    Moments of order 1 / k and above do not exist: above 1/2 the weights have no variance, above 1 no mean (Vehtari,
-    Simpson, Gelman, Yao and Gabry 2024). -inf where all weights are equal, NaN where a row has fewer than 25 possible
-    draws, too few for a tail.
+    Moments of order 1 / k and above do not exist: above 1/2 the weights have no variance, above 1
+    no mean (Vehtari, Simpson, Gelman, Yao and Gabry 2024). NaN where most draws carry the weight,
+    because then the tail does not matter, and where a row has too few different weights for a tail.
     """
     from arviz_stats.base import array_stats
 
     out = np.full(len(log_weights), np.nan)
-    for row, weights in enumerate(log_weights):
-        possible = weights[np.isfinite(weights)]
-        if np.ptp(possible) < EQUAL if len(possible) else False:
-            out[row] = -np.inf
-        elif len(possible) >= 25:
-            out[row] = array_stats.pareto_khat(possible[None], chain_axis=0, draw_axis=1, tail="right", log_weights=True)
+    for row in np.flatnonzero(ess < log_weights.shape[1] / 2):
+        weights = log_weights[row]
+        positive = weights[weights > weights.max() - UNDERFLOW]
+        if len(positive) >= TAIL and len(np.unique(positive)) > len(positive) / 2:
+            out[row] = array_stats.pareto_khat(positive[None], chain_axis=0, draw_axis=1,
+                                               tail="right", log_weights=True)
     return out
 
 
-def heavy(shape: Array, ess: Array, draws: int) -> Array:
+def heavy(shape: Array, draws: int) -> Array:
     """Return the rows whose weights have so heavy a tail that their mean cannot be relied upon.
 
-    The limit is that of Vehtari et al. (2024) for a sample of this size. Where most draws carry the weight, the tail of
-    so few weights says nothing.
+    The limit for a sample of this size is from Vehtari et al. (2024).
     """
     limit = min(1.0 - 1.0 / np.log10(max(draws, 11)), 0.7)
-    return np.flatnonzero((shape > limit) & (ess < draws / 2))
+    return np.flatnonzero(shape > limit)
 
 
 def normal_end(log_weights: Array) -> Array:
@@ -62,8 +62,9 @@ def normal_end(log_weights: Array) -> Array:
     """
     count = log_weights.shape[1]
     with np.errstate(invalid="ignore"):
-        variance = log_weights.var(axis=1, ddof=1) if count > 1 else np.full(len(log_weights), np.inf)
-        end = log_weights.mean(axis=1) + variance / 2 + SURE * np.sqrt(variance / count + variance**2 / (2 * max(count - 1, 1)))
+        variance = log_weights.var(axis=1) * count / max(count - 1, 1)
+        error = np.sqrt(variance / count + variance**2 / (2 * max(count - 1, 1)))
+        end = log_weights.mean(axis=1) + variance / 2 + SURE * error
     return np.where(np.isfinite(end), end, -np.inf)
 
 
