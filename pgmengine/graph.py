@@ -9,12 +9,13 @@ import networkx as nx
 import numpy as np
 
 from pgmengine.couplings import Arrow, Coupling, Lateral, Pair
+from pgmengine.errors import PgmError
 from pgmengine.layer import Layer
 from pgmengine.model import Model
 from pgmengine.settings import seeded
 from pgmengine.structure import Structure
 from pgmengine.units import Binary, Unit
-from pgmengine.validate import check_bias, check_layers, check_structure, check_weight
+from pgmengine.validate import check_bias, check_layers, check_room, check_structure, check_weight
 
 Rng = int | np.random.Generator | None
 
@@ -42,7 +43,7 @@ class GraphBuilder:
 
         labels: names of the units; states: names of the states of each unit, in the order of unit.support.
         """
-        names = [None if given is None else tuple(given) for given in (labels, states)]
+        names = [_listed(given, f"layer {name!r}: {what}") for given, what in ((labels, "labels"), (states, "states"))]
         self.layers.append(Layer(name, unit, size, *names))
         self.given.append(bias)
 
@@ -65,12 +66,14 @@ class GraphBuilder:
         """Check everything and build the Model; weights left None are drawn, uniform in +-sqrt(6 / (in + out)).
 
         Raises PgmError for unknown or duplicate names, wrong shapes, values that are not finite, directed cycles, an
-        undirected coupling of two unbounded layers, and negative weights of NoisyOr units.
+        undirected coupling of two unbounded layers, negative weights of NoisyOr units, sparse weights whose indices lie
+        outside of them, and what does not fit into free memory.
         """
         check_layers(self.layers)
         layers = {layer.name: layer for layer in self.layers}
         check_structure(Structure(layers, tuple(self.couplings)))
         structure = Structure(layers, tuple(c.within(layers[c.a]) for c in self.couplings))
+        check_room(structure, self.weights)
         generator = seeded(rng)
         params: dict[str, Any] = {}
         for layer, bias in zip(self.layers, self.given, strict=True):
@@ -93,6 +96,13 @@ class GraphBuilder:
         from pgmengine.variables import builder_from_variables
 
         return builder_from_variables(graph, Binary() if unit is None else unit)
+
+
+def _listed(given: Any, what: str) -> tuple[Any, ...] | None:
+    try:
+        return None if given is None else tuple(given)
+    except TypeError:
+        raise PgmError(f"{what} must be a list of names, not {given!r}") from None
 
 
 def layer_graph(layers: Any, couplings: Any) -> nx.MultiDiGraph:

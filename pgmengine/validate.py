@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from functools import cached_property
 from typing import Any
@@ -13,9 +14,14 @@ from pgmengine.couplings import Coupling
 from pgmengine.errors import PgmError
 from pgmengine.layer import Layer
 from pgmengine.limits import IN_RANGE, in_range
+from pgmengine.memory import no_room
+from pgmengine.sparse import csr_of
 from pgmengine.structure import Structure
 from pgmengine.units import Unit
 from pgmengine.weights import is_sparse
+
+COPIES = 3.0  # of a parameter or a table of values, that there are for a moment while they are checked
+SMALLER = "declare it smaller, or with sparse weights"
 
 
 def check_layers(layers: list[Layer]) -> None:
@@ -24,26 +30,86 @@ def check_layers(layers: list[Layer]) -> None:
         raise PgmError("the graph has no layers: add one with builder.layer(name, unit, size)")
     seen: set[str] = set()
     for layer in layers:
-        if not isinstance(layer.name, str) or not layer.name:
-            raise PgmError(f"a layer's name must be a non-empty string, not {layer.name!r}")
+        _check_name(layer.name)
         if layer.name in seen:
             raise PgmError(f"layer {layer.name!r} is declared twice")
         seen.add(layer.name)
-        if not isinstance(layer.unit, Unit):
-            raise PgmError(f"layer {layer.name!r}: the unit must be one such as Binary(), not {layer.unit!r}")
-        if isinstance(layer.size, bool) or not isinstance(layer.size, (int, np.integer)) or layer.size < 1:
-            raise PgmError(f"layer {layer.name!r}: the size must be an integer of at least 1, not {layer.size!r}")
-        if layer.labels is not None and len(layer.labels) != layer.size:
-            raise PgmError(f"layer {layer.name!r}: {len(layer.labels)} labels for {layer.size} units")
-        if layer.labels is not None and len(set(layer.labels)) < layer.size:
-            twice = next(label for label in layer.labels if layer.labels.count(label) > 1)
-            raise PgmError(f"layer {layer.name!r}: the label {twice!r} is there twice")
+        check_size(layer)
+        _check_names(layer)
         _check_unit(layer)
         check_settings(layer.unit, f"layer {layer.name!r}")
         count = 0 if layer.unit.support is None else len(layer.unit.support)
-        if layer.state_names is not None and (len(layer.state_names) != count or len(set(layer.state_names)) != count):
-            raise PgmError(f"layer {layer.name!r}: {', '.join(map(repr, layer.state_names))} are not {count} different "
-                           f"names, one for each state of {layer.unit!r}")
+        names = layer.state_names
+        if names is not None and (len(names) != count or len(set(names)) != count):
+            raise PgmError(f"layer {layer.name!r}: {', '.join(map(repr, names))} are not {count} different names, one "
+                           f"for each state of {layer.unit!r}")
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not name:
+        raise PgmError(f"a layer's name must be a non-empty string, not {name!r}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise PgmError(f"a layer's name must be text that files can hold, not {name!r}") from None
+
+
+def check_size(layer: Layer) -> None:
+    """The layer is of units, as many as a positive integer says, whose numbers fit into memory."""
+    if not isinstance(layer.unit, Unit):
+        raise PgmError(f"layer {layer.name!r}: the unit must be one such as Binary(), not {layer.unit!r}")
+    if isinstance(layer.size, bool) or not isinstance(layer.size, (int, np.integer)) or layer.size < 1:
+        raise PgmError(f"layer {layer.name!r}: the size must be an integer of at least 1, not {layer.size!r}")
+    check_unit_room(layer.unit, f"layer {layer.name!r}")
+    if why := no_room(COPIES * 8 * _width(layer), SMALLER):
+        raise PgmError(f"layer {layer.name!r}: {layer.size} units of {layer.unit!r} do not fit into memory: {why}")
+
+
+def check_unit_room(unit: Unit, what: str) -> None:
+    """The list of a unit's values fits into memory."""
+    if why := no_room(COPIES * unit.support_bytes, "take fewer states"):
+        raise PgmError(f"{what}: the values of {unit!r} do not fit into memory: {why}")
+
+
+def _width(layer: Layer) -> int:
+    """That of the layer, as a Python integer, which does not overflow."""
+    return int(layer.size) * int(layer.unit.width)
+
+
+def _check_names(layer: Layer) -> None:
+    """Labels and names of states may be told apart, and there are as many labels as units."""
+    for what, names in (("label", layer.labels), ("name of a state", layer.state_names)):
+        for name in names or ():
+            try:
+                hash(name)
+            except TypeError:
+                raise PgmError(f"layer {layer.name!r}: {name!r} is no {what}: give text or numbers") from None
+    labels = layer.labels
+    if labels is not None and len(labels) != layer.size:
+        raise PgmError(f"layer {layer.name!r}: {len(labels)} labels for {layer.size} units")
+    if labels is not None and len(set(labels)) < layer.size:
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise PgmError(f"layer {layer.name!r}: the label {twice!r} is there twice")
+
+
+def check_room(structure: Structure, weights: list[Any]) -> None:
+    """All parameters together fit into memory; those of dense weights that are not given, too, before they are drawn.
+
+    Parameters
+    ----------
+    structure : the layers and couplings.
+    weights : of each coupling in order, None where it is to be drawn.
+    """
+    layers, sizes = structure.layers, dict[str, int]()
+    for layer in layers.values():
+        sizes[f"layer {layer.name!r} of {layer.size} units"] = _width(layer)
+    for c, weight in zip(structure.couplings, weights, strict=True):
+        dense = _width(layers[c.a]) * _width(layers[c.b])
+        stored = weight.data.size if is_sparse(weight) and isinstance(weight.data, np.ndarray) else 0
+        sizes[f"coupling {c.key!r} of layers {c.a!r} and {c.b!r}"] = 2 * stored if is_sparse(weight) else dense
+    if why := no_room(COPIES * 8 * sum(sizes.values()), SMALLER):
+        largest = max(sizes, key=lambda what: sizes[what])
+        raise PgmError(f"{largest}: the parameters of the model do not fit into memory: {why}")
 
 
 def check_settings(unit: Unit, what: str) -> None:
@@ -83,6 +149,8 @@ def check_structure(structure: Structure) -> None:
     keys: dict[str, Coupling] = {}
     for c in structure.couplings:
         for name in (c.a, c.b):
+            if not isinstance(name, str):
+                raise PgmError(f"a coupling joins layers by their names, not {name!r}")
             structure.layer(name, what=f"coupling {c.key!r}: layer")
         end = (c.a, c.b) if c.directed else frozenset((c.a, c.b))
         if end in seen:
@@ -142,16 +210,13 @@ def check_weight(structure: Structure, coupling: Coupling, weight: Any) -> Any:
     a, b = structure.layers[coupling.a], structure.layers[coupling.b]
     what = f"coupling {coupling.key!r} of layers {coupling.a!r} and {coupling.b!r}: weight"
     if is_sparse(weight):
-        from scipy.sparse import csr_array
-
-        _check_format(weight, what)
-        array = csr_array(weight, dtype=np.float64, copy=True)
+        _check_shape(weight, (a.width, b.width), what)
+        array = csr_of(weight, what)
         array.sum_duplicates()
         array.sort_indices()
     else:
         array = np.array(as_floats(weight, what), order="C")
-    if array.shape != (a.width, b.width):
-        raise PgmError(f"{what} has shape {array.shape}, expected {(a.width, b.width)}")
+    _check_shape(array, (a.width, b.width), what)
     _check_entries(array, what, coupling.directed and b.unit.nonnegative)
     if coupling.a == coupling.b:
         _check_inside(array, a, coupling.directed, what)
@@ -166,21 +231,27 @@ def as_floats(values: Any, what: str) -> np.ndarray:
         if isinstance(values, np.ma.MaskedArray):  # what is masked is not observed
             return np.ma.filled(values.astype(np.float64), np.nan)
         if is_sparse(values):
-            values = values.toarray()
+            return _filled(values, what)
         array = np.asarray(values)
         if array.dtype.kind in "cMm":  # numpy would take a part of them as numbers
             raise TypeError(f"it has {array.dtype} entries")
         return array.astype(np.float64, copy=False)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except PgmError:
+        raise
+    except (TypeError, ValueError, RuntimeError, OverflowError, RecursionError, MemoryError) as error:
         raise PgmError(f"{what} is not an array of numbers: {error}") from None
 
 
-def _check_format(weight: Any, what: str) -> None:
-    """Indices of a sparse matrix lie within it, where it can say so."""
-    try:
-        getattr(weight, "check_format", lambda: None)()
-    except ValueError as error:
-        raise PgmError(f"{what} is not a whole sparse matrix: {error}") from None
+def _filled(matrix: Any, what: str) -> np.ndarray:
+    """A sparse matrix with its zeros."""
+    if why := no_room(8 * math.prod(map(int, matrix.shape))):
+        raise PgmError(f"{what}: with its zeros the sparse matrix does not fit into memory: {why}")
+    return csr_of(matrix, what).toarray()
+
+
+def _check_shape(array: Any, shape: tuple[int, int], what: str) -> None:
+    if tuple(array.shape) != shape:
+        raise PgmError(f"{what} has shape {tuple(array.shape)}, expected {shape}")
 
 
 def _check_entries(array: Any, what: str, nonnegative: bool) -> None:

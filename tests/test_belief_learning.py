@@ -83,7 +83,7 @@ def test_large_nets_learn_by_the_bound_unless_told_otherwise():
 
 def test_the_data_phase_does_not_depend_on_how_many_rows_there_are_or_what_memory_is_free(monkeypatch):
     """Updates take a few rows at a time; a choice that depends on the machine would learn another model there."""
-    monkeypatch.setattr("pgmengine.methods.answers.available_memory", lambda: 1e6)
+    monkeypatch.setattr("pgmengine.memory.available_memory", lambda: 1e6)
     rows = np.zeros((20_000, 40))
     for model in (pgm.dbm([40, 30, 20], rng=0), pgm.sbn([40, 30, 20], rng=0)):
         assert isinstance(default_positive(model.given({"v": rows}), np.float32), pgm.MeanField)

@@ -115,11 +115,14 @@ def _on(threads: int, case: Case) -> Case:
     """The case on so many threads: pgmengine asks for their number in every call."""
 
     def limited() -> float:
-        before = os.environ.get("PGMENGINE_THREADS", "")
+        before = os.environ.get("PGMENGINE_THREADS")
         os.environ["PGMENGINE_THREADS"] = str(threads)
         try:
             return case()
         finally:
-            os.environ["PGMENGINE_THREADS"] = before
+            if before is None:
+                del os.environ["PGMENGINE_THREADS"]
+            else:
+                os.environ["PGMENGINE_THREADS"] = before
 
     return limited

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,13 +9,14 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.evidence import distinct
+from pgmengine.memory import available_memory as available_memory
+from pgmengine.memory import no_room as no_room
 from pgmengine.model import Flat
 from pgmengine.result import WANTS, Plan
 from pgmengine.target import Target
 from pgmengine.weights import plus
 
 Array = np.ndarray
-LITTLE = 2.0**26  # bytes
 
 
 def check_want(want: Iterable[str]) -> tuple[str, ...]:
@@ -64,25 +64,6 @@ def evidence_patterns(target: Target) -> list[Array]:
     _, group = np.unique(packed, axis=0, return_inverse=True)
     order = np.argsort(group.ravel(), kind="stable")
     return np.split(order, np.flatnonzero(np.diff(group.ravel()[order])) + 1)
-
-
-def available_memory() -> float:
-    """Bytes of physical memory that are free or can be freed, as far as the system says."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-
-
-def no_room(needed: float) -> str:
-    """Why this many bytes cannot be had, or an empty string."""
-    if needed < LITTLE:  # asking the system takes longer than small answers do
-        return ""
-    free = available_memory()
-    if needed <= 0.8 * free:
-        return ""
-    return f"it needs {needed / 2**30:.3g} GiB, {free / 2**30:.3g} GiB are free; ask for fewer rows or draws"
 
 
 def add_gradients(total: dict[str, Any] | None, part: dict[str, Any]) -> dict[str, Any]:

@@ -47,6 +47,11 @@ class Unit:
         return None
 
     @property
+    def support_bytes(self) -> int:
+        """Memory that the support takes, for types whose settings say how many values there are; known without it."""
+        return 0
+
+    @property
     def log_base(self) -> Array | None:
         """Log h of each value of the support, (K,)."""
         return None if self.support is None else np.zeros(len(self.support))

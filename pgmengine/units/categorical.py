@@ -37,6 +37,11 @@ class Categorical(Unit):
         """The k one-hot rows."""
         return np.eye(self.k)
 
+    @property
+    def support_bytes(self) -> int:
+        """8 bytes for each of k numbers of k rows."""
+        return 8 * self.k * self.k
+
     def log_normalizer(self, eta: Array) -> Array:
         """Log-sum-exp over the last axis."""
         return log_sum(eta)

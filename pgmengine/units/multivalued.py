@@ -67,6 +67,11 @@ class MultiValued(Unit):
         return None if math.isinf(self.s) else (2 * np.arange(self.s + 1) - self.s) / self.s
 
     @property
+    def support_bytes(self) -> int:
+        """8 bytes a value."""
+        return 0 if self.s == math.inf else 8 * (int(self.s) + 1)
+
+    @property
     def log_base(self) -> Array | None:
         """Log 2/(s+1) on each value."""
         return None if math.isinf(self.s) else np.full(int(self.s) + 1, math.log(2 / (self.s + 1)))
