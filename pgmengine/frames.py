@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Hashable, Mapping
 from numbers import Real
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from pgmengine.errors import PgmError
 from pgmengine.labels import values_of
 from pgmengine.layer import Layer
+from pgmengine.names import nearest
 from pgmengine.structure import Structure
 from pgmengine.validate import as_floats
 
@@ -23,7 +23,8 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
 
     A column is (layer, label of the unit) or the label alone, if no other layer has it; a layer of one unit may be named
     in place of its unit. Units without labels are numbered. Values may be the names of states. The columns of a DataFrame
-    that is given for one layer are its units, by name if one of them is a unit's name, else in order.
+    that is given for one layer are its units, by name if one of them is a unit's name, else in order; names that are
+    nearly those of the units' labels are taken for mistyped, and refused.
     """
     if isinstance(given, Mapping) and not is_frame(given):
         return {name: _of_layer(structure.layers[name], x, f"{what}: layer {name!r}")
@@ -35,9 +36,8 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
         raise PgmError(f"{what}: the DataFrame has no columns")
     for i, column in enumerate(given.columns):
         if column not in places:
-            near = difflib.get_close_matches(str(column), map(str, places), n=1)
             raise PgmError(f"{what}: column {column!r} is no unit's name"
-                           + (f"; did you mean {near[0]}?" if near else ": name columns (layer, unit)"))
+                           f"{nearest(column, places) or ': name columns (layer, unit)'}")
         layer, index = places[column]
         if (layer.name, index) in taken:
             raise PgmError(f"{what}: columns {taken[layer.name, index]!r} and {column!r} are the same unit")
@@ -77,16 +77,18 @@ def _of_layer(layer: Layer, frame: Any, what: str) -> Any:
 
 
 def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
-    """The units that the columns of a layer's DataFrame are: by name if any is one, else in order; None if too few."""
+    """The units that the columns of a layer's DataFrame are: by name or in order; None if too few."""
     known = dict[Hashable, int]()
     for i, (label, text) in enumerate(zip(layer.labels or range(layer.size), unit_names(layer), strict=True)):
         known |= {name: i for name in (str(text), text, label, (layer.name, text), (layer.name, label))}
     columns = list(frame.columns)
-    if not any(column in known for column in columns):
+    named = any(column in known for column in columns)
+    if not named and not (layer.labels and any(nearest(column, known) for column in columns)):
         return list(range(layer.size)) if len(columns) == layer.size else None
     for i, column in enumerate(columns):
-        if column not in known:
-            raise PgmError(f"{what}: column {column!r} is no unit's name, where others are")
+        if column not in known and (named or nearest(column, known)):
+            others = ", where others are" if named else ""
+            raise PgmError(f"{what}: column {column!r} is no unit's name{others}{nearest(column, known)}")
         if known[column] in [known[other] for other in columns[:i]]:
             raise PgmError(f"{what}: two columns are the unit {column!r}")
     return [known[column] for column in columns]

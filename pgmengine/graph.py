@@ -91,7 +91,7 @@ class GraphBuilder:
         Node attributes: bias (0), unit (`unit`, Binary() by default), states (names). Edge attribute: weight (1; between
         Categorical units a matrix, its rows the states of the parent, or of the node that the graph has first). Nodes
         become units of layers: c0, c1, ... by colour class of an nx.Graph, g0, g1, ... by topological generation of an
-        nx.DiGraph; their names are the labels of the units.
+        nx.DiGraph; their names are the labels of the units. PgmError for attributes of other names.
         """
         from pgmengine.variables import builder_from_variables
 

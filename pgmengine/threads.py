@@ -10,6 +10,10 @@ from functools import lru_cache
 from threading import RLock, local
 from typing import Any, TypeVar
 
+from pgmengine.errors import PgmError
+
+NAME = "PGMENGINE_THREADS"  # the variable of the environment
+MOST = 4096  # threads; a number beyond all machines is a mistake
 A = TypeVar("A")
 B = TypeVar("B")
 _limiting = RLock()  # whose holder limits BLAS
@@ -17,8 +21,11 @@ _here = local()  # whether this thread is one of those of the pool, which must n
 
 
 def threads() -> int:
-    """Cores to use: PGMENGINE_THREADS, else those this process may run on."""
-    return int(os.environ.get("PGMENGINE_THREADS", 0)) or len(os.sched_getaffinity(0))
+    """Cores to use: PGMENGINE_THREADS, else (or where that is 0) those this process may run on."""
+    given = os.environ.get(NAME, "0").strip()
+    if not (given.isascii() and given.isdigit() and len(given) < 10 and int(given) <= MOST):
+        raise PgmError(f"{NAME} is {given!r}, expected an integer from 1 to {MOST}; unset it to use every core")
+    return int(given) or len(os.sched_getaffinity(0))
 
 
 def shared_out(function: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
 
 from pgmengine.errors import PgmError
+from pgmengine.names import nearest
 from pgmengine.structure import Structure
 from pgmengine.units import Unit
-from pgmengine.validate import as_floats, check_settings
+from pgmengine.validate import as_floats, check_settings, check_unit_room
 from pgmengine.weights import is_sparse
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pgmengine.model import Model
 
 Array = np.ndarray
+NODE, EDGE = ("bias", "unit", "states"), ("weight",)  # the attributes that are read
+OF_NODES = {*NODE, "layer", "index"}  # and those that variable_graph adds
+OF_EDGES = {*EDGE, "directed"}
 
 
 def builder_from_variables(graph: nx.Graph, unit: Unit) -> GraphBuilder:
@@ -28,18 +32,21 @@ def builder_from_variables(graph: nx.Graph, unit: Unit) -> GraphBuilder:
     Node attributes: bias (default 0; k numbers for Categorical), unit (default `unit`), and states, the names of its
     states. Edge attribute: weight (default 1; between Categorical units a matrix, its rows the states of the parent, or
     in an nx.Graph of the node that the graph has first). Units of different types, or with other names of states, get
-    layers of their own in one class. The nodes are kept as the labels of the layers, in the graph's order.
+    layers of their own in one class. The nodes are kept as the labels of the layers, in the graph's order. Attributes
+    of other names are refused, but for those that variable_graph adds.
     """
     from pgmengine.graph import GraphBuilder
 
     if not isinstance(graph, nx.Graph) or graph.is_multigraph() or not len(graph):
         raise PgmError("from_networkx takes an nx.Graph or nx.DiGraph with at least one node")
+    _check_attributes(graph)
     units = {node: data.get("unit", unit) for node, data in graph.nodes(data=True)}
     for node, one in units.items():
         if not isinstance(one, Unit):
             raise PgmError(f"node {node!r}: the unit must be one such as Binary(), not {one!r}")
         check_settings(one, f"node {node!r}")
-    states = {node: tuple(data["states"]) if "states" in data else None for node, data in graph.nodes(data=True)}
+        check_unit_room(one, f"node {node!r}")
+    states = {node: _names_of_states(node, data) for node, data in graph.nodes(data=True)}
     members = _groups(graph, {node: (units[node], states[node]) for node in graph})
     place = {node: (name, i) for name, nodes in members.items() for i, node in enumerate(nodes)}
     b = GraphBuilder()
@@ -61,6 +68,27 @@ def builder_from_variables(graph: nx.Graph, unit: Unit) -> GraphBuilder:
         matrix = _sparse(entries, wa, wc, len(members[a]), len(members[c]))
         (b.cause if graph.is_directed() else b.couple)(a, c, weight=matrix)
     return b
+
+
+def _check_attributes(graph: nx.Graph) -> None:
+    """Nodes and edges have no attributes but those that are read: a name that is mistyped would be left out."""
+    nodes = ((f"node {node!r}", data, NODE, OF_NODES) for node, data in graph.nodes(data=True))
+    edges = ((f"edge {a!r}, {b!r}", data, EDGE, OF_EDGES) for a, b, data in graph.edges(data=True))
+    for what, data, read, known in (*nodes, *edges):
+        if unknown := [name for name in data if name not in known]:
+            raise PgmError(f"{what}: attribute {unknown[0]!r} is unknown{nearest(unknown[0], read)}; expected "
+                           f"{', '.join(read)}: rename it, or remove it from the graph")
+
+
+def _names_of_states(node: Hashable, data: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    if "states" not in data:
+        return None
+    try:
+        names = tuple(data["states"])
+        hash(names)
+    except TypeError:
+        raise PgmError(f"node {node!r}: states must be a list of names, not {data['states']!r}") from None
+    return names
 
 
 def _groups(graph: nx.Graph, units: dict[Hashable, Any]) -> dict[str, list[Hashable]]:

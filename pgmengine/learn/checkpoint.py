@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from pgmengine.errors import PgmError
+from pgmengine.files import SUM, read_tensors, writable, write_tensors
 from pgmengine.learn.described import described, digest
 from pgmengine.model import Model
-from pgmengine.store import declaration_of, write_tensors
+from pgmengine.store import declaration_of
 from pgmengine.weights import numbers, pattern
 
-FORMAT = "pgmengine-checkpoint-3"
+FORMAT = "pgmengine-checkpoint-4"
+OLD_SUM = "pgmengine-checkpoint-3"  # whose checksum left out dtypes
 LEFT = 60.0  # seconds after which nobody is writing a file any more
 Array = np.ndarray
 
@@ -39,39 +41,62 @@ def digest_of(model: Model) -> str:
     return params.hexdigest()[:16]
 
 
-def write(path: str | Path, mark: Mapping[str, Any], arrays: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
+def place_of(path: str | Path) -> Path:
+    """Where a checkpoint is, or will be: symbolic links followed; PgmError where it cannot be."""
+    place = writable(path)
+    if not place.parent.is_dir():
+        raise PgmError(f"checkpoint: there is no folder {place.parent}")
+    return place
+
+
+def write(path: Path, mark: Mapping[str, Any], arrays: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
     """Replace the checkpoint as a whole."""
-    tensors = {name: np.asarray(value, order="C") for name, value in arrays.items()}
+    tensors = {name: np.asarray(value) for name, value in arrays.items()}
     text = json.dumps({"mark": mark, "notes": notes}, default=_plain)
-    write_tensors(path, tensors, {"format": FORMAT, "text": text, "sum": _sum(text, tensors)})
+    write_tensors(path, tensors, {"format": FORMAT, "text": text})
 
 
 def read(path: str | Path, mark: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
     """(arrays, notes) of a checkpoint, None if there is none; PgmError if it belongs to another fit."""
-    from safetensors import SafetensorError, safe_open
-
-    if not Path(path).parent.is_dir():
-        raise PgmError(f"checkpoint: there is no folder {Path(path).parent}")
-    _clear(Path(path))
-    if not Path(path).exists():
+    place = place_of(path)
+    _clear(place)
+    if not place.exists():
         return None
     try:
-        with safe_open(str(path), framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-    except (OSError, SafetensorError) as error:
-        raise PgmError(f"{path}: not a readable checkpoint: {error}") from None
-    if metadata.get("format") != FORMAT:
-        raise PgmError(f"{path}: not a checkpoint of pgmengine (format {metadata.get('format')!r}, expected {FORMAT!r})")
-    if metadata.get("sum") != _sum(metadata.get("text", ""), arrays):
-        raise PgmError(f"{path}: not a readable checkpoint: it is damaged")
-    text = json.loads(metadata["text"])
+        arrays, metadata = read_tensors(place)
+    except PgmError as error:
+        raise PgmError(f"checkpoint: not a readable checkpoint: {error}") from None
+    form = metadata.get("format")
+    if form not in (FORMAT, OLD_SUM):
+        raise PgmError(f"{path}: not a checkpoint of pgmengine (format {form!r}, expected {FORMAT!r})")
+    whole = SUM in metadata if form == FORMAT else metadata.get("sum") == _old_sum(metadata.get("text", ""), arrays)
+    if not whole:
+        raise PgmError(f"{path}: not a readable checkpoint: it is damaged; remove it to start again")
+    theirs, notes = _texts(path, metadata.get("text", ""))
     wanted = json.loads(json.dumps(dict(mark), default=_plain))
-    other = [name for name in wanted if text["mark"].get(name) != wanted[name]]
+    other = [name for name in wanted if theirs.get(name) != wanted[name]]
     if other:
         raise PgmError(f"{path}: belongs to another fit, which differs in {', '.join(other)}; give another path, or "
                        "remove it to start again")
-    return arrays, text["notes"]
+    return arrays, notes
+
+
+def _texts(path: str | Path, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The mark of the fit, and the notes that learning goes on from."""
+    try:
+        found = json.loads(text)
+        theirs, notes = dict(found["mark"]), dict(found["notes"])
+        notes = {"rng": dict(notes["rng"]), "by": str(notes["by"]), "history": _history(notes["history"])}
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+        raise PgmError(f"{path}: not a readable checkpoint: its notes are damaged ({type(error).__name__}: {error}); "
+                       "remove it to start again") from None
+    return theirs, notes
+
+
+def _history(found: Any) -> dict[str, list[Any]]:
+    """What was monitored, name -> list of (update, value)."""
+    return {name: [(int(update), value if isinstance(value, list) else float(value)) for update, value in pairs]
+            for name, pairs in found.items()}
 
 
 def _clear(path: Path) -> None:
@@ -82,8 +107,8 @@ def _clear(path: Path) -> None:
             left.unlink(missing_ok=True)
 
 
-def _sum(text: str, arrays: Mapping[str, Array]) -> str:
-    """Of everything in a checkpoint."""
+def _old_sum(text: str, arrays: Mapping[str, Array]) -> str:
+    """The checksum that the format before this one had, of everything but dtypes."""
     found = zlib.crc32(text.encode())
     for name in sorted(arrays):
         found = zlib.crc32(arrays[name].tobytes(), zlib.crc32(f"{name}{arrays[name].shape}".encode(), found))

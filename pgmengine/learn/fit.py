@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -17,14 +16,16 @@ from pgmengine.errors import PgmError
 from pgmengine.frames import data_by_layer
 from pgmengine.graph import Rng
 from pgmengine.learn.averaged import averaged
-from pgmengine.learn.checkpoint import fingerprint, read, write
+from pgmengine.learn.checkpoint import fingerprint, read
 from pgmengine.learn.history import History
 from pgmengine.learn.interrupt import Interrupt
 from pgmengine.learn.monitors import EarlyStopping
 from pgmengine.learn.negative import CD, PCD
 from pgmengine.learn.optimizers import Adam, check_optimizer
 from pgmengine.learn.run import Run
+from pgmengine.learn.saver import Saver, alone
 from pgmengine.model import Model
+from pgmengine.names import nearest
 from pgmengine.progress import track
 from pgmengine.settings import check_instance, seeded, whole
 from pgmengine.target import Target, make_target
@@ -44,7 +45,8 @@ class Fit:
     history maps a name to {"update": (n,), "value": (n,)}; `interrupted` is True after Ctrl-C, and the model is then
     that of the last complete update; `stopped` says why a callback ended the fit, if one did. `positive` and `negative`
     are the methods of the two phases, as chosen; a normalised model has no negative one. `state` is what fit(state=)
-    takes to go on: arrays and numbers by name, of which "update" (how many have been made) is for reading.
+    takes to go on: arrays and numbers by name, of which "update" (how many have been made) is for reading. `unsaved`
+    says why the checkpoint could not be written at the end, if that is so: the disk may have been full.
     """
 
     model: Model
@@ -54,6 +56,7 @@ class Fit:
     stopped: str = ""
     positive: Any = None
     negative: Any = None
+    unsaved: str = ""
 
     @property
     def averaged(self) -> Model:
@@ -62,7 +65,7 @@ class Fit:
 
     def __repr__(self) -> str:
         return (f"Fit({self.model!r}; {self.state['update']} updates; data phase by {self.positive!r}, model phase by "
-                f"{self.negative!r}; monitored: {', '.join(self.history)})")
+                f"{self.negative!r}; monitored: {', '.join(self.history)}{'; ' * bool(self.unsaved)}{self.unsaved})")
 
 
 def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, given: Sequence[str] | None = (),
@@ -91,13 +94,15 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     rng : an integer or a numpy Generator; with `state` the random numbers go on where that left them.
     progress : whether a terminal shows how far learning is.
     checkpoint : file to which everything is written every few seconds and at the end, and from which a fit of the same
-        model, data shape and settings goes on, to the same bits as without a stop.
+        model, data shape and settings goes on, to the same bits as without a stop. One fit at a time has it, by a
+        lock on a file beside it that ends with the process. If it cannot be written, as on a full disk, a warning is
+        logged, learning goes on, and it is tried again; `Fit.unsaved` says so if the last time failed, too.
     sample_weight : (rows,) how much each row counts; 1 on average is made of it.
     state : `Fit.state` of an earlier fit to go on from, with its model, on the same data or others.
     executor : on which the data phase is sampled, where `positive` samples and has much to do; the bits are the same.
 
-    Raises PgmError for empty data, values outside their units' support, a checkpoint of something else, and parameters
-    that are not finite.
+    Raises PgmError for empty data, values outside their units' support, a checkpoint of something else or that another
+    fit is writing, and parameters that are not finite.
 
     >>> import pgmengine as pgm
     >>> x = pgm.datasets.bars_and_stripes().x_train
@@ -121,7 +126,7 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
                 "batch_size": size, "rng": rng, "sample_weight": None if sample_weight is None else weights,
                 "state": None if state is None else dict(state)}
     mark = fingerprint(model, data, settings) if checkpoint is not None else {}
-    with one_blas_thread():  # from the first product on
+    with one_blas_thread(), alone(checkpoint):  # from the first product on
         run = Run(model, target, weights, negative, positive, tuple(given), optimizer,
                   seeded(rng), executor)
         log.info("data phase by %r, model phase by %r", run.positive, run.settings if run.negative is not None else None)
@@ -139,18 +144,21 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
             history.values = notes["history"]
         else:
             history.add(run.model, run.count, callbacks)
-        interrupted, stopped = _learn(run, history, total, size, callbacks, progress, _Saver(checkpoint, mark))
+        saver = Saver(checkpoint, mark, SAVE_EVERY)
+        interrupted, stopped = _learn(run, history, total, size, callbacks, progress, saver)
+        unsaved = saver.at_the_end(run, history)
     if stopped:
         log.info("stopped after %d updates: %s", run.count, stopped)
     for name in watched:
         if name not in history.values:  # a monitor may be quiet for long, so that only the end can tell
-            log.warning("EarlyStopping watched %r, of which no callback said anything", name)
+            log.warning("EarlyStopping watched %r, of which no callback said anything%s", name,
+                        nearest(name, history.values))
     phases = run.positive, negative if run.negative is not None else None
-    return Fit(run.model, history.arrays(), run.state(), interrupted, stopped, *phases)
+    return Fit(run.model, history.arrays(), run.state(), interrupted, stopped, *phases, unsaved=unsaved)
 
 
 def _learn(run: Run, history: History, total: int, size: int, callbacks: Sequence[Any], progress: bool,
-           saver: _Saver) -> tuple[bool, str]:
+           saver: Saver) -> tuple[bool, str]:
     """Updates until the last one, Ctrl-C, or a callback's word: (interrupted, why stopped)."""
     stopped = _stops(callbacks, history)
     _keep_memory()
@@ -162,7 +170,6 @@ def _learn(run: Run, history: History, total: int, size: int, callbacks: Sequenc
             history.add(run.model, update, callbacks)
             stopped = _stops(callbacks, history)
             saver.now_and_then(run, history)
-    saver.write(run, history)
     return interrupt.wanted, stopped
 
 
@@ -182,28 +189,6 @@ def _stops(callbacks: Sequence[Any], history: History) -> str:
         if hasattr(callback, "stops") and (why := callback.stops(history.values)):
             return why if isinstance(why, str) else f"{type(callback).__name__} ended it"
     return ""
-
-
-class _Saver:
-    """Writes checkpoints, if there is a path."""
-
-    def __init__(self, path: str | Path | None, mark: Mapping[str, Any]) -> None:
-        self.path, self.mark, self.last = path, mark, time.monotonic()
-
-    def now_and_then(self, run: Run, history: History) -> None:
-        """Write if it is time."""
-        if self.path is not None and time.monotonic() - self.last > SAVE_EVERY:
-            self.write(run, history)
-
-    def write(self, run: Run, history: History) -> None:
-        """Write."""
-        if self.path is None:
-            return
-        state = run.state()
-        notes = {"rng": state.pop("rng"), "by": state.pop("by"), "history": history.values}
-        del state["parameters"]  # they are in the file
-        write(self.path, self.mark, {**run.params(), **state}, notes)
-        self.last = time.monotonic()
 
 
 def _checked(model: Model, data: Mapping[str, Any], given: Sequence[str]) -> Mapping[str, Any]:

@@ -118,6 +118,10 @@ class Run:
             if np.shape(state[name]) != np.shape(value) and name != "order":
                 raise PgmError(f"the state is of another fit: {name!r} has shape {np.shape(state[name])}, expected "
                                f"{np.shape(value)}")
+            theirs_is, mine_is = np.asarray(state[name]).dtype, np.asarray(value).dtype
+            if theirs_is.kind != mine_is.kind:
+                raise PgmError(f"the state is of another fit: {name!r} has entries of {theirs_is}, "
+                               f"expected {mine_is}")
         if state.get("parameters", now) != now:
             log.warning("the state is of a fit that ended with other parameters than those of this model: to go on from "
                         "a fit, give its model, too")
