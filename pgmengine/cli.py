@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import struct
 import sys
+import zlib
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Annotated, Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import typer
 
 import pgmengine as pgm
+from pgmengine.files import plain_text, readable, shown, writable, write_whole
 from pgmengine.infer import drawing
+from pgmengine.memory import no_room
 from pgmengine.settings import whole
+from pgmengine.threads import threads
+from pgmengine.validate import as_floats
+
+# What numpy, zipfile, json and csv raise for files that are damaged.
+UNREADABLE = (OSError, ValueError, TypeError, AttributeError, KeyError, EOFError, RuntimeError, OverflowError,
+              SyntaxError, MemoryError, BadZipFile, zlib.error, struct.error, csv.Error)
 
 app = typer.Typer(add_completion=False, help="Graphical models: declare, learn, ask.",
                   pretty_exceptions_enable=False)
@@ -27,31 +39,41 @@ Seed = Annotated[int, typer.Option(help="seed of the random numbers")]
 def main() -> None:
     """Run the command line; bad input is one clear line and exit code 2."""
     try:
+        threads()  # before any work, so that a bad setting of the environment is told at once
         sys.exit(app(standalone_mode=False))
     except pgm.PgmError as error:
         message = str(error)
     except typer.Abort:
         message = "interrupted"
+    except BrokenPipeError:  # whoever reads the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        place = f"{shown(error.filename)}: " if error.filename else ""
+        message = f"{place}{error.strerror or error}"
+    except MemoryError as error:
+        message = f"more memory is needed than is free{': ' * bool(str(error))}{error}"
     except Exception as error:  # click's own complaints about arguments, whichever click typer brings
         if not hasattr(error, "format_message"):
             raise
         message = error.format_message()
-    print(f"pgmengine: {message}", file=sys.stderr)
+    print(f"pgmengine: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(2)
 
 
 def read_model(path: Path, seed: int = 0) -> pgm.Model:
     """A model from a .toml declaration or a .safetensors file."""
-    return pgm.load_declaration(path, rng=seed) if path.suffix == ".toml" else pgm.load(path)
+    return pgm.load_declaration(path, rng=whole("seed", seed, 0)) if path.suffix == ".toml" else pgm.load(path)
 
 
 def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
     """Evidence from inline texts and files, layer -> array with NaN where not observed."""
     evidence: dict[str, Any] = {}
     for text in given or ():
-        if "=" in text and not Path(text).exists():
+        if "=" in text and not os.path.exists(text):  # which a text too long for a name is not
             name, _, values = text.partition("=")
-            found: dict[str, Any] = {name.strip(): [_number(v, text) for v in values.split(",")]}
+            model.structure.layer(name.strip(), what=f"evidence {text!r}: layer")
+            found: dict[str, Any] = {name.strip(): [_number(v, f"evidence {text!r}") for v in values.split(",")]}
         else:
             found = _read_file(model, Path(text))
         if twice := sorted(set(found) & set(evidence)):
@@ -65,31 +87,54 @@ def _number(text: str, where: str) -> float:
     try:
         return float("nan") if text in ("?", "") else float(text)
     except ValueError:
-        raise pgm.PgmError(f"evidence {where!r}: {text!r} is not a number or ?") from None
+        raise pgm.PgmError(f"{where}: {text!r} is not a number or ?") from None
 
 
 def _read_file(model: pgm.Model, path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise pgm.PgmError(f"evidence file {path} does not exist")
+    readers = {".npz": _read_npz, ".json": _read_json, ".csv": _read_csv}
+    if path.suffix not in readers:
+        raise pgm.PgmError(f"evidence file {shown(path)}: expected .npz, .csv or .json")
     try:
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                return dict(arrays)
-        if path.suffix == ".json":
-            return {k: np.array(v, dtype=float) for k, v in json.loads(path.read_text()).items()}
-    except (OSError, ValueError, TypeError, AttributeError, BadZipFile) as error:
-        raise pgm.PgmError(f"evidence file {path} cannot be read: {error}") from None
-    if path.suffix != ".csv":
-        raise pgm.PgmError(f"evidence file {path}: expected .npz, .csv or .json")
-    try:
-        with path.open(newline="", encoding="utf-8") as lines:
-            rows = [[_number(cell, f"{path}") for cell in row] for row in csv.reader(lines) if row]
-    except UnicodeDecodeError as error:
-        raise pgm.PgmError(f"evidence file {path} cannot be read: {error}") from None
-    layer = next(iter(model.structure.layers))
-    if len({len(row) for row in rows}) != 1:
-        raise pgm.PgmError(f"evidence file {path}: rows of unequal length")
-    return {layer: np.array(rows)}
+        return readers[path.suffix](model, readable(path))
+    except pgm.PgmError as error:
+        why = str(error).removeprefix(f"{shown(path)}: ")
+        raise pgm.PgmError(f"evidence file {shown(path)}: {why}") from None
+    except UNREADABLE as error:
+        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise pgm.PgmError(f"evidence file {shown(path)} cannot be read: {why}") from None
+
+
+def _read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
+    with ZipFile(place) as parts:
+        needed = sum(part.file_size for part in parts.infolist())
+    if why := no_room(2 * needed, "give fewer rows"):
+        raise pgm.PgmError(f"its arrays do not fit into memory: {why}")
+    with np.load(place, allow_pickle=False) as arrays:
+        found = dict(arrays)
+    for name, value in found.items():
+        if not isinstance(value, np.ndarray):
+            raise pgm.PgmError(f"{name!r} is no array")
+    return found
+
+
+def _read_json(model: pgm.Model, place: Path) -> dict[str, Any]:
+    found = json.loads(plain_text(place))
+    if not isinstance(found, dict):
+        raise pgm.PgmError(f"expected one array a layer, by name, not {type(found).__name__}")
+    return {name: as_floats(value, f"layer {name!r}") for name, value in found.items()}
+
+
+def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
+    lines = csv.reader(StringIO(plain_text(place), newline=""))
+    rows = [(lines.line_num, row) for row in lines if row]
+    if not rows:
+        raise pgm.PgmError("there are no rows")
+    for number, row in rows:
+        if len(row) != len(rows[0][1]):
+            raise pgm.PgmError(f"rows of unequal length: line {number} has {len(row)} cells, "
+                               f"line {rows[0][0]} has {len(rows[0][1])}")
+    values = [[_number(cell, f"line {number}") for cell in row] for number, row in rows]
+    return {next(iter(model.structure.layers)): np.array(values)}
 
 
 @app.command()
@@ -107,7 +152,7 @@ def info(model: ModelFile) -> None:
         dense = np.asarray(value.data if hasattr(value, "tocoo") else value)
         low, high = (f"{f(dense):.4g}" if dense.size else "-" for f in (np.min, np.max))
         params.add_row(name, "x".join(map(str, value.shape)), low, high)
-    Console().print(layers, params)
+    Console(markup=False, emoji=False).print(layers, params)
 
 
 @app.command()
@@ -151,6 +196,7 @@ def _flat_answers(result: pgm.Result) -> dict[str, Any]:
 
 def _check_folder(out: Path) -> None:
     """Before work is done that could not be written."""
+    writable(out)
     if not out.parent.is_dir():
         raise pgm.PgmError(f"{out}: there is no folder {out.parent}")
 
@@ -164,9 +210,13 @@ def _check_out(out: Path | None) -> None:
 
 def _write(out: Path, arrays: dict[str, Any]) -> None:
     if out.suffix == ".npz":
-        np.savez_compressed(out, **arrays)
+        held = BytesIO()
+        np.savez_compressed(held, **arrays)
+        content = held.getvalue()
     else:
-        out.write_text(json.dumps({name: _as_json(value) for name, value in arrays.items()}, allow_nan=False))
+        named = {name: _as_json(value) for name, value in arrays.items()}
+        content = json.dumps(named, allow_nan=False).encode()
+    write_whole(out, content)
     print(f"wrote {out}")
 
 
@@ -187,7 +237,7 @@ def _print_answers(result: pgm.Result, arrays: dict[str, Any]) -> None:
         array = np.asarray(value)
         shown = np.array2string(array, precision=4, suppress_small=True, threshold=60, max_line_width=80)
         table.add_row(name, str(array.shape), shown)
-    Console().print(table)
+    Console(markup=False, emoji=False).print(table)
     for warning in result.warnings:
         print(f"warning: {warning}", file=sys.stderr)
 

@@ -36,12 +36,18 @@ def as_path(path: Any, what: str = "path") -> Path:
     if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
         raise PgmError(f"{what} must be a path, text or pathlib.Path, not {path!r}")
     if "\0" in os.fspath(path):
-        raise PgmError(f"{what} {os.fspath(path)!r} has a zero byte in it, which no file's name may have")
+        raise PgmError(f"{shown(path)}: has a zero byte in it, which no file's name may have")
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
-        raise PgmError(f"{what} {os.fspath(path)!r} is no text that a file's name may be") from None
+        raise PgmError(f"{shown(path)}: is no text that a file's name may be") from None
     return Path(path)
+
+
+def shown(path: Any) -> str:
+    """A path as messages name it: bytes that are no text, and what does not print, as Python writes them."""
+    text = str(path)
+    return text if text.isprintable() else repr(text)
 
 
 def readable(path: Any, copies: float = 2.0) -> Path:
@@ -50,11 +56,11 @@ def readable(path: Any, copies: float = 2.0) -> Path:
     try:
         status = place.stat()
     except OSError as error:
-        raise PgmError(f"{place}: cannot be read: {error.strerror}") from None
+        raise PgmError(f"{shown(place)}: cannot be read: {error.strerror}") from None
     if not stat.S_ISREG(status.st_mode):
-        raise PgmError(f"{place}: cannot be read: it is {_kind(status.st_mode)}, expected a regular file")
+        raise PgmError(f"{shown(place)}: cannot be read: it is {_kind(status.st_mode)}, expected a regular file")
     if why := no_room(copies * status.st_size, "free some, or use another machine"):
-        raise PgmError(f"{place}: cannot be read: {why}")
+        raise PgmError(f"{shown(place)}: cannot be read: {why}")
     return place
 
 
@@ -67,9 +73,9 @@ def writable(path: Any) -> Path:
     except (FileNotFoundError, NotADirectoryError):
         return place
     if stat.S_ISLNK(mode):
-        raise PgmError(f"{named}: is a symbolic link that leads back to itself")
+        raise PgmError(f"{shown(named)}: is a symbolic link that leads back to itself")
     if not stat.S_ISREG(mode):
-        raise PgmError(f"{named}: is {_kind(mode)}, and only a regular file is replaced; give another path")
+        raise PgmError(f"{shown(named)}: is {_kind(mode)}, and only a regular file is replaced; give another path")
     return place
 
 
@@ -144,9 +150,9 @@ def read_tensors(path: Any) -> tuple[dict[str, Array], dict[str, str]]:
             metadata = dict(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, ValueError, TypeError, AttributeError, MemoryError) as error:
-        raise PgmError(f"{place}: not a readable .safetensors file: {error}") from None
+        raise PgmError(f"{shown(place)}: not a readable .safetensors file: {error}") from None
     if SUM in metadata and metadata[SUM] != checksum(tensors, metadata):
-        raise PgmError(f"{place}: is damaged: its content is not that of its checksum; take another copy")
+        raise PgmError(f"{shown(place)}: is damaged: its content is not that of its checksum; take another copy")
     return tensors, metadata
 
 
@@ -156,4 +162,4 @@ def plain_text(path: Any) -> str:
     try:
         return place.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError, MemoryError) as error:
-        raise PgmError(f"{place}: not a readable text file: {error}") from None
+        raise PgmError(f"{shown(place)}: cannot be read as text: {error}") from None

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.errors import PgmError
-from pgmengine.files import SUM, plain_text, read_tensors, write_tensors
+from pgmengine.files import SUM, plain_text, read_tensors, shown, write_tensors
 from pgmengine.graph import GraphBuilder, Rng
 from pgmengine.layer import Layer
 from pgmengine.model import Model
@@ -168,12 +168,12 @@ def _of_file(path: Any) -> Iterator[None]:
     try:
         yield
     except PgmError as error:
-        named = str(error).startswith(f"{path}")
-        raise PgmError(str(error) if named else f"{path}: {error}") from None
+        named = str(error).startswith(shown(path))
+        raise PgmError(str(error) if named else f"{shown(path)}: {error}") from None
     except RecursionError:
-        raise PgmError(f"{path}: cannot be read: lists within lists, more than {DEPTH}") from None
+        raise PgmError(f"{shown(path)}: cannot be read: lists within lists, more than {DEPTH}") from None
     except MemoryError:
-        raise PgmError(f"{path}: cannot be read: it needs more memory than is free") from None
+        raise PgmError(f"{shown(path)}: cannot be read: it needs more memory than is free") from None
 
 
 def declaration_of(model: Model) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pgmengine.structure import Structure
 from pgmengine.units import Unit
 from pgmengine.weights import is_sparse
 
-COPIES = 3.0  # of a parameter or a table of values, that there are for a moment while they are checked
+COPIES = 3  # of a parameter or a table of values, that there are for a moment while they are checked
 SMALLER = "declare it smaller, or with sparse weights"
 
 
@@ -105,7 +105,7 @@ def check_room(structure: Structure, weights: list[Any]) -> None:
         sizes[f"layer {layer.name!r} of {layer.size} units"] = _width(layer)
     for c, weight in zip(structure.couplings, weights, strict=True):
         dense = _width(layers[c.a]) * _width(layers[c.b])
-        stored = weight.data.size if is_sparse(weight) and isinstance(weight.data, np.ndarray) else 0
+        stored = np.size(getattr(weight, "data", ()))
         sizes[f"coupling {c.key!r} of layers {c.a!r} and {c.b!r}"] = 2 * stored if is_sparse(weight) else dense
     if why := no_room(COPIES * 8 * sum(sizes.values()), SMALLER):
         largest = max(sizes, key=lambda what: sizes[what])
