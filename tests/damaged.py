@@ -1,0 +1,71 @@
+"""Files taken apart and put together again, for tests of what is damaged."""
+
+import contextlib
+import io
+import sys
+
+import numpy as np
+import scipy.sparse as sp
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+import pgmengine as pgm
+from pgmengine import cli
+
+TOML = """
+[[layers]]
+name = "v"
+unit = "Binary"
+size = 3
+bias = 0.5
+labels = ["a", "b", "c"]
+states = ["off", "on"]
+[[layers]]
+name = "h"
+unit = "MultiValued"
+s = 2
+size = 2
+[[couplings]]
+couple = ["v", "h"]
+weight = [[1, 2], [3, 4], [5, 6]]
+"""
+
+
+def model():
+    """Dense and sparse couplings, an arrow, labels, names of states, an infinity, arguments of units."""
+    b = pgm.GraphBuilder()
+    bias, labels = [0.5, -0.25, 0.125], ["a", ("b", 1), None]
+    b.layer("v", pgm.Binary(), 3, bias=bias, labels=labels, states=["off", "on"])
+    b.layer("h", pgm.MultiValued(float("inf")), 2)
+    b.layer("y", pgm.Categorical(3), 1, bias=[[0.0, 0.5, 1.0]])
+    b.layer("g", pgm.Gaussian(2.0), 2)
+    b.couple("v", "h", weight=np.arange(6).reshape(3, 2) / 8)
+    b.couple("h", "g", weight=sp.csr_array(np.array([[0.0, 0.25], [-0.5, 0.0]])))
+    b.cause("v", "y", weight=np.arange(9).reshape(3, 3) / 16)
+    return b.build()
+
+
+def parts_of(path):
+    """(tensors, metadata) of a .safetensors file."""
+    with safe_open(str(path), framework="numpy") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+
+
+def without_sum(path, tensors, metadata):
+    """A file of a model in the format that has no checksum, so that only its content can be wrong."""
+    kept = {key: text for key, text in metadata.items() if key != "sha256"}
+    save_file(tensors, str(path), metadata={**kept, "format": "pgmengine-1"})
+
+
+def answered(words):
+    """(exit status, standard error) of the command line, in this process."""
+    before, sys.argv = sys.argv, ["pgmengine", *map(str, words)]
+    error = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(error), contextlib.redirect_stdout(io.StringIO()):
+            cli.main()
+    except SystemExit as stop:
+        return stop.code or 0, error.getvalue()
+    finally:
+        sys.argv = before
+    raise AssertionError("the command line did not exit")
