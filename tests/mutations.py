@@ -87,7 +87,7 @@ def array(value, rng):
     act = int(rng.integers(6))
     with np.errstate(all="ignore"):
         if act == 0:
-            return np.ascontiguousarray(value).view(np.uint8).reshape(-1)
+            return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
         if act == 1:
             return np.nan_to_num(value).astype(pick(rng, DTYPES))
         if act == 2:

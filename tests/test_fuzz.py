@@ -42,7 +42,7 @@ def refused(act, what):
 
 def forged(found, metadata, rng):
     """A file whose tensors and metadata are as given, with a checksum that says so, or without."""
-    found = {name: np.ascontiguousarray(value) for name, value in found.items()}
+    found = {name: np.asarray(value, order="C") for name, value in found.items()}
     if rng.random() < 0.9:
         metadata = {**metadata, "sha256": checksum(found, metadata)}
     return save(found, metadata=metadata)

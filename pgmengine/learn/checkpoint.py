@@ -87,7 +87,7 @@ def _texts(path: str | Path, text: str) -> tuple[dict[str, Any], dict[str, Any]]
         found = json.loads(text)
         theirs, notes = dict(found["mark"]), dict(found["notes"])
         notes = {"rng": dict(notes["rng"]), "by": str(notes["by"]), "history": _history(notes["history"])}
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:
         raise PgmError(f"{path}: not a readable checkpoint: its notes are damaged ({type(error).__name__}: {error}); "
                        "remove it to start again") from None
     return theirs, notes

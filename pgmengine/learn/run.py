@@ -26,6 +26,7 @@ from pgmengine.weights import elementwise, like, numbers
 
 Array = np.ndarray
 State = dict[str, Any]
+MERSENNE = 624  # numbers that the Mersenne twister makes at a time; numpy does not check where it is among them
 log = logging.getLogger(__name__)
 
 
@@ -126,27 +127,45 @@ class Run:
             log.warning("the state is of a fit that ended with other parameters than those of this model: to go on from "
                         "a fit, give its model, too")
         self.count, order = int(state["update"]), np.array(state["order"])
+        if self.count < 0 or order.ndim != 1 or (order < 0).any():
+            raise PgmError("the state is of no fit: its updates and the rows of its order are not numbers from 0 up")
         self.order = order[order < self.target.rows]  # the data may be others than before
         for name, value in self.moments.items():
             value[...] = state[f"optimizer/{name}"]
         if self.negative is not None:
             own = {name.removeprefix("negative/"): v for name, v in state.items() if name.startswith("negative/")}
             self.negative.load(own)
-        try:
-            bits = type(self.rng.bit_generator)()
-            bits.state = state["rng"]
-        except (TypeError, ValueError) as error:
-            raise PgmError(f"the state is of a fit with other random numbers: {error}") from None
-        self.rng = np.random.Generator(bits)  # the one that was given may be in use elsewhere
+        # The one that was given may be in use elsewhere, so that it is not set back.
+        self.rng = np.random.Generator(_bits(type(self.rng.bit_generator), state["rng"]))
 
     def params(self) -> dict[str, Array]:
         """All parameters as flat arrays, for a checkpoint."""
         return {f"params/{name}": numbers(value) for name, value in self.model.params.items()}
 
     def set_params(self, arrays: dict[str, Array]) -> None:
-        """The parameters of a checkpoint."""
-        params = {name: like(value, arrays[f"params/{name}"]) for name, value in self.model.params.items()}
+        """The parameters of a checkpoint; PgmError for those that the model cannot have."""
+        params = dict[str, Any]()
+        for name, value in self.model.params.items():
+            found, own = arrays.get(f"params/{name}"), numbers(value)
+            if found is None or found.shape != own.shape or found.dtype != own.dtype:
+                said = "is missing" if found is None else f"has {found.shape} entries of {found.dtype}"
+                raise PgmError(f"the checkpoint is of another model: parameter {name!r} {said}, expected "
+                               f"{own.shape} of {own.dtype}")
+            params[name] = like(value, found)
+        self.model.with_params(params)  # which checks the numbers
         self.model = Model(self.model.structure, params)
+
+
+def _bits(kind: Any, state: Any) -> Any:
+    """A bit generator in a state; PgmError for that of another kind, or of none."""
+    try:
+        bits = kind()
+        bits.state = state
+        if not 0 <= dict(bits.state["state"]).get("pos", 0) <= MERSENNE:
+            raise ValueError("its position is beyond its numbers")
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        raise PgmError(f"the state is of a fit with other random numbers: {error}") from None
+    return bits
 
 
 def _kind(settings: Any) -> str:
