@@ -25,8 +25,22 @@ from pgmengine.threads import threads
 from pgmengine.validate import as_floats
 
 # What numpy, zipfile, json and csv raise for files that are damaged.
-UNREADABLE = (OSError, ValueError, TypeError, AttributeError, KeyError, EOFError, RuntimeError, OverflowError,
-              SyntaxError, MemoryError, BadZipFile, zlib.error, struct.error, csv.Error)
+UNREADABLE = (
+    OSError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    KeyError,
+    EOFError,
+    RuntimeError,
+    OverflowError,
+    SyntaxError,
+    MemoryError,
+    BadZipFile,
+    zlib.error,
+    struct.error,
+    csv.Error,
+)
 
 app = typer.Typer(add_completion=False, help="Graphical models: declare, learn, ask.",
                   pretty_exceptions_enable=False)
@@ -63,7 +77,11 @@ def main() -> None:
 
 def read_model(path: Path, seed: int = 0) -> pgm.Model:
     """A model from a .toml declaration or a .safetensors file."""
-    return pgm.load_declaration(path, rng=whole("seed", seed, 0)) if path.suffix == ".toml" else pgm.load(path)
+    return (
+        pgm.load_declaration(path, rng=whole("seed", seed, 0))
+        if path.suffix == ".toml"
+        else pgm.load(path)
+    )
 
 
 def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
@@ -73,7 +91,9 @@ def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
         if "=" in text and not os.path.exists(text):  # which a text too long for a name is not
             name, _, values = text.partition("=")
             model.structure.layer(name.strip(), what=f"evidence {text!r}: layer")
-            found: dict[str, Any] = {name.strip(): [_number(v, f"evidence {text!r}") for v in values.split(",")]}
+            found: dict[str, Any] = {
+                name.strip(): [_number(v, f"evidence {text!r}") for v in values.split(",")]
+            }
         else:
             found = _read_file(model, Path(text))
         if twice := sorted(set(found) & set(evidence)):

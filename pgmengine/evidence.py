@@ -120,7 +120,9 @@ def parse_evidence(structure: Structure, evidence: Mapping[str, Any] | None, wha
         raise PgmError(f"{what}: layers differ in their number of rows: {counts}")
     rows = next(iter(with_rows.values()), 1)
     if rows == 0:
-        raise PgmError(f"{what}: layer {next(iter(with_rows))!r} has no rows, expected at least one")
+        raise PgmError(
+            f"{what}: layer {next(iter(with_rows))!r} has no rows, expected at least one"
+        )
     values, observed = {}, {}
     for name, layer in structure.layers.items():
         value, seen = structure.blank[name]

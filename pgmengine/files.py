@@ -1,9 +1,10 @@
-"""Files read and written as a whole: paths, checksums, and the .safetensors files of models and checkpoints.
+"""Files read and written as a whole: paths, checksums, and models and checkpoints as .safetensors.
 
-A file holds tensors by name and metadata, text by name. The metadata entry "sha256" is the checksum of everything else
-in the file that matters: each tensor's name, dtype, shape and bytes, and the other metadata. A file is written beside its
-place and then moved there, so that the place holds a whole file at every moment; the folder is synchronised after the
-move, without which a crash of the machine could take it back.
+A file holds tensors by name and metadata, text by name. The metadata entry "sha256" is the checksum
+of everything else in the file that matters: each tensor's name, dtype, shape and bytes, and the
+other metadata. A file is written beside its place and then moved there, so that the place holds a
+whole file at every moment; the folder is synchronised after the move, without which a crash of the
+operating system could take it back.
 """
 
 from __future__ import annotations
@@ -25,9 +26,14 @@ from pgmengine.memory import no_room
 
 Array = np.ndarray
 SUM = "sha256"  # the metadata entry of the checksum
-KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket",
-         stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
-# What folders of some file systems answer to being synchronised, which have no need of it or no way to.
+KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+# Answers of folders of file systems that have no need of being synchronised, or no way to.
 NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
 
 
@@ -45,7 +51,7 @@ def as_path(path: Any, what: str = "path") -> Path:
 
 
 def shown(path: Any) -> str:
-    """A path as messages name it: bytes that are no text, and what does not print, as Python writes them."""
+    """A path as messages name it, with what does not print as Python writes it."""
     text = str(path)
     return text if text.isprintable() else repr(text)
 
@@ -58,14 +64,17 @@ def readable(path: Any, copies: float = 2.0) -> Path:
     except OSError as error:
         raise PgmError(f"{shown(place)}: cannot be read: {error.strerror}") from None
     if not stat.S_ISREG(status.st_mode):
-        raise PgmError(f"{shown(place)}: cannot be read: it is {_kind(status.st_mode)}, expected a regular file")
+        raise PgmError(
+            f"{shown(place)}: cannot be read: it is {_kind(status.st_mode)}, "
+            "expected a regular file"
+        )
     if why := no_room(copies * status.st_size, "free some, or use another machine"):
         raise PgmError(f"{shown(place)}: cannot be read: {why}")
     return place
 
 
 def writable(path: Any) -> Path:
-    """The end of a path's symbolic links, where a regular file is or none; PgmError for all else."""
+    """The end of a path's symbolic links; PgmError if what is there is no regular file."""
     named = as_path(path)
     place = Path(os.path.realpath(named))
     try:
@@ -75,7 +84,10 @@ def writable(path: Any) -> Path:
     if stat.S_ISLNK(mode):
         raise PgmError(f"{shown(named)}: is a symbolic link that leads back to itself")
     if not stat.S_ISREG(mode):
-        raise PgmError(f"{shown(named)}: is {_kind(mode)}, and only a regular file is replaced; give another path")
+        raise PgmError(
+            f"{shown(named)}: is {_kind(mode)}, and only a regular file is replaced; "
+            "give another path"
+        )
     return place
 
 
@@ -86,7 +98,8 @@ def _kind(mode: int) -> str:
 def write_whole(path: Any, content: bytes) -> None:
     """Write beside the file, then replace it: whatever happens, a whole one is there.
 
-    A symbolic link stays one, and what it leads to is replaced. The file has the rights that new files have.
+    A symbolic link stays one, and what it leads to is replaced. The file has the rights that new
+    files have.
     """
     place = writable(path)
     beside = place.with_name(f"{place.name}.{os.getpid()}.{get_ident()}.part")
@@ -135,13 +148,15 @@ def write_tensors(path: Any, tensors: Mapping[str, Array], metadata: Mapping[str
     """
     from safetensors.numpy import save
 
-    ordered = {name: np.ascontiguousarray(value) for name, value in tensors.items()}  # others would be scrambled
+    ordered = {
+        name: np.ascontiguousarray(value) for name, value in tensors.items()
+    }  # others would be scrambled
     shaped = {name: value.reshape(np.shape(tensors[name])) for name, value in ordered.items()}
     write_whole(path, save(shaped, metadata={**metadata, SUM: checksum(shaped, metadata)}))
 
 
 def read_tensors(path: Any) -> tuple[dict[str, Array], dict[str, str]]:
-    """Tensors and metadata of a .safetensors file; PgmError if it is damaged, by its checksum if it has one."""
+    """Tensors and metadata of a .safetensors file; PgmError if its checksum, if any, is wrong."""
     from safetensors import SafetensorError, safe_open
 
     place = readable(path)
@@ -152,7 +167,10 @@ def read_tensors(path: Any) -> tuple[dict[str, Array], dict[str, str]]:
     except (OSError, SafetensorError, ValueError, TypeError, AttributeError, MemoryError) as error:
         raise PgmError(f"{shown(place)}: not a readable .safetensors file: {error}") from None
     if SUM in metadata and metadata[SUM] != checksum(tensors, metadata):
-        raise PgmError(f"{shown(place)}: is damaged: its content is not that of its checksum; take another copy")
+        raise PgmError(
+            f"{shown(place)}: is damaged: its content is not that of its checksum; "
+            "take another copy"
+        )
     return tensors, metadata
 
 

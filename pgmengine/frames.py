@@ -23,8 +23,8 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
 
     A column is (layer, label of the unit) or the label alone, if no other layer has it; a layer of one unit may be named
     in place of its unit. Units without labels are numbered. Values may be the names of states. The columns of a DataFrame
-    that is given for one layer are its units, by name if one of them is a unit's name, else in order; names that are
-    nearly those of the units' labels are taken for mistyped, and refused.
+    that is given for one layer are its units, by name if one of them is a unit's name, else in
+    order; names that are nearly those of the units' labels are taken for mistyped, and refused.
     """
     if isinstance(given, Mapping) and not is_frame(given):
         return {name: _of_layer(structure.layers[name], x, f"{what}: layer {name!r}")
@@ -77,7 +77,7 @@ def _of_layer(layer: Layer, frame: Any, what: str) -> Any:
 
 
 def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
-    """The units that the columns of a layer's DataFrame are: by name or in order; None if too few."""
+    """The units of the columns of a layer's DataFrame: by name or in order; None if too few."""
     known = dict[Hashable, int]()
     for i, (label, text) in enumerate(zip(layer.labels or range(layer.size), unit_names(layer), strict=True)):
         known |= {name: i for name in (str(text), text, label, (layer.name, text), (layer.name, label))}
@@ -88,7 +88,9 @@ def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
     for i, column in enumerate(columns):
         if column not in known and (named or nearest(column, known)):
             others = ", where others are" if named else ""
-            raise PgmError(f"{what}: column {column!r} is no unit's name{others}{nearest(column, known)}")
+            raise PgmError(
+                f"{what}: column {column!r} is no unit's name{others}{nearest(column, known)}"
+            )
         if known[column] in [known[other] for other in columns[:i]]:
             raise PgmError(f"{what}: two columns are the unit {column!r}")
     return [known[column] for column in columns]

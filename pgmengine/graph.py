@@ -43,7 +43,10 @@ class GraphBuilder:
 
         labels: names of the units; states: names of the states of each unit, in the order of unit.support.
         """
-        names = [_listed(given, f"layer {name!r}: {what}") for given, what in ((labels, "labels"), (states, "states"))]
+        names = [
+            _listed(given, f"layer {name!r}: {what}")
+            for given, what in ((labels, "labels"), (states, "states"))
+        ]
         self.layers.append(Layer(name, unit, size, *names))
         self.given.append(bias)
 
@@ -66,8 +69,8 @@ class GraphBuilder:
         """Check everything and build the Model; weights left None are drawn, uniform in +-sqrt(6 / (in + out)).
 
         Raises PgmError for unknown or duplicate names, wrong shapes, values that are not finite, directed cycles, an
-        undirected coupling of two unbounded layers, negative weights of NoisyOr units, sparse weights whose indices lie
-        outside of them, and what does not fit into free memory.
+        undirected coupling of two unbounded layers, negative weights of NoisyOr units, sparse
+        weights whose indices lie outside of them, and what does not fit into free memory.
         """
         check_layers(self.layers)
         layers = {layer.name: layer for layer in self.layers}

@@ -11,7 +11,7 @@ def nearest(name: Any, known: Iterable[Any]) -> str:
     """Words for the end of a message: the known name that a mistyped one is nearest to, or nothing.
 
     >>> nearest("baias", ("bias", "unit"))
-    "; did you mean bias?"
+    '; did you mean bias?'
     """
     found = difflib.get_close_matches(str(name), map(str, known), n=1)
     return f"; did you mean {found[0]}?" if found else ""

@@ -1,8 +1,9 @@
 """Sparse matrices that may be damaged, checked before compiled code follows their indices.
 
-scipy's constructors and methods trust the arrays of a sparse matrix: its own check is left out where the last entry of
-indptr is not positive, and compiled loops then write wherever wild entries lead. Nothing here calls a method of a matrix,
-or hands its arrays to scipy, before numpy has compared all of them with the matrix's shape.
+scipy's constructors and methods trust the arrays of a sparse matrix: its own check is left out
+where the last entry of indptr is not positive, and compiled loops then write wherever wild entries
+lead. Nothing here calls a method of a matrix, or hands its arrays to scipy, before numpy has
+compared all of them with the matrix's shape.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def csr_of(matrix: Any, what: str) -> Any:
 
     Raises
     ------
-    PgmError for a matrix that is not two-dimensional, or whose arrays do not fit its shape and each other.
+    PgmError for a matrix that is not two-dimensional, or whose arrays do not fit its shape and each
+    other.
 
     >>> import numpy as np
     >>> import scipy.sparse as sp
@@ -43,7 +45,9 @@ def csr_of(matrix: Any, what: str) -> Any:
         turned = compressed(matrix.data, matrix.indices, matrix.indptr, shape[::-1], what)
         return turned.T.tocsr()
     if matrix.format not in ENTRIES:
-        raise PgmError(f"{what} is a sparse matrix of format {matrix.format!r}; give it as a csr_array")
+        raise PgmError(
+            f"{what} is a sparse matrix of format {matrix.format!r}; give it as a csr_array"
+        )
     rows, columns, data = ENTRIES[matrix.format](matrix, shape, what)
     _check_entries(rows, shape[0], "row", what)
     _check_entries(columns, shape[1], "column", what)
@@ -51,37 +55,47 @@ def csr_of(matrix: Any, what: str) -> Any:
 
 
 def compressed(data: Any, indices: Any, indptr: Any, shape: Any, what: str) -> Any:
-    """A csr_array of float64 made of copies of its three arrays; PgmError unless they fit the shape and each other."""
+    """A csr_array of float64 made of copies of its arrays; PgmError unless these fit together."""
     from scipy.sparse import csr_array
 
     rows, columns = _shape(shape, what)
     indptr, indices = _indptr(indptr, rows, what), _integers(indices, "indices", what)
     _check_values(data, 1, what)
     if len(data) != len(indices):
-        raise _broken(what, f"data has {len(data)} entries and indices has {len(indices)}, expected as many")
+        raise _broken(
+            what, f"data has {len(data)} entries and indices has {len(indices)}, expected as many"
+        )
     if indptr[-1] > len(indices):
         raise _broken(what, f"indptr ends in {indptr[-1]}, and there are {len(indices)} indices")
     used = slice(0, int(indptr[-1]))  # room that a matrix keeps for more entries may hold anything
     _check_entries(indices[used], columns, "column", what)
-    return csr_array((data[used].astype(np.float64), indices[used].copy(), indptr.copy()), shape=(rows, columns))
+    return csr_array(
+        (data[used].astype(np.float64), indices[used].copy(), indptr.copy()), shape=(rows, columns)
+    )
 
 
 def _shape(shape: Any, what: str) -> tuple[int, int]:
     array = np.asarray(shape)
     if array.shape != (2,) or array.dtype.kind not in "iu" or (array < 0).any():
-        raise _broken(what, f"its shape is {tuple(np.ravel(array).tolist())}, expected two integers from 0 up")
+        raise _broken(
+            what, f"its shape is {tuple(np.ravel(array).tolist())}, expected two integers from 0 up"
+        )
     return int(array[0]), int(array[1])
 
 
 def _indptr(found: Any, rows: int, what: str) -> Array:
     indptr = _integers(found, "indptr", what)
     if len(indptr) != rows + 1:
-        raise _broken(what, f"indptr has {len(indptr)} entries, expected {rows + 1}, one more than rows")
+        raise _broken(
+            what, f"indptr has {len(indptr)} entries, expected {rows + 1}, one more than rows"
+        )
     if indptr[0] != 0:
         raise _broken(what, f"indptr[0] is {indptr[0]}, expected 0")
     if len(down := np.flatnonzero(indptr[1:] < indptr[:-1])):
         at = int(down[0])
-        raise _broken(what, f"indptr[{at + 1}] is {indptr[at + 1]}, less than the {indptr[at]} before it")
+        raise _broken(
+            what, f"indptr[{at + 1}] is {indptr[at + 1]}, less than the {indptr[at]} before it"
+        )
     return indptr
 
 
@@ -119,11 +133,16 @@ def _of_coo(matrix: Any, shape: tuple[int, int], what: str) -> tuple[Array, Arra
     places = getattr(matrix, "coords", None) or (matrix.row, matrix.col)
     if len(places) != 2:
         raise _broken(what, f"it has {len(places)} arrays of coordinates, expected 2")
-    rows, columns = (_integers(x, name, what) for x, name in zip(places, ("row", "col"), strict=True))
+    rows, columns = (
+        _integers(x, name, what) for x, name in zip(places, ("row", "col"), strict=True)
+    )
     _check_values(matrix.data, 1, what)
     if not len(rows) == len(columns) == len(matrix.data):
-        raise _broken(what, f"row, col and data have {len(rows)}, {len(columns)} and {len(matrix.data)} entries, "
-                      "expected as many")
+        raise _broken(
+            what,
+            f"row, col and data have {len(rows)}, {len(columns)} and {len(matrix.data)} entries, "
+            "expected as many",
+        )
     return rows, columns, matrix.data
 
 
@@ -132,11 +151,25 @@ def _of_bsr(matrix: Any, shape: tuple[int, int], what: str) -> tuple[Array, Arra
     _check_values(data, 3, what)
     high, wide = data.shape[1:]
     if not high or not wide or shape[0] % high or shape[1] % wide:
-        raise _broken(what, f"its blocks are {high} by {wide}, which do not fill {shape[0]} by {shape[1]}")
-    blocks = compressed(np.arange(len(data)), matrix.indices, matrix.indptr, (shape[0] // high, shape[1] // wide), what)
+        raise _broken(
+            what, f"its blocks are {high} by {wide}, which do not fill {shape[0]} by {shape[1]}"
+        )
+    blocks = compressed(
+        np.arange(len(data)),
+        matrix.indices,
+        matrix.indptr,
+        (shape[0] // high, shape[1] // wide),
+        what,
+    )
     at = blocks.tocoo()
-    rows = at.row[:, None, None] * high + np.arange(high)[:, None] + np.zeros((1, 1, wide), dtype=np.int64)
-    columns = at.col[:, None, None] * wide + np.arange(wide) + np.zeros((1, high, 1), dtype=np.int64)
+    rows = (
+        at.row[:, None, None] * high
+        + np.arange(high)[:, None]
+        + np.zeros((1, 1, wide), dtype=np.int64)
+    )
+    columns = (
+        at.col[:, None, None] * wide + np.arange(wide) + np.zeros((1, high, 1), dtype=np.int64)
+    )
     return rows.ravel(), columns.ravel(), data[at.data.astype(np.int64)].ravel()
 
 
@@ -144,22 +177,43 @@ def _of_dia(matrix: Any, shape: tuple[int, int], what: str) -> tuple[Array, Arra
     offsets, data = _integers(matrix.offsets, "offsets", what).astype(np.int64), matrix.data
     _check_values(data, 2, what)
     if len(offsets) != len(data) or len(set(offsets.tolist())) < len(offsets):
-        raise _broken(what, f"it has {len(data)} diagonals and {len(offsets)} offsets, expected as many, all different")
+        raise _broken(
+            what,
+            f"it has {len(data)} diagonals and {len(offsets)} offsets, expected as many, all "
+            "different",
+        )
     columns = np.arange(min(data.shape[1], shape[1]))
     # Offsets so far out that the difference would overflow have no entries within the matrix.
     near = np.flatnonzero((offsets > -shape[0]) & (offsets < shape[1]))
     rows = columns - offsets[near, None]
     inside = (rows >= 0) & (rows < shape[0]) & (data[near, : len(columns)] != 0)
-    return rows[inside], np.broadcast_to(columns, rows.shape)[inside], data[near, : len(columns)][inside]
+    return (
+        rows[inside],
+        np.broadcast_to(columns, rows.shape)[inside],
+        data[near, : len(columns)][inside],
+    )
 
 
 def _of_lil(matrix: Any, shape: tuple[int, int], what: str) -> tuple[Array, Array, Array]:
     rows, data = matrix.rows, matrix.data
-    if not all(isinstance(x, np.ndarray) and x.shape == shape[:1] and x.dtype == object for x in (rows, data)):
-        raise _broken(what, f"its rows and data are {_said(rows)} and {_said(data)}, expected {shape[0]} lists each")
+    if not all(
+        isinstance(x, np.ndarray) and x.shape == shape[:1] and x.dtype == object
+        for x in (rows, data)
+    ):
+        raise _broken(
+            what,
+            f"its rows and data are {_said(rows)} and {_said(data)}, expected {shape[0]} lists "
+            "each",
+        )
     for i, (columns, values) in enumerate(zip(rows, data, strict=True)):
-        if not isinstance(columns, list) or not isinstance(values, list) or len(columns) != len(values):
-            raise _broken(what, f"row {i} has columns and values that are not two lists of one length")
+        if (
+            not isinstance(columns, list)
+            or not isinstance(values, list)
+            or len(columns) != len(values)
+        ):
+            raise _broken(
+                what, f"row {i} has columns and values that are not two lists of one length"
+            )
     where = [(i, column) for i, columns in enumerate(rows) for column in columns]
     return _listed(where, [value for values in data for value in values], matrix.dtype, what)
 
@@ -168,7 +222,9 @@ def _of_dok(matrix: Any, shape: tuple[int, int], what: str) -> tuple[Array, Arra
     return _listed(list(matrix.keys()), list(matrix.values()), matrix.dtype, what)
 
 
-def _listed(where: list[Any], values: list[Any], dtype: Any, what: str) -> tuple[Array, Array, Array]:
+def _listed(
+    where: list[Any], values: list[Any], dtype: Any, what: str
+) -> tuple[Array, Array, Array]:
     """Entries that are listed one by one."""
     try:
         places = np.array(where, dtype=np.int64).reshape(len(where), 2)

@@ -55,19 +55,19 @@ LARGEST = 10**308  # of integers, which are to be floats
 def save(model: Model, path: str | Path) -> None:
     """Write a model to one .safetensors file: parameters as tensors, the declaration as JSON in the metadata.
 
-    The file replaces one that is there, as a whole; a symbolic link stays one, and the file that it leads to is
-    replaced. A checksum is kept in the file, by which `load` tells whether it is damaged.
+    The file replaces one that is there, as a whole; a symbolic link stays one, and the file that it
+    leads to is replaced. A checksum in the file tells `load` whether it is damaged.
 
     Parameters
     ----------
-    model : of any layers and couplings; units of a type of your own are found by its name, which must be defined
-        when the file is read.
+    model : of any layers and couplings; units of a type of your own are found by its name, which
+        must be defined when the file is read.
     path : where to; its folder exists.
 
     Raises
     ------
-    PgmError for units that a file cannot hold, and a path of what is no regular file; OSError where the disk is full or
-    broken, and then what was there is left as it was.
+    PgmError for units that a file cannot hold, and a path of what is no regular file; OSError where
+    the disk is full or broken, and then what was there is left as it was.
 
     >>> import pgmengine as pgm, tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "m.safetensors"
@@ -94,8 +94,8 @@ def load(path: str | Path) -> Model:
 
     Raises
     ------
-    PgmError, which names the file, for one that cannot be read, that is damaged or truncated, that holds no model, or
-    whose model does not fit into free memory.
+    PgmError, which names the file, for one that cannot be read, that is damaged or truncated, that
+    holds no model, or whose model does not fit into free memory.
 
     >>> import pgmengine as pgm, tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "m.safetensors"
@@ -108,7 +108,9 @@ def load(path: str | Path) -> Model:
     with _of_file(path):
         tensors, metadata = read_tensors(path)
         if metadata.get("format") not in (FORMAT, WITHOUT_SUM):
-            raise PgmError(f"not a model of pgmengine (format {metadata.get('format')!r}, expected {FORMAT!r})")
+            raise PgmError(
+                f"not a model of pgmengine (format {metadata.get('format')!r}, expected {FORMAT!r})"
+            )
         if metadata["format"] == FORMAT and SUM not in metadata:
             raise PgmError("is damaged: its checksum is missing; take another copy")
         if "declaration" not in metadata:
@@ -135,8 +137,8 @@ def load_declaration(path: str | Path, rng: Rng = None) -> Model:
 
     Raises
     ------
-    PgmError, which names the file and the layer or coupling, for a file that cannot be read, names that are not known,
-    values that cannot be, and sizes that do not fit into free memory.
+    PgmError, which names the file and the layer or coupling, for a file that cannot be read, names
+    that are not known, values that cannot be, and sizes that do not fit into free memory.
 
     >>> import pgmengine as pgm, tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "m.toml"
@@ -171,9 +173,13 @@ def _of_file(path: Any) -> Iterator[None]:
         named = str(error).startswith(shown(path))
         raise PgmError(str(error) if named else f"{shown(path)}: {error}") from None
     except RecursionError:
-        raise PgmError(f"{shown(path)}: cannot be read: lists within lists, more than {DEPTH}") from None
+        raise PgmError(
+            f"{shown(path)}: cannot be read: lists within lists, more than {DEPTH}"
+        ) from None
     except MemoryError:
-        raise PgmError(f"{shown(path)}: cannot be read: it needs more memory than is free") from None
+        raise PgmError(
+            f"{shown(path)}: cannot be read: it needs more memory than is free"
+        ) from None
 
 
 def declaration_of(model: Model) -> dict[str, Any]:
@@ -242,13 +248,17 @@ def _parameters(tensors: Mapping[str, Any]) -> dict[str, Any]:
         if missing:
             raise PgmError(f"the sparse parameter {name!r} is damaged: {missing[0]!r} is missing")
         data, indices, indptr, shape = (tensors[f"{name}/{part}"] for part in SPARSE)
-        params[name] = compressed(data, indices, indptr, shape, f"parameter {name!r}, which is damaged,")
+        params[name] = compressed(
+            data, indices, indptr, shape, f"parameter {name!r}, which is damaged,"
+        )
     return params
 
 
 def _build(declaration: Any, params: dict[str, Any], rng: Rng) -> Model:
     if not isinstance(declaration, Mapping):
-        raise PgmError(f"the declaration must be a table of layers and couplings, not {_kind(declaration)}")
+        raise PgmError(
+            f"the declaration must be a table of layers and couplings, not {_kind(declaration)}"
+        )
     _check_plain(declaration)
     b = GraphBuilder()
     for i, entry in enumerate(_tables(declaration, "layers")):
@@ -262,23 +272,40 @@ def _build(declaration: Any, params: dict[str, Any], rng: Rng) -> Model:
     if params:
         names = [f"{x.name}.bias" for x in b.layers] + [f"{c.key}.weight" for c in b.couplings]
         extra = next(iter(params))
-        raise PgmError(f"{extra!r} belongs to no layer or coupling of the declaration{nearest(extra, names)}")
+        raise PgmError(
+            f"{extra!r} belongs to no layer or coupling of the declaration{nearest(extra, names)}"
+        )
     return b.build(rng)
 
 
 def _check_plain(declaration: Mapping[str, Any]) -> None:
-    """Lists are not too deep, and integers not too large, for what comes after; where they are is told."""
+    """Lists are not too deep, and integers not too large, for what comes after."""
     waiting: list[tuple[str, Any, int]] = [("", declaration, 0)]
     while waiting:
         where, value, depth = waiting.pop()
         if depth > DEPTH:
             raise PgmError(f"{where[:40]}...: lists within lists, more than {DEPTH} of them")
         if isinstance(value, int) and abs(value) > LARGEST:
-            raise PgmError(f"{where}: an integer beyond 1e308, expected one that is a number in double precision")
-        parts = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+            raise PgmError(
+                f"{where}: an integer beyond 1e308, expected one that is a number in double "
+                "precision"
+            )
+        parts = (
+            value.items()
+            if isinstance(value, Mapping)
+            else enumerate(value)
+            if isinstance(value, list)
+            else ()
+        )
         for key, part in parts:
             if isinstance(part, (Mapping, list, int)):
-                place = f"{where}[{key}]" if isinstance(value, list) else f"{where}.{key}" if where else f"{key}"
+                place = (
+                    f"{where}[{key}]"
+                    if isinstance(value, list)
+                    else f"{where}.{key}"
+                    if where
+                    else f"{key}"
+                )
                 waiting.append((place, part, depth + 1))
 
 
@@ -300,8 +327,10 @@ def _add_layer(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], w
                        f"{_hint(entry, {'name', 'unit', 'size'})}")
     types = unit_types()
     if kind not in types:
-        raise PgmError(f"layer {name!r}: unit {kind!r} is unknown, expected one of {', '.join(sorted(types))}"
-                       f"{nearest(kind, types)}")
+        raise PgmError(
+            f"layer {name!r}: unit {kind!r} is unknown, expected one of {', '.join(sorted(types))}"
+            f"{nearest(kind, types)}"
+        )
     labels, states, bias = (entry.pop(key, None) for key in ("labels", "states", "bias"))
     for key, names in (("labels", labels), ("states", states)):
         if names is not None and not isinstance(names, list):
@@ -327,14 +356,18 @@ def _hint(entry: Mapping[str, Any], known: set[str]) -> str:
     return next((found for key in entry if (found := nearest(key, known))), "")
 
 
-def _add_coupling(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], where: str) -> None:
+def _add_coupling(
+    b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], where: str
+) -> None:
     weight = entry.pop("weight", None)
     kind, ends = next(iter(entry.items()), ("", None))
     names = ends if isinstance(ends, list) and all(isinstance(name, str) for name in ends) else []
     if kind not in ("couple", "cause") or len(entry) != 1 or len(names) != 2:
         mistyped = dict.fromkeys(key for key in entry if key not in COUPLING)
-        raise PgmError(f"{where}: a coupling is couple = [a, b] or cause = [parent, child], and may "
-                       f"have a weight, not {str(entry):.200}{_hint(mistyped, COUPLING)}")
+        raise PgmError(
+            f"{where}: a coupling is couple = [a, b] or cause = [parent, child], and may "
+            f"have a weight, not {str(entry):.200}{_hint(mistyped, COUPLING)}"
+        )
     a, c = names
     key = f"{a}->{c}.weight" if kind == "cause" else f"{a}-{c}.weight"
     (b.cause if kind == "cause" else b.couple)(a, c, weight=params.pop(key, weight))

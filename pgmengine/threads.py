@@ -24,7 +24,9 @@ def threads() -> int:
     """Cores to use: PGMENGINE_THREADS, else (or where that is 0) those this process may run on."""
     given = os.environ.get(NAME, "0").strip()
     if not (given.isascii() and given.isdigit() and len(given) < 10 and int(given) <= MOST):
-        raise PgmError(f"{NAME} is {given!r}, expected an integer from 1 to {MOST}; unset it to use every core")
+        raise PgmError(
+            f"{NAME} is {given!r}, expected an integer from 1 to {MOST}; unset it to use every core"
+        )
     return int(given) or len(os.sched_getaffinity(0))
 
 

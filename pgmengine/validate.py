@@ -20,7 +20,9 @@ from pgmengine.structure import Structure
 from pgmengine.units import Unit
 from pgmengine.weights import is_sparse
 
-COPIES = 3  # of a parameter or a table of values, that there are for a moment while they are checked
+COPIES = (
+    3  # of a parameter or a table of values, that there are for a moment while they are checked
+)
 SMALLER = "declare it smaller, or with sparse weights"
 
 
@@ -41,8 +43,11 @@ def check_layers(layers: list[Layer]) -> None:
         count = 0 if layer.unit.support is None else len(layer.unit.support)
         names = layer.state_names
         if names is not None and (len(names) != count or len(set(names)) != count):
-            raise PgmError(f"layer {layer.name!r}: {', '.join(map(repr, names))} are not {count} different names, one "
-                           f"for each state of {layer.unit!r}")
+            raise PgmError(
+                f"layer {layer.name!r}: {', '.join(map(repr, names))} are not {count} different "
+                "names, one "
+                f"for each state of {layer.unit!r}"
+            )
 
 
 def _check_name(name: Any) -> None:
@@ -57,12 +62,23 @@ def _check_name(name: Any) -> None:
 def check_size(layer: Layer) -> None:
     """The layer is of units, as many as a positive integer says, whose numbers fit into memory."""
     if not isinstance(layer.unit, Unit):
-        raise PgmError(f"layer {layer.name!r}: the unit must be one such as Binary(), not {layer.unit!r}")
-    if isinstance(layer.size, bool) or not isinstance(layer.size, (int, np.integer)) or layer.size < 1:
-        raise PgmError(f"layer {layer.name!r}: the size must be an integer of at least 1, not {layer.size!r}")
+        raise PgmError(
+            f"layer {layer.name!r}: the unit must be one such as Binary(), not {layer.unit!r}"
+        )
+    if (
+        isinstance(layer.size, bool)
+        or not isinstance(layer.size, (int, np.integer))
+        or layer.size < 1
+    ):
+        raise PgmError(
+            f"layer {layer.name!r}: the size must be an integer of at least 1, not {layer.size!r}"
+        )
     check_unit_room(layer.unit, f"layer {layer.name!r}")
     if why := no_room(COPIES * 8 * _width(layer), SMALLER):
-        raise PgmError(f"layer {layer.name!r}: {layer.size} units of {layer.unit!r} do not fit into memory: {why}")
+        raise PgmError(
+            f"layer {layer.name!r}: {layer.size} units of {layer.unit!r} do not fit into memory: "
+            f"{why}"
+        )
 
 
 def check_unit_room(unit: Unit, what: str) -> None:
@@ -83,7 +99,9 @@ def _check_names(layer: Layer) -> None:
             try:
                 hash(name)
             except TypeError:
-                raise PgmError(f"layer {layer.name!r}: {name!r} is no {what}: give text or numbers") from None
+                raise PgmError(
+                    f"layer {layer.name!r}: {name!r} is no {what}: give text or numbers"
+                ) from None
     labels = layer.labels
     if labels is not None and len(labels) != layer.size:
         raise PgmError(f"layer {layer.name!r}: {len(labels)} labels for {layer.size} units")
@@ -93,7 +111,7 @@ def _check_names(layer: Layer) -> None:
 
 
 def check_room(structure: Structure, weights: list[Any]) -> None:
-    """All parameters together fit into memory; those of dense weights that are not given, too, before they are drawn.
+    """All parameters together fit into memory, dense weights that are to be drawn included.
 
     Parameters
     ----------
@@ -106,7 +124,9 @@ def check_room(structure: Structure, weights: list[Any]) -> None:
     for c, weight in zip(structure.couplings, weights, strict=True):
         dense = _width(layers[c.a]) * _width(layers[c.b])
         stored = np.size(getattr(weight, "data", ()))
-        sizes[f"coupling {c.key!r} of layers {c.a!r} and {c.b!r}"] = 2 * stored if is_sparse(weight) else dense
+        sizes[f"coupling {c.key!r} of layers {c.a!r} and {c.b!r}"] = (
+            2 * stored if is_sparse(weight) else dense
+        )
     if why := no_room(COPIES * 8 * sum(sizes.values()), SMALLER):
         largest = max(sizes, key=lambda what: sizes[what])
         raise PgmError(f"{largest}: the parameters of the model do not fit into memory: {why}")
@@ -238,7 +258,14 @@ def as_floats(values: Any, what: str) -> np.ndarray:
         return array.astype(np.float64, copy=False)
     except PgmError:
         raise
-    except (TypeError, ValueError, RuntimeError, OverflowError, RecursionError, MemoryError) as error:
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+        OverflowError,
+        RecursionError,
+        MemoryError,
+    ) as error:
         raise PgmError(f"{what} is not an array of numbers: {error}") from None
 
 

@@ -32,8 +32,8 @@ def builder_from_variables(graph: nx.Graph, unit: Unit) -> GraphBuilder:
     Node attributes: bias (default 0; k numbers for Categorical), unit (default `unit`), and states, the names of its
     states. Edge attribute: weight (default 1; between Categorical units a matrix, its rows the states of the parent, or
     in an nx.Graph of the node that the graph has first). Units of different types, or with other names of states, get
-    layers of their own in one class. The nodes are kept as the labels of the layers, in the graph's order. Attributes
-    of other names are refused, but for those that variable_graph adds.
+    layers of their own in one class. The nodes are kept as the labels of the layers, in the graph's
+    order. Attributes of other names are refused, but for those that variable_graph adds.
     """
     from pgmengine.graph import GraphBuilder
 
@@ -71,13 +71,15 @@ def builder_from_variables(graph: nx.Graph, unit: Unit) -> GraphBuilder:
 
 
 def _check_attributes(graph: nx.Graph) -> None:
-    """Nodes and edges have no attributes but those that are read: a name that is mistyped would be left out."""
+    """Nodes and edges have no attributes but those that are read: others may be mistyped."""
     nodes = ((f"node {node!r}", data, NODE, OF_NODES) for node, data in graph.nodes(data=True))
     edges = ((f"edge {a!r}, {b!r}", data, EDGE, OF_EDGES) for a, b, data in graph.edges(data=True))
     for what, data, read, known in (*nodes, *edges):
         if unknown := [name for name in data if name not in known]:
-            raise PgmError(f"{what}: attribute {unknown[0]!r} is unknown{nearest(unknown[0], read)}; expected "
-                           f"{', '.join(read)}: rename it, or remove it from the graph")
+            raise PgmError(
+                f"{what}: attribute {unknown[0]!r} is unknown{nearest(unknown[0], read)}; expected "
+                f"{', '.join(read)}: rename it, or remove it from the graph"
+            )
 
 
 def _names_of_states(node: Hashable, data: Mapping[str, Any]) -> tuple[Any, ...] | None:
@@ -87,7 +89,9 @@ def _names_of_states(node: Hashable, data: Mapping[str, Any]) -> tuple[Any, ...]
         names = tuple(data["states"])
         hash(names)
     except TypeError:
-        raise PgmError(f"node {node!r}: states must be a list of names, not {data['states']!r}") from None
+        raise PgmError(
+            f"node {node!r}: states must be a list of names, not {data['states']!r}"
+        ) from None
     return names
 
 

@@ -32,7 +32,7 @@ weight = [[1, 2], [3, 4], [5, 6]]
 
 
 def model():
-    """Dense and sparse couplings, an arrow, labels, names of states, an infinity, arguments of units."""
+    """Dense and sparse couplings, an arrow, labels, names of states, arguments of units."""
     b = pgm.GraphBuilder()
     bias, labels = [0.5, -0.25, 0.125], ["a", ("b", 1), None]
     b.layer("v", pgm.Binary(), 3, bias=bias, labels=labels, states=["off", "on"])
@@ -48,11 +48,12 @@ def model():
 def parts_of(path):
     """(tensors, metadata) of a .safetensors file."""
     with safe_open(str(path), framework="numpy") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return tensors, file.metadata()
 
 
 def without_sum(path, tensors, metadata):
-    """A file of a model in the format that has no checksum, so that only its content can be wrong."""
+    """A file of a model in the format without a checksum: only its content can be wrong."""
     kept = {key: text for key, text in metadata.items() if key != "sha256"}
     save_file(tensors, str(path), metadata={**kept, "format": "pgmengine-1"})
 

@@ -1,17 +1,91 @@
-"""Mutations of files and texts, at random: of bits, of lengths, and of what the grammar says is there."""
+"""Mutations of files and texts, at random: of bits, of lengths, and by the grammar."""
 
 import copy
 import json
 
 import numpy as np
 
-ODD = [None, True, False, 0, 1, -1, 2, 3, 2**31, 2**63, -(2**63), 10**300, 10**400, 0.5, -0.0, 1e308, 1e-320,
-       float("nan"), float("inf"), -float("inf"), "", "v", "h", "\0", "\ud800", "[/b]", "a/b", "Binary",
-       "Categorical", "MultiValued", "Input", "NoisyOr", "Gaussian", "Spin", [], {}, [[]], [1, [2]], [None], [0, 1],
-       {"a": 1}, "x" * 300, [[0.0, 1.0]], ["on", "off"]]
-KEYS = ["name", "unit", "size", "bias", "labels", "states", "k", "s", "sigma", "couple", "cause", "weight", "layers",
-        "couplings", "weights", "mark", "notes", "rng", "by", "history", "bit_generator", "state"]
-DTYPES = [np.float64, np.float32, np.float16, np.int64, np.int32, np.int8, np.uint64, np.uint8, bool]
+ODD = [
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2,
+    3,
+    2**31,
+    2**63,
+    -(2**63),
+    10**300,
+    10**400,
+    0.5,
+    -0.0,
+    1e308,
+    1e-320,
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    "",
+    "v",
+    "h",
+    "\0",
+    "\ud800",
+    "[/b]",
+    "a/b",
+    "Binary",
+    "Categorical",
+    "MultiValued",
+    "Input",
+    "NoisyOr",
+    "Gaussian",
+    "Spin",
+    [],
+    {},
+    [[]],
+    [1, [2]],
+    [None],
+    [0, 1],
+    {"a": 1},
+    "x" * 300,
+    [[0.0, 1.0]],
+    ["on", "off"],
+]
+KEYS = [
+    "name",
+    "unit",
+    "size",
+    "bias",
+    "labels",
+    "states",
+    "k",
+    "s",
+    "sigma",
+    "couple",
+    "cause",
+    "weight",
+    "layers",
+    "couplings",
+    "weights",
+    "mark",
+    "notes",
+    "rng",
+    "by",
+    "history",
+    "bit_generator",
+    "state",
+]
+DTYPES = [
+    np.float64,
+    np.float32,
+    np.float16,
+    np.int64,
+    np.int32,
+    np.int8,
+    np.uint64,
+    np.uint8,
+    bool,
+]
 
 
 def pick(rng, items):
@@ -35,8 +109,30 @@ def cut(content, rng):
 def spliced(content, rng):
     """A part repeated elsewhere, or some bytes that mean something put in."""
     i, j, k = rng.integers(0, len(content) + 1, 3)
-    token = pick(rng, [content[min(i, j):max(i, j)], b"{", b"}", b"[", b"]", b'"', b",", b":", b"=", b"\n", b"-", b"9" * 30,
-                       b"1e999", b"\0", b"\xff", b"nan", b"null", b"true", b"[" * 3000])
+    token = pick(
+        rng,
+        [
+            content[min(i, j) : max(i, j)],
+            b"{",
+            b"}",
+            b"[",
+            b"]",
+            b'"',
+            b",",
+            b":",
+            b"=",
+            b"\n",
+            b"-",
+            b"9" * 30,
+            b"1e999",
+            b"\0",
+            b"\xff",
+            b"nan",
+            b"null",
+            b"true",
+            b"[" * 3000,
+        ],
+    )
     return content[:k] + token + content[k:]
 
 
@@ -48,7 +144,13 @@ def raw(content, rng):
 def places(value, path=()):
     """All places in nested lists and mappings."""
     yield path
-    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    parts = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, part in parts:
         yield from places(part, (*path, key))
 
@@ -96,7 +198,11 @@ def array(value, rng):
             return np.array(pick(rng, [0, -1, 2**62, 1e300, np.nan, np.inf]))
         out = np.array(value).reshape(-1)
         if len(out):
-            odd = [0, -1, 1, 2, 100] if out.dtype.kind in "ui" else [0, -1, 2, 0.3, 1e30, 1e300, np.nan, np.inf]
+            odd = (
+                [0, -1, 1, 2, 100]
+                if out.dtype.kind in "ui"
+                else [0, -1, 2, 0.3, 1e30, 1e300, np.nan, np.inf]
+            )
             out[int(rng.integers(len(out)))] = np.array(pick(rng, odd)).astype(out.dtype)
         return out.reshape(np.shape(value))
 
@@ -111,7 +217,9 @@ def tensors(found, rng):
         if act == 0:
             del out[name]
         elif act == 1:
-            out[pick(rng, ["a", "v.bias", name + "/data", name + "/indptr", "params/" + name])] = out.pop(name)
+            out[pick(rng, ["a", "v.bias", name + "/data", name + "/indptr", "params/" + name])] = (
+                out.pop(name)
+            )
         elif act == 2:
             out[name] = found[other]
         else:
@@ -134,7 +242,10 @@ def toml_of(value):
         else:
             lines.append(f"{json.dumps(key)} = {inline(part)}")
     for key, table in tables:
-        lines += [f"[[{json.dumps(key)}]]", *(f"{json.dumps(k)} = {inline(v)}" for k, v in table.items())]
+        lines += [
+            f"[[{json.dumps(key)}]]",
+            *(f"{json.dumps(k)} = {inline(v)}" for k, v in table.items()),
+        ]
     return "\n".join(lines)
 
 

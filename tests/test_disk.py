@@ -1,4 +1,4 @@
-"""Files on disks that are full, broken or shared: checksums, links, faults in the middle, and locks."""
+"""Files on disks that are full, broken or shared: checksums, links, faults, and locks."""
 
 import errno
 import logging
@@ -53,8 +53,10 @@ def test_every_single_bit_that_flips_is_seen(tmp_path):
     """In the model file all of them, of the larger checkpoint every seventh."""
     pgm.save(model(), tmp_path / "m")
     checkpoint(tmp_path / "c")
-    for name, act, step in (("m", lambda: pgm.load(tmp_path / "m"), 1),
-                            ("c", lambda: read(tmp_path / "c", {}), 7)):
+    for name, act, step in (
+        ("m", lambda: pgm.load(tmp_path / "m"), 1),
+        ("c", lambda: read(tmp_path / "c", {}), 7),
+    ):
         whole = (tmp_path / name).read_bytes()
         accepted = []
         for bit in range(0, 8 * len(whole), step):
@@ -72,21 +74,35 @@ def test_every_single_bit_that_flips_is_seen(tmp_path):
 def test_checksums_cover_names_dtypes_shapes_bytes_and_text(tmp_path):
     pgm.save(model(), tmp_path / "m")
     checkpoint(tmp_path / "c")
-    for name, act in (("m", lambda: pgm.load(tmp_path / "x")), ("c", lambda: read(tmp_path / "x", {}))):
+    for name, act in (
+        ("m", lambda: pgm.load(tmp_path / "x")),
+        ("c", lambda: read(tmp_path / "x", {})),
+    ):
         tensors, metadata = parts_of(tmp_path / name)
         key = "v-h.weight" if name == "m" else "negative/v"
         value = tensors[key]
         integers = value.view(np.int64 if value.dtype.itemsize == 8 else np.int32)
-        for changed in ({**tensors, key: integers}, {**tensors, key: value.T.reshape(value.shape)},
-                        {**tensors, key: value.reshape(1, *value.shape)},
-                        {n: v for n, v in tensors.items() if n != key}, {**tensors, "more": value}):
-            save_file({n: np.ascontiguousarray(v) for n, v in changed.items()}, tmp_path / "x", metadata=metadata)
+        for changed in (
+            {**tensors, key: integers},
+            {**tensors, key: value.T.reshape(value.shape)},
+            {**tensors, key: value.reshape(1, *value.shape)},
+            {n: v for n, v in tensors.items() if n != key},
+            {**tensors, "more": value},
+        ):
+            save_file(
+                {n: np.ascontiguousarray(v) for n, v in changed.items()},
+                tmp_path / "x",
+                metadata=metadata,
+            )
             with pytest.raises(pgm.PgmError, match="x: .*is damaged"):
                 act()
         text = "declaration" if name == "m" else "text"
-        for changed in ({**metadata, text: metadata[text] + " "}, {**metadata, "more": ""},
-                        {n: v for n, v in metadata.items() if n != "sha256"},
-                        {n: v for n, v in metadata.items() if n != text}):
+        for changed in (
+            {**metadata, text: metadata[text] + " "},
+            {**metadata, "more": ""},
+            {n: v for n, v in metadata.items() if n != "sha256"},
+            {n: v for n, v in metadata.items() if n != text},
+        ):
             save_file(tensors, tmp_path / "x", metadata=changed)
             with pytest.raises(pgm.PgmError, match="damaged"):
                 act()
@@ -106,8 +122,12 @@ def test_save_follows_links_and_replaces_regular_files_only(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "null").symlink_to("/dev/null")
     before = set(tmp_path.iterdir())
-    for name, match in (("far", "a directory"), ("pipe", "a pipe"), ("loop", "leads back to itself"),
-                        ("null", "a device")):
+    for name, match in (
+        ("far", "a directory"),
+        ("pipe", "a pipe"),
+        ("loop", "leads back to itself"),
+        ("null", "a device"),
+    ):
         for act in (lambda path: pgm.save(m, path), checkpoint):
             with pytest.raises(pgm.PgmError, match=f"{name}: is .*{match}"):
                 act(tmp_path / name)
@@ -145,12 +165,17 @@ def failing(error, calls):
                 left[0] -= 1
                 raise error
             return function(*args, **named)
+
         return called
+
     return call
 
 
-FAULTS = [OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EIO, "Input/output error"),
-          MemoryError()]
+FAULTS = [
+    OSError(errno.ENOSPC, "No space left on device"),
+    OSError(errno.EIO, "Input/output error"),
+    MemoryError(),
+]
 PLACES = [(os, "fsync"), (os, "replace"), ("safetensors.numpy", "save")]
 
 
@@ -173,7 +198,9 @@ def test_a_save_that_fails_leaves_what_was_there(error, where, name, monkeypatch
 
 @pytest.mark.parametrize("error", FAULTS, ids=repr)
 @pytest.mark.parametrize(("where", "name"), PLACES)
-def test_a_disk_that_is_full_for_a_while_does_not_end_a_fit(error, where, name, monkeypatch, tmp_path, caplog):
+def test_a_disk_that_is_full_for_a_while_does_not_end_a_fit(
+    error, where, name, monkeypatch, tmp_path, caplog
+):
     monkeypatch.setattr(sys.modules["pgmengine.learn.fit"], "SAVE_EVERY", 0.0)
     whole = pgm.fit(pgm.rbm(9, 2, rng=0), X, updates=9, **TRAINER)
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
@@ -181,7 +208,9 @@ def test_a_disk_that_is_full_for_a_while_does_not_end_a_fit(error, where, name, 
         found = pgm.fit(pgm.rbm(9, 2, rng=0), X, updates=9, checkpoint=tmp_path / "c", **TRAINER)
     same(found.model, whole.model)
     said = [record.getMessage() for record in caplog.records]
-    assert "update 1: the checkpoint" in said[0] and "tries again" in said[0] and found.unsaved == ""
+    assert (
+        "update 1: the checkpoint" in said[0] and "tries again" in said[0] and found.unsaved == ""
+    )
     assert len(said) == 5 and said[-1].endswith("could not be written 4 times before")
     assert int(read(tmp_path / "c", {})[0]["update"]) == 9
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
@@ -207,14 +236,23 @@ def test_two_fits_on_one_checkpoint_are_refused(tmp_path):
 
     def second(m, update):
         for name in ("c", "link"):
-            with pytest.raises(pgm.PgmError, match=f"another fit is writing {tmp_path / 'c'}; give"):
+            with pytest.raises(
+                pgm.PgmError, match=f"another fit is writing {tmp_path / 'c'}; give"
+            ):
                 checkpoint(tmp_path / name)
         seen.append(update)
         if update == 2:
             raise KeyError("ends here")
 
     with pytest.raises(KeyError):
-        pgm.fit(pgm.rbm(9, 2, rng=0), X, updates=3, checkpoint=tmp_path / "c", callbacks=[second], **TRAINER)
+        pgm.fit(
+            pgm.rbm(9, 2, rng=0),
+            X,
+            updates=3,
+            checkpoint=tmp_path / "c",
+            callbacks=[second],
+            **TRAINER,
+        )
     assert seen == [0, 1, 2]
     checkpoint(tmp_path / "c")
     assert {path.name for path in tmp_path.iterdir()} == {"c", "link"}
@@ -226,13 +264,15 @@ x = {"v": pgm.datasets.bars_and_stripes(3).x_train}
 def hold(model, update):
     print("holds", flush=True)
     time.sleep(600)
-pgm.fit(pgm.rbm(9, 2, rng=0), x, negative=pgm.PCD(chains=4), updates=3, checkpoint=sys.argv[1], callbacks=[hold],
-        progress=False)
+pgm.fit(pgm.rbm(9, 2, rng=0), x, negative=pgm.PCD(chains=4), updates=3, checkpoint=sys.argv[1],
+        callbacks=[hold], progress=False)
 """
 
 
 def test_a_lock_ends_with_its_process_however_it_ends(tmp_path):
-    child = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path / "c")], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path / "c")], stdout=subprocess.PIPE, text=True
+    )
     assert child.stdout.readline() == "holds\n"
     with pytest.raises(pgm.PgmError, match="another fit is writing"):
         checkpoint(tmp_path / "c")

@@ -24,7 +24,7 @@ X = {"v": pgm.datasets.bars_and_stripes(3).x_train}
 
 @pytest.fixture(autouse=True)
 def little_memory(monkeypatch):
-    """So that sizes which are large by mutation are refused, as they would be if they were larger still."""
+    """So that sizes which are large by mutation are refused, as larger ones would be."""
     monkeypatch.setattr("pgmengine.memory.available_memory", lambda: 2.0**26)
 
 
@@ -64,7 +64,11 @@ def mutated_file(whole, found, metadata, text, rng):
         changed = {**metadata, text: mutated_text(metadata[text], rng)}
         changed["format"] = pick(rng, [metadata["format"], "pgmengine-1", "pgmengine-checkpoint-3"])
         return forged(found, changed, rng)
-    return forged(tensors(found, rng), {**metadata, "format": pick(rng, [metadata["format"], "pgmengine-1"])}, rng)
+    return forged(
+        tensors(found, rng),
+        {**metadata, "format": pick(rng, [metadata["format"], "pgmengine-1"])},
+        rng,
+    )
 
 
 def test_model_files(tmp_path, seed=1):
@@ -88,7 +92,12 @@ def test_model_files(tmp_path, seed=1):
 
 def test_checkpoints(tmp_path, seed=2):
     path, rng, m = tmp_path / "c", np.random.default_rng(seed), pgm.rbm(9, 2, rng=0)
-    settings = {"negative": pgm.PCD(chains=4), "batch_size": 5, "progress": False, "checkpoint": path}
+    settings = {
+        "negative": pgm.PCD(chains=4),
+        "batch_size": 5,
+        "progress": False,
+        "checkpoint": path,
+    }
     pgm.fit(m, X, updates=2, **settings)
     whole, (found, metadata) = path.read_bytes(), parts_of(path)
     taken = 0
@@ -106,8 +115,11 @@ def test_toml(tmp_path, seed=3):
     del declaration["weights"]
     taken = 0
     for _ in range(COUNT):
-        text = raw(TOML.encode(), rng) if rng.random() < 0.4 else toml_of(tree(declaration, rng)).encode(
-            errors="surrogatepass")
+        text = (
+            raw(TOML.encode(), rng)
+            if rng.random() < 0.4
+            else toml_of(tree(declaration, rng)).encode(errors="surrogatepass")
+        )
         path.write_bytes(text)
         taken += not refused(lambda: repr(pgm.load_declaration(path, rng=0)), text)
     assert 0 < taken < COUNT / 2
@@ -124,8 +136,17 @@ def evidence_file(folder, rng):
         content = held.getvalue()
     elif kind == "csv":
         text = io.StringIO()
-        csv.writer(text).writerows([[pick(rng, [0, 1, "?", "", "x", "nan", "1e999"]) if rng.random() < 0.1 else int(v)
-                                     for v in row] for row in rows])
+        csv.writer(text).writerows(
+            [
+                [
+                    pick(rng, [0, 1, "?", "", "x", "nan", "1e999"])
+                    if rng.random() < 0.1
+                    else int(v)
+                    for v in row
+                ]
+                for row in rows
+            ]
+        )
         content = text.getvalue().encode()
     else:
         value = {"v": rows.tolist()}
@@ -142,17 +163,37 @@ def words_of(folder, rng):
     command = pick(rng, ["info", "explain", "infer", "infer", "sample", "fit"])
     words = [command, folder / pick(rng, ["m.safetensors"] * 8 + ["m.toml", "absent", "."])]
     if command == "fit":
-        words += [evidence_file(folder, rng), folder / pick(rng, ["out.safetensors", "out.safetensors", "no/out", ""])]
+        words += [
+            evidence_file(folder, rng),
+            folder / pick(rng, ["out.safetensors", "out.safetensors", "no/out", ""]),
+        ]
         words += ["--epochs", "1"]
     elif command != "info":
-        inline = ",".join(pick(rng, ["0", "1", "?", "", "2", "x", "nan", "inf", "\0", "1e400"]) if rng.random() < 0.2
-                          else "1" for _ in range(4 if rng.random() < 0.8 else int(rng.integers(0, 400))))
-        given = pick(rng, [f"v={inline}", f"{pick(rng, ['v', 'h', '', 'vv'])}={inline}", evidence_file(folder, rng)])
+        inline = ",".join(
+            pick(rng, ["0", "1", "?", "", "2", "x", "nan", "inf", "\0", "1e400"])
+            if rng.random() < 0.2
+            else "1"
+            for _ in range(4 if rng.random() < 0.8 else int(rng.integers(0, 400)))
+        )
+        given = pick(
+            rng,
+            [
+                f"v={inline}",
+                f"{pick(rng, ['v', 'h', '', 'vv'])}={inline}",
+                evidence_file(folder, rng),
+            ],
+        )
         words += ["--evidence", given]
     if command in ("infer", "explain"):
-        words += ["--want", pick(rng, ["marginals", "log_z,log_prob", "mode", "all", "", ",", "pairs"])]
+        words += [
+            "--want",
+            pick(rng, ["marginals", "log_z,log_prob", "mode", "all", "", ",", "pairs"]),
+        ]
     if command in ("infer", "sample") and rng.random() < 0.3:
-        words += ["--out", folder / pick(rng, ["a.npz", "a.json", "a.txt", "no/a.npz", ".npz", "folder.npz"])]
+        words += [
+            "--out",
+            folder / pick(rng, ["a.npz", "a.json", "a.txt", "no/a.npz", ".npz", "folder.npz"]),
+        ]
     if command in ("infer", "sample", "fit"):
         words += ["--seed", pick(rng, ["0", "0", "-1", "x", str(2**70), "1.5"])]
     if command == "sample":
@@ -174,7 +215,11 @@ def test_the_command_line(tmp_path, seed=4):
             code, err = answered(words)
         except Exception as error:
             content = [path.read_bytes() for path in tmp_path.glob("e.*")]
-            raise AssertionError(f"{type(error).__name__} ({error}) of {words}, {content!r:.3000}") from error
-        assert code == 0 or (code == 2 and err.startswith("pgmengine: ") and err.count("\n") == 1), (words, err)
+            raise AssertionError(
+                f"{type(error).__name__} ({error}) of {words}, {content!r:.3000}"
+            ) from error
+        assert code == 0 or (
+            code == 2 and err.startswith("pgmengine: ") and err.count("\n") == 1
+        ), (words, err)
         taken += code == 0
     assert COUNT / 10 < taken < COUNT

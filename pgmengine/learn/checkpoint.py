@@ -49,7 +49,9 @@ def place_of(path: str | Path) -> Path:
     return place
 
 
-def write(path: Path, mark: Mapping[str, Any], arrays: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
+def write(
+    path: Path, mark: Mapping[str, Any], arrays: Mapping[str, Any], notes: Mapping[str, Any]
+) -> None:
     """Replace the checkpoint as a whole."""
     tensors = {name: np.asarray(value) for name, value in arrays.items()}
     text = json.dumps({"mark": mark, "notes": notes}, default=_plain)
@@ -68,10 +70,18 @@ def read(path: str | Path, mark: Mapping[str, Any]) -> tuple[dict[str, Array], d
         raise PgmError(f"checkpoint: not a readable checkpoint: {error}") from None
     form = metadata.get("format")
     if form not in (FORMAT, OLD_SUM):
-        raise PgmError(f"{path}: not a checkpoint of pgmengine (format {form!r}, expected {FORMAT!r})")
-    whole = SUM in metadata if form == FORMAT else metadata.get("sum") == _old_sum(metadata.get("text", ""), arrays)
+        raise PgmError(
+            f"{path}: not a checkpoint of pgmengine (format {form!r}, expected {FORMAT!r})"
+        )
+    whole = (
+        SUM in metadata
+        if form == FORMAT
+        else metadata.get("sum") == _old_sum(metadata.get("text", ""), arrays)
+    )
     if not whole:
-        raise PgmError(f"{path}: not a readable checkpoint: it is damaged; remove it to start again")
+        raise PgmError(
+            f"{path}: not a readable checkpoint: it is damaged; remove it to start again"
+        )
     theirs, notes = _texts(path, metadata.get("text", ""))
     wanted = json.loads(json.dumps(dict(mark), default=_plain))
     other = [name for name in wanted if theirs.get(name) != wanted[name]]
@@ -86,17 +96,36 @@ def _texts(path: str | Path, text: str) -> tuple[dict[str, Any], dict[str, Any]]
     try:
         found = json.loads(text)
         theirs, notes = dict(found["mark"]), dict(found["notes"])
-        notes = {"rng": dict(notes["rng"]), "by": str(notes["by"]), "history": _history(notes["history"])}
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:
-        raise PgmError(f"{path}: not a readable checkpoint: its notes are damaged ({type(error).__name__}: {error}); "
-                       "remove it to start again") from None
+        notes = {
+            "rng": dict(notes["rng"]),
+            "by": str(notes["by"]),
+            "history": _history(notes["history"]),
+        }
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+    ) as error:
+        raise PgmError(
+            f"{path}: not a readable checkpoint: its notes are damaged "
+            f"({type(error).__name__}: {error}); "
+            "remove it to start again"
+        ) from None
     return theirs, notes
 
 
 def _history(found: Any) -> dict[str, list[Any]]:
     """What was monitored, name -> list of (update, value)."""
-    return {name: [(int(update), value if isinstance(value, list) else float(value)) for update, value in pairs]
-            for name, pairs in found.items()}
+    return {
+        name: [
+            (int(update), value if isinstance(value, list) else float(value))
+            for update, value in pairs
+        ]
+        for name, pairs in found.items()
+    }
 
 
 def _clear(path: Path) -> None:

@@ -45,8 +45,9 @@ class Fit:
     history maps a name to {"update": (n,), "value": (n,)}; `interrupted` is True after Ctrl-C, and the model is then
     that of the last complete update; `stopped` says why a callback ended the fit, if one did. `positive` and `negative`
     are the methods of the two phases, as chosen; a normalised model has no negative one. `state` is what fit(state=)
-    takes to go on: arrays and numbers by name, of which "update" (how many have been made) is for reading. `unsaved`
-    says why the checkpoint could not be written at the end, if that is so: the disk may have been full.
+    takes to go on: arrays and numbers by name, of which "update" (how many have been made) is for
+    reading. `unsaved` says why the checkpoint could not be written at the end, if that is so: the
+    disk may have been full.
     """
 
     model: Model
@@ -64,8 +65,10 @@ class Fit:
         return averaged(self.model, self.state)
 
     def __repr__(self) -> str:
-        return (f"Fit({self.model!r}; {self.state['update']} updates; data phase by {self.positive!r}, model phase by "
-                f"{self.negative!r}; monitored: {', '.join(self.history)}{'; ' * bool(self.unsaved)}{self.unsaved})")
+        unsaved = f"; {self.unsaved}" if self.unsaved else ""
+        made = f"{self.model!r}; {self.state['update']} updates"
+        return (f"Fit({made}; data phase by {self.positive!r}, model phase by {self.negative!r}; "
+                f"monitored: {', '.join(self.history)}{unsaved})")
 
 
 def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, given: Sequence[str] | None = (),
@@ -94,15 +97,16 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     rng : an integer or a numpy Generator; with `state` the random numbers go on where that left them.
     progress : whether a terminal shows how far learning is.
     checkpoint : file to which everything is written every few seconds and at the end, and from which a fit of the same
-        model, data shape and settings goes on, to the same bits as without a stop. One fit at a time has it, by a
-        lock on a file beside it that ends with the process. If it cannot be written, as on a full disk, a warning is
-        logged, learning goes on, and it is tried again; `Fit.unsaved` says so if the last time failed, too.
+        model, data shape and settings goes on, to the same bits as without a stop. One fit at a
+        time has it, by a lock on a file beside it that ends with the process. If it cannot be
+        written, as on a full disk, a warning is logged, learning goes on, and it is tried again;
+        `Fit.unsaved` says so if the last time failed, too.
     sample_weight : (rows,) how much each row counts; 1 on average is made of it.
     state : `Fit.state` of an earlier fit to go on from, with its model, on the same data or others.
     executor : on which the data phase is sampled, where `positive` samples and has much to do; the bits are the same.
 
-    Raises PgmError for empty data, values outside their units' support, a checkpoint of something else or that another
-    fit is writing, and parameters that are not finite.
+    Raises PgmError for empty data, values outside their units' support, a checkpoint of something
+    else or that another fit is writing, and parameters that are not finite.
 
     >>> import pgmengine as pgm
     >>> x = pgm.datasets.bars_and_stripes().x_train
@@ -154,7 +158,9 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
             log.warning("EarlyStopping watched %r, of which no callback said anything%s", name,
                         nearest(name, history.values))
     phases = run.positive, negative if run.negative is not None else None
-    return Fit(run.model, history.arrays(), run.state(), interrupted, stopped, *phases, unsaved=unsaved)
+    return Fit(
+        run.model, history.arrays(), run.state(), interrupted, stopped, *phases, unsaved=unsaved
+    )
 
 
 def _learn(run: Run, history: History, total: int, size: int, callbacks: Sequence[Any], progress: bool,

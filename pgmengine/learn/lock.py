@@ -1,4 +1,4 @@
-"""A lock on a checkpoint, so that two fits do not replace each other's: an flock on a file beside it.
+"""A lock on a checkpoint, an flock on a file beside it: two fits do not replace each other's.
 
 The system lets go of the lock when the process ends, however it ends, so a file that a killed
 process has left blocks nobody. Whoever lets go removes the file first, while the lock still holds;
@@ -53,18 +53,31 @@ class Lock:
     def _take(self) -> None:
         """Get the lock; if the file has been removed meanwhile, nothing."""
         try:
-            number = os.open(self.side, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+            number = os.open(
+                self.side,
+                os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK,
+                0o666,
+            )
         except OSError as error:
-            raise PgmError(f"checkpoint: {self.side} cannot be made beside {self.path}: {error.strerror}") from None
+            raise PgmError(
+                f"checkpoint: {self.side} cannot be made beside {self.path}: {error.strerror}"
+            ) from None
         kept = False
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
             kept = _same(number, self.side)
         except BlockingIOError:
-            raise PgmError(f"checkpoint: another fit is writing {self.path}; give this one a path of its own, or wait "
-                           "until the other one has ended") from None
+            raise PgmError(
+                f"checkpoint: another fit is writing {self.path}; give this one a path of its "
+                "own, or wait "
+                "until the other one has ended"
+            ) from None
         except OSError as error:
-            log.warning("no lock on the checkpoint %s, so take care that no other fit has it: %s", self.path, error)
+            log.warning(
+                "no lock on the checkpoint %s, so take care that no other fit has it: %s",
+                self.path,
+                error,
+            )
             kept = True
         finally:
             if not kept:

@@ -26,7 +26,8 @@ from pgmengine.weights import elementwise, like, numbers
 
 Array = np.ndarray
 State = dict[str, Any]
-MERSENNE = 624  # numbers that the Mersenne twister makes at a time; numpy does not check where it is among them
+# Numbers that the Mersenne twister makes at a time; numpy does not check where it is among them.
+MERSENNE = 624
 log = logging.getLogger(__name__)
 
 
@@ -128,7 +129,10 @@ class Run:
                         "a fit, give its model, too")
         self.count, order = int(state["update"]), np.array(state["order"])
         if self.count < 0 or order.ndim != 1 or (order < 0).any():
-            raise PgmError("the state is of no fit: its updates and the rows of its order are not numbers from 0 up")
+            raise PgmError(
+                "the state is of no fit: its updates and the rows of its order are not numbers "
+                "from 0 up"
+            )
         self.order = order[order < self.target.rows]  # the data may be others than before
         for name, value in self.moments.items():
             value[...] = state[f"optimizer/{name}"]
@@ -148,9 +152,13 @@ class Run:
         for name, value in self.model.params.items():
             found, own = arrays.get(f"params/{name}"), numbers(value)
             if found is None or found.shape != own.shape or found.dtype != own.dtype:
-                said = "is missing" if found is None else f"has {found.shape} entries of {found.dtype}"
-                raise PgmError(f"the checkpoint is of another model: parameter {name!r} {said}, expected "
-                               f"{own.shape} of {own.dtype}")
+                said = (
+                    "is missing" if found is None else f"has {found.shape} entries of {found.dtype}"
+                )
+                raise PgmError(
+                    f"the checkpoint is of another model: parameter {name!r} {said}, expected "
+                    f"{own.shape} of {own.dtype}"
+                )
             params[name] = like(value, found)
         self.model.with_params(params)  # which checks the numbers
         self.model = Model(self.model.structure, params)

@@ -1,4 +1,4 @@
-"""Writing checkpoints while a fit is under way; a disk that is full or broken does not end the fit."""
+"""Checkpoints of a fit under way: a disk that is full or broken does not end the fit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def alone(path: str | Path | None) -> AbstractContextManager[Any]:
-    """A context in which no other fit has the checkpoint, if there is a path; PgmError if one has it."""
+    """A context in which no other fit has the checkpoint, if any; PgmError if one has it."""
     return nullcontext() if path is None else Lock(place_of(path))
 
 
@@ -49,7 +49,11 @@ class Saver:
             log.warning("%s: save the model and the state of this Fit elsewhere", said)
             return said
         if self.failed:
-            log.warning("the checkpoint %s is whole; it could not be written %d times before", self.path, self.failed)
+            log.warning(
+                "the checkpoint %s is whole; it could not be written %d times before",
+                self.path,
+                self.failed,
+            )
         return ""
 
     def _write(self, run: Run, history: History) -> None:
@@ -62,6 +66,13 @@ class Saver:
             self.why = ""
         except (OSError, MemoryError, PgmError) as error:
             self.failed, self.why = self.failed + 1, str(error) or type(error).__name__
-            log.warning("update %d: the checkpoint %s could not be written (%s); learning goes on, and tries again in "
-                        "%g seconds or at the end", run.count, self.path, self.why, self.every)
+            log.warning(
+                "update %d: the checkpoint %s could not be written (%s); learning goes on, and "
+                "tries again in "
+                "%g seconds or at the end",
+                run.count,
+                self.path,
+                self.why,
+                self.every,
+            )
         self.last = time.monotonic()

@@ -48,7 +48,7 @@ class Unit:
 
     @property
     def support_bytes(self) -> int:
-        """Memory that the support takes, for types whose settings say how many values there are; known without it."""
+        """Memory of the support of types whose settings say how many values there are, else 0."""
         return 0
 
     @property
