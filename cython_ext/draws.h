@@ -21,10 +21,11 @@ PGM_INLINE pgm_vi pgm_moves(pgm_vf eta, pgm_vi upper, pgm_vf u, float alpha)
 
 /* New states of units with K values from log weights lw[k]: w_k min(1/r_x, 1/r_k) with r_k = sum_{j != k} w_j is the
  * Metropolised Gibbs move from x to k (Liu 1996; the two-valued rule for K = 2), w_k / sum w the Gibbs move. One uniform:
- * moves in the order of the values, then no move. */
+ * moves in the order of the values, then no move. The rule for ties reads weights alone and not the current state, so
+ * detailed balance holds on both sides of it. */
 PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, float alpha)
 {
-    pgm_vf top = lw[0], low = lw[0], sum = pgm_same(0.0f), others = sum;
+    pgm_vf top = lw[0], low = lw[0], sum = pgm_same(0.0f), others = sum, second = sum, own = sum;
     pgm_vi best = {0}, chosen = current;
     for (int k = 1; k < states; k++) {
         pgm_vi more = lw[k] > top;
@@ -32,13 +33,16 @@ PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, flo
         top = pgm_choose_where(more, lw[k], top);
         low = pgm_choose_where(lw[k] < low, lw[k], low);
     }
-    pgm_vf share = pgm_choose_where(top - low < PGM_TIE, pgm_same(0.0f), pgm_same(alpha)), own = others;
     for (int k = 0; k < states; k++) {
         lw[k] = pgm_exp(pgm_at_least(lw[k] - top, -87.0f));
         sum += lw[k];
-        others += pgm_choose_where(best == k, pgm_same(0.0f), lw[k]);
+        pgm_vf other = pgm_choose_where(best == k, pgm_same(0.0f), lw[k]);
+        others += other;
+        second = pgm_choose_where(other > second, other, second);
         own = pgm_choose_where(current == k, lw[k], own);
     }
+    pgm_vi tie = states == 2 ? top - low < PGM_TIE : sum - second < second * expf(PGM_TIE_OF_MANY);
+    pgm_vf share = pgm_choose_where(tie, pgm_same(0.0f), pgm_same(alpha));
     pgm_vf leaving = pgm_choose_where(current == best, others, sum - own), reached = pgm_same(0.0f);
     pgm_vi open = ~(pgm_vi){0};
     for (int k = 0; k < states; k++) {

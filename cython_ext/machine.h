@@ -9,7 +9,11 @@
 enum { PGM_TABLE, PGM_NORMAL, PGM_INTERVAL }; /* finite; Gaussian; uniform base measure on [-1, 1] */
 
 #define PGM_MOST_STATES 256
-#define PGM_TIE 1e-5f /* log-odds below this count as a tie: the conditional is drawn, whatever the kernel */
+
+/* Ties, where flip-the-state draws from the conditional: the second most probable state has log-odds above -PGM_TIE against
+ * all the others together, above -PGM_TIE_OF_MANY if there are more than two states (pgmengine/kernels/flip_state.py). */
+#define PGM_TIE 1e-5f
+#define PGM_TIE_OF_MANY 0.05f
 
 typedef struct {
     int32_t row;

@@ -29,7 +29,7 @@ class Blend:
 
     @property
     def flip_share(self) -> float:
-        """What the compiled sweeps need to know."""
+        """Return the share of FlipState, by which the compiled sweeps know this kernel."""
         return self.alpha
 
     def transition(self, prob: Array, current: Array) -> Array:

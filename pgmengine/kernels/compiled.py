@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,25 @@ BEYOND = f"{np.finfo(np.float32).max:.1g}"
 
 def knows(target: Target, kernel: Any) -> bool:
     """Whether the compiled engine can do this: kernels that blend Gibbs and FlipState, units with a compiled draw."""
-    return hasattr(kernel, "flip_share") and _drawable(target)
+    return says_its_share(kernel) and _drawable(target)
+
+
+def says_its_share(kernel: Any) -> bool:
+    """Return whether the class of a kernel says itself which blend of Gibbs and FlipState it is.
+
+    An inherited `flip_share` does not count, because the subclass may have another transition.
+    """
+    return "flip_share" in vars(type(kernel))
+
+
+def share_of(kernel: Any) -> float:
+    """Return the share of FlipState in a kernel that says it; PgmError if it is no number from 0 to 1."""
+    share = kernel.flip_share
+    known = isinstance(share, Real) and not isinstance(share, bool)
+    if not known or not 0.0 <= float(share) <= 1.0:
+        raise PgmError(f"the kernel {kernel!r}: flip_share must be a number from 0 to 1, the share of FlipState beside "
+                       f"Gibbs, not {share!r}; without it the kernel runs by its transition")
+    return float(share)
 
 
 @fact
@@ -67,7 +86,7 @@ class CompiledChains:
         self.links = [link for c in s.couplings for link in self._links(c)]
         visits = np.array([self.place[name] for name in self.order], dtype=np.int32)
         stream = np.arange(target.rows) if streams is None else streams
-        self.key, self.share = key_from(rng), float(kernel.flip_share)
+        self.key, self.share = key_from(rng), share_of(kernel)
         self.machine = _kernels.Machine(len(s.layers), len(self.links), visits, self.beta,
                                         self.key, stream.astype(np.uint32), self.share)
         for name in s.layers:
@@ -89,7 +108,7 @@ class CompiledChains:
         for name, index in self.place.items():
             self.machine.bias(index, parameters.bias(name))
         self.linked = False
-        self.key, self.share = key_from(rng), float(kernel.flip_share)
+        self.key, self.share = key_from(rng), share_of(kernel)
         self.machine.rekey(self.key, self.share)
 
     def place_at(self, x: Flat) -> None:

@@ -19,7 +19,8 @@ class Gibbs:
     array([0.3, 0.7])
     """
 
-    flip_share: ClassVar[float] = 0.0  # all that the compiled sweeps know of a kernel: it is this blend
+    # All that the compiled sweeps know of a kernel is its share of FlipState beside Gibbs. A subclass has to say its own.
+    flip_share: ClassVar[float] = 0.0
 
     def transition(self, prob: Array, current: Array) -> Array:
         """Probabilities (..., K) of the next state, from conditional probabilities (..., K) and current states (...,)."""
