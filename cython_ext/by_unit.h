@@ -5,10 +5,10 @@
 #include "draws.h"
 #include "inputs.h"
 
-static const float pgm_nothing[PGM_MOST_STATES];
+static const double pgm_nothing[PGM_MOST_STATES];
 
 /* log p(x | zeta) - x zeta of child unit j with inputs z (width of them): minus its normaliser */
-static double pgm_normaliser(const pgm_layer *l, const float *z, const float *step)
+static double pgm_normaliser(const pgm_layer *l, const float *z, const double *step)
 {
     double sum = 0.0, top = -INFINITY, x;
     if (l->kind == PGM_NORMAL) {
@@ -34,14 +34,14 @@ static double pgm_normaliser(const pgm_layer *l, const float *z, const float *st
 static double pgm_partition(const pgm_layer *l, int64_t chain, int64_t j)
 {
     const float *z = l->zeta + chain * l->stride + j * l->width;
-    return l->complement ? pgm_clean(z[0], l->bias[j]) : pgm_normaliser(l, z, pgm_nothing);
+    return l->complement ? pgm_complement_input(l, chain, j, 0.0) : pgm_normaliser(l, z, pgm_nothing);
 }
 
-static double pgm_log_prob(const pgm_layer *l, int64_t chain, int64_t j, const float *step)
+static double pgm_log_prob(const pgm_layer *l, int64_t chain, int64_t j, const double *step)
 {
     const float *z = l->zeta + chain * l->stride + j * l->width;
     if (l->complement) {
-        double x = pgm_clean(z[0] + step[0], l->bias[j]);
+        double x = pgm_complement_input(l, chain, j, step[0]);
         return l->state[chain * l->units + j] ? log(-expm1(-x)) : -x;
     }
     int own = l->width > 1 ? l->state[chain * l->units + j] : 0;
@@ -72,7 +72,7 @@ PGM_INLINE double pgm_gain_dense_binary(const pgm_link *k, const pgm_layer *chil
     return total;
 }
 
-static double pgm_gain_reached(const pgm_layer *child, int64_t chain, const float *step, const int32_t *unit,
+static double pgm_gain_reached(const pgm_layer *child, int64_t chain, const double *step, const int32_t *unit,
                                int64_t count)
 {
     double before = 0.0, after = 0.0;
@@ -93,24 +93,24 @@ static double pgm_gain(const pgm_link *k, const pgm_layer *child, int64_t chain,
     if (k->rows && child->kind == PGM_TABLE && child->states == 2 && child->width == 1 && !child->complement)
         return pgm_gain_dense_binary(k, child, chain, row, rows);
     if (k->rows) {
-        for (int64_t j = 0; j < n; j++) s->step[j] = 0.0f;
+        for (int64_t j = 0; j < n; j++) s->step[j] = 0.0;
         for (int r = 0; r < rows; r++)
-            for (int64_t j = 0; j < n; j++) s->step[j] += row[r].delta * pgm_part(k, row[r].row, j)[0];
+            for (int64_t j = 0; j < n; j++) s->step[j] += (double)row[r].delta * pgm_part(k, row[r].row, j)[0];
         double gain = pgm_gain_reached(child, chain, s->step, NULL, child->size);
-        for (int64_t j = 0; j < n; j++) s->step[j] = 0.0f;
+        for (int64_t j = 0; j < n; j++) s->step[j] = 0.0;
         return gain;
     }
     for (int r = 0; r < rows; r++)
         for (int64_t e = k->start[row[r].row]; e < k->start[row[r].row + 1]; e++) {
             int32_t j = k->column[e] / child->width;
-            s->step[k->column[e]] += row[r].delta * k->weight[e];
+            s->step[k->column[e]] += (double)row[r].delta * k->weight[e];
             if (!s->touched[j]) s->reached[count++] = j;
             s->touched[j] = 1;
         }
     double gain = pgm_gain_reached(child, chain, s->step, s->reached, count);
     for (int64_t i = 0; i < count; i++) {
         s->touched[s->reached[i]] = 0;
-        for (int w = 0; w < child->width; w++) s->step[s->reached[i] * child->width + w] = 0.0f;
+        for (int w = 0; w < child->width; w++) s->step[s->reached[i] * child->width + w] = 0.0;
     }
     return gain;
 }
@@ -120,7 +120,9 @@ PGM_INLINE void pgm_add_now(const pgm_machine *m, const pgm_link *k, int64_t cha
 {
     float *y = pgm_inputs(m, k, chain);
     if (!y) return;
-    if (!k->rows)
+    if (pgm_adds_exactly(m, k))
+        pgm_add_exactly(m->layer + k->to, k, chain, row, rows);
+    else if (!k->rows)
         pgm_add_sparse(k, row, rows, y);
     else
         for (int r = 0; r < rows; r++)
@@ -137,7 +139,7 @@ PGM_INLINE void pgm_unit_weights(const pgm_machine *m, int index, int64_t chain,
     for (int k = 0; k < l->states; k++) {
         int64_t c = chain * l->stride + j * l->width + (l->width > 1 ? k : 0);
         float eta = l->field ? l->field[c] : 0.0f;
-        if (l->zeta) eta += l->complement ? pgm_link_of(pgm_clean(l->zeta[c], l->bias[j])) : l->zeta[c];
+        if (l->zeta) eta += l->complement ? pgm_link_of((float)pgm_complement_input(l, chain, j, 0.0)) : l->zeta[c];
         eta *= beta;
         if (l->reference) eta += (1.0f - beta) * l->reference[j * l->width + (l->width > 1 ? k : 0)];
         double gain = 0.0;

@@ -32,6 +32,7 @@ cdef extern from "sweep.h" nogil:
         float *base
         float *field
         float *zeta
+        float *rest
         uint8_t *state
         float *value
         const uint8_t *free
@@ -52,7 +53,7 @@ cdef extern from "sweep.h" nogil:
         pgm_change *list
         int64_t *count
         int64_t capacity
-        float *step
+        double *step
         uint8_t *touched
         int32_t *reached
 
@@ -102,7 +103,7 @@ cdef void sweep_part(void *what, int64_t first, int64_t last) noexcept nogil:
     s.capacity = j.capacity
     s.list = <pgm_change *> malloc(sizeof(pgm_change) * j.capacity * max(chains, 1))
     s.count = <int64_t *> calloc(max(chains, 1), sizeof(int64_t))
-    s.step = <float *> calloc(j.widest, sizeof(float))
+    s.step = <double *> calloc(j.widest, sizeof(double))
     s.touched = <uint8_t *> calloc(j.widest, 1)
     s.reached = <int32_t *> calloc(j.widest, sizeof(int32_t))
     run.changed = <int64_t *> calloc(max(j.machine.layers, 1), sizeof(int64_t))
@@ -156,11 +157,12 @@ cdef class Machine:
     def layer(self, int index, int kind, int states, int width, int64_t size, bint moves, bint by_unit, int summed,
               bint directed, bint complement, bint uneven, float variance, const float[::1] support, const float[::1] log_base,
               const float[::1] bias, const float[::1] reference, const float[:, ::1] soft, float[:, ::1] base,
-              float[:, ::1] field, float[:, ::1] zeta, uint8_t[:, ::1] state, float[:, ::1] value,
+              float[:, ::1] field, float[:, ::1] zeta, float[:, ::1] rest, uint8_t[:, ::1] state, float[:, ::1] value,
               const uint8_t[:, ::1] free_units, const uint8_t[:, ::1] alive):
         """Describe layer `index`; None where an array is not needed."""
         cdef pgm_layer *l = self.m.layer + index
-        self.keep[index, 0] = (support, log_base, bias, reference, soft, base, field, zeta, state, value, free_units, alive)
+        self.keep[index, 0] = (support, log_base, bias, reference, soft, base, field, zeta, rest, state, value, free_units,
+                               alive)
         l.kind, l.states, l.width, l.size, l.moves, l.by_unit = kind, states, width, size, moves, by_unit
         l.summed = summed
         l.directed, l.complement, l.uneven, l.variance, l.stride = directed, complement, uneven, variance, bias.shape[0]
@@ -174,6 +176,7 @@ cdef class Machine:
         l.base = &base[0, 0] if base is not None else NULL
         l.field = &field[0, 0] if field is not None else NULL
         l.zeta = &zeta[0, 0] if zeta is not None else NULL
+        l.rest = &rest[0, 0] if rest is not None else NULL
         l.state = &state[0, 0] if state is not None else NULL
         l.value = &value[0, 0] if value is not None else NULL
         l.alive = &alive[0, 0] if alive is not None else NULL

@@ -56,12 +56,16 @@ PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, flo
     return chosen;
 }
 
-#define PGM_NOTHING 1e-5f /* less than this from the parents of a unit that is off with probability e^-z is rounding */
+/* Less than this from the parents of a unit that is off with probability e^-z is rounding. What they add is a sum of two
+ * floats, zeta + rest, which loses 1e-14 of it: parents with weights of 1e3 come and go and leave a leak of 1e-6 and a
+ * weight of 1e-6 as they were, where a single float leaves 6e-5 behind. */
+#define PGM_NOTHING 1e-9
 
-/* the input of such a unit: its bias and what its parents add, kept apart because the first may be tiny */
-PGM_INLINE float pgm_clean(float z, float bias)
+/* the input of such a unit when its parents add `step` more: its bias is kept apart because it may be tiny */
+PGM_INLINE double pgm_complement_input(const pgm_layer *l, int64_t chain, int64_t j, double step)
 {
-    return bias + (z < PGM_NOTHING ? 0.0f : z);
+    double z = (double)l->zeta[chain * l->stride + j] + l->rest[chain * l->stride + j] + step;
+    return l->bias[j] + (z < PGM_NOTHING ? 0.0 : z);
 }
 
 /* log(e^z - 1), its natural parameter */
@@ -78,7 +82,7 @@ PGM_INLINE pgm_vf pgm_natural(const pgm_layer *l, int64_t chain, int64_t j, floa
     if (l->zeta) {
         pgm_vf zeta = *(const pgm_vf *)(l->zeta + chain * l->stride + j);
         if (l->complement)
-            for (int i = 0; i < PGM_WIDE; i++) zeta[i] = pgm_link_of(pgm_clean(zeta[i], l->bias[j + i]));
+            for (int i = 0; i < PGM_WIDE; i++) zeta[i] = pgm_link_of((float)pgm_complement_input(l, chain, j + i, 0.0));
         eta += zeta;
     }
     eta *= beta;

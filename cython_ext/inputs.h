@@ -91,10 +91,37 @@ PGM_INLINE void pgm_add_sparse(const pgm_link *k, const pgm_change *list, int64_
             y[k->column[e]] += list[f].delta * k->weight[e];
 }
 
+/* whether the inputs are those of units with complement links, which feel rounding near 0 */
+PGM_INLINE int pgm_adds_exactly(const pgm_machine *m, const pgm_link *k)
+{
+    return k->arrow && m->layer[k->to].complement;
+}
+
+/* zeta + rest += sum of delta * weight row over changes */
+static void pgm_add_exactly(const pgm_layer *to, const pgm_link *k, int64_t chain, const pgm_change *list, int64_t count)
+{
+    float *zeta = to->zeta + chain * to->stride, *rest = to->rest + chain * to->stride;
+    for (int64_t f = 0; f < count; f++) {
+        const int64_t row = list[f].row, end = k->rows ? to->size : k->start[row + 1];
+        for (int64_t e = k->rows ? 0 : k->start[row]; e < end; e++) {
+            const int64_t j = k->rows ? e : k->column[e];
+            const double weight = k->rows ? pgm_part(k, row, j)[0] : k->weight[e];
+            const double sum = (double)zeta[j] + rest[j] + list[f].delta * weight;
+            zeta[j] = (float)sum;
+            rest[j] = (float)(sum - zeta[j]);
+        }
+    }
+}
+
 /* the changes of chains first .. last - 1, each in its own list */
 static void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last)
 {
     if (!pgm_inputs(m, k, first)) return;
+    if (pgm_adds_exactly(m, k)) {
+        for (int64_t c = first; c < last; c++)
+            pgm_add_exactly(m->layer + k->to, k, c, s->list + (c - first) * s->capacity, s->count[c - first]);
+        return;
+    }
     if (!k->rows) {
         for (int64_t c = first; c < last; c++)
             pgm_add_sparse(k, s->list + (c - first) * s->capacity, s->count[c - first], pgm_inputs(m, k, c));
@@ -169,6 +196,7 @@ PGM_INLINE void pgm_refresh_layer(const pgm_machine *m, pgm_scratch *s, int64_t 
         const float *soft = l->soft ? l->soft + c * l->stride : NULL;
         if (l->field) pgm_set_sum(l->field + c * l->stride, soft, l->directed ? NULL : l->bias, l->stride);
         if (l->zeta) pgm_set_sum(l->zeta + c * l->stride, NULL, l->complement ? NULL : l->bias, l->stride);
+        if (l->rest) pgm_set_sum(l->rest + c * l->stride, NULL, NULL, l->stride);
     }
     for (int moving = 0; moving < 2; moving++) {
         for (int i = 0; i < m->links; i++) {

@@ -45,6 +45,7 @@ typedef struct {
     const float *soft;               /* (chains, stride) added to the field, or NULL */
     float *base;                     /* (chains, stride) the field less what moving layers add to it, or NULL: bias */
     float *field, *zeta;             /* (chains, stride), or NULL when nothing reads it */
+    float *rest;                     /* (chains, stride) what zeta lacks of the input, of layers with complement links */
     uint8_t *state;                  /* (chains, units) number of the value in the support; finite units */
     float *value;                    /* (chains, units) other units */
     const uint8_t *free;             /* (chains or 1, units) mask of the units that move */
@@ -68,7 +69,7 @@ typedef struct {
     pgm_change *list;  /* (PGM_CHAINS, capacity) */
     int64_t *count;    /* (PGM_CHAINS) */
     int64_t capacity;
-    float *step;       /* change of a child's inputs, kept at 0 */
+    double *step;      /* change of a child's inputs, kept at 0 */
     uint8_t *touched;  /* mask of child units, kept at 0 */
     int32_t *reached;  /* list of child units */
 } pgm_scratch;

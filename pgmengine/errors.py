@@ -1,6 +1,10 @@
-"""The one family of errors that pgmengine raises for input it cannot use."""
+"""The one family of errors that pgmengine raises for input it cannot use, and how messages list names."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+
+SHOWN = 3  # names of a list, so that it stays a line however many layers a model has
 
 
 class PgmError(ValueError):
@@ -15,3 +19,13 @@ class NoSuchName(PgmError, KeyError):
 
 class NotAsked(PgmError, AttributeError):
     """An answer read from a Result that was not among the wanted quantities."""
+
+
+def listed(names: Sequence[str], between: str = ", ") -> str:
+    """Return the first three names of a list, and how many more there are.
+
+    >>> listed(["v", "h", "g", "t", "u"])
+    'v, h, g ... and 2 more'
+    """
+    more = len(names) - SHOWN
+    return between.join(names[:SHOWN]) + (f" ... and {more} more" if more > 0 else "")

@@ -17,7 +17,7 @@ import networkx as nx
 import numpy as np
 
 from pgmengine.couplings import Coupling, weighted_sum
-from pgmengine.errors import PgmError
+from pgmengine.errors import PgmError, listed
 from pgmengine.evidence import parse_evidence
 from pgmengine.memo import Memo
 from pgmengine.structure import Structure
@@ -87,7 +87,7 @@ class Model:
                    for c in self.structure.couplings}
         unknown = [name for name in params if name not in checks]
         if unknown:
-            raise PgmError(f"parameter {unknown[0]!r} is unknown; the parameters are {', '.join(checks)}")
+            raise PgmError(f"parameter {unknown[0]!r} is unknown; the parameters are {listed(list(checks))}")
         return Model(self.structure, {**self.params, **{name: checks[name](value) for name, value in params.items()}})
 
     def given(self, evidence: Any = None, soft: Any = None, do: Any = None, beta: Any = 1.0) -> Target:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.errors import PgmError
+from pgmengine.errors import PgmError, listed
 from pgmengine.model import Model
 
 Array = np.ndarray
@@ -62,7 +62,7 @@ def receptive_fields(model: Model, coupling: str, shape: tuple[int, int], column
     key = f"{coupling}.weight"
     if key not in model.params:
         known = [c.key for c in model.structure.couplings]
-        raise PgmError(f"coupling {coupling!r} is unknown; the couplings are {', '.join(known)}")
+        raise PgmError(f"coupling {coupling!r} is unknown; the couplings are {listed(known)}")
     weight = model.params[key]
     dense = weight.toarray() if hasattr(weight, "toarray") else weight
     fields = dense if "->" in coupling else dense.T
@@ -174,14 +174,16 @@ def bound_gap(bound: Any, exact: Any, ax: Any = None, bins: int = 40) -> Any:
 
 
 def graph(model: Model, ax: Any = None) -> Any:
-    """The layers as boxes with their units, parents above children; arrows directed, lines undirected.
+    """Draw the layers as boxes with their units, parents above children; arrows are directed, lines undirected.
+
+    Layers that no arrow puts in order keep the order in which they were declared, from the bottom up.
 
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.graph(pgm.dbn([12, 8, 4], rng=0))
     """
     s, ax = model.structure, _axes(ax, (4.0, 0.9 * len(model.structure.layers)))
     inside = {c.a for c in s.couplings if c.a == c.b}
-    place = {name: (0.0, float(i)) for i, name in enumerate(s.layers)}
+    place = {name: (0.0, float(i)) for i, name in enumerate(s.children_first)}
     box = {"boxstyle": "round,pad=0.5", "facecolor": "#eef3fa", "edgecolor": "#35618f"}
     for c in s.couplings:
         if c.a == c.b:

@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 
 from pgmengine.couplings import Arrow, Coupling, Lateral, Pair
-from pgmengine.errors import PgmError
+from pgmengine.errors import PgmError, listed
 from pgmengine.layer import Layer
 from pgmengine.memo import Memo
 
@@ -128,5 +128,5 @@ class Structure:
 
             near = difflib.get_close_matches(str(name), self.layers, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise PgmError(f"{what} {name!r} is unknown; the layers are {', '.join(self.layers)}{hint}")
+            raise PgmError(f"{what} {name!r} is unknown; the layers are {listed(list(self.layers))}{hint}")
         return self.layers[name]

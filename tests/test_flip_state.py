@@ -93,7 +93,7 @@ def test_two_values_keep_the_kernel_of_the_paper_bit_for_bit():
 
 def layer_of(k, one_hot, by_unit):
     """A model of one layer, a unit for each conditional of k states, and these conditionals."""
-    biases = (-20.0, -3.0, -2.5, -0.04, -1e-3, 0.0)
+    biases = (-20.0, -2.5, -1e-3, 0.0) if by_unit else (-20.0, -3.0, -2.5, -0.04, -1e-3, 0.0)
     if one_hot:
         prob = conditionals(k, biases)
         unit, bias = pgm.Categorical(k), np.log(prob)
@@ -114,9 +114,9 @@ def processor(request, monkeypatch):
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("by_unit", [False, True])
-@pytest.mark.parametrize(("k", "one_hot"), [(2, True), (3, True), (4, True), (5, True), (3, False), (5, False)])
-def test_compiled_draws_have_the_transition_probabilities(processor, k, one_hot, by_unit, alpha, chains=20_000, least=10):
+@pytest.mark.parametrize(("k", "one_hot", "by_unit"), [(2, True, False), (3, True, False), (4, True, False), (5, True, False),
+                                                       (3, False, False), (5, False, False), (3, True, True), (4, False, True)])
+def test_compiled_draws_have_the_transition_probabilities(processor, k, one_hot, by_unit, alpha, chains=4000, least=10):
     """Moves from every state of every unit against the matrices, false alarms 1e-6.
 
     Chi-square over the cells of 10 expected counts and more, half of the alarms; the others together have a Poisson count.
@@ -140,7 +140,7 @@ def test_compiled_draws_have_the_transition_probabilities(processor, k, one_hot,
     assert min(poisson.sf(count - 1, few), poisson.cdf(count, few)) > 2.5e-7
 
 
-@pytest.mark.parametrize("bias", [-40.0, -20.0, -9.0, -5.0])
+@pytest.mark.parametrize("bias", [-20.0, -5.0])
 def test_two_tied_states_beside_a_rare_one_do_not_alternate(processor, bias, draws=4000, chains=4):
     """Independent units of which each draws anew: agreements are binomial, false alarms below 1e-6 for four chains."""
     b = pgm.GraphBuilder()

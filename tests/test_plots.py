@@ -91,6 +91,19 @@ def test_graph_names_every_layer_and_draws_every_coupling():
     assert [t.get_text() for t in lateral] == ["x: 4 Spin(), coupled inside"]
 
 
+def test_graph_draws_parents_above_children_in_whatever_order_they_are_declared():
+    b = pgm.GraphBuilder()
+    for name in ("top", "v", "middle", "low"):
+        b.layer(name, pgm.Binary(), 2)
+    for parent, child in (("top", "middle"), ("middle", "low"), ("low", "v"), ("top", "v")):
+        b.cause(parent, child)
+    height = {t.get_text().split(":")[0]: t.get_position()[1] for t in pgm.plots.graph(b.build()).texts}
+    assert height["top"] > height["middle"] > height["low"] > height["v"]
+    for model in (pgm.sbn([4, 3, 2], rng=0), pgm.dbn([4, 3, 2], rng=0)):
+        height = {t.get_text().split(":")[0]: t.get_position()[1] for t in pgm.plots.graph(model).texts}
+        assert all(height[c.a] > height[c.b] for c in model.structure.arrows)
+
+
 def test_what_was_not_monitored_is_named():
     with pytest.raises(pgm.PgmError, match="'kl' was not monitored; there is weight_norm"):
         pgm.plots.history({"weight_norm": {"update": [0], "value": [1.0]}}, "kl")

@@ -38,7 +38,8 @@ class Machine:
     def layer(self, index: int, kind: int, states: int, width: int, size: int, moves: bool, by_unit: bool,
               summed: int, directed: bool, complement: bool, uneven: bool, variance: float, support: np.ndarray | None,
               log_base: np.ndarray | None, bias: np.ndarray, reference: np.ndarray | None, soft: np.ndarray | None,
-              base: np.ndarray | None, field: np.ndarray | None, zeta: np.ndarray | None, state: np.ndarray | None,
+              base: np.ndarray | None, field: np.ndarray | None, zeta: np.ndarray | None,
+              rest: np.ndarray | None, state: np.ndarray | None,
               value: np.ndarray | None, free_units: np.ndarray,
               alive: np.ndarray | None) -> None: ...
     def bias(self, index: int, bias: np.ndarray) -> None: ...

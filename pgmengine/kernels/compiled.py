@@ -80,7 +80,8 @@ class CompiledChains:
         self.arrays: dict[str, Array] = {}  # layer -> state numbers or values, (chains, padded size)
         self.supports = {n: None if np.array_equal(x.unit.support, range(len(x.unit.support))) else x.unit.support
                          for n, x in s.layers.items() if x.unit.support is not None}
-        self.inputs: dict[str, tuple[Array | None, Array | None]] = {}  # layer -> (field, zeta), (chains, padded width)
+        # layer -> field, zeta and what zeta lacks in precision, (chains, padded width)
+        self.inputs: dict[str, tuple[Array | None, Array | None, Array | None]] = {}
         self.changed = np.zeros(len(s.layers), dtype=np.int64)
         self.place = {name: i for i, name in enumerate(s.layers)}
         self.links = [link for c in s.couplings for link in self._links(c)]
@@ -287,7 +288,9 @@ class CompiledChains:
         linked = any(name in (c.a, c.b) for c in s.undirected)
         field = zeros((rows, stride)) if moves and (linked or name in target.soft or not directed) else None
         zeta = zeros((rows, stride)) if directed and self._keeps_zeta(name) else None
-        self.inputs[name] = field, zeta
+        complement = layer.unit.draw is Draw.COMPLEMENT
+        rest = zeros((rows, stride)) if complement and zeta is not None else None
+        self.inputs[name] = field, zeta, rest
         still = moves and any(name in (c.a, c.b) and not {c.a, c.b} <= set(self.moving) for c in s.undirected)
         unit, table = layer.unit, None if not finite else layer.unit.log_base
         uneven = unit.draw is Draw.NORMAL or (table is not None and bool(np.any(table != table[0])))
@@ -295,12 +298,12 @@ class CompiledChains:
             self.place[name], Draw.TABLE if finite else unit.draw or Draw.NORMAL,
             0 if table is None else len(table), unit.width, layer.size, moves, name in self.by_unit,
             (name in self.summed[0]) + 2 * (name in self.summed[1]), directed,
-            unit.draw is Draw.COMPLEMENT, uneven, unit.curvature or 0.0,
+            complement, uneven, unit.curvature or 0.0,
             None if not finite or unit.width > 1 or unit.support is None else unit.support.astype(np.float32),
             None if table is None else table.astype(np.float32), packed(target.model).bias(name),
             row(target.reference[name], stride) if name in target.reference else None,
             matrix(target.soft[name], stride) if name in target.soft and moves else None,
-            zeros((rows, stride)) if still or (moves and name in target.soft) else None, field, zeta,
+            zeros((rows, stride)) if still or (moves and name in target.soft) else None, field, zeta, rest,
             self.arrays[name] if finite else None, None if finite else self.arrays[name],
             mask(target.free[name], units), None if not target.cut[name].any() else mask(~target.cut[name], units, False))
 

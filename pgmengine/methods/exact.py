@@ -16,7 +16,7 @@ from pgmengine.enumeration.program import program_of
 from pgmengine.enumeration.skeleton import Skeleton, skeleton_of
 from pgmengine.enumeration.states import draw, mode_of
 from pgmengine.enumeration.walk import make_walker
-from pgmengine.errors import PgmError
+from pgmengine.errors import PgmError, listed
 from pgmengine.methods.answers import (
     accepted,
     add_gradients,
@@ -26,6 +26,7 @@ from pgmengine.methods.answers import (
     public,
     squeeze,
 )
+from pgmengine.methods.leaks import with_leaks
 from pgmengine.progress import track
 from pgmengine.result import Plan, Result
 from pgmengine.settings import check_limit, check_whole, seeded
@@ -132,11 +133,15 @@ class _Group:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """One target and what is wanted of it; `normaliser` is that of log_prob, with nothing observed."""
+    """One target and what is wanted of it; `normaliser` is that of log_prob, with nothing observed.
+
+    `slope`: the gradient alone, of a target whose leaks of 0 are lifted (leaks.py).
+    """
 
     target: Target
     wanted: frozenset[str]
     normaliser: bool = False
+    slope: bool = False
 
     @property
     def groups(self) -> list[_Group]:
@@ -153,6 +158,8 @@ class _Part:
 def _parts(target: Target, wanted: tuple[str, ...]) -> list[_Part]:
     needs = frozenset(wanted) & NEEDS_ALL
     parts = [_Part(target, needs)]
+    if "gradient" in needs and (lifted := with_leaks(target)) is not target:
+        parts = [_Part(target, needs - {"gradient"}), _Part(lifted, frozenset({"gradient"}), slope=True)]
     return [*parts, _Part(target.nothing_observed, frozenset(), True)] if "log_prob" in wanted else parts
 
 
@@ -193,7 +200,7 @@ def _output_bytes(target: Target, wanted: tuple[str, ...], draws: int) -> float:
 
 
 def _describe(cover: Cover) -> str:
-    units = " and ".join(f"{len(i)} units of {n!r}" for n, i in cover.units.items() if len(i))
+    units = listed([f"{len(i)} units of {n!r}" for n, i in cover.units.items() if len(i)], " and ")
     return f"2^{cover.bits:.4g} states of {units}" if cover.bits > 0 else "all that is free is independent"
 
 
@@ -239,9 +246,10 @@ class _Answers:
         if part.normaliser:
             self.normaliser[rows if part.target.rows == self.target.rows else slice(None)] = log_z
             return
-        self.log_z[rows] = log_z
-        if part.wanted and np.isneginf(log_z).any():
-            row = int(rows[np.flatnonzero(np.isneginf(log_z))[0]]) + self.target.first
+        if not part.slope:
+            self.log_z[rows] = log_z
+        if part.wanted and np.isneginf(self.log_z[rows]).any():
+            row = int(rows[np.flatnonzero(np.isneginf(self.log_z[rows]))[0]]) + self.target.first
             raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
 
     def _by_walk(self, part: _Part, rows: Array, p: Problem) -> tuple[Array, Answer]:
@@ -251,7 +259,7 @@ class _Answers:
         if np.isneginf(log_z).any():
             return log_z, answers
         if moments is not None:
-            answers |= self._expected(rows, Expectations(p, moments))
+            answers |= self._expected(part, rows, Expectations(p, moments))
         if "mode" in part.wanted:
             answers["mode"] = mode_of(p, walker)
         if "samples" in part.wanted:
@@ -259,14 +267,14 @@ class _Answers:
             answers["samples"] = {n: v.swapaxes(0, 1) for n, v in draws.items()}
         return log_z, answers
 
-    def _expected(self, rows: Array, e: Expectations) -> Answer:
+    def _expected(self, part: _Part, rows: Array, e: Expectations) -> Answer:
         layers, answers = self.target.structure.layers, Answer()
-        if "marginals" in self.wanted:
+        if "marginals" in part.wanted:
             answers["mean"] = {n: e.expected(n)[:, 0] for n in layers}
             answers["prob"] = {n: e.prob(n) for n, x in layers.items() if x.unit.support is not None}
-        if "pairs" in self.wanted:
+        if "pairs" in part.wanted:
             answers["pairs"] = {c.key: e.pairs(c) for c in self.target.structure.couplings}
-        if "gradient" in self.wanted:
+        if "gradient" in part.wanted:
             self.gradient = add_gradients(self.gradient, e.all_gradients(self.weights[rows]))
         return answers
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.errors import PgmError
+from pgmengine.errors import PgmError, listed
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import make_chains, over_chains, sweep_work
 from pgmengine.kernels.plain import layers_by_unit
@@ -59,7 +59,7 @@ class MCMC:
         if too_much := no_room(memory):
             return Plan("MCMC", refusal=too_much)
         slow = sorted(layers_by_unit(target))
-        how = f"unit by unit in {', '.join(map(repr, slow))}" if slow else "layer by layer"
+        how = f"unit by unit in {listed([repr(name) for name in slow])}" if slow else "layer by layer"
         return Plan("MCMC", "estimate", f"{self.chains} chains of {sweeps} {type(self.kernel).__name__} sweeps, {how}",
                     sweeps * target.rows * self.chains * sweep_work(target), memory)
 

@@ -1,0 +1,43 @@
+"""Messages and plans stay a line however many layers a model has."""
+
+import numpy as np
+import pytest
+
+import pgmengine as pgm
+from pgmengine.errors import listed
+
+
+def chain(count):
+    """A chain of layers of one binary unit each, every one the parent of the next."""
+    b = pgm.GraphBuilder()
+    for i in range(count):
+        b.layer(f"x{i}", pgm.Binary(), 1)
+    for i in range(count - 1):
+        b.cause(f"x{i}", f"x{i + 1}", weight=np.ones((1, 1)))
+    return b.build()
+
+
+def test_three_names_are_shown_and_the_others_counted():
+    assert listed([]) == "" and listed(["a", "b", "c"]) == "a, b, c"
+    assert listed(["a", "b", "c", "d"], " and ") == "a and b and c ... and 1 more"
+
+
+@pytest.mark.parametrize("count", [3, 200])
+def test_plans_of_many_layers_list_three(count):
+    model = chain(count)
+    for plan in pgm.explain(model, {f"x{count - 1}": [1]}).plans:
+        assert len(f"{plan}") < 300
+    why = pgm.MCMC().plan(model.given({f"x{count - 1}": [1]}), ("marginals",)).why
+    slow = sorted(f"x{i}" for i in range(count - 1))
+    shown = ", ".join(map(repr, slow[:3])) + (f" ... and {count - 4} more" if count > 4 else "")
+    assert why.endswith(f"unit by unit in {shown}")
+
+
+def test_refusals_of_many_layers_list_three():
+    model = chain(200)
+    with pytest.raises(pgm.PgmError, match=r"the layers are x0, x1, x2 ... and 197 more; did you mean 'x17"):
+        pgm.infer(model, {"xx17": [1]})
+    with pytest.raises(pgm.PgmError, match=r"the parameters are x0.bias, x1.bias, x2.bias ... and 396 more"):
+        model.with_params({"y.bias": [0.0]})
+    with pytest.raises(pgm.PgmError, match=r"the couplings are x0->x1, x1->x2, x2->x3 ... and 196 more"):
+        pgm.plots.receptive_fields(model, "y->x1", (1, 1))
