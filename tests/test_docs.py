@@ -12,6 +12,7 @@ import pytest
 
 import pgmengine
 
+pytestmark = pytest.mark.usefixtures("seeds_as_written")
 README = Path(__file__).parent.parent / "README.md"
 TUTORIALS = sorted((README.parent / "tutorials").glob("*.py"))
 MODULES = [m.name for m in pkgutil.walk_packages(pgmengine.__path__, "pgmengine.") if "._kernels" not in m.name]

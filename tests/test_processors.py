@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import shifted
 import tiny
 
 import pgmengine as pgm
@@ -65,7 +66,7 @@ def flat(results):
 @pytest.mark.parametrize("name", OTHERS or ["base"])
 def test_every_processor_answers_alike(tmp_path, name, rtol=1e-9, atol=1e-9):
     path = tmp_path / "found.npz"
-    ended = run(name, str(HERE), str(path))
+    ended = run(name, shifted.__file__, str(HERE), str(path))
     assert not ended.returncode, ended.stderr
     mine, other = flat(found()), np.load(path)
     assert set(mine) == set(other.files) and len(mine) > 100

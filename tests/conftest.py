@@ -1,0 +1,25 @@
+"""The option --shift, by which every verdict can be asked for again with other seeds."""
+
+import pytest
+import shifted
+
+
+def pytest_addoption(parser):
+    parser.addoption("--shift", type=int, default=0, metavar="N", help="add N to every integer seed that tests use")
+
+
+def pytest_configure(config):
+    """Before test modules are imported: some draw as they are."""
+    shifted.shift(config.getoption("--shift"))
+
+
+def pytest_unconfigure(config):
+    shifted.shift(0)
+
+
+@pytest.fixture
+def seeds_as_written(request):
+    """Take the shift back for a test of what one seed gives, such as numbers printed in the documentation."""
+    shifted.shift(0)
+    yield
+    shifted.shift(request.config.getoption("--shift"))
