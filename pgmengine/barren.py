@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.inside import ancestors
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -23,9 +24,8 @@ def barren(target: Target) -> dict[str, Array]:
         for c in s.arrows_from[name] if mine.any() and name not in s.undirected_layers else ():
             if c.b != name:
                 mine &= ~_reaching(target, c, ~out[c.b] & ~target.cut[c.b])
-        inside = [c for c in s.arrows_from[name] if c.b == name]
-        while inside and (lost := mine & _reaching(target, inside[0], ~mine & ~target.cut[name])).any():
-            mine &= ~lost
+        if mine.any() and any(c.b == name for c in s.arrows_from[name]):
+            mine &= ~ancestors(target.model, name, ~mine & ~target.cut[name], mine)
         out[name] = mine & (name not in s.undirected_layers)
     return out
 

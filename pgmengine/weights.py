@@ -27,6 +27,11 @@ def numbers(value: Any) -> Array:
     return np.ascontiguousarray(value.data if is_sparse(value) else value).reshape(-1)
 
 
+def count(value: Any) -> int:
+    """How many numbers a parameter has; those that a sparse one stores."""
+    return int(value.nnz if is_sparse(value) else value.size)
+
+
 def like(value: Any, flat: Array) -> Any:
     """A parameter of the same shape, and pattern, with other numbers."""
     if not is_sparse(value):

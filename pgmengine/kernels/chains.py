@@ -15,6 +15,7 @@ from pgmengine.kernels import compiled, plain
 from pgmengine.model import Flat, Model
 from pgmengine.settings import check_kernel
 from pgmengine.target import Target
+from pgmengine.weights import count
 
 Array = np.ndarray
 
@@ -131,4 +132,4 @@ def sweep_work(target: Target) -> float:
     """Unit updates that a sweep of one chain comes to, changes of inputs included."""
     s = target.structure
     return sum(layer.width for layer in s.layers.values()) + sum(
-        s.layers[c.a].width * s.layers[c.b].width / 8 for c in s.couplings)
+        count(target.model.weight(c)) / 8 for c in s.couplings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import networkx as nx
 import numpy as np
 
 from pgmengine import _kernels
@@ -77,15 +76,3 @@ def _least_input(target: Target, name: str) -> Array:
             each = np.einsum("ka,iaj->ikj", values, dense.reshape(layer.size, layer.unit.width, -1)).min(axis=1)
             zeta = zeta + target.free[c.a] @ each
     return zeta
-
-
-def parents_first(target: Target, name: str) -> Array:
-    """The units of a layer with arrows inside, parents before children."""
-    s = target.structure
-    graph: nx.DiGraph = nx.DiGraph()
-    graph.add_nodes_from(range(s.layers[name].size))
-    for c in s.arrows_into[name]:
-        if c.a == name:
-            ends = (x // s.layers[name].unit.width for x in target.model.weight(c).nonzero())
-            graph.add_edges_from(zip(*(x.tolist() for x in ends), strict=True))
-    return np.array(list(nx.topological_sort(graph)), dtype=np.int64)

@@ -11,10 +11,13 @@ import numpy as np
 from pgmengine.barren import known_softly
 from pgmengine.convergence import least_error
 from pgmengine.couplings import only_parameters
+from pgmengine.evidence import distinct
+from pgmengine.inside import Inputs, arrows_inside, generations
+from pgmengine.layer import Layer
 from pgmengine.methods.ais import AIS
 from pgmengine.methods.answers import accepted, check_want, no_room, public, squeeze
 from pgmengine.methods.bounded import below_a_bound
-from pgmengine.methods.conditions import of_free_parents, parents_first
+from pgmengine.methods.conditions import of_free_parents
 from pgmengine.methods.resampling import systematic
 from pgmengine.methods.schedules import Linear
 from pgmengine.methods.trust import SURE, few, heavy, interval, pareto_shape
@@ -240,19 +243,8 @@ def drawn(target: Target, rng: np.random.Generator) -> tuple[Flat, Array]:
     s, x = target.structure, dict(target.evidence.values)
     log_w = np.zeros(target.rows)
     for name in s.directed_layers:
-        layer, inside = s.layers[name], any(c.a == name for c in s.arrows_into[name])
-        groups = parents_first(target, name)[:, None] if inside else np.arange(layer.size)[None]
-        for units in groups:
-            zeta = layer.shaped(target.model.inputs(x, name))[:, units]
-            free = target.free[name][:, units]
-            if free.any():
-                new = layer.unit.sample(layer.unit.link(zeta), rng).reshape(target.rows, -1)
-                mask = np.repeat(free, layer.unit.width, axis=1)
-                x[name] = np.array(x[name])
-                columns = layer.columns(units)
-                x[name][:, columns] = np.where(mask, new, x[name][:, columns])
-            own = layer.unit.log_conditional(layer.shaped(x[name])[:, units], zeta)
-            log_w += np.where(free | target.cut[name][:, units], 0.0, own).sum(axis=1)
+        x[name], gained = _layer_drawn(target, name, x, rng)
+        log_w += gained
     for name, field in target.soft.items():
         log_w += (x[name] * field).sum(axis=1)
     for name, layer in ((n, layer) for n, layer in s.layers.items() if n not in s.directed_layers):
@@ -260,6 +252,44 @@ def drawn(target: Target, rng: np.random.Generator) -> tuple[Flat, Array]:
     for c in s.undirected:
         log_w += c.log_density(target.model.weight(c), x[c.a], x[c.b])
     return x, log_w
+
+
+def _layer_drawn(target: Target, name: str, x: Flat, rng: np.random.Generator) -> tuple[Array, Array]:
+    """States (rows, width) of a layer whose parents in other layers are drawn, and what its known units weigh, (rows,).
+
+    Arrows inside the layer are followed generation by generation, with states that lie unit by unit: a generation costs
+    what its own units do.
+    """
+    s, layer = target.structure, target.structure.layers[name]
+    free = distinct(target.free[name])
+    weigh = ~(free | distinct(target.cut[name]))
+    if not arrows_inside(target.model, name):
+        zeta = layer.shaped(target.model.inputs(x, name))
+        return _units_drawn(layer, zeta, x[name], free, weigh, rng)
+    above = [(x[c.a] @ target.model.weight(c)).T for c in s.arrows_into[name] if c.a != name]
+    zeta = sum(above, target.model.bias(name)[:, None])
+    now, log_w = np.array(x[name].T, order="C"), np.zeros(target.rows)
+    inside = Inputs(target.model, name)
+    for units in generations(target.model, name):
+        columns = layer.columns(units)
+        inputs = zeta[columns] + np.zeros((1, target.rows))
+        inside.add(now, columns, inputs)
+        eta = inputs.T if layer.unit.width == 1 else inputs.T.reshape(target.rows, len(units), -1)
+        new, gained = _units_drawn(layer, eta, now[columns].T, free[:, units], weigh[:, units], rng)
+        now[columns] = new.T
+        log_w += gained
+    return now.T, log_w
+
+
+def _units_drawn(layer: Layer, zeta: Array, x: Array, free: Array, weigh: Array,
+                 rng: np.random.Generator) -> tuple[Array, Array]:
+    """States (rows, columns) of units of a layer from their inputs, and the sum of log p of those that weigh, (rows,)."""
+    if free.any():
+        new = layer.unit.sample(layer.unit.link(zeta), rng).reshape(x.shape)
+        x = np.where(layer.components(free), new, x)
+    if not weigh.any():
+        return x, np.zeros(len(x))
+    return x, np.where(weigh, layer.unit.log_conditional(x.reshape(zeta.shape), zeta), 0.0).sum(axis=1)
 
 
 def _weighing(target: Target) -> Array:

@@ -14,7 +14,8 @@ import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.barren import barren
-from pgmengine.methods.conditions import log_sums, parents_first
+from pgmengine.inside import Inputs, generations
+from pgmengine.methods.conditions import log_sums
 from pgmengine.methods.net import net_of
 from pgmengine.model import Flat
 from pgmengine.target import Target, times
@@ -70,7 +71,8 @@ class Tables:
         """Rounds until no probability changes by more than the tolerance: (rounds, last change)."""
         made, change = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks)
         self.machine.settle(updates, tolerance, self.steps, made, change, self._parts())
-        follow = [g.first + parents_first(self.target, name) for name in self.target.structure.directed_layers
+        model = self.target.model
+        follow = [g.first + np.concatenate(generations(model, name)) for name in model.structure.directed_layers
                   if (g := self.net.units.get(name)) is not None and self.hidden[name].any()]
         if follow:
             self.machine.forward(np.concatenate(follow), FINAL, self._parts())
@@ -144,13 +146,15 @@ class Tables:
         arrows = target.structure.arrows_into[name]
         zeta = np.zeros((target.rows, layer.width)) + target.model.bias(name)
         zeta += sum(self._mean(c.a) @ target.model.weight(c) for c in arrows if c.a != name)
-        inside = [target.model.weight(c) for c in arrows if c.a == name]
-        free, x = target.components(name, target.free[name]), np.array(target.evidence.values[name])
-        for units in parents_first(target, name)[:, None] if inside else np.arange(layer.size)[None]:
+        inside = Inputs(target.model, name)
+        turns = generations(target.model, name) if inside.weights else [np.arange(layer.size)]
+        free, x = target.components(name, target.free[name]).T, np.array(target.evidence.values[name].T, order="C")
+        for units in turns:
             columns = layer.columns(units)
-            mean = layer.unit.mean(zeta[:, columns] + sum(x @ weight[:, columns] for weight in inside))
-            x[:, columns] = np.where(free[:, columns], mean, x[:, columns])
-        return x
+            inputs = zeta.T[columns]
+            inside.add(x, columns, inputs)
+            x[columns] = np.where(free[columns], layer.unit.mean(inputs), x[columns])
+        return np.ascontiguousarray(x.T)
 
     def _describe_unit(self, name: str, start: Flat | None, rng: np.random.Generator | None) -> None:
         """The constant part of the natural parameter of a layer, and its first tables."""
