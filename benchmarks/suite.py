@@ -30,7 +30,7 @@ import pgmengine
 # room -> with which of the numbers of threads it runs
 ROOMS = {"sweeps": list, "learning": list, "annealing": list, "enumeration": list, "beliefs": list,
          "overhead": lambda counts: [min(counts)], "memory": lambda counts: [min(counts)],
-         "scaling": lambda counts: [max(counts)]}
+         "scaling": lambda counts: [max(counts)], "plans": lambda counts: [min(counts)]}
 POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "PGMENGINE_THREADS")
 
 

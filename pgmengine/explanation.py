@@ -40,11 +40,11 @@ class Explanation(str):
         for column in ("", "method", "guarantee"):
             table.add_column(column, no_wrap=True)
         table.add_column("what it would do, or why not")
-        for column in ("updates", "memory"):
+        for column in ("updates", "time", "memory"):
             table.add_column(column, justify="right", no_wrap=True)
         for p in self.plans:
             style = "bold" if p is self.chosen else "dim" if p.refusal else None
-            sizes = ("", "") if p.refusal else (f"{p.work:.2g}", f"{p.bytes / 2**20:.3g} MiB")
+            sizes = ("", "", "") if p.refusal else (f"{p.work:.2g}", *p.sizes[1:])
             table.add_row("->" if p is self.chosen else "", p.method, p.guarantee if not p.refusal else "refused",
                           escape(p.refusal or p.why), *sizes, style=style)
         return table
@@ -52,9 +52,10 @@ class Explanation(str):
     def _repr_html_(self) -> str:
         from html import escape
 
-        head = ("", "method", "guarantee", "what it would do, or why not", "updates", "memory")
+        head = ("", "method", "guarantee", "what it would do, or why not",
+                "updates", "time", "memory")
         cells = [("→" if p is self.chosen else "", p.method, "refused" if p.refusal else p.guarantee, p.refusal or p.why,
-                   "" if p.refusal else f"{p.work:.2g}", "" if p.refusal else f"{p.bytes / 2**20:.3g} MiB")
+                   *(("", "", "") if p.refusal else (f"{p.work:.2g}", *p.sizes[1:])))
                   for p in self.plans]
         rows = f"<tr>{''.join(f'<th>{c}</th>' for c in head)}</tr>"
         rows += "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in cells)

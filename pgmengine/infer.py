@@ -19,7 +19,7 @@ from pgmengine.methods.mean_field import MeanField
 from pgmengine.methods.parallel_tempering import ParallelTempering
 from pgmengine.model import Model
 from pgmengine.progress import showing
-from pgmengine.result import ANSWERS, Plan, Result
+from pgmengine.result import ANSWERS, Plan, Result, duration
 from pgmengine.settings import check_limit, check_method
 from pgmengine.shares import answer
 from pgmengine.target import Target
@@ -33,15 +33,20 @@ class Auto:
 
     Parameters
     ----------
-    max_work : unit updates allowed, about 0.2 to 2 ns each.
+    max_work : unit updates allowed.
     candidates : methods in the order in which they are tried.
+    max_seconds : seconds allowed, as plans estimate them for one core: a unit update takes 0.1 ns
+        where states are enumerated, 0.2 to 2 ns in compiled sweeps of dense layers, up to 1 us
+        where layers of one unit are many, and up to 100 us in the engine for users' own kernels
+        and units. Methods that say nothing about seconds are not refused.
     """
 
     max_work: float = 2e11
     candidates: tuple[Any, ...] = (Exact(), Forward(), MCMC(), AIS(), ParallelTempering(), MeanField())
+    max_seconds: float = 3600.0
 
     def __post_init__(self) -> None:
-        check_limit(self, "max_work")
+        check_limit(self, "max_work", "max_seconds")
         if not isinstance(self.candidates, Sequence) or not self.candidates:
             raise PgmError(f"Auto: candidates must be a tuple of methods, not {self.candidates!r}")
         for method in self.candidates:
@@ -54,6 +59,9 @@ class Auto:
     def _limited(self, plan: Plan) -> Plan:
         if plan.accepted and plan.work > self.max_work:
             return replace(plan, refusal=f"about {plan.work:.2g} unit updates, the limit is {self.max_work:.2g}")
+        if plan.accepted and plan.seconds > self.max_seconds:
+            limit = f"the limit is {duration(self.max_seconds)} (Auto's max_seconds)"
+            return replace(plan, refusal=f"about {duration(plan.seconds)} on one core, {limit}")
         return plan
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:

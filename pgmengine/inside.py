@@ -22,7 +22,10 @@ def arrows_inside(model: Model, name: str) -> list[Weight]:
 
 
 def generations(model: Model, name: str) -> list[Array]:
-    """The units of a layer, those together whose parents in it are all in earlier parts; found once for a model."""
+    """The units of a layer, those together whose parents in it are all in earlier parts.
+
+    They are found once for a model.
+    """
     return model.costs.recall(("generations", name), lambda: _generations(model, name))
 
 
@@ -53,7 +56,7 @@ class Inputs:
         self.weights = [by_child(weight) for weight in arrows_inside(model, name)]
 
     def add(self, x: Array, columns: Array, inputs: Array) -> None:
-        """Add to the inputs (len(columns), rows) of some columns what the states x (width, rows) send them."""
+        """Add to inputs (len(columns), rows) what the states x (width, rows) send to columns."""
         for weight in self.weights:
             starts, ends = weight.indptr[columns].tolist(), weight.indptr[columns + 1].tolist()
             for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
@@ -62,7 +65,10 @@ class Inputs:
 
 
 def ancestors(model: Model, name: str, active: Array, open_units: Array) -> Array:
-    """The open units (rows, size) from which arrows inside a layer lead to an active one, by way of open units alone."""
+    """The open units (rows, size) from which arrows inside a layer lead to an active one.
+
+    On the way there are open units alone.
+    """
     layer = model.structure.layers[name]
     reached, through = np.array(active.T, order="C"), np.ascontiguousarray(open_units.T)
     for weight in arrows_inside(model, name):

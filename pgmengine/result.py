@@ -36,6 +36,19 @@ class Status(Enum):
         return self in (Status.OK, Status.ONE_SIDED)
 
 
+def duration(seconds: float) -> str:
+    """A length of time as people say it: "0.02 s", "90 s", "35 min", "7 h", "400 days".
+
+    >>> duration(0.0213), duration(5400), duration(1e6)
+    ('0.021 s', '90 min', '12 days')
+    """
+    if seconds < 120:
+        return f"{seconds:.2g} s"
+    units = (("min", 60.0), ("h", 3600.0), ("days", 86400.0))
+    name, size = next((u for u in units[:2] if seconds < 120 * u[1]), units[2])
+    return f"{seconds / size:.2g} {name}"
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a method would do for a target and what is wanted; `refusal` is empty when it can."""
@@ -43,9 +56,10 @@ class Plan:
     method: str
     guarantee: str = ""  # "exact" | "estimate" | "lower bound"
     why: str = ""
-    work: float = 0.0  # unit updates, about 0.2 to 2 ns each
+    work: float = 0.0  # unit updates
     bytes: float = 0.0
     refusal: str = ""
+    seconds: float = 0.0  # on one core, an estimate; 0: the method does not say
 
     @property
     def accepted(self) -> bool:
@@ -55,8 +69,14 @@ class Plan:
     def __str__(self) -> str:
         if self.refusal:
             return f"{self.method}: refused, {self.refusal}"
-        return (f"{self.method}: {self.guarantee}; {self.why}; about {self.work:.2g} unit updates, "
-                f"{self.bytes / 2**20:.3g} MiB")
+        sizes = ", ".join(size for size in self.sizes if size)
+        return f"{self.method}: {self.guarantee}; {self.why}; about {sizes}"
+
+    @property
+    def sizes(self) -> tuple[str, str, str]:
+        """Unit updates, time (empty if not known) and memory as text."""
+        time = duration(self.seconds) if self.seconds else ""
+        return f"{self.work:.2g} unit updates", time, f"{self.bytes / 2**20:.3g} MiB"
 
 
 ANSWERS = {"mean": "marginals", "prob": "marginals", "log_z": "log_z", "log_prob": "log_prob", "samples": "samples",

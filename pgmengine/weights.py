@@ -44,6 +44,16 @@ def pattern(value: Any) -> bytes:
     return value.indices.tobytes() + value.indptr.tobytes() if is_sparse(value) else b""
 
 
+def add_rows(out: Array, x: Array, value: Any, rows: Array) -> None:
+    """Add x (n, len(rows)) @ value[rows] to out (n, columns), where a sparse value has entries."""
+    if not is_sparse(value):
+        out += x @ value[rows]
+        return
+    for i, row in enumerate(rows.tolist()):
+        entries = slice(value.indptr[row], value.indptr[row + 1])
+        out[:, value.indices[entries]] += x[:, i, None] * value.data[entries]
+
+
 def elementwise(f: Callable[..., Any], *values: Any) -> Any:
     """F on dense arrays, or on the stored entries of sparse ones with the same pattern."""
     if not is_sparse(values[0]):

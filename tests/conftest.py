@@ -5,7 +5,13 @@ import shifted
 
 
 def pytest_addoption(parser):
-    parser.addoption("--shift", type=int, default=0, metavar="N", help="add N to every integer seed that tests use")
+    parser.addoption(
+        "--shift",
+        type=int,
+        default=0,
+        metavar="N",
+        help="add N to every integer seed that tests use",
+    )
 
 
 def pytest_configure(config):
@@ -19,7 +25,7 @@ def pytest_unconfigure(config):
 
 @pytest.fixture
 def seeds_as_written(request):
-    """Take the shift back for a test of what one seed gives, such as numbers printed in the documentation."""
+    """Take the shift back for a test of what one seed gives, such as numbers in the README."""
     shifted.shift(0)
     yield
     shifted.shift(request.config.getoption("--shift"))

@@ -1,12 +1,13 @@
-"""Shifts the seeds of tests: verdicts are to hold for any of them (`pytest --shift N`; conftest.py).
+"""Shifts the seeds of tests: verdicts are to hold for any of them (`pytest --shift N`).
 
-Every seed of the package and of the tests reaches `np.random.default_rng`, called by that name. While shifted, it adds N
-to seeds that are integers, so two runs of one seed remain two runs of one seed. Generators, SeedSequences and None are
-as they were.
+Every seed of the package and of the tests reaches `np.random.default_rng`, called by that name.
+While shifted, it adds N to seeds that are integers, so two runs of one seed remain two runs of one
+seed. Generators, SeedSequences and None are as they were.
 
     python tests/shifted.py SCRIPT ARGUMENTS...
 
-runs a script as `python SCRIPT ARGUMENTS...` does, with the seeds shifted as in the test that started it.
+runs a script as `python SCRIPT ARGUMENTS...` does, with the seeds shifted as in the test that
+started it.
 """
 
 import os
@@ -21,7 +22,7 @@ MADE = np.random.default_rng
 
 
 def shift(by):
-    """Add `by` to integer seeds from now on, here and in scripts run by this file; 0 takes the shift back."""
+    """Add `by` to integer seeds from now on, here and in scripts run by this file; 0 ends that."""
     os.environ[VARIABLE] = str(by)
     np.random.default_rng = shifting(by) if by else MADE
 

@@ -43,7 +43,8 @@ def test_without_a_shift_nothing_is_replaced(seeds_as_written):
 
 def test_scripts_shift_as_the_test_that_runs_them(by_three, tmp_path):
     path = tmp_path / "script.py"
-    path.write_text("import numpy as np, sys; print(sys.argv[1:], np.random.default_rng(4).random())")
+    drawn = "np.random.default_rng(4).random()"
+    path.write_text(f"import numpy as np, sys; print(sys.argv[1:], {drawn})")
     command = [sys.executable, str(Path(shifted.__file__)), str(path), "a", "--b"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert told.split("] ") == ["['a', '--b'", f"{shifted.MADE(7).random()}\n"]

@@ -24,7 +24,7 @@ from pgmengine.model import Flat, Model
 from pgmengine.stable import softmax
 from pgmengine.target import NEVER, Target, fact, times
 from pgmengine.units import Unit
-from pgmengine.weights import is_sparse
+from pgmengine.weights import add_rows, is_sparse
 
 Array = np.ndarray
 
@@ -212,10 +212,10 @@ def _unit_by_unit(target: Target, kernel: Any, x: Flat, name: str, rng: np.rando
         value[:, columns] = new
         step = new - old
         for weight in inside:
-            outer += target.beta[:, None] * (step @ weight[columns])
+            add_rows(outer, target.beta[:, None] * step, weight, columns)
         for child in children:
             if child.layer.unit.canonical:
-                child.zeta += step @ child.weight[columns]
+                add_rows(child.zeta, step, child.weight, columns)
             else:  # rounding would leave something where no parent is on
                 child.zeta[:] = target.model.inputs(x, child.layer.name)
     return value

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.cost import engine
 from pgmengine.errors import PgmError
 from pgmengine.evidence import parse_layer
 from pgmengine.frames import data_by_layer
@@ -110,10 +111,13 @@ class AIS:
             return Plan("AIS", refusal=str(why))
         runs, steps = self._targets(target, wanted), count_of(self.betas)
         rows = sum(t.rows for t in runs)
-        work = rows * self.chains * steps * sweep_work(target) * (2.25 if self.reverse else 1.0)
+        passes = 2.25 if self.reverse else 1.0
+        work = rows * self.chains * steps * sweep_work(target) * passes
+        seconds = passes * sum(engine(t, self.kernel).anneal(t.rows * self.chains, steps)
+                               for t in runs)
         memory = 16.0 * rows * self.chains * sum(layer.width for layer in target.structure.layers.values())
         how = f"{self.chains} chains through {steps} temperatures" + (", up and down" if self.reverse else "")
-        return Plan("AIS", "estimate", how, work, memory)
+        return Plan("AIS", "estimate", how, work, memory, seconds=seconds)
 
     def run(self, target: Target, want: Iterable[str] = ("log_z",), rng: Any = None, state: Any = None) -> Result:
         """Anneal."""

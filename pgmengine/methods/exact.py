@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.cost import enumerating
 from pgmengine.enumeration.assemble import Expectations
 from pgmengine.enumeration.cover import Cover, choose_cover
 from pgmengine.enumeration.gray import TASK
@@ -40,6 +41,7 @@ PAIRS = {"pairs", "gradient"}  # of these every indicator's moments are needed
 MOMENTS = PAIRS | {"marginals"}
 NEEDS_ALL = MOMENTS | {"samples", "mode"}
 ROWS_BYTES = 256 * 2**20  # rows of one pattern are taken in parts whose moments fit in this
+LEAK = 1e-3  # the least input of noisy-or units that compiled walks take
 SMALL = 2**20  # bytes of working arrays of a pattern that is one of several at a time
 
 
@@ -92,7 +94,8 @@ class Exact:
                         f"states, the limit is 2^{self.max_bits:g}")
         if refusal := no_room(memory):
             return Plan("Exact", work=work, bytes=memory, refusal=refusal)
-        return Plan("Exact", "exact", _describe(largest), work, memory)
+        return Plan("Exact", "exact", _describe(largest), work, memory,
+                    seconds=_seconds(target, wanted, groups))
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Answer by enumeration; PgmError with the plan's refusal when it does not fit."""
@@ -181,6 +184,16 @@ def _size(target: Target, cover: Cover, wanted: frozenset[str]) -> tuple[float, 
     columns, moments = outside + children + inside, 1 + inside if PAIRS & wanted else 1
     width = 8.0 * (columns * max(moments, 2) + 3 * sum(layer.width * moments for layer in layers.values()))
     return float(max(columns, 1) * (4 if MOMENTS & wanted else 1)), width
+
+
+def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> float:
+    """The walks are compiled, but for noisy-or units that may have an input of nearly 0."""
+    s, bias = target.structure, target.model.bias
+    plain = any(not s.layers[n].unit.canonical and bias(n).min() < LEAK for n in s.directed_layers)
+    sorts = (MOMENTS, PAIRS, {"mode", "samples"})
+    moments, pairs, best = (bool(some & set(wanted)) for some in sorts)
+    return sum(enumerating(len(g.rows) * 2.0**g.cover.bits, g.per_state / (4 if moments else 1),
+                           moments, pairs, best, plain) for g in groups)
 
 
 def _shared(part: _Part) -> bool:

@@ -15,6 +15,7 @@ from pgmengine.kernels.plain import layers_by_unit
 from pgmengine.model import Flat
 from pgmengine.progress import track
 from pgmengine.target import NEVER, Target, fact, times
+from pgmengine.weights import add_rows
 
 Array = np.ndarray
 
@@ -215,7 +216,7 @@ class Factors:
             new: Array = layer.unit.mean(one).reshape(len(u), -1)
             new = np.where(self.target.free[name][:, [index]], new, mean[:, columns])
             for weight in inside:
-                u += (new - mean[:, columns]) @ weight[columns]
+                add_rows(u, new - mean[:, columns], weight, columns)
             mean[:, columns] = new
         self.eta[name], self.mean[name] = eta, mean
 

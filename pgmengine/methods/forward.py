@@ -10,6 +10,7 @@ import numpy as np
 
 from pgmengine.barren import known_softly
 from pgmengine.convergence import least_error
+from pgmengine.cost import drawing
 from pgmengine.couplings import only_parameters
 from pgmengine.evidence import distinct
 from pgmengine.inside import Inputs, arrows_inside, generations
@@ -28,6 +29,7 @@ from pgmengine.settings import check_limit, check_whole, seeded
 from pgmengine.shares import joined
 from pgmengine.stable import log_sum
 from pgmengine.target import Target
+from pgmengine.weights import count
 
 Array = np.ndarray
 PART = 2.0**26  # bytes of states that are drawn at once
@@ -83,13 +85,16 @@ class Forward:
         if why := self._obstacle(target, wanted):
             return Plan("Forward", refusal=why)
         width = sum(layer.width for layer in s.layers.values())
-        memory = min(8.0 * target.rows * self.draws * width, PART) * 4
+        one = 8.0 * self.draws * width  # row's states are drawn at once, and several where they fit
+        memory = min(target.rows * one, max(PART, one)) * 4
         memory += 8.0 * target.rows * self.draws * (width if "samples" in wanted else 1)
         if too_much := no_room(memory):
             return Plan("Forward", refusal=too_much)
-        arrows = sum(s.layers[c.a].width * s.layers[c.b].width / 8.0 for c in s.arrows)
+        arrows = sum(count(target.model.weight(c)) / 8.0 for c in s.arrows)
         how = f"{self.draws} draws, parents first"
-        return Plan("Forward", "estimate", how, target.rows * self.draws * (10.0 * width + arrows), memory)
+        work = target.rows * self.draws * (10.0 * width + arrows)
+        seconds = drawing(target, wanted, self.draws)
+        return Plan("Forward", "estimate", how, work, memory, seconds=seconds)
 
     def _obstacle(self, target: Target, wanted: tuple[str, ...]) -> str:
         """Why it cannot answer, or an empty string."""
@@ -103,9 +108,9 @@ class Forward:
                 return f"layer {name!r} is free and not drawn from its parents"
         if (target.beta != 1).any():
             return "at beta below 1 conditionals are not normalised"
-        count = int(_weighing(target).max())
-        if count > self.below:
-            return f"{count} observed units depend on free ones, the limit is {self.below}"
+        known = int(_weighing(target).max())
+        if known > self.below:
+            return f"{known} observed units depend on free ones, the limit is {self.below}"
         return ""
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
@@ -254,11 +259,12 @@ def drawn(target: Target, rng: np.random.Generator) -> tuple[Flat, Array]:
     return x, log_w
 
 
-def _layer_drawn(target: Target, name: str, x: Flat, rng: np.random.Generator) -> tuple[Array, Array]:
-    """States (rows, width) of a layer whose parents in other layers are drawn, and what its known units weigh, (rows,).
+def _layer_drawn(target: Target, name: str, x: Flat,
+                 rng: np.random.Generator) -> tuple[Array, Array]:
+    """States (rows, width) of a layer, and the log weights (rows,) that its known units give.
 
-    Arrows inside the layer are followed generation by generation, with states that lie unit by unit: a generation costs
-    what its own units do.
+    Its parents in other layers are drawn. Arrows inside the layer are followed generation by
+    generation, with states that lie unit by unit: a generation costs what its own units do.
     """
     s, layer = target.structure, target.structure.layers[name]
     free = distinct(target.free[name])
@@ -283,13 +289,14 @@ def _layer_drawn(target: Target, name: str, x: Flat, rng: np.random.Generator) -
 
 def _units_drawn(layer: Layer, zeta: Array, x: Array, free: Array, weigh: Array,
                  rng: np.random.Generator) -> tuple[Array, Array]:
-    """States (rows, columns) of units of a layer from their inputs, and the sum of log p of those that weigh, (rows,)."""
+    """States (rows, columns) of units from their inputs, and log p of those that weigh, (rows,)."""
     if free.any():
         new = layer.unit.sample(layer.unit.link(zeta), rng).reshape(x.shape)
         x = np.where(layer.components(free), new, x)
     if not weigh.any():
         return x, np.zeros(len(x))
-    return x, np.where(weigh, layer.unit.log_conditional(x.reshape(zeta.shape), zeta), 0.0).sum(axis=1)
+    own = layer.unit.log_conditional(x.reshape(zeta.shape), zeta)
+    return x, np.where(weigh, own, 0.0).sum(axis=1)
 
 
 def _weighing(target: Target) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.cost import sampling
 from pgmengine.errors import PgmError, listed
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import make_chains, over_chains, sweep_work
@@ -61,7 +62,9 @@ class MCMC:
         slow = sorted(layers_by_unit(target))
         how = f"unit by unit in {listed([repr(name) for name in slow])}" if slow else "layer by layer"
         return Plan("MCMC", "estimate", f"{self.chains} chains of {sweeps} {type(self.kernel).__name__} sweeps, {how}",
-                    sweeps * target.rows * self.chains * sweep_work(target), memory)
+                    sweeps * target.rows * self.chains * sweep_work(target), memory,
+                    seconds=sampling(target, self.kernel, wanted, self.chains, self.warmup,
+                                     self.draws, self.thin, self.rhat_limit))
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Run the chains; `state` (a Result.state of the same rows and chains) goes on from where it ended."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.cost import exchanging
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import Chains, make_chains, sweep_work
@@ -88,7 +89,11 @@ class ParallelTempering:
         if too_much := no_room(memory):
             return Plan("ParallelTempering", refusal=too_much)
         how = f"{self.chains} ladders of {rungs} chains, {sweeps} sweeps"
-        return Plan("ParallelTempering", "estimate", how, sweeps * chains * sweep_work(target), memory)
+        ladders, length = chains / rungs / target.rows, (self.warmup, self.draws, self.thin)
+        seconds = exchanging(target, self.kernel, wanted, ladders, rungs, *length,
+                             self.rhat_limit)
+        work = sweeps * chains * sweep_work(target)
+        return Plan("ParallelTempering", "estimate", how, work, memory, seconds=seconds)
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Adapt the ladder, then collect."""

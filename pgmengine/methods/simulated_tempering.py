@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.cost import wandering
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import sweep_work
@@ -83,7 +84,9 @@ class SimulatedTempering:
             return Plan("SimulatedTempering", refusal=too_much)
         how = f"{self.chains} chains over {levels} levels, {self.warmup} adaptive sweeps, {self.draws} with fixed weights"
         work = (self.warmup + self.draws) * chains * sweep_work(target)
-        return Plan("SimulatedTempering", "estimate", how, work, memory)
+        seconds = wandering(target, self.kernel, wanted, self.chains, levels, self.warmup,
+                            self.draws, self.rhat_limit)
+        return Plan("SimulatedTempering", "estimate", how, work, memory, seconds=seconds)
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Adapt the weights, freeze them, and collect at beta = 1."""

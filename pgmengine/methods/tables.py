@@ -72,7 +72,8 @@ class Tables:
         made, change = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks)
         self.machine.settle(updates, tolerance, self.steps, made, change, self._parts())
         model = self.target.model
-        follow = [g.first + np.concatenate(generations(model, name)) for name in model.structure.directed_layers
+        follow = [g.first + np.concatenate(generations(model, name))
+                  for name in model.structure.directed_layers
                   if (g := self.net.units.get(name)) is not None and self.hidden[name].any()]
         if follow:
             self.machine.forward(np.concatenate(follow), FINAL, self._parts())
@@ -148,7 +149,8 @@ class Tables:
         zeta += sum(self._mean(c.a) @ target.model.weight(c) for c in arrows if c.a != name)
         inside = Inputs(target.model, name)
         turns = generations(target.model, name) if inside.weights else [np.arange(layer.size)]
-        free, x = target.components(name, target.free[name]).T, np.array(target.evidence.values[name].T, order="C")
+        free = target.components(name, target.free[name]).T
+        x = np.array(target.evidence.values[name].T, order="C")
         for units in turns:
             columns = layer.columns(units)
             inputs = zeta.T[columns]

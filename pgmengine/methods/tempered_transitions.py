@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.cost import excursions
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import Chains, make_chains, sweep_work
 from pgmengine.methods.answers import accepted, check_want, no_room
@@ -65,7 +66,9 @@ class TemperedTransitions:
             return Plan("TemperedTransitions", refusal=too_much)
         work = (self.warmup + self.draws) * 2.0 * steps * target.rows * self.chains * sweep_work(target)
         how = f"{self.chains} chains of {self.warmup + self.draws} excursions over {steps} temperatures"
-        return Plan("TemperedTransitions", "estimate", how, work, memory)
+        seconds = excursions(target, self.kernel, wanted, self.chains, steps, self.warmup,
+                             self.draws, self.rhat_limit)
+        return Plan("TemperedTransitions", "estimate", how, work, memory, seconds=seconds)
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Run the chains."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.cost import weighted_walk
 from pgmengine.errors import PgmError
 from pgmengine.kernels import Gibbs
 from pgmengine.kernels.chains import sweep_work
@@ -78,7 +79,9 @@ class WangLandau:
             return Plan("WangLandau", refusal=too_much)
         work = 20.0 * (self.warmup + self.draws) * target.rows * self.chains * sweep_work(target)
         how = f"{self.chains} chains over {self.bins} bins, {self.warmup} adaptive sweeps, {self.draws} with fixed ones"
-        return Plan("WangLandau", "estimate", how, work, memory)
+        seconds = weighted_walk(target, wanted, self.chains, self.warmup, self.draws,
+                                self.rhat_limit)
+        return Plan("WangLandau", "estimate", how, work, memory, seconds=seconds)
 
     def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
         """Adapt the weights, freeze them, draw and resample."""
