@@ -173,7 +173,7 @@ def judging(target: Target, chains: float, draws: float, limit: float) -> float:
     layers, moving = target.structure.layers, _moving(target)
     series = target.rows * sum(free_units(target, n) * layers[n].unit.width for n in moving)
     numbers = chains * min(draws, TRACE)
-    return 1e-3 * len(moving) + min(series, SERIES) * (100 * US + 110 * NS * numbers)
+    return 1e-3 * len(moving) + min(series, SERIES) * (100 * US + 580 * NS * numbers)
 
 
 def sampling(

@@ -1,107 +1,22 @@
-"""infer and explain: one call for every question; Auto chooses the method and says why."""
+"""infer and explain: one call for every question."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
+from pgmengine.auto import Auto, asked_for, drawing
 from pgmengine.errors import PgmError
-from pgmengine.explanation import Explanation
-from pgmengine.methods.ais import AIS
+from pgmengine.explanation import Explanation, Part
 from pgmengine.methods.answers import check_want
-from pgmengine.methods.exact import Exact
-from pgmengine.methods.forward import Forward
-from pgmengine.methods.mcmc import MCMC
-from pgmengine.methods.mean_field import MeanField
-from pgmengine.methods.parallel_tempering import ParallelTempering
 from pgmengine.model import Model
 from pgmengine.progress import showing
-from pgmengine.result import ANSWERS, Plan, Result, duration
-from pgmengine.settings import check_limit, check_method
+from pgmengine.result import ANSWERS, Result
+from pgmengine.settings import check_method
 from pgmengine.shares import answer
-from pgmengine.target import Target
 
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Auto:
-    """Walk the candidates in order; the first whose plan fits and whose run ends well answers.
-
-    Parameters
-    ----------
-    max_work : unit updates allowed.
-    candidates : methods in the order in which they are tried.
-    max_seconds : seconds allowed, as plans estimate them for one core: a unit update takes 0.1 ns
-        where states are enumerated, 0.2 to 2 ns in compiled sweeps of dense layers, up to 1 us
-        where layers of one unit are many, and up to 100 us in the engine for users' own kernels
-        and units. Methods that say nothing about seconds are not refused.
-    """
-
-    max_work: float = 2e11
-    candidates: tuple[Any, ...] = (Exact(), Forward(), MCMC(), AIS(), ParallelTempering(), MeanField())
-    max_seconds: float = 3600.0
-
-    def __post_init__(self) -> None:
-        check_limit(self, "max_work", "max_seconds")
-        if not isinstance(self.candidates, Sequence) or not self.candidates:
-            raise PgmError(f"Auto: candidates must be a tuple of methods, not {self.candidates!r}")
-        for method in self.candidates:
-            check_method(method)
-
-    def plans(self, target: Target, want: Iterable[str]) -> list[Plan]:
-        """The plan of every candidate, refused when it takes more work than allowed."""
-        return [self._limited(method.plan(target, want)) for method in self.candidates]
-
-    def _limited(self, plan: Plan) -> Plan:
-        if plan.accepted and plan.work > self.max_work:
-            return replace(plan, refusal=f"about {plan.work:.2g} unit updates, the limit is {self.max_work:.2g}")
-        if plan.accepted and plan.seconds > self.max_seconds:
-            limit = f"the limit is {duration(self.max_seconds)} (Auto's max_seconds)"
-            return replace(plan, refusal=f"about {duration(plan.seconds)} on one core, {limit}")
-        return plan
-
-    def plan(self, target: Target, want: Iterable[str]) -> Plan:
-        """The plan of the candidate that would answer."""
-        plans = self.plans(target, want)
-        chosen = next((p for p in plans if p.accepted), None)
-        return chosen or Plan("Auto", refusal="; ".join(map(str, plans)))
-
-    def run(self, target: Target, want: Iterable[str] = ("marginals",), rng: Any = None, state: Any = None) -> Result:
-        """Run the first candidate that can answer; fall through when its status is bad and another can."""
-        return self.run_on(None, target, check_want(want), rng, state)
-
-    def run_on(self, executor: Executor | None, target: Target, want: tuple[str, ...], rng: Any,
-               state: Any = None) -> Result:
-        """The same bits, on an executor."""
-        refused: list[Plan] = []
-        last: Result | None = None
-        for method in self.candidates:
-            plan = self._limited(method.plan(target, want))
-            if plan.accepted and last is not None and plan.guarantee == "lower bound":
-                plan = replace(plan, refusal="an estimate has been made, and a bound says less")
-            if not plan.accepted:
-                refused.append(plan)
-                continue
-            log.debug("%s answers", plan)
-            last = answer(executor, method, target, want, rng, state)
-            last = replace(last, refused=tuple(refused)) if refused else last
-            if last.status.good:
-                return last
-            log.info("%s ended badly (%s): the next candidate is asked", plan.method, last.status.value)
-            refused.append(replace(plan, refusal=last.status.value))
-        if last is None:
-            raise PgmError("no method can answer: " + "; ".join(map(str, refused)))
-        return last
-
-
-def drawing(draws: int) -> Auto:
-    """Auto whose candidates draw at least so many samples, the chains of MCMC far apart."""
-    return Auto(candidates=(Exact(draws=draws), Forward(draws=max(draws, 2)),
-                            MCMC(chains=4, draws=max(4, -(-draws // 4)), thin=10)))
+__all__ = ["Auto", "drawing", "explain", "infer"]
 
 
 def infer(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals",), method: Any = None, soft: Any = None,
@@ -139,7 +54,7 @@ def infer(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals"
     if missing := [w for w in wanted if not any(ANSWERS.get(name) == w for name in result.answers)]:
         raise PgmError(f"{result.method!r} was asked for {', '.join(missing)}, but its answers are "
                        f"{', '.join(result.answers)}")
-    return replace(result, target=target)
+    return replace(result, answers=asked_for(result.answers, wanted, ANSWERS), target=target)
 
 
 def explain(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals",), method: Any = None,
@@ -159,8 +74,8 @@ def explain(model: Model, evidence: Any = None, want: Iterable[str] = ("marginal
     share = f"{seen} of {units} units observed" if target.rows == 1 else (
         f"{seen / target.rows:.4g} of {units} units observed on average")
     head = f"wanted: {', '.join(wanted)}; {target.rows} evidence row{'s' * (target.rows > 1)}, {share}"
-    plans = chooser.plans(target, wanted)
-    return Explanation(head, plans, next((p for p in plans if p.accepted), None))
+    parts = [(q, chooser.plans_of(q)) for q in chooser.questions(target, wanted)]
+    return Explanation(head, [Part("" if len(parts) == 1 else q.title, tuple(plans)) for q, plans in parts])
 
 
 def _check(model: Any, method: Any) -> None:

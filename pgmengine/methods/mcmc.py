@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,6 +37,9 @@ class MCMC:
     >>> sorted(r.stats), r.kind
     (['energy', 'energy_ess', 'energy_mcse', 'energy_rhat', 'ess', 'mcse', 'rhat'], 'estimate')
     """
+
+    # Sweeps move from one valley to the next only over what lies between them: Auto has them confirmed.
+    local: ClassVar[bool] = True
 
     kernel: Any = Gibbs()
     chains: int = 4

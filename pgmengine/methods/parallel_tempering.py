@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -60,6 +60,9 @@ class ParallelTempering:
     >>> r.stats["swap_rejection"].shape
     (3,)
     """
+
+    # Its ladder of temperatures can confirm chains that move locally.
+    tempered: ClassVar[bool] = True
 
     rungs: Any = 12
     kernel: Any = Gibbs()
