@@ -166,11 +166,12 @@ def test_wang_landau_answers_agree_with_exact(name):
         pgm.infer(model, row, method=pgm.WangLandau(lambda x: np.full(8, 6), bins=6), rng=0)
 
 
-def test_slow_chains_of_the_coupled_sampler_stay_at_p_and_change_places():
+@pytest.mark.parametrize("gamma", [OneOverT(), pgm.CAST().gamma], ids=repr)
+def test_slow_chains_of_the_coupled_sampler_stay_at_p_and_change_places(gamma):
     machine = next(m for m in FINITE if m.name == "rbm")
     truth, rng, pairs = Brute(machine), np.random.default_rng(0), 4000
     target = machine.build().given().take(np.zeros(pairs, dtype=int))
-    coupled = CoupledTempering(target, np.linspace(0.3, 1, 5), pgm.Gibbs(), OneOverT(), 10, rng)
+    coupled = CoupledTempering(target, np.linspace(0.3, 1, 5), pgm.Gibbs(), gamma, 10, rng)
     for _ in range(100):
         coupled.step()
     assert coupled.swaps > 0.15 * pairs * 9 and p_value(truth, coupled.states()) > 1e-6

@@ -147,7 +147,7 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
             _check_left(total - run.count, 0, run.count, f"{checkpoint}")
             history.values = notes["history"]
         else:
-            history.add(run.model, run.count, callbacks)
+            history.add(run.model, run.count, callbacks, run.negative)
         saver = Saver(checkpoint, mark, SAVE_EVERY)
         interrupted, stopped = _learn(run, history, total, size, callbacks, progress, saver)
         unsaved = saver.at_the_end(run, history)
@@ -173,7 +173,7 @@ def _learn(run: Run, history: History, total: int, size: int, callbacks: Sequenc
             if interrupt.wanted or stopped:
                 break
             run.update(run.next_rows(size))
-            history.add(run.model, update, callbacks)
+            history.add(run.model, update, callbacks, run.negative)
             stopped = _stops(callbacks, history)
             saver.now_and_then(run, history)
     return interrupt.wanted, stopped

@@ -1,4 +1,4 @@
-"""Coupled adaptive simulated tempering (system 3, section 4.2): what CAST training runs on."""
+"""Coupled adaptive simulated tempering (system 3, section 6.1), on which CAST training runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from pgmengine.kernels.chains import Chains, make_chains
 from pgmengine.methods.levels import Weights, hop
+from pgmengine.methods.travels import Travels
 from pgmengine.model import Flat
 from pgmengine.target import Target
 
@@ -23,7 +24,8 @@ class CoupledTempering:
     are rarely left the slow chains would get the shares that these have over all temperatures.) Fast chains adapt at each
     step, so only the slow ones are draws.
 
-    `target` has one row for each pair of chains; the pairs share the weights.
+    `target` has one row for each pair of chains; the pairs share the weights. `travels` counts where the fast
+    chains are, their hops and round trips, and the exchanges.
 
     >>> import numpy as np
     >>> import pgmengine as pgm
@@ -39,6 +41,7 @@ class CoupledTempering:
         self.pairs, self.betas, self.swap_every = target.rows, np.asarray(betas), swap_every
         self.rng, self.steps, self.swaps = rng, 0, 0
         self.weights = Weights(1, len(self.betas), schedule)
+        self.travels = Travels("CAST", len(self.betas), self.pairs)
         self.level = rng.integers(len(self.betas), size=(1, self.pairs))
         self.slow, self.fast = np.arange(self.pairs), np.arange(self.pairs) + self.pairs  # chain numbers
         both = target.take(np.tile(np.arange(self.pairs), 2))
@@ -48,13 +51,17 @@ class CoupledTempering:
 
     def step(self) -> None:
         """One sweep of all chains, one hop of the fast ones, one update of the weights, and the swaps that are due."""
-        power = self.chains.sweep_path()[1][None, self.fast]
+        power, before = self.chains.sweep_path()[1][None, self.fast], self.level
         self.level = hop(self.level, power, self.betas, self.weights.log_g, self.rng)
         self.weights.adapt(self.level)
         self.steps += 1
-        now = (self.level[0] == len(self.betas) - 1) & (self.steps % self.swap_every == 0)
+        due = self.steps % self.swap_every == 0
+        now = (self.level[0] == len(self.betas) - 1) & due
         self.slow[now], self.fast[now] = self.fast[now], self.slow[now]
-        self.swaps += int(now.sum())
+        swapped, hops = int(now.sum()), self.pairs if len(self.betas) > 1 else 0
+        self.swaps += swapped
+        taken = int(np.count_nonzero(self.level != before))
+        self.travels.add(self.level[0], hops, taken, self.pairs if due else 0, swapped)
         self._set_betas()
 
     def _set_betas(self) -> None:
@@ -68,7 +75,7 @@ class CoupledTempering:
     def state(self) -> dict[str, Any]:
         """All chains, their roles, the ladder and the weights of its levels, under names that no layer has."""
         return {**self.chains.values(), "/betas": self.betas, "/level": self.level, "/slow": self.slow,
-                "/fast": self.fast, "/steps": self.steps, **self.weights.state()}
+                "/fast": self.fast, "/steps": self.steps, **self.weights.state(), **self.travels.state()}
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
@@ -77,4 +84,5 @@ class CoupledTempering:
             np.array(state[f"/{name}"]) for name in ("betas", "level", "slow", "fast"))
         self.steps = int(state["/steps"])
         self.weights.load(state)
+        self.travels.load(state)
         self._set_betas()

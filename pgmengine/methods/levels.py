@@ -9,7 +9,7 @@ import numpy as np
 
 from pgmengine.errors import PgmError
 from pgmengine.kernels.chains import Chains, make_chains
-from pgmengine.settings import check_instance
+from pgmengine.settings import check_instance, check_number
 from pgmengine.target import Target
 
 Array = np.ndarray
@@ -17,25 +17,36 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class OneOverT:
-    """log(1 + gamma) = min(initial, bins / t) at sweep t (Belardinelli and Pereyra 2007): errors fall as averages' do.
+    """log(1 + gamma) = min(initial, bins / t) at sweep t (Belardinelli and Pereyra 2007).
+
+    The errors of the weights of a fixed model fall as those of averages do. It never falls below
+    `floor`: weights that have to follow a model that learns need one, or they stand still.
 
     >>> import pgmengine as pgm
     >>> pgm.OneOverT(2.0).rate(2.0, 100, 10, None)
     (0.1, False)
+    >>> pgm.OneOverT(2.0, floor=0.05).rate(0.1, 10_000, 10, None)
+    (0.05, False)
     """
 
-    initial: float = 2.4  # log(1 + 10), the paper's first gamma
+    # log(1 + 10), the paper's first gamma
+    initial: float = 2.4
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number(self, "initial", "floor")
 
     def rate(self, rate: float, t: int, bins: int, visits: Any) -> tuple[float, bool]:
         """The next increment of a log weight, and whether counting visits starts again."""
-        return min(self.initial, bins / max(t, 1)), False
+        return max(min(self.initial, bins / max(t, 1)), self.floor), False
 
 
 @dataclass(frozen=True)
 class FlatHistogram:
     """The increment shrinks by `factor` whenever all bins met have `flatness` of their share (Wang and Landau 2001).
 
-    Below bins / t it follows bins / t, for a factor at a time would stop too early.
+    Below bins / t it follows bins / t, for a factor at a time would stop too early. It never falls
+    below `floor`, which weights that follow a model that learns need.
 
     >>> import pgmengine as pgm
     >>> pgm.FlatHistogram().factor
@@ -45,15 +56,20 @@ class FlatHistogram:
     initial: float = 2.4
     factor: float = 0.5
     flatness: float = 0.8
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number(self, "initial", "factor", "flatness", "floor")
 
     def rate(self, rate: float, t: int, bins: int, visits: Array) -> tuple[float, bool]:
         """The next increment of a log weight, and whether counting visits starts again."""
-        if rate <= bins / max(t, 1):
-            return bins / max(t, 1), False
+        least = max(bins / max(t, 1), self.floor)
+        if rate <= least:
+            return least, False
         met = visits > 0  # a bin that nobody has found yet must not hold the others up
         mean = visits.sum(axis=1, keepdims=True) / np.maximum(met.sum(axis=1, keepdims=True), 1)
         flat = bool(np.all((visits >= self.flatness * mean) | ~met)) and t >= 10 * bins
-        return (rate * self.factor, True) if flat else (rate, False)
+        return (max(rate * self.factor, least), True) if flat else (rate, False)
 
 
 def check_gamma(settings: Any) -> None:

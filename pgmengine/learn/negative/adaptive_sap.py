@@ -13,19 +13,20 @@ from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved,
 from pgmengine.learn.schedules import at
 from pgmengine.methods.levels import OneOverT, Weights, check_gamma, hop
 from pgmengine.methods.schedules import fixed, ladder
+from pgmengine.methods.travels import Travels
 from pgmengine.settings import check_whole
 from pgmengine.target import Target
 
 
 @dataclass(frozen=True)
 class AdaptiveSAP:
-    """Stochastic approximation with adaptive simulated tempering (system 3, section 4.1).
+    """Stochastic approximation with adaptive simulated tempering (system 3, section 6).
 
     After every `every` plain updates the chains wander over `betas` by Wang-Landau simulated tempering, all from beta = 1
     and with common weights, until they have been at beta = 1 again steps / len(betas) times, and go on from there: a
     number of visits that does not depend on the states, so with fixed weights these stay draws from the model. (The last
     state at beta = 1 of a fixed number of steps is none.) A chain that has not come back so often in 10 * steps goes on
-    from its last visit.
+    from its last visit. The rate of the weights has a floor, as in CAST; watch `Occupancy`.
 
     >>> import pgmengine as pgm
     >>> pgm.AdaptiveSAP(every=50).steps
@@ -38,7 +39,7 @@ class AdaptiveSAP:
     k: int = 1
     chains: int = 100
     kernel: Any = Gibbs()
-    gamma: Any = OneOverT()
+    gamma: Any = OneOverT(floor=0.5)
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:
@@ -53,10 +54,13 @@ class AdaptiveSAP:
 
 
 class _Run(Persistent):
+    travels: Travels
+
     def __init__(self, settings: AdaptiveSAP, given: Target, rng: np.random.Generator) -> None:
         super().__init__("AdaptiveSAP", given, settings.chains, settings.kernel, rng, self._moved)
         self.settings, self.betas = settings, ladder(settings.betas, self.one, at(settings.kernel, 0), rng)
         self.weights = Weights(1, len(self.betas), settings.gamma)
+        self.travels = Travels("AdaptiveSAP", len(self.betas), settings.chains)
 
     def _moved(self, chains: Chains, update: int, rng: np.random.Generator) -> None:
         moved(chains, self.settings.k)
@@ -67,9 +71,13 @@ class _Run(Persistent):
         top = len(self.betas) - 1
         level = np.full((1, len(chains.beta)), top)
         last, left = chains.values(), np.full(len(chains.beta), max(1, self.settings.steps // len(self.betas)))
+        self.travels.back()
         for _ in range(10 * self.settings.steps):
-            level = hop(level, chains.sweep_path()[1][None], self.betas, self.weights.log_g, rng)
+            before, power = level, chains.sweep_path()[1][None]
+            level = hop(level, power, self.betas, self.weights.log_g, rng)
             self.weights.adapt(level)
+            proposed = level.size if top else 0
+            self.travels.add(level[0], proposed, int(np.count_nonzero(level != before)))
             chains.beta[:] = self.betas[level[0]]
             home = np.flatnonzero((level[0] == top) & (left > 0))
             left[home] -= 1
@@ -81,11 +89,12 @@ class _Run(Persistent):
         chains.place_at(last)
 
     def state(self) -> State:
-        """The chains' states, the ladder, and the weights of its levels."""
-        return super().state() | {"/betas": self.betas} | self.weights.state()
+        """The chains' states, the ladder, the weights of its levels, and the travels over it."""
+        return super().state() | {"/betas": self.betas} | self.weights.state() | self.travels.state()
 
     def load(self, state: State) -> None:
         """See NegativeRun."""
         super().load(state)
         self.betas = np.array(with_ladder(self.settings, self.betas, state)["/betas"])
         self.weights.load(state)
+        self.travels.load(state)

@@ -13,6 +13,7 @@ from pgmengine.kernels.chains import Chains, make_chains, start
 from pgmengine.kernels.compiled import CompiledChains, knows
 from pgmengine.learn.batch import Batch, Gradient, GradientSum
 from pgmengine.learn.schedules import at
+from pgmengine.methods.travels import Travels
 from pgmengine.model import Model
 from pgmengine.target import Target
 
@@ -30,7 +31,9 @@ class Negative(Protocol):
 
 
 class NegativeRun(Protocol):
-    """A negative phase under way."""
+    """A negative phase under way; `travels` is how its chains get about on a ladder, if it has one."""
+
+    travels: Travels | None = None
 
     @abstractmethod
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:

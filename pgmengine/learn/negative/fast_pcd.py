@@ -23,7 +23,7 @@ from pgmengine.weights import elementwise, like, numbers
 
 @dataclass(frozen=True)
 class FastPCD:
-    """Fast persistent contrastive divergence (Tieleman and Hinton 2009).
+    """Fast persistent contrastive divergence (Tieleman and Hinton 2009; system 3, section 4.1).
 
     The chains move at theta + theta_fast; after each update theta_fast = decay theta_fast + rate gradient. So the
     probability falls where the chains are, and they move on.

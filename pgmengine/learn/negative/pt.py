@@ -12,6 +12,7 @@ from pgmengine.learn.batch import Batch, GradientSum
 from pgmengine.learn.negative.base import NegativeRun, State, adopted, unconditioned
 from pgmengine.learn.schedules import at
 from pgmengine.methods.parallel_tempering import Ladders
+from pgmengine.methods.travels import Travels
 from pgmengine.settings import check_whole
 from pgmengine.target import Target
 
@@ -42,10 +43,13 @@ class PT:
 
 
 class _Run(NegativeRun):
+    travels: Travels
+
     def __init__(self, settings: PT, given: Target, rng: np.random.Generator) -> None:
         self.settings = settings
         betas = np.linspace(1.0, 0.0, settings.temperatures)[::-1].copy()
         self.ladders = Ladders(unconditioned("PT", given), betas, settings.chains, at(settings.kernel, 0), rng)
+        self.travels = Travels("PT", len(betas), self.ladders.at.size)
 
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
         """See NegativeRun."""
@@ -53,13 +57,20 @@ class _Run(NegativeRun):
         ladders.chains = adopted(ladders.chains, batch.given.model, at(self.settings.kernel, update), rng)
         ladders.rng = rng
         ladders.chains.sweep(self.settings.k - 1)
+        pairs = ladders.at[..., ladders.sweeps % 2:-1:2].size
+        before = ladders.at.copy()
         ladders.step()
+        level = np.empty(ladders.at.size, dtype=np.int64)
+        level[ladders.at] = np.arange(len(ladders.betas))
+        swapped = int(np.count_nonzero(ladders.at != before)) // 2
+        self.travels.add(level, 2 * pairs, 2 * swapped)
         total.mean(ladders.chains.values(ladders.top(), dtype=total.precision), -batch.mass)
 
     def state(self) -> State:
-        """See Ladders."""
-        return self.ladders.state()
+        """Those of the ladders, and the travels over them."""
+        return self.ladders.state() | self.travels.state()
 
     def load(self, state: State) -> None:
         """See NegativeRun."""
         self.ladders.load(state)
+        self.travels.load(state)

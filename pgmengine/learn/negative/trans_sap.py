@@ -13,13 +13,14 @@ from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved,
 from pgmengine.learn.schedules import at
 from pgmengine.methods.schedules import Linear, fixed, ladder
 from pgmengine.methods.tempered_transitions import excursion
+from pgmengine.methods.travels import Travels
 from pgmengine.settings import check_whole
 from pgmengine.target import Target
 
 
 @dataclass(frozen=True)
 class TransSAP:
-    """Stochastic approximation with tempered transitions (system 3, section 3.3): k sweeps, and an excursion.
+    """Stochastic approximation with tempered transitions (system 3, section 7): k sweeps, and an excursion.
 
     Every `every` updates each chain makes one excursion over `betas`, accepted or not as a whole.
 
@@ -46,21 +47,26 @@ class TransSAP:
 
 
 class _Run(Persistent):
+    travels: Travels
+
     def __init__(self, settings: TransSAP, given: Target, rng: np.random.Generator) -> None:
         super().__init__("TransSAP", given, settings.chains, settings.kernel, rng, self._moved)
         self.settings = settings
         self.betas = ladder(settings.betas, self.one, at(settings.kernel, 0), rng)
+        self.travels = Travels("TransSAP", len(self.betas), settings.chains)
 
     def _moved(self, chains: Chains, update: int, rng: np.random.Generator) -> None:
         moved(chains, self.settings.k)
         if (update + 1) % self.settings.every == 0:
-            excursion(chains, self.betas, rng)
+            taken = excursion(chains, self.betas, rng)
+            self.travels.excursions(len(taken), int(np.count_nonzero(taken)))
 
     def state(self) -> State:
-        """The chains' states, and the ladder, which may be that of the model that learning began with."""
-        return super().state() | {"/betas": self.betas}
+        """The chains' states, the travels, and the ladder, perhaps of the model where learning began."""
+        return super().state() | {"/betas": self.betas} | self.travels.state()
 
     def load(self, state: State) -> None:
         """See NegativeRun."""
         super().load(state)
         self.betas = np.array(with_ladder(self.settings, self.betas, state)["/betas"])
+        self.travels.load(state)
