@@ -138,3 +138,39 @@ def test_a_single_chain_is_judged_by_its_halves():
     far, near = (series_statistics(x[None, :, None, None])["rhat"][0, 0] for x in (drift, level))
     assert far > 2 and abs(near - 1) < 0.02
     assert pgm.diagnostics.slem([[1.0]]) == 0.0
+
+
+def slow_part(chains=400, draws=20_000, flip=1e-3):
+    """Unit noise plus a fair sign times 0.3 that flips now and then, from exact starts; and tau of their means.
+
+    rho(k) = 0.09 (1 - 2 flip)^k / 1.09, and the variance of a mean sums it with the weights 1 - k / draws.
+    """
+    rng = np.random.default_rng(0)
+    start = rng.choice([-1.0, 1.0], size=(chains, 1))
+    sign = start * np.cumprod(np.where(rng.random((chains, draws)) < flip, -1.0, 1.0), axis=1)
+    lags = np.arange(1, draws)
+    rho = 0.09 / 1.09 * (1 - 2 * flip) ** lags
+    return rng.normal(size=sign.shape) + 0.3 * sign, 1 + 2 * float(((1 - lags / draws) * rho).sum())
+
+
+def test_tau_by_the_means_of_exact_starts_sees_a_slow_part(caplog, sure=7.0):
+    """Draws times the variance of 400 means is tau chi-square(399) / 399: seven of its errors, 1e-9 a side."""
+    x, tau = slow_part()
+    with caplog.at_level("WARNING", logger="pgmengine"):
+        times = diagnostics.autocorrelation_times(x)
+    assert abs(times.means - tau) < sure * tau * np.sqrt(2 / 399)
+    assert times.ar < 0.7 * tau and not times.agree
+    assert [r.getMessage()[:48] for r in caplog.records] == ["estimates of the autocorrelation time disagree: "]
+    caplog.clear()
+    noise = np.random.default_rng(1).normal(size=(400, 1000))
+    with caplog.at_level("WARNING", logger="pgmengine"):
+        assert diagnostics.autocorrelation_time_means(noise)[0] == diagnostics.autocorrelation_times(noise).means
+    assert abs(diagnostics.autocorrelation_time_means(noise)[0] - 1) < sure * np.sqrt(2 / 399)
+
+
+def test_tau_by_means_refuses_what_has_no_means():
+    for x in (np.zeros(9), np.zeros((1, 9)), np.zeros((9, 1))):
+        with pytest.raises(pgm.PgmError, match=r"expected \(chains, draws\)"):
+            diagnostics.autocorrelation_time_means(x)
+    with pytest.raises(pgm.PgmError, match="constant"):
+        diagnostics.autocorrelation_time_means(np.ones((4, 9)))

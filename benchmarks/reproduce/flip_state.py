@@ -3,10 +3,11 @@
     python benchmarks/reproduce/flip_state.py OUT [--scale full] [--data DIRECTORY] [--weights mnistvh_CD25.mat]
 
 Writes flip_state.txt (tables) and flip_state.png into OUT. Three parts: second-largest eigenvalues of exact transition
-matrices (figure 3, upper), autocorrelation times of the energy on trained models, changes of class (tables 3 and 4).
+matrices (figure 3, upper), autocorrelation times of the energy on trained models (by the variance of means over chains
+that start from exact draws, of models too large for these by an autoregressive fit), changes of class (tables 3 and 4).
 `small` takes minutes; `full` has the paper's numbers of models and steps. MNIST is left out without
 --data, the public CD25(500) RBM without --weights. --only NAME: autocorrelation times of the data sets so named, or
-"class changes".
+"class changes"; --models N of them. Each model's times are kept in OUT/parts, from which it goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -39,18 +40,21 @@ class Scale:
     large_updates: int
     first_change_starts: int
     first_change_limit: int
+    exact_starts: int  # chains of the small models, and the sweeps of each
+    exact_steps: int
 
 
 SCALES = {
-    "small": Scale(20, 3, 3_000, 100_000, 2, 500, 200, 5_000),
-    "full": Scale(100, 25, 20_000, 1_000_000, 24, 2_000, 1_000, 10_000),
+    "small": Scale(20, 3, 3_000, 100_000, 2, 500, 200, 5_000, 200, 20_000),
+    "full": Scale(100, 25, 20_000, 1_000_000, 24, 2_000, 1_000, 10_000, 500, 20_000),
 }
 
 
 def main(out: Path, scale: str = "small", data: Path | None = None, weights: Path | None = None,
-         only: str = "") -> None:
+         only: str = "", models: int = 0) -> None:
     """Run the experiments and write the tables and the figure."""
     size, begin = SCALES[scale], time.time()
+    size = replace(size, models=models or size.models)
     out.mkdir(parents=True, exist_ok=True)
     lines = [f"# scale {scale}"]
 
@@ -63,10 +67,10 @@ def main(out: Path, scale: str = "small", data: Path | None = None, weights: Pat
         class_changes(size, report)
         return
     if only:
-        autocorrelation_times(size, data, weights, report, only)
+        autocorrelation_times(size, data, weights, report, out, only)
         return
     shares = slem_shares(size, report)
-    tau = autocorrelation_times(size, data, weights, report)
+    tau = autocorrelation_times(size, data, weights, report, out)
     changes = class_changes(size, report)
     figure(shares, tau, changes, out / "flip_state.png")
 
@@ -110,6 +114,18 @@ def energies(model, kernel, steps, seed):
     return -chains.trace(steps)[:, 0]
 
 
+def times_from_exact_starts(model, kernel, size: Scale, seed) -> tuple[diagnostics.Times, float]:
+    """Autocorrelation times of the energy, and seconds of a chain's sweep."""
+    rng, many = np.random.default_rng(seed), size.exact_starts
+    drawn = pgm.Exact(draws=many).run(model.given(), ("samples",), rng=rng).samples
+    start_at = {name: x.reshape(many, -1) for name, x in drawn.items()}
+    chains = make_chains(model.given().take(np.zeros(many, dtype=int)), kernel, start_at, rng)
+    begin = time.process_time()
+    energy = -chains.trace(size.exact_steps)
+    cost = (time.process_time() - begin) / energy.size
+    return diagnostics.autocorrelation_times(energy.T), cost
+
+
 def public(path: Path):
     """The public CD25(500) RBM of Salakhutdinov."""
     from scipy.io import loadmat
@@ -119,13 +135,33 @@ def public(path: Path):
                                           "v-h.weight": raw["vishid"]})
 
 
-def autocorrelation_times(size: Scale, data: Path | None, weights: Path | None, report,
+def autocorrelation_times(size: Scale, data: Path | None, weights: Path | None, report, out: Path,
                           only: str = "") -> dict[str, np.ndarray]:
     """tau of the energy under T and G on trained models: (models, 2) by data set."""
-    report("\n## Autocorrelation time of the energy; gain = 1 - tau_T / tau_G; medians over models")
+    report("\n## Autocorrelation time of the energy; gain = 1 - tau_T / tau_G")
     report("Models trained by PCD-10. Published gain for MNIST, n = 500: 17.28 %.")
-    report(f"{'data':22s} models     tau_T     tau_G   gain AR        quartiles  gain windowed")
-    problems = {
+    report(f"{'data':22s} models  median tau_T, tau_G   gain: mean (se), median, quartiles   after cost   others")
+    found = {}
+    for name, (x, hidden, models, updates) in problems(size, data, weights).items():
+        if only not in name:
+            continue
+        rows = []
+        for i in range(models):
+            file = out / "parts" / f"tau-{name}-{updates}-{size.exact_starts if hidden == 16 else size.steps}-{i}.npy"
+            if not file.exists():
+                file.parent.mkdir(parents=True, exist_ok=True)
+                negative = pgm.PCD(k=10, chains=100 if x is None else min(100, len(x)))
+                model = trained(x, hidden, updates, i, negative) if updates else public(weights)
+                np.save(file, [measured(model, kernel, size, 1000 + i) for kernel in KERNELS.values()])
+            rows.append(np.load(file))
+            report(line(name, np.stack(rows))) if i == models - 1 else print(line(name, np.stack(rows)), file=sys.stderr)
+        found[name] = np.stack(rows)[:, :, 0]
+    return found
+
+
+def problems(size: Scale, data: Path | None, weights: Path | None):
+    """Name -> (rows, hidden units, models, updates)."""
+    out = {
         "Bars-and-Stripes 4x4": (pgm.datasets.bars_and_stripes().x_train, 16, size.models, size.updates),
         "Modes, p_mut 0.1": (pgm.datasets.artificial_modes(0.1).x_train, 16, size.models, size.updates),
         "Modes, p_mut 0.01": (pgm.datasets.artificial_modes(0.01).x_train, 16, size.models, size.updates),
@@ -133,26 +169,35 @@ def autocorrelation_times(size: Scale, data: Path | None, weights: Path | None, 
     if data is not None:
         os.environ["PGMENGINE_DATA"] = str(data)
         mnist = pgm.datasets.mnist().x_train
-        problems["MNIST, n = 10"] = (mnist, 10, size.models, size.updates)
-        problems["MNIST, n = 500"] = (mnist, 500, size.large_models, size.large_updates)
+        out["MNIST, n = 10"] = (mnist, 10, size.models, size.updates)
+        out["MNIST, n = 500"] = (mnist, 500, size.large_models, size.large_updates)
     if weights is not None:
-        problems["MNIST, CD25(500)"] = (None, 500, size.models, 0)  # one model, as many chains
-    found = {}
-    for name, (x, hidden, models, updates) in problems.items():
-        if only not in name:
-            continue
-        times = np.empty((models, 2, 2))
-        for i in range(models):
-            model = trained(x, hidden, updates, i, pgm.PCD(k=10, chains=min(100, len(x)))) if updates else public(weights)
-            for k, kernel in enumerate(KERNELS.values()):
-                energy = energies(model, kernel, size.steps, 1000 + i)
-                times[i, k] = diagnostics.autocorrelation_time_ar(energy), diagnostics.autocorrelation_time(energy)
-        gain = 1 - times[:, 0] / times[:, 1]
-        low, high = np.quantile(gain[:, 0], (0.25, 0.75))
-        report(f"{name:22s} {models:6d} {np.median(times[:, 0, 0]):9.2f} {np.median(times[:, 1, 0]):9.2f} "
-               f"{np.median(gain[:, 0]):9.2%} {low:8.2%}{high:8.2%} {np.median(gain[:, 1]):14.2%}")
-        found[name] = times[:, :, 0]
-    return found
+        out["MNIST, CD25(500)"] = (None, 500, size.models, 0)  # one model, as many chains
+    return out
+
+
+def measured(model, kernel, size: Scale, seed) -> list[float]:
+    """Tau (of exact starts by means, else by an autoregressive fit), its error, the windowed one, AR, seconds a sweep."""
+    if max(layer.size for layer in model.structure.layers.values()) <= 16:
+        times, cost = times_from_exact_starts(model, kernel, size, seed)
+        return [times.means, times.error, times.window, times.ar, cost]
+    begin = time.process_time()
+    energy = energies(model, kernel, size.steps, seed)
+    cost = (time.process_time() - begin) / (1.1 * size.steps)
+    ar = diagnostics.autocorrelation_time_ar(energy)
+    return [ar, np.nan, diagnostics.autocorrelation_time(energy), ar, cost]
+
+
+def line(name: str, rows: np.ndarray) -> str:
+    """A row of the table, of (models, kernels, numbers)."""
+    gain, cost = 1 - rows[:, 0] / rows[:, 1], np.median(rows[:, 0, 4] / rows[:, 1, 4])
+    low, high = np.quantile(gain[:, 0], (0.25, 0.75))
+    error, after = gain[:, 0].std() / max(len(gain) - 1, 1) ** 0.5, 1 - (1 - gain[:, 0]) * cost
+    tau = np.median(rows[:, :, 0], axis=0)
+    return (f"{name:22s} {len(rows):4d} {tau[0]:11.2f} {tau[1]:8.2f}   {gain[:, 0].mean():7.1%} ({error:.1%}) "
+            f"{np.median(gain[:, 0]):7.1%} {low:7.1%} .. {high:.1%}   {np.median(after):7.1%} (x {cost:.2f})   "
+            f"windowed {np.median(gain[:, 2]):.1%} (tau {np.median(rows[:, 0, 2]):.1f}, {np.median(rows[:, 1, 2]):.1f}), "
+            f"AR {np.median(gain[:, 3]):.1%} (tau {np.median(rows[:, 0, 3]):.1f}, {np.median(rows[:, 1, 3]):.1f})")
 
 
 def class_changes(size: Scale, report) -> dict[float, dict[str, np.ndarray]]:

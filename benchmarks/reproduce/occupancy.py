@@ -78,8 +78,8 @@ def biases(report, steps: int = 3_000) -> None:
     model = pgm.boltzmann_machine(8).with_params({"x-x.weight": weight, "x.bias": np.full(8, 0.12)})
     exact = float(pgm.infer(model, method=pgm.Exact()).mean["x"].mean())
     report(f"# exact mean {exact:.4f}; {steps} steps, the first {steps // 3} left out; 8 temperatures from 0.3")
-    for floor, pairs in ((0.0, 100), (0.05, 100), (0.2, 100), (0.5, 100), (1.0, 100), (0.5, 20), (0.05, 20)):
-        repeats = 40
+    repeats = 24
+    for floor, pairs in ((0.0, 100), (0.5, 100), (1.0, 100), (0.0, 20), (0.5, 20)):
         found = [slow_mean(model, floor, pairs, steps, seed) - exact for seed in range(repeats)]
         report(f"floor {floor:<5g} {pairs:4d} pairs: {np.mean(found):+.4f} +- {np.std(found, ddof=1) / repeats**0.5:.4f} "
                f"({repeats} repeats)")
