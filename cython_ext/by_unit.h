@@ -34,7 +34,8 @@ static double pgm_normaliser(const pgm_layer *l, const float *z, const double *s
 static double pgm_partition(const pgm_layer *l, int64_t chain, int64_t j)
 {
     const float *z = l->zeta + chain * l->stride + j * l->width;
-    return l->complement ? pgm_complement_input(l, chain, j, 0.0) : pgm_normaliser(l, z, pgm_nothing);
+    if (l->complement) return pgm_complement_input(l, chain, j, 0.0);
+    return pgm_normaliser(l, z, pgm_nothing);
 }
 
 static double pgm_log_prob(const pgm_layer *l, int64_t chain, int64_t j, const double *step)
@@ -72,8 +73,8 @@ PGM_INLINE double pgm_gain_dense_binary(const pgm_link *k, const pgm_layer *chil
     return total;
 }
 
-static double pgm_gain_reached(const pgm_layer *child, int64_t chain, const double *step, const int32_t *unit,
-                               int64_t count)
+static double pgm_gain_reached(const pgm_layer *child, int64_t chain, const double *step,
+                               const int32_t *unit, int64_t count)
 {
     double before = 0.0, after = 0.0;
     for (int64_t i = 0; i < count; i++) {
@@ -95,7 +96,8 @@ static double pgm_gain(const pgm_link *k, const pgm_layer *child, int64_t chain,
     if (k->rows) {
         for (int64_t j = 0; j < n; j++) s->step[j] = 0.0;
         for (int r = 0; r < rows; r++)
-            for (int64_t j = 0; j < n; j++) s->step[j] += (double)row[r].delta * pgm_part(k, row[r].row, j)[0];
+            for (int64_t j = 0; j < n; j++)
+                s->step[j] += (double)row[r].delta * pgm_part(k, row[r].row, j)[0];
         double gain = pgm_gain_reached(child, chain, s->step, NULL, child->size);
         for (int64_t j = 0; j < n; j++) s->step[j] = 0.0;
         return gain;
@@ -139,7 +141,10 @@ PGM_INLINE void pgm_unit_weights(const pgm_machine *m, int index, int64_t chain,
     for (int k = 0; k < l->states; k++) {
         int64_t c = chain * l->stride + j * l->width + (l->width > 1 ? k : 0);
         float eta = l->field ? l->field[c] : 0.0f;
-        if (l->zeta) eta += l->complement ? pgm_link_of((float)pgm_complement_input(l, chain, j, 0.0)) : l->zeta[c];
+        if (l->complement && l->zeta)
+            eta += pgm_link_of((float)pgm_complement_input(l, chain, j, 0.0));
+        else if (l->zeta)
+            eta += l->zeta[c];
         eta *= beta;
         if (l->reference) eta += (1.0f - beta) * l->reference[j * l->width + (l->width > 1 ? k : 0)];
         double gain = 0.0;

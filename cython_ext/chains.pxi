@@ -157,12 +157,13 @@ cdef class Machine:
     def layer(self, int index, int kind, int states, int width, int64_t size, bint moves, bint by_unit, int summed,
               bint directed, bint complement, bint uneven, float variance, const float[::1] support, const float[::1] log_base,
               const float[::1] bias, const float[::1] reference, const float[:, ::1] soft, float[:, ::1] base,
-              float[:, ::1] field, float[:, ::1] zeta, float[:, ::1] rest, uint8_t[:, ::1] state, float[:, ::1] value,
+              float[:, ::1] field, float[:, ::1] zeta, float[:, ::1] rest,
+              uint8_t[:, ::1] state, float[:, ::1] value,
               const uint8_t[:, ::1] free_units, const uint8_t[:, ::1] alive):
         """Describe layer `index`; None where an array is not needed."""
         cdef pgm_layer *l = self.m.layer + index
-        self.keep[index, 0] = (support, log_base, bias, reference, soft, base, field, zeta, rest, state, value, free_units,
-                               alive)
+        self.keep[index, 0] = (support, log_base, bias, reference, soft, base, field, zeta, rest, state,
+                               value, free_units, alive)
         l.kind, l.states, l.width, l.size, l.moves, l.by_unit = kind, states, width, size, moves, by_unit
         l.summed = summed
         l.directed, l.complement, l.uneven, l.variance, l.stride = directed, complement, uneven, variance, bias.shape[0]

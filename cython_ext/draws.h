@@ -21,8 +21,8 @@ PGM_INLINE pgm_vi pgm_moves(pgm_vf eta, pgm_vi upper, pgm_vf u, float alpha)
 
 /* New states of units with K values from log weights lw[k]: w_k min(1/r_x, 1/r_k) with r_k = sum_{j != k} w_j is the
  * Metropolised Gibbs move from x to k (Liu 1996; the two-valued rule for K = 2), w_k / sum w the Gibbs move. One uniform:
- * moves in the order of the values, then no move. The rule for ties reads weights alone and not the current state, so
- * detailed balance holds on both sides of it. */
+ * moves in the order of the values, then no move. The rule for ties reads weights alone and not the
+ * current state, so detailed balance holds on both sides of it. */
 PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, float alpha)
 {
     pgm_vf top = lw[0], low = lw[0], sum = pgm_same(0.0f), others = sum, second = sum, own = sum;
@@ -56,12 +56,12 @@ PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, flo
     return chosen;
 }
 
-/* Less than this from the parents of a unit that is off with probability e^-z is rounding. What they add is a sum of two
- * floats, zeta + rest, which loses 1e-14 of it: parents with weights of 1e3 come and go and leave a leak of 1e-6 and a
- * weight of 1e-6 as they were, where a single float leaves 6e-5 behind. */
+/* Less than this from the parents of a unit that is off with probability e^-z is rounding. What they
+ * add is a sum of two floats, zeta + rest, which loses 1e-14 of it: parents with weights of 1e3 come
+ * and go and leave a weight of 1e-6 as it was, where a single float leaves 6e-5 behind. */
 #define PGM_NOTHING 1e-9
 
-/* the input of such a unit when its parents add `step` more: its bias is kept apart because it may be tiny */
+/* the input of such a unit when its parents add `step` more: its bias may be tiny, so it is apart */
 PGM_INLINE double pgm_complement_input(const pgm_layer *l, int64_t chain, int64_t j, double step)
 {
     double z = (double)l->zeta[chain * l->stride + j] + l->rest[chain * l->stride + j] + step;
@@ -82,7 +82,8 @@ PGM_INLINE pgm_vf pgm_natural(const pgm_layer *l, int64_t chain, int64_t j, floa
     if (l->zeta) {
         pgm_vf zeta = *(const pgm_vf *)(l->zeta + chain * l->stride + j);
         if (l->complement)
-            for (int i = 0; i < PGM_WIDE; i++) zeta[i] = pgm_link_of((float)pgm_complement_input(l, chain, j + i, 0.0));
+            for (int i = 0; i < PGM_WIDE; i++)
+                zeta[i] = pgm_link_of((float)pgm_complement_input(l, chain, j + i, 0.0));
         eta += zeta;
     }
     eta *= beta;

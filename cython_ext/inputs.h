@@ -98,7 +98,8 @@ PGM_INLINE int pgm_adds_exactly(const pgm_machine *m, const pgm_link *k)
 }
 
 /* zeta + rest += sum of delta * weight row over changes */
-static void pgm_add_exactly(const pgm_layer *to, const pgm_link *k, int64_t chain, const pgm_change *list, int64_t count)
+static void pgm_add_exactly(const pgm_layer *to, const pgm_link *k, int64_t chain,
+                            const pgm_change *list, int64_t count)
 {
     float *zeta = to->zeta + chain * to->stride, *rest = to->rest + chain * to->stride;
     for (int64_t f = 0; f < count; f++) {
@@ -119,7 +120,8 @@ static void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *
     if (!pgm_inputs(m, k, first)) return;
     if (pgm_adds_exactly(m, k)) {
         for (int64_t c = first; c < last; c++)
-            pgm_add_exactly(m->layer + k->to, k, c, s->list + (c - first) * s->capacity, s->count[c - first]);
+            pgm_add_exactly(m->layer + k->to, k, c, s->list + (c - first) * s->capacity,
+                            s->count[c - first]);
         return;
     }
     if (!k->rows) {

@@ -10,8 +10,9 @@ enum { PGM_TABLE, PGM_NORMAL, PGM_INTERVAL }; /* finite; Gaussian; uniform base 
 
 #define PGM_MOST_STATES 256
 
-/* Ties, where flip-the-state draws from the conditional: the second most probable state has log-odds above -PGM_TIE against
- * all the others together, above -PGM_TIE_OF_MANY if there are more than two states (pgmengine/kernels/flip_state.py). */
+/* Ties, where flip-the-state draws from the conditional: the second most probable state has log-odds
+ * above -PGM_TIE against all the others together, above -PGM_TIE_OF_MANY if there are more than two
+ * states (pgmengine/kernels/flip_state.py). */
 #define PGM_TIE 1e-5f
 #define PGM_TIE_OF_MANY 0.05f
 
@@ -45,7 +46,7 @@ typedef struct {
     const float *soft;               /* (chains, stride) added to the field, or NULL */
     float *base;                     /* (chains, stride) the field less what moving layers add to it, or NULL: bias */
     float *field, *zeta;             /* (chains, stride), or NULL when nothing reads it */
-    float *rest;                     /* (chains, stride) what zeta lacks of the input, of layers with complement links */
+    float *rest;                     /* (chains, stride) what zeta lacks, of complement layers */
     uint8_t *state;                  /* (chains, units) number of the value in the support; finite units */
     float *value;                    /* (chains, units) other units */
     const uint8_t *free;             /* (chains or 1, units) mask of the units that move */

@@ -1,4 +1,4 @@
-"""The one family of errors that pgmengine raises for input it cannot use, and how messages list names."""
+"""The one family of errors that pgmengine raises for unusable input, and lists of names in them."""
 
 from __future__ import annotations
 

@@ -87,7 +87,8 @@ class Model:
                    for c in self.structure.couplings}
         unknown = [name for name in params if name not in checks]
         if unknown:
-            raise PgmError(f"parameter {unknown[0]!r} is unknown; the parameters are {listed(list(checks))}")
+            known = listed(list(checks))
+            raise PgmError(f"parameter {unknown[0]!r} is unknown; the parameters are {known}")
         return Model(self.structure, {**self.params, **{name: checks[name](value) for name, value in params.items()}})
 
     def given(self, evidence: Any = None, soft: Any = None, do: Any = None, beta: Any = 1.0) -> Target:

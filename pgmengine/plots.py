@@ -174,9 +174,10 @@ def bound_gap(bound: Any, exact: Any, ax: Any = None, bins: int = 40) -> Any:
 
 
 def graph(model: Model, ax: Any = None) -> Any:
-    """Draw the layers as boxes with their units, parents above children; arrows are directed, lines undirected.
+    """Draw the layers as boxes with their units, parents above children.
 
-    Layers that no arrow puts in order keep the order in which they were declared, from the bottom up.
+    Arrows are directed, lines undirected. Layers that no arrow puts in order keep the order in
+    which they were declared, from the bottom up.
 
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.graph(pgm.dbn([12, 8, 4], rng=0))

@@ -128,5 +128,6 @@ class Structure:
 
             near = difflib.get_close_matches(str(name), self.layers, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise PgmError(f"{what} {name!r} is unknown; the layers are {listed(list(self.layers))}{hint}")
+            known = listed(list(self.layers))
+            raise PgmError(f"{what} {name!r} is unknown; the layers are {known}{hint}")
         return self.layers[name]

@@ -1,4 +1,4 @@
-"""Flip-the-state for any number of values: its spectrum, its ties, and the compiled draw of all processors."""
+"""Flip-the-state for any number of values: spectrum, ties, and draws of all processors."""
 
 from importlib import import_module
 from itertools import combinations_with_replacement
@@ -12,8 +12,9 @@ from pgmengine import _kernels
 from pgmengine.kernels import compiled
 from pgmengine.kernels.flip_state import TIE, TIE_OF_MANY
 
-# Ties of two and more states, near ties, two pairs of near ties, and states that are hardly possible or not at all.
-BIASES = (-800.0, -40.0, -20.0, -12.0, -8.0, -5.0, -3.0, -2.0, -0.5, -0.06, -0.04, -1e-3, -1e-4, -1e-6, 0.0)
+# Ties of two and more states, near ties, two pairs of them, states that are hardly possible or not.
+BIASES = (-800.0, -40.0, -20.0, -12.0, -8.0, -5.0, -3.0, -2.0, -0.5, -0.06, -0.04,
+          -1e-3, -1e-6, 0.0)
 ALPHAS = (1.0, 0.7)
 
 
@@ -39,8 +40,9 @@ def spectra(kernel, prob):
 def metropolised(prob):
     """The closed form of the eigenvalues of Metropolised Gibbs, (count, K - 1), falling."""
     p, k = np.sort(prob, axis=1), prob.shape[1]
-    return np.stack([1 - (p[:, :i] / (1 - p[:, :i])).sum(axis=1) - p[:, i:].sum(axis=1) / (1 - p[:, i])
-                     for i in range(k - 1)], axis=1)
+    odds, rest = p / (1 - p), 1 - p
+    found = [1 - odds[:, :i].sum(axis=1) - p[:, i:].sum(axis=1) / rest[:, i] for i in range(k - 1)]
+    return np.stack(found, axis=1)
 
 
 @pytest.mark.parametrize("k", [3, 4, 5])
@@ -57,12 +59,13 @@ def test_transitions_are_reversible_and_irreducible_with_a_gap(k, alpha, rtol=1e
     values = spectra(kernel, possible)
     assert (1 + values[:, 0] >= 1 - np.exp(-TIE_OF_MANY) - 1e-9).all()
     assert (values[:, -2] < 1e-9).all()
-    assert (matrices(kernel, prob) >= prob[:, None, :] * (1 - np.eye(k)) * (1 - rtol)).all()  # no less than Gibbs
+    gibbs = prob[:, None, :] * (1 - np.eye(k))
+    assert (move >= gibbs * (1 - rtol)).all()  # off the diagonal
 
 
 @pytest.mark.parametrize("k", [2, 3, 4, 5, 9])
 def test_the_spectrum_of_metropolised_gibbs_and_where_its_gap_vanishes(k, atol=1e-9):
-    """1 - t <= 1 + lambda <= 1 - t + rest t for t = q / (1 - q), q the second probability, rest that of the others."""
+    """1 - t <= 1 + lambda <= 1 - t + rest t for t = q / (1 - q), q the second probability."""
     rng = np.random.default_rng(k)
     prob = np.concatenate([rng.dirichlet(np.full(k, a), 300) for a in (0.2, 1.0, 5.0)])
     prob = prob[(prob.min(axis=1) > 1e-200) & (prob.max(axis=1) < 1 - 1e-9)]
@@ -70,7 +73,8 @@ def test_the_spectrum_of_metropolised_gibbs_and_where_its_gap_vanishes(k, atol=1
     found, second = metropolised(prob), p[:, -2]
     t, rest = second / (1 - second), p[:, :-2].sum(axis=1)
     assert (np.diff(found, axis=1) < atol).all() and (found < atol).all()
-    assert (1 - t <= 1 + found[:, -1] + atol).all() and (1 + found[:, -1] <= 1 - t + rest * t + atol).all()
+    gap = 1 + found[:, -1]
+    assert (1 - t <= gap + atol).all() and (gap <= 1 - t + rest * t + atol).all()
     plain = np.log(t) < -2 * TIE_OF_MANY
     values = np.sort(spectra(pgm.FlipState(), prob[plain])[:, :-1], axis=1)[:, ::-1]
     np.testing.assert_allclose(values, found[plain], rtol=0, atol=atol)
@@ -78,13 +82,15 @@ def test_the_spectrum_of_metropolised_gibbs_and_where_its_gap_vanishes(k, atol=1
 
 def test_two_values_keep_the_kernel_of_the_paper_bit_for_bit():
     """At a log-odds of 1e-5 and more min(1, p(other) / p(current)), below it the conditional."""
-    size = np.concatenate([np.geomspace(1e-9, 30, 2001), TIE * (1 + np.linspace(-1e-9, 1e-9, 41)), [0.0]])
+    near = TIE * (1 + np.linspace(-1e-9, 1e-9, 41))
+    size = np.concatenate([np.geomspace(1e-9, 30, 2001), near, [0.0]])
     eta = np.concatenate([size, -size])
     prob = np.stack([1 / (1 + np.exp(eta)), 1 / (1 + np.exp(-eta))], axis=1)
     tie = prob.max(axis=1) < np.exp(TIE) * prob.min(axis=1)
     for x in (0, 1):
         flip = prob[:, 1 - x] / np.maximum(prob[:, 0], prob[:, 1])
-        move = np.where(tie[:, None], prob, np.stack([flip, 1 - flip] if x else [1 - flip, flip], axis=1))
+        plain = np.stack([flip, 1 - flip] if x else [1 - flip, flip], axis=1)
+        move = np.where(tie[:, None], prob, plain)
         assert np.array_equal(pgm.FlipState().transition(prob, np.full(len(eta), x)), move)
 
 
@@ -110,24 +116,35 @@ def layer_of(k, one_hot, by_unit):
 @pytest.fixture(params=_kernels.PROCESSORS)
 def processor(request, monkeypatch):
     """Sweeps by the module of one kind of processor."""
-    monkeypatch.setattr(_kernels, "Machine", import_module(f"pgmengine._kernels.{request.param}").Machine)
+    module = import_module(f"pgmengine._kernels.{request.param}")
+    monkeypatch.setattr(_kernels, "Machine", module.Machine)
+
+
+LAYERS = {"two": (2, True, False), "three": (3, True, False), "four": (4, True, False),
+          "five": (5, True, False), "three values": (3, False, False),
+          "five values": (5, False, False), "three by unit": (3, True, True), "four values by unit": (4, False, True)}
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize(("k", "one_hot", "by_unit"), [(2, True, False), (3, True, False), (4, True, False), (5, True, False),
-                                                       (3, False, False), (5, False, False), (3, True, True), (4, False, True)])
-def test_compiled_draws_have_the_transition_probabilities(processor, k, one_hot, by_unit, alpha, chains=4000, least=10):
-    """Moves from every state of every unit against the matrices, false alarms 1e-6.
+@pytest.mark.parametrize("name", LAYERS)
+def test_compiled_draws_have_the_transition_probabilities(
+    processor, name, alpha, chains=4000, least=10
+):
+    """Count moves from every state of every unit against the matrices, false alarms 1e-6.
 
-    Chi-square over the cells of 10 expected counts and more, half of the alarms; the others together have a Poisson count.
+    Half of the alarms are a chi-square over the cells of 10 expected counts and more; the other
+    cells together have a Poisson count.
     """
+    k, one_hot, by_unit = LAYERS[name]
     model, prob = layer_of(k, one_hot, by_unit)
     kernel, layer = pgm.Blend(alpha), model.structure.layers["x"]
     expected = chains * matrices(kernel, prob)
     target, counts = model.given().take(np.zeros(chains, dtype=int)), np.zeros_like(expected)
     for state in range(k):
-        x = np.broadcast_to(layer.unit.support[state], (chains, layer.size, *layer.unit.support.shape[1:]))
-        running = compiled.CompiledChains(target, kernel, {"x": layer.flat(x)}, np.random.default_rng(state))
+        support = layer.unit.support
+        x = np.broadcast_to(support[state], (chains, layer.size, *support.shape[1:]))
+        rng = np.random.default_rng(state)
+        running = compiled.CompiledChains(target, kernel, {"x": layer.flat(x)}, rng)
         assert running.by_unit == ({"x"} if by_unit else set())
         running.sweep(1)
         found = layer.states(running.values()["x"])
@@ -142,7 +159,7 @@ def test_compiled_draws_have_the_transition_probabilities(processor, k, one_hot,
 
 @pytest.mark.parametrize("bias", [-20.0, -5.0])
 def test_two_tied_states_beside_a_rare_one_do_not_alternate(processor, bias, draws=4000, chains=4):
-    """Independent units of which each draws anew: agreements are binomial, false alarms below 1e-6 for four chains."""
+    """Each unit draws anew, so agreements are binomial; false alarms are below 1e-6."""
     b = pgm.GraphBuilder()
     b.layer("c", pgm.Categorical(3), 2, bias=[[0.0, 0.0, bias]] * 2)
     method = pgm.MCMC(kernel=pgm.FlipState(), chains=chains, draws=draws)

@@ -1,4 +1,4 @@
-"""Slopes at a leak of exactly 0 are those from the right, by enumeration without any noisy-or code."""
+"""Leaks of 0 and near 0: slopes from the right by sums over states, chains and annealing."""
 
 from itertools import product
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
+from pgmengine.kernels.chains import make_chains, start
 
 NAN = np.nan
 LAYERS = ("h", "v", "y")
@@ -17,9 +18,10 @@ def network(seed, deep):
     b = pgm.GraphBuilder()
     b.layer("h", pgm.Binary(), 2, bias=rng.normal(size=2))
     for name, parent, size in (("v", "h", 3), ("y", "v", 2))[: 2 if deep else 1]:
-        b.layer(name, pgm.NoisyOr(), size, bias=np.where(rng.random(size) < 0.7, 0.0, rng.exponential(0.3, size)))
-        n = {"h": 2, "v": 3}[parent]
-        b.cause(parent, name, weight=rng.exponential(1.0, (n, size)) * (rng.random((n, size)) < 0.7))
+        n, leak = {"h": 2, "v": 3}[parent], rng.exponential(0.3, size)
+        b.layer(name, pgm.NoisyOr(), size, bias=np.where(rng.random(size) < 0.7, 0.0, leak))
+        weight = rng.exponential(1.0, (n, size))
+        b.cause(parent, name, weight=np.where(rng.random((n, size)) < 0.7, weight, 0.0))
     return b.build()
 
 
@@ -28,7 +30,8 @@ def log_z(params, row):
     total = -np.inf
     names = [name for name in LAYERS if name in row]
     for state in product((0.0, 1.0), repeat=sum(len(row[n]) for n in names)):
-        x = dict(zip(names, np.split(np.array(state), np.cumsum([len(row[n]) for n in names])[:-1])))
+        ends = np.cumsum([len(row[n]) for n in names])[:-1]
+        x = dict(zip(names, np.split(np.array(state), ends)))
         if any((~np.isnan(row[n]) & (row[n] != x[n])).any() for n in names):
             continue
         log_p = x["h"] @ params["h.bias"] - np.logaddexp(0, params["h.bias"]).sum()
@@ -53,10 +56,13 @@ def slope(params, name, index, row, step):
 
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_exact_gradients_at_a_leak_of_0_are_slopes_from_the_right(seed, deep, step=1e-5, rtol=2e-4, atol=2e-5):
+def test_exact_gradients_at_a_leak_of_0_are_slopes_from_the_right(
+    seed, deep, step=1e-5, rtol=2e-4, atol=2e-5
+):
     model, rng = network(seed, deep), np.random.default_rng(100 + seed)
     params = dict(model.params)
-    row = {n: rng.choice([0.0, 1.0, NAN], layer.size) for n, layer in model.structure.layers.items()}
+    sizes = {n: layer.size for n, layer in model.structure.layers.items()}
+    row = {n: rng.choice([0.0, 1.0, NAN], size) for n, size in sizes.items()}
     row["h"][:] = NAN
     if deep:
         row["v"][:] = NAN
@@ -71,7 +77,8 @@ def test_exact_gradients_at_a_leak_of_0_are_slopes_from_the_right(seed, deep, st
             continue
         for index in np.ndindex(value.shape):
             truth = slope(params, name, index, row, step)
-            np.testing.assert_allclose(found.gradient[name][index], truth, rtol=rtol, atol=atol, err_msg=f"{name}{index}")
+            own = found.gradient[name][index]
+            np.testing.assert_allclose(own, truth, rtol=rtol, atol=atol, err_msg=f"{name}{index}")
 
 
 def test_an_impossible_row_has_no_gradient():
@@ -79,16 +86,54 @@ def test_an_impossible_row_has_no_gradient():
     b.layer("h", pgm.Binary(), 1)
     b.layer("v", pgm.NoisyOr(), 1)
     b.cause("h", "v", weight=[[1.0]])
+    rows = {"h": [[1], [0]], "v": [[1], [1]]}
     with pytest.raises(pgm.PgmError, match="evidence row 1 has probability zero"):
-        pgm.infer(b.build(), {"h": [[1], [0]], "v": [[1], [1]]}, want=("gradient",), method=pgm.Exact())
+        pgm.infer(b.build(), rows, want=("gradient",), method=pgm.Exact())
 
 
 def test_rows_keep_their_weights_at_a_leak_of_0(rtol=1e-9):
     model = network(0, deep=False).with_params({"v.bias": np.zeros(3)})
     rows = np.array([[1.0, 0.0, NAN], [0.0, 1.0, 0.0], [NAN, NAN, 0.0]])
-    rows = rows[[np.isfinite(log_z(dict(model.params), {"h": np.full(2, NAN), "v": row})) for row in rows]]
+    free, params = np.full(2, NAN), dict(model.params)
+    rows = rows[[bool(np.isfinite(log_z(params, {"h": free, "v": row}))) for row in rows]]
     weights = np.arange(1.0, 1 + len(rows))
     whole = pgm.Exact().gradient(model.given({"v": rows}), weights)
-    each = [pgm.infer(model, {"v": row}, want=("gradient",), method=pgm.Exact()).gradient for row in rows]
+    ask = {"want": ("gradient",), "method": pgm.Exact()}
+    each = [pgm.infer(model, {"v": row}, **ask).gradient for row in rows]
     for name, value in whole.items():
-        np.testing.assert_allclose(value, sum(w * g[name] for w, g in zip(weights, each)), rtol=rtol, atol=1e-9)
+        total = sum(w * g[name] for w, g in zip(weights, each))
+        np.testing.assert_allclose(value, total, rtol=rtol, atol=1e-9)
+
+
+# ---- small weights beside small leaks ----
+
+
+@pytest.mark.parametrize("weight", [3e-6, 1e-4, 50.0])
+@pytest.mark.parametrize("leak", [1e-6, 1e-5])
+def test_weights_of_the_size_of_leaks_count_in_chains(weight, leak, rtol=1e-4):
+    """Log densities after sweeps are those of the states, beside causes of weight 1e3, too."""
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 4, bias=[0.0, 0.0, 0.0, -1.0])
+    b.layer("v", pgm.NoisyOr(), 2, bias=[leak, leak])
+    b.cause("h", "v", weight=[[weight, 0.0], [0.0, weight], [weight / 2, weight], [1000.0, 700.0]])
+    target = b.build().given({"v": [1, 1]}).take(np.zeros(200, dtype=int)).at(0.05)
+    rng = np.random.default_rng(0)
+    chains = make_chains(target, pgm.Gibbs(), start(target, rng), rng)
+    for _ in range(20):
+        found = chains.trace(1)[0]
+        np.testing.assert_allclose(found, target.log_density(chains.values()), rtol=rtol, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_annealing_beside_small_leaks_is_unbiased_and_its_interval_is_not_inverted(seed, sure=5.5):
+    """Judge the log of a mean of 4,000 weights in standard errors; false alarms are below 1e-6."""
+    rng = np.random.default_rng(seed)
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 3, bias=[-1.0, 0.0, 0.5])
+    b.layer("v", pgm.NoisyOr(), 2, bias=np.full(2, 10.0 ** -(4 + seed)))
+    b.cause("h", "v", weight=rng.uniform(0.5, 2.0, (3, 2)) * 10.0 ** rng.integers(-6, -4, (3, 2)))
+    model, row = b.build(), {"v": [1, 0]}
+    r = pgm.infer(model, row, want=("log_z",), method=pgm.AIS(betas=1000, chains=4000), rng=seed)
+    truth = pgm.infer(model, row, want=("log_z",), method=pgm.Exact()).log_z
+    assert r.log_z_interval[0, 0] < r.log_z_interval[0, 1]
+    assert abs(r.log_z - truth)[0] < sure * r.log_z_error[0] + 1e-4

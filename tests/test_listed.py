@@ -35,9 +35,9 @@ def test_plans_of_many_layers_list_three(count):
 
 def test_refusals_of_many_layers_list_three():
     model = chain(200)
-    with pytest.raises(pgm.PgmError, match=r"the layers are x0, x1, x2 ... and 197 more; did you mean 'x17"):
+    with pytest.raises(pgm.PgmError, match=r"are x0, x1, x2 ... and 197 more; did you mean 'x17"):
         pgm.infer(model, {"xx17": [1]})
-    with pytest.raises(pgm.PgmError, match=r"the parameters are x0.bias, x1.bias, x2.bias ... and 396 more"):
+    with pytest.raises(pgm.PgmError, match=r"are x0.bias, x1.bias, x2.bias ... and 396 more"):
         model.with_params({"y.bias": [0.0]})
-    with pytest.raises(pgm.PgmError, match=r"the couplings are x0->x1, x1->x2, x2->x3 ... and 196 more"):
+    with pytest.raises(pgm.PgmError, match=r"are x0->x1, x1->x2, x2->x3 ... and 196 more"):
         pgm.plots.receptive_fields(model, "y->x1", (1, 1))

@@ -97,10 +97,15 @@ def test_graph_draws_parents_above_children_in_whatever_order_they_are_declared(
         b.layer(name, pgm.Binary(), 2)
     for parent, child in (("top", "middle"), ("middle", "low"), ("low", "v"), ("top", "v")):
         b.cause(parent, child)
-    height = {t.get_text().split(":")[0]: t.get_position()[1] for t in pgm.plots.graph(b.build()).texts}
+
+    def heights(model):
+        texts = pgm.plots.graph(model).texts
+        return {t.get_text().split(":")[0]: t.get_position()[1] for t in texts}
+
+    height = heights(b.build())
     assert height["top"] > height["middle"] > height["low"] > height["v"]
     for model in (pgm.sbn([4, 3, 2], rng=0), pgm.dbn([4, 3, 2], rng=0)):
-        height = {t.get_text().split(":")[0]: t.get_position()[1] for t in pgm.plots.graph(model).texts}
+        height = heights(model)
         assert all(height[c.a] > height[c.b] for c in model.structure.arrows)
 
 

@@ -39,12 +39,12 @@ def says_its_share(kernel: Any) -> bool:
 
 
 def share_of(kernel: Any) -> float:
-    """Return the share of FlipState in a kernel that says it; PgmError if it is no number from 0 to 1."""
+    """Return the share of FlipState in a kernel that says it; PgmError unless it is from 0 to 1."""
     share = kernel.flip_share
     known = isinstance(share, Real) and not isinstance(share, bool)
     if not known or not 0.0 <= float(share) <= 1.0:
-        raise PgmError(f"the kernel {kernel!r}: flip_share must be a number from 0 to 1, the share of FlipState beside "
-                       f"Gibbs, not {share!r}; without it the kernel runs by its transition")
+        raise PgmError(f"the kernel {kernel!r}: flip_share must be a number from 0 to 1, the share "
+                       f"of FlipState beside Gibbs, not {share!r}; without it its transition is run")
     return float(share)
 
 
@@ -303,7 +303,8 @@ class CompiledChains:
             None if table is None else table.astype(np.float32), packed(target.model).bias(name),
             row(target.reference[name], stride) if name in target.reference else None,
             matrix(target.soft[name], stride) if name in target.soft and moves else None,
-            zeros((rows, stride)) if still or (moves and name in target.soft) else None, field, zeta, rest,
+            zeros((rows, stride)) if still or (moves and name in target.soft) else None,
+            field, zeta, rest,
             self.arrays[name] if finite else None, None if finite else self.arrays[name],
             mask(target.free[name], units), None if not target.cut[name].any() else mask(~target.cut[name], units, False))
 

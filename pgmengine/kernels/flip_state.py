@@ -4,14 +4,16 @@ With p_1 <= ... <= p_K the eigenvalues of Metropolised Gibbs besides 1 are, for 
 
     lambda_k = 1 - sum_{i < k} p_i / (1 - p_i) - (p_k + ... + p_K) / (1 - p_k),
 
-with the eigenvector that is 0 for values before k, p_{k+1} + ... + p_K at k, and -p_k after it. None is positive, and they
-fall with k. So lambda_{K-1} decides alone: it comes near -1 only where two values hold nearly all of the probability in
-nearly equal shares, that is where q = p_{K-1}, the second largest probability, comes near 1/2. With t = q / (1 - q)
+with the eigenvector that is 0 for values before k, p_{k+1} + ... + p_K at k, and -p_k after it.
+None is positive, and they fall with k, so lambda_{K-1} decides alone. With q = p_{K-1}, the second
+largest probability, t = q / (1 - q), and r the sum of the probabilities before it,
 
-    1 + lambda_{K-1} >= 1 - t,
+    1 - t <= 1 + lambda_{K-1} <= 1 - t + r t,
 
-and for K = 2 both are equal. A rule that draws from the conditional where log t > -c depends on the probabilities alone and
-not on the current value, so it keeps detailed balance, and leaves a spectral gap of at least 1 - e^-c everywhere.
+because p_i <= p_i / (1 - p_i) <= p_i / (1 - q). So the gap vanishes where two values hold nearly
+all of the probability in nearly equal shares, and nowhere else; for K = 2 it is 1 - t. A rule that
+draws from the conditional where log t > -c depends on the probabilities alone and not on the
+current value, so it keeps detailed balance, and leaves a gap of at least 1 - e^-c everywhere.
 """
 
 from __future__ import annotations
@@ -30,14 +32,16 @@ TIE, TIE_OF_MANY = 1e-5, 0.05
 class FlipState:
     """Flip a unit with two values with probability min(1, p(other) / p(current)) (system 2, eq. 2).
 
-    No kernel that keeps detailed balance leaves a value of two more often. For K > 2 values this is the Metropolised
-    Gibbs kernel (Liu 1996): from x to y != x with probability p(y) min(1 / (1 - p(x)), 1 / (1 - p(y))). It changes to each
-    other value at least as often as Gibbs sampling, but not as often as detailed balance allows. Units with infinitely many
-    values (s = inf, Gaussian) draw from the conditional, because there is no other value to flip to.
+    No kernel that keeps detailed balance leaves a value of two more often. For K > 2 values this is
+    the Metropolised Gibbs kernel (Liu 1996): from x to y != x with probability
+    p(y) min(1 / (1 - p(x)), 1 / (1 - p(y))). It changes to each other value at least as often as
+    Gibbs sampling, but not as often as detailed balance allows. Units with infinitely many values
+    (s = inf, Gaussian) draw from the conditional, because there is no other value to flip to.
 
-    Ties draw from the conditional as well: two units that always flip would never meet. A tie is a conditional whose
-    second most probable value has log-odds above -1e-5 against all others together, above -0.05 for K > 2. The spectral gap
-    of a unit's transitions is therefore at least 1e-5, and at least 0.048 for K > 2.
+    Ties draw from the conditional as well: two units that always flip would never meet. A tie is a
+    conditional whose second most probable value has log-odds above -1e-5 against all others
+    together, above -0.05 for K > 2. The spectral gap of a unit's transitions is therefore at least
+    1e-5, and at least 0.048 for K > 2.
 
     >>> import pgmengine as pgm
     >>> pgm.FlipState().transition([0.2, 0.8], 1)
@@ -74,8 +78,9 @@ class FlipState:
 
 
 def _tied(prob: Array, others: Array) -> Array:
-    """Whether each conditional (..., K) is a tie, (..., 1), given the sums of all other probabilities, (..., K)."""
+    """Return whether each conditional (..., K) is a tie, (..., 1), given 1 - prob, (..., K)."""
     second = np.argsort(prob, axis=-1)[..., -2:-1]
     odds = np.exp(TIE if prob.shape[-1] == 2 else TIE_OF_MANY)
-    found: Array = np.take_along_axis(others, second, -1) < odds * np.take_along_axis(prob, second, -1)
+    rest, own = (np.take_along_axis(sums, second, -1) for sums in (others, prob))
+    found: Array = rest < odds * own
     return found

@@ -19,7 +19,8 @@ class Gibbs:
     array([0.3, 0.7])
     """
 
-    # All that the compiled sweeps know of a kernel is its share of FlipState beside Gibbs. A subclass has to say its own.
+    # All that the compiled sweeps know of a kernel is its share of FlipState beside Gibbs, and they
+    # read it from the class of the kernel alone: a subclass has to say its own.
     flip_share: ClassVar[float] = 0.0
 
     def transition(self, prob: Array, current: Array) -> Array:

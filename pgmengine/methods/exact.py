@@ -162,7 +162,8 @@ def _parts(target: Target, wanted: tuple[str, ...]) -> list[_Part]:
     needs = frozenset(wanted) & NEEDS_ALL
     parts = [_Part(target, needs)]
     if "gradient" in needs and (lifted := with_leaks(target)) is not target:
-        parts = [_Part(target, needs - {"gradient"}), _Part(lifted, frozenset({"gradient"}), slope=True)]
+        slope = _Part(lifted, frozenset({"gradient"}), slope=True)
+        parts = [_Part(target, needs - {"gradient"}), slope]
     return [*parts, _Part(target.nothing_observed, frozenset(), True)] if "log_prob" in wanted else parts
 
 

@@ -63,7 +63,7 @@ class MCMC:
         if too_much := no_room(memory):
             return Plan("MCMC", refusal=too_much)
         slow = sorted(layers_by_unit(target))
-        how = f"unit by unit in {listed([repr(name) for name in slow])}" if slow else "layer by layer"
+        how = f"unit by unit in {listed(list(map(repr, slow)))}" if slow else "layer by layer"
         return Plan("MCMC", "estimate", f"{self.chains} chains of {sweeps} {type(self.kernel).__name__} sweeps, {how}",
                     sweeps * target.rows * self.chains * sweep_work(target), memory,
                     seconds=sampling(target, self.kernel, wanted, self.chains, self.warmup,
