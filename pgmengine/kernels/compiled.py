@@ -11,6 +11,7 @@ import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.errors import PgmError
+from pgmengine.evidence import distinct
 from pgmengine.kernels.packed import matrix, packed, padded, row, stride_of, zeros
 from pgmengine.kernels.plain import layers_by_unit, summed_layers
 from pgmengine.layer import Layer
@@ -231,11 +232,26 @@ class CompiledChains:
         if not len(missing):
             return self.constant
         x, found = {name: v[missing] for name, v in self.values().items()}, self._path()[missing]
-        at_0, at_1 = (self.target.take(missing).at(b).log_density(x) for b in (0.0, 1.0))
+        at_0, at_1 = self._densities_of(missing, x)
         possible = np.isfinite(found[:, 1])
         rest = at_1[possible] - at_0[possible] - found[possible, 1]
         self.constant[missing[possible]] = np.stack((at_0[possible] - found[possible, 0], rest), axis=1)
         return np.nan_to_num(self.constant, neginf=-np.inf)
+
+    def _densities_of(self, rows: Array, x: Flat) -> Array:
+        """Log densities of states (rows, width) at beta = 0 and 1, (2, rows).
+
+        Chains of one row of evidence may be parted among workers, and products round otherwise
+        among fewer rows, so each of these is asked about alone.
+        """
+        known = (*self.target.evidence.values.values(), *self.target.soft.values())
+        one = all((some == some[:1]).all() for some in map(distinct, known))
+        parts = np.split(np.arange(len(rows)), len(rows)) if one else [np.arange(len(rows))]
+        found = np.empty((2, len(rows)))
+        for some in parts:
+            target, states = self.target.take(rows[some]), {name: v[some] for name, v in x.items()}
+            found[:, some] = [target.at(beta).log_density(states) for beta in (0.0, 1.0)]
+        return found
 
     def _compute_inputs(self) -> None:
         """Before a first sweep: it would compute them itself."""
