@@ -272,7 +272,7 @@ def _notes(up: _Run, down: _Run | None, chains: int, first: int = 0) -> tuple[st
         if run is not None and chains > 1 and few(run.ess, chains):
             out.append(f"{name} annealing: an effective {run.ess.min():.3g} of {chains} chains carry the weight of row "
                        f"{first + int(run.ess.argmin())}")
-        if run is not None and len(rows := heavy(run.shape, chains)):
+        if run is not None and len(rows := heavy(run.shape)):
             out.append(f"{name} annealing: the weights of row {first + rows[0]} have a heavy tail, of Pareto shape "
                        f"{run.shape[rows[0]]:.2g}: the largest of them is yet to come")
     if down is not None:

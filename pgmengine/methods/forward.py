@@ -172,7 +172,7 @@ class Forward:
         if few(ess, count):
             note += (f"an effective {ess.min():.3g} of {count} draws carry the weight of row "
                      f"{first + int(ess.argmin())}",)
-        if len(rows := heavy(found.stats["pareto_shape"], count)):
+        if len(rows := heavy(found.stats["pareto_shape"])):
             note += (f"the weights of row {first + rows[0]} have a heavy tail, of Pareto shape "
                      f"{found.stats['pareto_shape'][rows[0]]:.2g}: the largest of them is yet to come",)
         if len(rows := np.flatnonzero(found.stats["halves_apart"])):

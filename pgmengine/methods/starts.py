@@ -27,7 +27,8 @@ FALL = 30
 def dispersed(many: Target, chains: int, kernel: Any, rng: np.random.Generator) -> Flat:
     """Return states (rows * chains, width) of `chains` chains for each row, every second one opposite.
 
-    `many` has the chains of a row next to each other. States that are impossible are not taken.
+    `many` has the chains of a row next to each other. Where the
+    opposite state is impossible, both chains start from the same one.
     """
     x = start(many, rng)
     if chains < 2 or not any(free.any() for free in many.free.values()):
@@ -42,7 +43,7 @@ def dispersed(many: Target, chains: int, kernel: Any, rng: np.random.Generator) 
     out = {name: np.array(value) for name, value in x.items()}
     for name, value in mirrored.items():
         out[name][second - 1] = here[name]
-        out[name][second] = np.where(possible, value, out[name][second])
+        out[name][second] = np.where(possible, value, here[name])
     return out
 
 
