@@ -19,8 +19,8 @@ from pgmengine.target import Target
 from pgmengine.units import Unit
 
 Array = np.ndarray
-# R-hat and MCSE are themselves estimates, and with fewer effective draws they cannot be relied upon (Vehtari et al. 2021):
-# chains of two wells that happen to agree had means off by five MCSE.
+# R-hat and MCSE are themselves estimates. With fewer effective draws they cannot be relied upon
+# (Vehtari et al. 2021): chains of two wells that happen to agree had means off by five MCSE.
 ENOUGH = 400
 
 # The share of series that may be beyond a limit: the largest of thousands exceeds any by chance.
