@@ -80,6 +80,17 @@ def test_the_same_bits_as_without(name, rows, worth):
     assert pool.jobs > 1 if worth == 1.0 and (rows > 1 or grouped) else pool.jobs >= 1
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_chains_of_one_row_are_the_same_bits_in_groups_of_any_size(monkeypatch, seed):
+    """Energies hold a constant of the evidence, from products that round by the size of a group."""
+    model, evidence = pgm.rbm(8, 5, rng=seed), {"v": ROWS[seed]}
+    method = pgm.MCMC(chains=7, draws=20, warmup=5)
+    alone = pgm.infer(model, evidence, method=method, rng=seed)
+    for worth in (1.0, 1e3):
+        monkeypatch.setattr(executors, "WORTH", worth)
+        assert_same(alone, pgm.infer(model, evidence, method=method, rng=seed, executor=Counting()))
+
+
 @pytest.mark.parametrize("name", ["exact", "mean field", "forward"])
 def test_parts_answer_as_the_whole_does(name, monkeypatch):
     """Parted or not, what does not depend on random numbers, or hardly, is the same."""
