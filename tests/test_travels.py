@@ -25,7 +25,7 @@ def learned(negative, updates=24, every=6, **settings):
                    callbacks=[pgm.Occupancy(every=every)], progress=False, **settings)
 
 
-def drifting(gamma, seed, steps=400, pairs=50):
+def drifting(gamma, seed, steps=1600, pairs=50):
     """Shares of the levels, beta = 1 first, in the last part of a run in which all biases grow steadily."""
     still = pgm.rbm(40, 1).with_params({"v-h.weight": np.zeros((40, 1))})
     rng = np.random.default_rng(seed)
@@ -42,15 +42,16 @@ def drifting(gamma, seed, steps=400, pairs=50):
 
 
 def test_a_floor_lets_the_weights_follow_a_model_that_learns():
-    """At a steady drift of 1.5 in the biases of 40 units; the shares are those of 50 chains and 200 sweeps.
+    """At a steady drift of 1.5 in the biases of 40 units; the shares are those of 50 chains and 800 sweeps.
 
-    Over 60 seeds the smallest share was 0.064 with sd 0.0025 with the trainers' own schedule, and without a floor
-    0.0002 with sd 0.0002, the largest 0.58 with sd 0.007: the limits are over ten standard deviations away.
+    Over 20 seeds the smallest share was 0.0085 with sd 0.0008 with the trainers' own schedule, the largest 0.284 with
+    sd 0.002; without a floor 0.0002 with sd 0.0001 and 0.581 with sd 0.004: limits of seven deviations and more.
     """
     for gamma in (pgm.CAST().gamma, pgm.AdaptiveSAP().gamma):
-        assert drifting(gamma, 0).min() > 0.03
+        share = drifting(gamma, 0)
+        assert share.min() > 0.003 and share.max() < 0.4
     stuck = drifting(pgm.OneOverT(), 0)
-    assert stuck.min() < 0.01 and stuck.max() > 0.4
+    assert stuck.min() < 0.002 and stuck.max() > 0.4
 
 
 def test_a_floor_is_where_the_schedule_ends_and_is_checked():

@@ -1,6 +1,6 @@
 """Where CAST's fast chains are while a deep Boltzmann machine learns MNIST, by the floor of the weights' rate.
 
-    python benchmarks/reproduce/occupancy.py OUT DIRECTORY [--floor 0.5] [--updates 6400] [--rate 0.06] [--rise 20000]
+    python benchmarks/reproduce/occupancy.py OUT DIRECTORY [--floor 0.05] [--updates 6400] [--rate 0.06] [--rise 20000]
     python benchmarks/reproduce/occupancy.py OUT DIRECTORY --bias
 
 DIRECTORY holds the MNIST files. The first command is the start of deep_boltzmann.py's run of CAST (the rate would fall
@@ -27,7 +27,7 @@ STEPS = 200_000
 EVERY = 400
 
 
-def main(out: Path, data: Path, floor: float = 0.5, updates: int = 6_400, rate: float = 0.06, rise: int = 20_000,
+def main(out: Path, data: Path, floor: float = 0.05, updates: int = 6_400, rate: float = 0.06, rise: int = 20_000,
          bias: bool = False) -> None:
     """Learn, or sample at fixed parameters, and write the table."""
     out.mkdir(parents=True, exist_ok=True)

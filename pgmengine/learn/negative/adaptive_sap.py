@@ -39,7 +39,7 @@ class AdaptiveSAP:
     k: int = 1
     chains: int = 100
     kernel: Any = Gibbs()
-    gamma: Any = OneOverT(floor=0.5)
+    gamma: Any = OneOverT(floor=0.05)
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:

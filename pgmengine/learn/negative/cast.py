@@ -30,9 +30,10 @@ class CAST:
     The weights have to follow a model that learns, so the rate of their schedule has a floor. All
     pairs share them. (The paper has weights for each chain: those follow the valley that the chain
     is in as well, and bias the shares of valleys more.) The floor has a price: at fixed parameters
-    the shares of valleys that chains rarely leave are off by an amount in proportion to floor /
-    chains; OneOverT() has no such error, and stands still. Watch `Occupancy`: levels without chains
-    ask for a higher floor, or for more or closer betas.
+    the shares of valleys that chains rarely leave are off by the more, the higher the floor and the
+    fewer the chains, and learning suffers (see the results); OneOverT() has no such error, and
+    stands still. Watch `Occupancy`: levels without chains ask for a higher floor, or for more or
+    closer betas.
 
     >>> import pgmengine as pgm
     >>> pgm.CAST(chains=50, swap_every=50).k
@@ -44,7 +45,7 @@ class CAST:
     swap_every: int = 50
     k: int = 1
     kernel: Any = Gibbs()
-    gamma: Any = OneOverT(floor=0.5)
+    gamma: Any = OneOverT(floor=0.05)
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:
