@@ -65,8 +65,8 @@ def methods():
         "SlowFast": pgm.FastPCD(k=1, chains=100, rate=RATE, decay=0.95),
         "TransSAP": pgm.TransSAP(betas=NEAR, every=20, chains=100),
         # every second update, because a fast chain can only take part where it is at beta = 1: a twentieth
-        # of the time if all levels are visited alike (occupancy.py measures how they are)
-        "CAST": pgm.CAST(chains=100, betas=NEAR, swap_every=2),
+        # of the time if all levels are visited alike, which this floor sees to (measured by occupancy.py)
+        "CAST": pgm.CAST(chains=100, betas=NEAR, swap_every=2, gamma=pgm.OneOverT(floor=0.5)),
     }
 
 
