@@ -41,8 +41,8 @@ _ = pgm.plots.receptive_fields(model, "v-h", (8, 8), columns=8, ax=right)
 
 # %% [markdown]
 # ## Likelihoods you can trust
-# A larger machine cannot be enumerated. Annealed importance sampling brackets log Z: annealing up gives a lower end,
-# annealing down an upper one. Here we can check that the truth lies between.
+# A larger machine cannot be enumerated. Annealed importance sampling estimates log Z from both sides: annealing up
+# is low on average, annealing down from exact draws is high. Here we can check that the truth lies in its interval.
 
 # %%
 exact = pgm.infer(model, want=("log_z",))
