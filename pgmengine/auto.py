@@ -118,6 +118,9 @@ class Auto:
         """
         whole = Question(target, want)
         best = self._first(whole)
+        if "bound" in want and best is not None:
+            # A bound and the means of the distribution that gives it belong together.
+            return [whole]
         terms = [term for name in want for term in _terms(target, name)]
         first = [self._first(term) for term in terms]
         if None in first or (best is not None and all(i == best for i in first)):
@@ -278,5 +281,9 @@ def _together(chosen: Sequence[tuple[Question, Plan]]) -> Plan:
 
 
 def asked_for(answers: Mapping[str, Any], want: tuple[str, ...], which: Mapping[str, str]) -> dict[str, Any]:
-    """Return the answers that belong to what is wanted, whatever else a method found on the way."""
-    return {name: value for name, value in answers.items() if which.get(name, name) in want}
+    """Return the answers that belong to what is wanted, whatever else a method found on the way.
+
+    log_z belongs to log_prob, too, of which it is a part.
+    """
+    wanted = {*want, "log_z"} if "log_prob" in want else {*want}
+    return {name: value for name, value in answers.items() if which.get(name, name) in wanted}

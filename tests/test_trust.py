@@ -272,7 +272,21 @@ def test_a_refused_part_refuses_the_question():
 def test_a_result_holds_what_was_wanted_whichever_method_answered(method, want):
     r = pgm.infer(pgm.rbm(5, 3, rng=0), {"v": [1, 0, 1, 0, math.nan]}, want=want, method=method, rng=0)
     for name in ("log_z", "log_z_error", "log_z_interval", "log_prob"):
-        wanted = ("log_prob" if name == "log_prob" else "log_z") in want
-        assert hasattr(r, name) is wanted
+        assert hasattr(r, name) is (name != "log_prob" or "log_prob" in want)
     with pytest.raises(pgm.NotAsked):
         _ = r.mean
+
+
+def test_means_without_being_wanted_are_not_there():
+    """Forward works log Z out for itself, and chains of a question for pairs are confirmed by their means."""
+    net = pgm.infer(pgm.sbn([4, 3], rng=0), {"v": [1, 0, 1, math.nan]}, method=pgm.Forward(), rng=0)
+    pairs = pgm.infer(pgm.rbm(30, 28, rng=0), want=("pairs",), rng=0)
+    assert not hasattr(net, "log_z") and not hasattr(pairs, "mean") and hasattr(pairs, "pairs")
+
+
+def test_fit_says_when_its_data_phase_is_exact():
+    x = pgm.datasets.bars_and_stripes(3).x_train
+    exact = pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=2, progress=False)
+    bound = pgm.fit(pgm.dbm([9, 12, 12], rng=0), {"v": x}, updates=2, progress=False)
+    assert exact.factorised and "data phase exact" in repr(exact) and "MeanField" not in repr(exact)
+    assert not bound.factorised and "data phase by MeanField" in repr(bound)

@@ -22,6 +22,7 @@ from pgmengine.learn.interrupt import Interrupt
 from pgmengine.learn.monitors import EarlyStopping
 from pgmengine.learn.negative import CD, PCD
 from pgmengine.learn.optimizers import Adam, check_optimizer
+from pgmengine.learn.positive import factorises
 from pgmengine.learn.run import Run
 from pgmengine.learn.saver import Saver, alone
 from pgmengine.model import Model
@@ -47,7 +48,8 @@ class Fit:
     are the methods of the two phases, as chosen; a normalised model has no negative one. `state` is what fit(state=)
     takes to go on: arrays and numbers by name, of which "update" (how many have been made) is for
     reading. `unsaved` says why the checkpoint could not be written at the end, if that is so: the
-    disk may have been full.
+    disk may have been full. `factorised` says that the posterior of each row is a product of its units,
+    so that the data phase is exact by whatever method.
     """
 
     model: Model
@@ -58,6 +60,7 @@ class Fit:
     positive: Any = None
     negative: Any = None
     unsaved: str = ""
+    factorised: bool = False
 
     @property
     def averaged(self) -> Model:
@@ -67,7 +70,8 @@ class Fit:
     def __repr__(self) -> str:
         unsaved = f"; {self.unsaved}" if self.unsaved else ""
         made = f"{self.model!r}; {self.state['update']} updates"
-        return (f"Fit({made}; data phase by {self.positive!r}, model phase by {self.negative!r}; "
+        exact = "exact, because posteriors factorise" if self.factorised else f"by {self.positive!r}"
+        return (f"Fit({made}; data phase {exact}, model phase by {self.negative!r}; "
                 f"monitored: {', '.join(self.history)}{unsaved})")
 
 
@@ -159,7 +163,8 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
                         nearest(name, history.values))
     phases = run.positive, negative if run.negative is not None else None
     return Fit(
-        run.model, history.arrays(), run.state(), interrupted, stopped, *phases, unsaved=unsaved
+        run.model, history.arrays(), run.state(), interrupted, stopped, *phases, unsaved=unsaved,
+        factorised=factorises(target),
     )
 
 

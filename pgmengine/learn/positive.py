@@ -27,7 +27,7 @@ def default_positive(target: Target, precision: type) -> Any:
     the bound's gradient meets wherever a leak is small. Only the graph and patterns of evidence decide, never how many
     rows there are or how much memory is free: updates take a few rows at a time.
     """
-    each = target.take(np.array([rows[0] for rows in evidence_patterns(target)]))
+    each = one_of_each_pattern(target)
     one = MeanField(updates=5, tolerance=1e-4 if precision is np.float32 else 0.0, precision=precision)
     if independent(each):
         return one
@@ -37,6 +37,16 @@ def default_positive(target: Target, precision: type) -> Any:
     s = target.structure
     steep = any(s.layers[c.b].unit.nonnegative and target.free[c.a].any() for c in s.arrows)
     return _short_runs(5) if steep or (free_parents(each) and obstacle(target)) else one
+
+
+def one_of_each_pattern(target: Target) -> Target:
+    """Return the target with one row of each evidence pattern."""
+    return target.take(np.array([rows[0] for rows in evidence_patterns(target)]))
+
+
+def factorises(target: Target) -> bool:
+    """Whether the posterior of each row is a product, so that mean field is exact."""
+    return bool(independent(one_of_each_pattern(target)))
 
 
 def _short_runs(draws: int) -> MCMC:

@@ -260,7 +260,7 @@ def _interval(up: _Run, down: _Run | None) -> Array:
     ends = interval(up.log_z, up.error, high.log_z, high.error)
     with np.errstate(invalid="ignore"):
         at_0 = up.log_z - (log_sum(up.weights, axis=1) - np.log(up.weights.shape[1]))
-    alone = np.fmax(up.log_z + SURE * up.error, at_0 + normal_end(up.weights))
+        alone = np.fmax(up.log_z + SURE * up.error, at_0 + normal_end(up.weights))
     sure = np.zeros(len(ends), dtype=bool) if down is None else down.exact
     ends[:, 1] = np.where(sure | (up.error == 0), ends[:, 1], np.fmax(ends[:, 1], alone))
     return ends
