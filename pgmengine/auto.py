@@ -84,8 +84,7 @@ class Auto:
     """
 
     max_work: float = 2e11
-    candidates: tuple[Any, ...] = (Exact(), Forward(below=0), MCMC(), AIS(), Forward(),
-                                   ParallelTempering(), MeanField())
+    candidates: tuple[Any, ...] = (Exact(), Forward(below=0), MCMC(), AIS(), Forward(), ParallelTempering(), MeanField())
     max_seconds: float = 3600.0
     confirm_seconds: float = 2.0
 

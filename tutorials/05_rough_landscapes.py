@@ -73,7 +73,7 @@ for ax, result, title in zip(axes, (stuck, tempered), ("Gibbs", "parallel temper
 # comes later, at beta = 1, is a draw. A part of one chain's path:
 
 # %%
-wandering = pgm.infer(memory, want=("marginals", "log_z"), method=pgm.SimulatedTempering(draws=20_000), rng=0)
+wandering = pgm.infer(memory, want=("marginals", "log_z"), method=pgm.SimulatedTempering(draws=60_000), rng=0)
 print("overlaps:", overlaps(wandering), wandering.status.value, sep="\n  ")
 print("  share of time at each level:", np.round(wandering.stats["occupancy"][0], 2))
 assert wandering.status.good and wandering.stats["adaptive"].sum() == 2000

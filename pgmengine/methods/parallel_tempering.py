@@ -68,7 +68,7 @@ class ParallelTempering:
     kernel: Any = Gibbs()
     chains: int = 4
     warmup: int = 500
-    draws: int = 1000
+    draws: int = 4000
     thin: int = 1
     rhat_limit: float = 1.05
 
