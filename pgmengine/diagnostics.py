@@ -15,9 +15,11 @@ from pgmengine.model import Flat
 from pgmengine.stable import softmax
 from pgmengine.target import Target
 
-__all__ = ["Times", "autocorrelation_function", "autocorrelation_time", "autocorrelation_time_ar",
-           "autocorrelation_time_means", "autocorrelation_times", "chain_statistics", "class_changes",
-           "joint_states", "nearest_modes", "series_statistics", "slem", "transition_matrix"]
+__all__ = [
+    "Times", "autocorrelation_function", "autocorrelation_time", "autocorrelation_time_ar",
+    "autocorrelation_time_means", "autocorrelation_times", "chain_statistics", "class_changes",
+    "joint_states", "nearest_modes", "series_statistics", "slem", "transition_matrix",
+]
 
 Array = np.ndarray
 log = logging.getLogger(__name__)
@@ -117,8 +119,8 @@ def autocorrelation_function(x: Array, lags: int | None = None) -> Array:
 def autocorrelation_time(x: Array, window: float = 5.0) -> float:
     """Tau = 1 + 2 sum_k rho(k) of a series (draws,) or chains (chains, draws).
 
-    Summed up to the first lag M >= window * max(tau(M), 1) (Sokal 1997). Of a slow part that carries
-    little of the variance this sees nothing: see `autocorrelation_times`.
+    Summed up to the first lag M >= window * max(tau(M), 1) (Sokal 1997). Of a slow part that
+    carries little of the variance this sees nothing: see `autocorrelation_times`.
 
     >>> import numpy as np
     >>> bool(abs(autocorrelation_time(np.random.default_rng(0).normal(size=10_000)) - 1) < 0.1)
@@ -132,8 +134,9 @@ def autocorrelation_time(x: Array, window: float = 5.0) -> float:
 def autocorrelation_time_ar(x: Array, order: int | None = None) -> float:
     """Tau of an autoregressive model fitted to x: (1 - sum phi_k rho(k)) / (1 - sum phi_k)^2 (Thompson 2010).
 
-    Yule-Walker fits of orders up to `order` (10 log10 of the draws), the one with the least AIC. Where
-    tau is far above that order it comes out several times too small: see `autocorrelation_times`.
+    Yule-Walker fits of orders up to `order` (10 log10 of the draws), the one with the least AIC.
+    Where tau is far above that order it comes out several times too small: see
+    `autocorrelation_times`.
     """
     draws = np.shape(x)[-1]
     most = min(int(10 * np.log10(draws)) if order is None else order, draws - 1)
@@ -155,9 +158,10 @@ def autocorrelation_time_ar(x: Array, order: int | None = None) -> float:
 def autocorrelation_time_means(x: Array) -> tuple[float, float]:
     """Tau and its standard error, from the means of independent chains (chains, draws).
 
-    The chains must start from exact draws of their distribution. Then the variance of their means is
-    tau / draws times that of a draw, whatever the shape of the autocorrelation: no lag is cut off and
-    no model fitted. It is too small by a share of about tau / draws, so use many times tau draws.
+    The chains must start from exact draws of their distribution. Then the variance of their means
+    is tau / draws times that of a draw, whatever the autocorrelation: no lag is cut off
+    and no model fitted. It is too small by a share of about tau / draws, so use many times tau
+    draws.
 
     >>> import numpy as np
     >>> tau, error = autocorrelation_time_means(np.random.default_rng(0).normal(size=(500, 100)))
@@ -192,16 +196,18 @@ class Times:
 def autocorrelation_times(x: Array) -> Times:
     """Tau by three estimators, of independent chains (chains, draws) that start from exact draws.
 
-    A warning is logged where they disagree; believe `means` then (see `autocorrelation_time_means`).
+    A warning is logged where they disagree; then believe the first, `autocorrelation_time_means`.
 
     >>> import numpy as np
     >>> autocorrelation_times(np.random.default_rng(0).normal(size=(500, 100))).agree
     True
     """
-    times = Times(*autocorrelation_time_means(x), autocorrelation_time(x), autocorrelation_time_ar(x))
+    others = autocorrelation_time(x), autocorrelation_time_ar(x)
+    times = Times(*autocorrelation_time_means(x), *others)
     if not times.agree:
-        log.warning("estimates of the autocorrelation time disagree: %.4g +- %.2g by the variance of means, %.4g by "
-                    "a window, %.4g by an autoregressive fit", times.means, times.error, times.window, times.ar)
+        log.warning("estimates of the autocorrelation time disagree: %.4g +- %.2g by the variance "
+                    "of means, %.4g by a window, %.4g by an autoregressive fit",
+                    times.means, times.error, times.window, times.ar)
     return times
 
 

@@ -3,8 +3,9 @@
     python benchmarks/reproduce/deep_boltzmann.py OUT DIRECTORY [--scale full] [--only NAME] [--updates N]
                                                   [--rate R [--rise N]]
 
-DIRECTORY holds the MNIST files. Learned by SAP (PCD), TransSAP and CAST, and by SAP with fast weights at the slow rate
-(SlowFast, which has no published value: Fast PCD has a large, fixed rate): batches of 100, 5 mean-field updates,
+DIRECTORY holds the MNIST files. Learned by SAP (PCD), TransSAP and CAST, and by SAP with fast
+weights at the slow rate (SlowFast, which has no published value: Fast PCD has a large, fixed rate):
+batches of 100, 5 mean-field updates,
 rate 10 / (2000 + t), from base rates and weights N(0, 0.01^2), with momentum 0.9 and centred gradients: without these
 two such a start is left very slowly. With --rate the rate falls linearly from R to 0 instead, without momentum, which
 learns far more; with --rise it first rises from 0 over N updates, without which many hidden units end for good (see
@@ -14,7 +15,8 @@ NAME.safetensors, and checkpoints from which it goes on when it is run again. `f
 probability equal to its grey value; test images once.
 
 Measured, of the last model and of the average of the parameters of about the last 5,000 updates: the variational bound of
-log p of the test images, with log Z by annealed importance sampling in both directions, as in the curves.
+log p of the test images, with log Z by annealed importance sampling in both directions, as in the
+curves.
 """
 
 from __future__ import annotations
@@ -64,8 +66,8 @@ def methods():
         "SAP": pgm.PCD(k=1, chains=100),
         "SlowFast": pgm.FastPCD(k=1, chains=100, rate=RATE, decay=0.95),
         "TransSAP": pgm.TransSAP(betas=NEAR, every=20, chains=100),
-        # every second update, because a fast chain can only take part where it is at beta = 1: a twentieth
-        # of the time if all levels are visited alike, which this floor sees to (measured by occupancy.py)
+        # every second update, because a fast chain can only take part where it is at beta = 1: a
+        # twentieth of the time if all levels are visited alike, as with this floor (occupancy.py)
         "CAST": pgm.CAST(chains=100, betas=NEAR, swap_every=2, gamma=pgm.OneOverT(floor=0.5)),
     }
 
@@ -87,8 +89,9 @@ def main(out: Path, data: Path, scale: str = "small", only: str = "", updates: i
         f, cost = learned(name, negative, grey, test, size, steps, updates, out)
         for label, model in ((name, f.model), ("  average", f.averaged)):
             row = measured(model, test, size)
-            lines.append(f"{label:10s} {row['bound']:8.2f} ({PUBLISHED[name]})  {row['forward']:8.2f} "
-                         f"{row['reverse']:8.2f} +- {row['error']:.2f}     {cost:6.1f}")
+            lines.append(f"{label:10s} {row['bound']:8.2f} ({PUBLISHED[name]})  "
+                         f"{row['forward']:8.2f} {row['reverse']:8.2f} +- {row['error']:.2f}     "
+                         f"{cost:6.1f}")
             (out / f"deep_boltzmann{only}.txt").write_text("\n".join(lines) + "\n")
             print(lines[-1], file=sys.stderr, flush=True)
         found[name] = f.history, (gibbs_pictures(f.model, size.sweeps), tempered_pictures(f.model, size.sweeps))
@@ -128,13 +131,14 @@ def learned(name: str, negative, grey: np.ndarray, test: np.ndarray, size: Scale
 def beginning(x: np.ndarray, sizes: tuple[int, int, int]) -> pgm.Model:
     """The model before learning: base rates of binary images x, and weights N(0, 0.01^2)."""
     rng, model = np.random.default_rng(0), pgm.dbm(list(sizes), rng=0)
-    small = {k: rng.normal(0, 0.01, v.shape) for k, v in model.params.items() if k.endswith(".weight")}
+    weights = {k: v.shape for k, v in model.params.items() if k.endswith(".weight")}
+    small = {k: rng.normal(0, 0.01, shape) for k, shape in weights.items()}
     return pgm.base_rate_start(model.with_params(small), {"v": x})
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A callback: bounds of test and training images every `every` updates, with log Z from both directions."""
+    """A callback: bounds of test and training images, with log Z from both directions."""
 
     test: np.ndarray
     train: np.ndarray
@@ -147,18 +151,20 @@ class Curve:
             return None
         ends = both_directions(self.log_z, model)
         positive = pgm.MeanField(precision=np.float32, tolerance=1e-5)
-        rows = {"bound": self.test, "train": self.train}
-        found = {name: positive.run(model.given({"v": x}), ("log_z",)).log_z.mean() for name, x in rows.items()}
-        return {name: float(value) - ends["log_z"] for name, value in found.items()} | {
-            "forward": ends["forward"], "reverse": ends["reverse"]}
+        found = {"forward": ends["forward"], "reverse": ends["reverse"]}
+        for name, x in (("bound", self.test), ("train", self.train)):
+            rows = positive.run(model.given({"v": x}), ("log_z",)).log_z
+            found[name] = float(rows.mean()) - ends["log_z"]
+        return found
 
 
 def both_directions(annealing: pgm.AIS, model: pgm.Model) -> dict[str, float]:
-    """Log Z forward, in reverse, their mean, and its standard error; one alone may be off by half a nat."""
+    """Log Z forward, in reverse, their mean, and its standard error."""
     whole = annealing.run(model.given(), ("log_z",), rng=0)
     forward, reverse = float(whole.log_z[0]), float(whole.stats["reverse_log_z"][0])
     error = float(np.hypot(whole.log_z_error[0], whole.stats["reverse_error"][0])) / 2
-    return {"forward": forward, "reverse": reverse, "log_z": (forward + reverse) / 2, "error": error}
+    mean = (forward + reverse) / 2
+    return {"forward": forward, "reverse": reverse, "log_z": mean, "error": error}
 
 
 def updates_in(checkpoint: Path) -> int:
@@ -179,8 +185,9 @@ def measured(model: pgm.Model, test, size: Scale) -> dict[str, float]:
     """The last estimates, with log Z from both directions."""
     ends = both_directions(annealing(model, test, size.annealing, reverse=True), model)
     mean_field = pgm.MeanField(updates=50, precision=np.float32, tolerance=1e-4)
-    bounds = np.concatenate([mean_field.run(model.given({"v": part}), ("log_z",)).log_z
-                             for part in np.array_split(test[: size.test], max(size.test // 500, 1))])
+    parts = np.array_split(test[: size.test], max(size.test // 500, 1))
+    runs = [mean_field.run(model.given({"v": part}), ("log_z",)) for part in parts]
+    bounds = np.concatenate([run.log_z for run in runs])
     return ends | {"bound": bounds.mean() - ends["log_z"]}
 
 

@@ -3,11 +3,13 @@
     python benchmarks/reproduce/flip_state.py OUT [--scale full] [--data DIRECTORY] [--weights mnistvh_CD25.mat]
 
 Writes flip_state.txt (tables) and flip_state.png into OUT. Three parts: second-largest eigenvalues of exact transition
-matrices (figure 3, upper), autocorrelation times of the energy on trained models (by the variance of means over chains
-that start from exact draws, of models too large for these by an autoregressive fit), changes of class (tables 3 and 4).
+matrices (figure 3, upper), autocorrelation times of the energy on trained models (by the variance
+of means over chains that start from exact draws, of models too large for these by an autoregressive
+fit), changes of class (tables 3 and 4).
 `small` takes minutes; `full` has the paper's numbers of models and steps. MNIST is left out without
 --data, the public CD25(500) RBM without --weights. --only NAME: autocorrelation times of the data sets so named, or
-"class changes"; --models N of them. Each model's times are kept in OUT/parts, from which it goes on.
+"class changes"; --models N of them. Each model's times are kept in OUT/parts, from which it goes
+on.
 """
 
 from __future__ import annotations
@@ -140,21 +142,25 @@ def autocorrelation_times(size: Scale, data: Path | None, weights: Path | None, 
     """tau of the energy under T and G on trained models: (models, 2) by data set."""
     report("\n## Autocorrelation time of the energy; gain = 1 - tau_T / tau_G")
     report("Models trained by PCD-10. Published gain for MNIST, n = 500: 17.28 %.")
-    report(f"{'data':22s} models  median tau_T, tau_G   gain: mean (se), median, quartiles   after cost   others")
+    report(f"{'data':22s} models  median tau_T, tau_G   gain: mean (se), median, quartiles   "
+           "after cost   others")
     found = {}
     for name, (x, hidden, models, updates) in problems(size, data, weights).items():
         if only not in name:
             continue
         rows = []
         for i in range(models):
-            file = out / "parts" / f"tau-{name}-{updates}-{size.exact_starts if hidden == 16 else size.steps}-{i}.npy"
+            amount = size.exact_starts if hidden == 16 else size.steps
+            file = out / "parts" / f"tau-{name}-{updates}-{amount}-{i}.npy"
             if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 negative = pgm.PCD(k=10, chains=100 if x is None else min(100, len(x)))
                 model = trained(x, hidden, updates, i, negative) if updates else public(weights)
-                np.save(file, [measured(model, kernel, size, 1000 + i) for kernel in KERNELS.values()])
+                both = [measured(model, kernel, size, 1000 + i) for kernel in KERNELS.values()]
+                np.save(file, both)
             rows.append(np.load(file))
-            report(line(name, np.stack(rows))) if i == models - 1 else print(line(name, np.stack(rows)), file=sys.stderr)
+            print(line(name, np.stack(rows)), file=sys.stderr, flush=True)
+        report(line(name, np.stack(rows)))
         found[name] = np.stack(rows)[:, :, 0]
     return found
 
@@ -177,7 +183,7 @@ def problems(size: Scale, data: Path | None, weights: Path | None):
 
 
 def measured(model, kernel, size: Scale, seed) -> list[float]:
-    """Tau (of exact starts by means, else by an autoregressive fit), its error, the windowed one, AR, seconds a sweep."""
+    """Tau (by means of exact starts, else AR), its error, by a window, by AR, seconds a sweep."""
     if max(layer.size for layer in model.structure.layers.values()) <= 16:
         times, cost = times_from_exact_starts(model, kernel, size, seed)
         return [times.means, times.error, times.window, times.ar, cost]
@@ -194,10 +200,12 @@ def line(name: str, rows: np.ndarray) -> str:
     low, high = np.quantile(gain[:, 0], (0.25, 0.75))
     error, after = gain[:, 0].std() / max(len(gain) - 1, 1) ** 0.5, 1 - (1 - gain[:, 0]) * cost
     tau = np.median(rows[:, :, 0], axis=0)
-    return (f"{name:22s} {len(rows):4d} {tau[0]:11.2f} {tau[1]:8.2f}   {gain[:, 0].mean():7.1%} ({error:.1%}) "
-            f"{np.median(gain[:, 0]):7.1%} {low:7.1%} .. {high:.1%}   {np.median(after):7.1%} (x {cost:.2f})   "
-            f"windowed {np.median(gain[:, 2]):.1%} (tau {np.median(rows[:, 0, 2]):.1f}, {np.median(rows[:, 1, 2]):.1f}), "
-            f"AR {np.median(gain[:, 3]):.1%} (tau {np.median(rows[:, 0, 3]):.1f}, {np.median(rows[:, 1, 3]):.1f})")
+    window, ar = np.median(rows[:, :, 2], axis=0), np.median(rows[:, :, 3], axis=0)
+    mean, middle, left = gain[:, 0].mean(), np.median(gain[:, 0]), np.median(after)
+    return (f"{name:22s} {len(rows):4d} {tau[0]:11.2f} {tau[1]:8.2f}   {mean:7.1%} ({error:.1%}) "
+            f"{middle:7.1%} {low:7.1%} .. {high:.1%}   {left:7.1%} (x {cost:.2f})   "
+            f"windowed {np.median(gain[:, 2]):.1%} (tau {window[0]:.1f}, {window[1]:.1f}), "
+            f"AR {np.median(gain[:, 3]):.1%} (tau {ar[0]:.1f}, {ar[1]:.1f})")
 
 
 def class_changes(size: Scale, report) -> dict[float, dict[str, np.ndarray]]:

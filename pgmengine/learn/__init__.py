@@ -22,7 +22,7 @@ from pgmengine.learn.schedules import GrowingBlend, harmonic, linear_decay
 __all__ = [
     "CAST", "CD", "PCD", "PT", "SGD", "AISLogLikelihood", "AdaMax", "Adam", "AdaptiveSAP", "Averaged",
     "Centered", "EarlyStopping", "ExactGradient", "ExactLogLikelihood", "FastPCD", "Fit", "FlipRates", "FreeEnergyGap",
-    "GrowingBlend", "Occupancy", "PseudoLikelihood", "ReconstructionError", "Tied", "TransSAP", "VariationalBound",
-    "WeightNorms",
+    "GrowingBlend", "Occupancy", "PseudoLikelihood", "ReconstructionError", "Tied", "TransSAP",
+    "VariationalBound", "WeightNorms",
     "base_rate_start", "fit", "harmonic", "linear_decay", "pretrain",
 ]

@@ -37,8 +37,8 @@ def _numbers(callback: Callback, said: Any) -> dict[str, Any]:
     try:
         return {str(name): _number(value) for name, value in said.items()}
     except (TypeError, ValueError):
-        raise PgmError(f"callback {callback!r} returned {said!r}, expected one number, or one row of them, "
-                       "for each name") from None
+        raise PgmError(f"callback {callback!r} returned {said!r}, expected one number, or one row "
+                       "of them, for each name") from None
 
 
 class History:
@@ -47,8 +47,9 @@ class History:
     def __init__(self) -> None:
         self.values: dict[str, list[tuple[int, Any]]] = {}
 
-    def add(self, model: Model, update: int, callbacks: Sequence[Callback], negative: Any = None) -> None:
-        """Keep what there is to say of the model, and of the run of the model phase, after an update."""
+    def add(self, model: Model, update: int, callbacks: Sequence[Callback],
+            negative: Any = None) -> None:
+        """Keep the answers of all callbacks after an update; `negative` runs the model phase."""
         found: dict[str, Any] = {}
         if update % OWN == 0:
             norms = [float(np.vdot(w, w)) for k, v in model.params.items() if k.endswith(".weight") for w in [numbers(v)]]

@@ -71,7 +71,9 @@ class ExactLogLikelihood(_Monitor):
 
 @dataclass(frozen=True, eq=False)
 class VariationalBound(_Monitor):
-    """Mean of E_Q[log_density] + H(Q) - log Z, the mean-field bound (system 3, eq. 3); exact where Q is.
+    """Mean of E_Q[log_density] + H(Q) - log Z, the mean-field bound; exact where Q is.
+
+    It is eq. 3 of system 3.
 
     log Z is `log_z`'s answer with nothing observed, its standard error monitored as name + "_error"; it is 0 in a
     normalised (directed) model.
@@ -325,20 +327,22 @@ class Occupancy:
     """How the chains of a trainer with a ladder get about on it: CAST, AdaptiveSAP, PT or TransSAP.
 
     Every `every` updates the history gains, of all chains and sweeps on the ladder since the last
-    entry: "occupancy", a row with the share of each level, beta = 1 first; "round_trips", the number
-    of ways from beta = 1 to the other end and back; "hop_acceptance", the share of proposed changes
-    of level that were taken (of TransSAP, of whole excursions); and with CAST "swap_acceptance", the
-    share of pairs that changed places when it was time to. No entry is made where no chain moved on
-    the ladder, as at update 0. Levels without a chain mean that the trainer does less than its name
-    says. PT and TransSAP visit all levels alike, whatever happens, so that only round trips and
-    acceptance tell of them. A fit takes one Occupancy, for its entries start the counts again.
+    entry: "occupancy", a row with the share of each level, beta = 1 first; "round_trips", the
+    number of ways from beta = 1 to the other end and back; "hop_acceptance", the share of
+    proposed changes of level that were taken (of TransSAP, of whole excursions); and with CAST
+    "swap_acceptance", the share of pairs that changed places when it was time to. No entry is
+    made where no chain moved on the ladder, as at update 0. Levels without a chain mean that the
+    trainer does less than its name says. PT and TransSAP visit all levels alike, whatever
+    happens, so that only round trips and acceptance tell of them. A fit takes one Occupancy, for
+    its entries start the counts again.
 
     Raises PgmError for a trainer without a ladder.
 
     >>> import pgmengine as pgm
     >>> x = pgm.datasets.bars_and_stripes().x_train
-    >>> f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, negative=pgm.CAST(chains=10, betas=[0.5, 0.8, 1.0]),
-    ...             updates=40, callbacks=[pgm.Occupancy(every=20)], progress=False)
+    >>> cast = pgm.CAST(chains=10, betas=[0.5, 0.8, 1.0])
+    >>> f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, negative=cast, updates=40,
+    ...             callbacks=[pgm.Occupancy(every=20)], progress=False)
     >>> f.history["occupancy"]["value"].shape
     (2, 3)
     """
@@ -350,14 +354,14 @@ class Occupancy:
 
     def __call__(self, model: Model, update: int) -> Found:
         """Refuse: a model has no chains."""
-        raise PgmError("Occupancy looks at the chains of a fit: give it to fit itself, in callbacks")
+        raise PgmError("Occupancy looks at the chains of a fit: give it to fit itself in callbacks")
 
     def of_chains(self, negative: Any, update: int) -> Mapping[str, Any] | None:
         """The entry of an update, from the run of the model phase; None between."""
         travels = getattr(negative, "travels", None)
         if travels is None:
-            raise PgmError("Occupancy needs a trainer with a ladder of temperatures, such as negative=CAST(), "
-                           "AdaptiveSAP(), PT() or TransSAP(); this fit has none")
+            raise PgmError("Occupancy needs a trainer with a ladder of temperatures, such as "
+                           "negative=CAST(), AdaptiveSAP(), PT() or TransSAP(); this fit has none")
         if update % self.every:
             return None
         entry = travels.entry()

@@ -65,7 +65,8 @@ class linear_decay:  # noqa: N801 - called like a function
 class GrowingBlend:
     """Gibbs until `begin`, then an ever larger share of flip-the-state, all of it from `end` on.
 
-    Flip-the-state pays when weights are large (system 2, section 5.2), so training may start with Gibbs.
+    Flip-the-state pays when weights are large, so training may start with Gibbs (system 2, section
+    5.2).
 
     >>> import pgmengine as pgm
     >>> pgm.GrowingBlend(100, 300)(200)

@@ -24,8 +24,8 @@ class CoupledTempering:
     are rarely left the slow chains would get the shares that these have over all temperatures.) Fast chains adapt at each
     step, so only the slow ones are draws.
 
-    `target` has one row for each pair of chains; the pairs share the weights. `travels` counts where the fast
-    chains are, their hops and round trips, and the exchanges.
+    `target` has one row for each pair of chains; the pairs share the weights. `travels` counts
+    where the fast chains are, their hops and round trips, and the exchanges.
 
     >>> import numpy as np
     >>> import pgmengine as pgm
@@ -75,7 +75,8 @@ class CoupledTempering:
     def state(self) -> dict[str, Any]:
         """All chains, their roles, the ladder and the weights of its levels, under names that no layer has."""
         return {**self.chains.values(), "/betas": self.betas, "/level": self.level, "/slow": self.slow,
-                "/fast": self.fast, "/steps": self.steps, **self.weights.state(), **self.travels.state()}
+                "/fast": self.fast, "/steps": self.steps,
+                **self.weights.state(), **self.travels.state()}
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a state."""

@@ -33,7 +33,7 @@ class Entry:
 
 
 class Travels:
-    """Counts of visits, round trips, hops and exchanges of chains with a level each, beta ascending.
+    """Counts of visits, round trips, hops and exchanges of chains; levels ascend in beta.
 
     >>> import numpy as np
     >>> travels = Travels("CAST", 2, 3)
@@ -71,9 +71,14 @@ class Travels:
         missed = np.flatnonzero(steps - self.seen >= PATIENCE * levels**2)
         if len(missed) and not self.warned:
             self.warned = True
-            log.warning("%s: %d of %d temperatures have had no chain for %d sweeps, so that tempering does "
-                        "little; see pgm.Occupancy, and raise the floor of gamma, or take more or closer betas",
-                        self.trainer, len(missed), levels, PATIENCE * levels**2)
+            log.warning(
+                "%s: %d of %d temperatures have had no chain for %d sweeps, so that tempering does "
+                "little; see pgm.Occupancy, and raise the floor of gamma, or take closer betas",
+                self.trainer,
+                len(missed),
+                levels,
+                PATIENCE * levels**2,
+            )
 
     def excursions(self, proposed: int, taken: int) -> None:
         """Count excursions from beta = 1 over all levels and back, taken or not as a whole."""
@@ -93,8 +98,12 @@ class Travels:
 
     def state(self) -> dict[str, Any]:
         """All counts, under names that no layer has."""
-        return {"/travels/visits": self.visits, "/travels/seen": self.seen,
-                "/travels/from_below": self.from_below, "/travels/counts": self.counts}
+        return {
+            "/travels/visits": self.visits,
+            "/travels/seen": self.seen,
+            "/travels/from_below": self.from_below,
+            "/travels/counts": self.counts,
+        }
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a state."""

@@ -90,7 +90,8 @@ class _Run(Persistent):
 
     def state(self) -> State:
         """The chains' states, the ladder, the weights of its levels, and the travels over it."""
-        return super().state() | {"/betas": self.betas} | self.weights.state() | self.travels.state()
+        ladder = {"/betas": self.betas} | self.weights.state() | self.travels.state()
+        return super().state() | ladder
 
     def load(self, state: State) -> None:
         """See NegativeRun."""

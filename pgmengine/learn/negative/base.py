@@ -31,7 +31,7 @@ class Negative(Protocol):
 
 
 class NegativeRun(Protocol):
-    """A negative phase under way; `travels` is how its chains get about on a ladder, if it has one."""
+    """A negative phase under way; `travels` counts how its chains move on a ladder, if any."""
 
     travels: Travels | None = None
 

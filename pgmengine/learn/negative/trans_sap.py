@@ -20,9 +20,10 @@ from pgmengine.target import Target
 
 @dataclass(frozen=True)
 class TransSAP:
-    """Stochastic approximation with tempered transitions (system 3, section 7): k sweeps, and an excursion.
+    """Stochastic approximation with tempered transitions (system 3, section 7).
 
-    Every `every` updates each chain makes one excursion over `betas`, accepted or not as a whole.
+    An update makes k sweeps. Every `every` updates each chain makes one excursion over `betas`,
+    accepted or not as a whole.
 
     >>> import pgmengine as pgm
     >>> pgm.TransSAP(every=50).k
@@ -62,7 +63,7 @@ class _Run(Persistent):
             self.travels.excursions(len(taken), int(np.count_nonzero(taken)))
 
     def state(self) -> State:
-        """The chains' states, the travels, and the ladder, perhaps of the model where learning began."""
+        """The chains' states, the travels, and the ladder, perhaps an earlier model's."""
         return super().state() | {"/betas": self.betas} | self.travels.state()
 
     def load(self, state: State) -> None:
