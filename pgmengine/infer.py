@@ -32,7 +32,8 @@ def infer(model: Model, evidence: Any = None, want: Iterable[str] = ("marginals"
     method : Auto() by default.
     soft : layer -> log-likelihood to add: log-odds for two-valued units, (..., k) log weights for Categorical.
     do : layer -> values; cuts the arrows into those units (directed layers only).
-    rng : int or numpy Generator; the same rng gives the same bits.
+    rng : int or numpy Generator; the same rng gives the same bits on the same kind of processor, with
+        the same versions of numpy and BLAS.
     state : a previous Result.state, to go on from.
     executor : any concurrent.futures.Executor (a process pool, `distributed.Client(...).get_executor()`, ...) on which to
         answer: in parts of rows, or of the chains of one row, where there is enough to do. The bits are the same as

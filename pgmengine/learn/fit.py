@@ -101,7 +101,8 @@ def fit(model: Model, data: Any, negative: Any = None, positive: Any = None, giv
     rng : an integer or a numpy Generator; with `state` the random numbers go on where that left them.
     progress : whether a terminal shows how far learning is.
     checkpoint : file to which everything is written every few seconds and at the end, and from which a fit of the same
-        model, data shape and settings goes on, to the same bits as without a stop. One fit at a
+        model, data shape and settings goes on, to the same bits as without a stop on the
+        same kind of processor. One fit at a
         time has it, by a lock on a file beside it that ends with the process. If it cannot be
         written, as on a full disk, a warning is logged, learning goes on, and it is tried again;
         `Fit.unsaved` says so if the last time failed, too.

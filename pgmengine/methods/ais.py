@@ -117,6 +117,8 @@ class AIS:
                                for t in runs)
         memory = 16.0 * rows * self.chains * sum(layer.width for layer in target.structure.layers.values())
         how = f"{self.chains} chains through {steps} temperatures" + (", up and down" if self.reverse else "")
+        if self.reverse and all(self._draws_exactly(t) for t in runs):
+            how += " from exact draws"
         return Plan("AIS", "estimate", how, work, memory, seconds=seconds)
 
     def run(self, target: Target, want: Iterable[str] = ("log_z",), rng: Any = None, state: Any = None) -> Result:
@@ -203,11 +205,16 @@ class AIS:
         chains.sweep(sweeps)
         return chains.anneal(betas, backward=_backward(many)), chains.values()
 
+    def _draws_exactly(self, target: Target) -> bool:
+        """Whether exact draws can start the reverse run."""
+        exact = Exact(max_bits=np.log2(SMALL), draws=self.chains)
+        return bool(exact.plan(target.at(1.0), ("samples",)).accepted)
+
     def _model_draws(self, target: Target, last: Flat, weights: Array, steps: int,
                      rng: np.random.Generator) -> tuple[Flat, int, bool]:
         """States at beta = 1, (rows * chains, width), how many sweeps they still need, and whether they are exact."""
-        exact = Exact(max_bits=np.log2(SMALL), draws=self.chains)
-        if exact.plan(target.at(1.0), ("samples",)).accepted:
+        if self._draws_exactly(target):
+            exact = Exact(max_bits=np.log2(SMALL), draws=self.chains)
             drawn = exact.run(target.at(1.0), ("samples",), rng=rng).samples
             layers = target.structure.layers
             return {n: np.swapaxes(v, 0, 1).reshape(-1, layers[n].width) for n, v in drawn.items()}, 0, True
