@@ -12,12 +12,12 @@ from trust import coverage  # noqa: E402
 @pytest.mark.long
 @pytest.mark.parametrize("scale", [0.5, 2.0, 6.0])
 @pytest.mark.parametrize("name", ["MCMC", "ParallelTempering", "Auto"])
-def test_a_good_status_means_that_intervals_hold(name, scale, models=30):
-    """At least 90 % of 95 % intervals of means hold, and of the intervals of log Z all but two.
+def test_a_good_status_means_that_intervals_hold(name, scale, models=20):
+    """At least 90 % of 95 % intervals of means hold, and of the intervals of log Z all but three.
 
     Units of one model are off together, so the test counts models by their worth: were 95 % to hold,
-    fewer than 88 % of 300 units in 30 models with an effective ten units each would be five standard
-    errors away. An interval of log Z is missed with a probability below 0.01: three of 30, below 1e-6
+    fewer than 88 % of 200 effective units in 20 models would be more than four standard
+    errors away. An interval of log Z is missed with a probability below 0.01: four of 20, below 1e-6
     for each of the missed ones together.
     """
     found = coverage(name, scale, models)
