@@ -1,9 +1,11 @@
-"""One room on one number of threads, in the process that suite.py starts for it: a line of JSON for each row.
+"""One room on one number of threads, in the process that suite.py starts for it: a line of JSON for
+each row.
 
     python benchmarks/child.py ROOM SETTINGS
 
-Libraries size their pools of threads when they are imported: by the environment, which suite.py has set, and by the cores
-that the process may run on, which are limited here first of all, alike for every case.
+Libraries size their pools of threads when they are imported: by the environment, which suite.py has
+set, and by the cores that the process may run on, which are limited here first of all, alike for
+every case.
 """
 
 import json

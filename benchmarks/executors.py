@@ -2,8 +2,9 @@
 
     python benchmarks/executors.py
 
-Prints the time on executors of one and of two worker processes of one thread each, medians of interleaved runs, and what
-a part is made of: bytes there and back, seconds of work. From these follows what a hundred workers would do.
+Prints the time on executors of one and of two worker processes of one thread each, medians of
+interleaved runs, and what a part is made of: bytes there and back, seconds of work. From these
+follows what a hundred workers would do.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
-os.environ["PGMENGINE_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before the workers are made
+os.environ["PGMENGINE_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = (
+    "1"  # before the workers are made
+)
 
 import numpy as np
 from rich.console import Console
@@ -51,9 +54,18 @@ def questions() -> dict[str, tuple[Any, Any, Any, Any]]:
     rows = np.where(rng.random((100, 784)) < 0.5, np.nan, rng.integers(0, 2, (100, 784)))
     return {
         "100 rows, MCMC": (rbm, {"v": rows}, ("marginals",), pgm.MCMC(warmup=50, draws=200)),
-        "1 row, AIS of 256 chains": (rbm, None, ("log_z",), pgm.AIS(chains=256, betas=pgm.Linear(300))),
-        "500 rows, bound": (pgm.sbn([784, 200, 50], rng=0), {"v": np.nan_to_num(np.tile(rows, (5, 1)))},
-                            ("log_prob",), pgm.MeanField(updates=20, tolerance=0.0)),
+        "1 row, AIS of 256 chains": (
+            rbm,
+            None,
+            ("log_z",),
+            pgm.AIS(chains=256, betas=pgm.Linear(300)),
+        ),
+        "500 rows, bound": (
+            pgm.sbn([784, 200, 50], rng=0),
+            {"v": np.nan_to_num(np.tile(rows, (5, 1)))},
+            ("log_prob",),
+            pgm.MeanField(updates=20, tolerance=0.0),
+        ),
     }
 
 
@@ -66,7 +78,9 @@ def timed(pool: Executor, question: tuple[Any, Any, Any, Any]) -> float:
 
 
 def hundred(jobs: list[tuple[int, int, float]]) -> float:
-    """Seconds on a hundred workers behind one gigabit: jobs are handed out one after the other, and come back so."""
+    """Seconds on a hundred workers behind one gigabit: jobs are handed out one after the other, and
+    come back so.
+    """
     free, wire = np.zeros(100), 0.0
     for there, back, work in jobs:
         wire += there / NETWORK + DISPATCH
@@ -77,21 +91,49 @@ def hundred(jobs: list[tuple[int, int, float]]) -> float:
 
 def main() -> None:
     """Measure and print."""
-    table = Table("question", "parts", "s, 1 worker", "s, 2 workers", "speed-up", "kB there", "kB back", "s a part",
-                  "100 workers: s", "speed-up")
-    with (ProcessPoolExecutor(1, get_context("spawn")) as one, ProcessPoolExecutor(2, get_context("spawn")) as two):
+    table = Table(
+        "question",
+        "parts",
+        "s, 1 worker",
+        "s, 2 workers",
+        "speed-up",
+        "kB there",
+        "kB back",
+        "s a part",
+        "100 workers: s",
+        "speed-up",
+    )
+    with (
+        ProcessPoolExecutor(1, get_context("spawn")) as one,
+        ProcessPoolExecutor(2, get_context("spawn")) as two,
+    ):
         for pool in (one, two):  # awake, with everything imported
             list(pool.map(pow, range(8), range(8)))
-            timed(pool, (pgm.rbm(4, 2, rng=0), {"v": np.zeros((3, 4))}, ("marginals",), pgm.MCMC(draws=10)))
+            timed(
+                pool,
+                (pgm.rbm(4, 2, rng=0), {"v": np.zeros((3, 4))}, ("marginals",), pgm.MCMC(draws=10)),
+            )
         for name, question in questions().items():
-            times = np.array([[timed(pool, question) for pool in (one, two)] for _ in range(REPEATS)])
+            times = np.array(
+                [[timed(pool, question) for pool in (one, two)] for _ in range(REPEATS)]
+            )
             alone, both = np.median(times, axis=0)
             scale = Weighing()
             timed(scale, question)
             there, back, work = np.mean(scale.jobs, axis=0)
             many = hundred(scale.jobs)
-            table.add_row(name, str(len(scale.jobs)), f"{alone:.2f}", f"{both:.2f}", f"{alone / both:.2f}",
-                          f"{there / 1e3:.0f}", f"{back / 1e3:.0f}", f"{work:.2f}", f"{many:.2f}", f"{alone / many:.0f}")
+            table.add_row(
+                name,
+                str(len(scale.jobs)),
+                f"{alone:.2f}",
+                f"{both:.2f}",
+                f"{alone / both:.2f}",
+                f"{there / 1e3:.0f}",
+                f"{back / 1e3:.0f}",
+                f"{work:.2f}",
+                f"{many:.2f}",
+                f"{alone / many:.0f}",
+            )
     Console(width=140).print(table)
 
 

@@ -1,4 +1,6 @@
-"""What every room of the benchmark suite shares: rows, how a case is timed, medians of interleaved rounds."""
+"""What every room of the benchmark suite shares: rows, how a case is timed, medians of interleaved
+rounds.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Case = Callable[[], float]
 
 @dataclass(frozen=True)
 class Settings:
-    """What a room is run with: the MNIST directory and weights file (None: stand-ins), threads, rounds, what to run."""
+    """What a room is run with: the MNIST directory and weights file (None: stand-ins), threads,
+    rounds, what to run.
+    """
 
     data: str | None = None
     weights: str | None = None
@@ -31,9 +35,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison: cases (who -> a function that returns a time in `unit`; None = absent), pgmengine's first.
+    """One comparison: cases (who -> a function that returns a time in `unit`; None = absent),
+    pgmengine's first.
 
-    goal: the ratio asked over the best peer; over: peer -> the ratio asked over it; limit: the most that ours may be.
+    goal: the ratio asked over the best peer; over: peer -> the ratio asked over it; limit: the most
+    that ours may be.
     """
 
     name: str
@@ -48,7 +54,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Measured:
-    """A row's medians (None = absent or failed), lowest and highest values, and how those that failed did."""
+    """A row's medians (None = absent or failed), lowest and highest values, and how those that
+    failed did.
+    """
 
     name: str
     unit: str
@@ -114,7 +122,9 @@ def _spent(work: Callable[..., Any], *count: int) -> float:
 
 
 def measure(row: Row, settings: Settings) -> Measured:
-    """Every case once to warm up, then rounds of all of them in turn. A case that raises is reported, not the end."""
+    """Every case once to warm up, then rounds of all of them in turn. A case that raises is
+    reported, not the end.
+    """
     pause = 0.1 if settings.threads == 1 else 0.5  # threads of the case before spin on for a while
     times: dict[str, list[float]] = {who: [] for who, case in row.cases.items() if case is not None}
     failed: dict[str, str] = {}
@@ -129,4 +139,15 @@ def measure(row: Row, settings: Settings) -> Measured:
     kept = {who: values[1:] for who, values in times.items() if who not in failed}
     medians = {who: statistics.median(kept[who]) if who in kept else None for who in row.cases}
     spans = {who: (min(values), max(values)) for who, values in kept.items()}
-    return Measured(row.name, row.unit, medians, spans, failed, row.goal, row.over, row.limit, row.note, row.peers)
+    return Measured(
+        row.name,
+        row.unit,
+        medians,
+        spans,
+        failed,
+        row.goal,
+        row.over,
+        row.limit,
+        row.note,
+        row.peers,
+    )

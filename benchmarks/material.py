@@ -1,4 +1,6 @@
-"""What the rooms work on: trained weights and images where they are given, stand-ins with like statistics otherwise."""
+"""What the rooms work on: trained weights and images where they are given, stand-ins with like
+statistics otherwise.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def described(settings: Settings) -> list[str]:
     """What is not the real thing, in words."""
     out = []
     if settings.weights is None:
-        out.append(f"no --weights: the trained 784x500 RBM is a random one, {FLIPS:.0%} of its units flip in a sweep")
+        out.append(
+            f"no --weights: the trained 784x500 RBM is a random one, {FLIPS:.0%} of its units flip in a sweep"
+        )
     if settings.data is None:
         out.append(f"no --data: images are random blobs with {ON:.0%} of the pixels on")
     return out
@@ -53,7 +57,9 @@ def deep() -> tuple[Array, Array, Array, Array, Array]:
 
 
 def flipping(visible: int, hidden: int, flips: float = FLIPS) -> tuple[Array, Array, Array]:
-    """(weight, b, c) of an RBM of which this share of the units changes in a sweep: strong biases, weak weights."""
+    """(weight, b, c) of an RBM of which this share of the units changes in a sweep: strong biases,
+    weak weights.
+    """
     rng = np.random.default_rng(1)
     p = brentq(lambda p: 2 * p * (1 - p) - flips, 0, 0.5)
     b, c = (np.log(p / (1 - p)) + 0.3 * rng.normal(size=n) for n in (visible, hidden))
@@ -63,7 +69,11 @@ def flipping(visible: int, hidden: int, flips: float = FLIPS) -> tuple[Array, Ar
 def wide(visible: int, hidden: int) -> tuple[Array, Array, Array]:
     """(weight, b, c) of an RBM for enumeration."""
     rng = np.random.default_rng(0)
-    return rng.normal(0, 0.3, (visible, hidden)), 0.1 * rng.normal(size=visible), 0.1 * rng.normal(size=hidden)
+    return (
+        rng.normal(0, 0.3, (visible, hidden)),
+        0.1 * rng.normal(size=visible),
+        0.1 * rng.normal(size=hidden),
+    )
 
 
 def rbm(weight: Array, b: Array, c: Array) -> pgm.Model:
@@ -86,7 +96,9 @@ def images(settings: Settings, rows: int) -> Array:
 
 
 def small_images(settings: Settings) -> Array:
-    """Binary images of 8x8 pixels, (rows, 64): USPS where the directory has them, else the digits that come along."""
+    """Binary images of 8x8 pixels, (rows, 64): USPS where the directory has them, else the digits
+    that come along.
+    """
     file = Path(settings.data or "") / "usps" / "usps_8x8_binary.npz"
     if settings.data is not None and file.exists():
         with np.load(file) as packed:

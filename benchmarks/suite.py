@@ -1,10 +1,13 @@
-"""The benchmark suite: what pgmengine takes on this machine, and how many times that what a user would pick instead.
+"""The benchmark suite: what pgmengine takes on this machine, and how many times that what a user
+would pick instead.
 
-    pip install -r benchmarks/requirements.txt                 # optional: a peer that is not installed is reported absent
-    python benchmarks/suite.py [--data DIR] [--weights mnistvh_CD25.mat] [--threads 1 --threads 2] [--out FILE]
+    pip install -r benchmarks/requirements.txt                 # optional: a peer that is not
+    installed is reported absent python benchmarks/suite.py [--data DIR] [--weights
+    mnistvh_CD25.mat] [--threads 1 --threads 2] [--out FILE]
 
-Every room (a group of rows) runs in a process of its own for each number of threads, all cases of a row in turn,
-A B A B, medians. The directory holds the MNIST files (and usps/), the weights file Salakhutdinov's CD25(500) RBM.
+Every room (a group of rows) runs in a process of its own for each number of threads, all cases of a
+row in turn, A B A B, medians. The directory holds the MNIST files (and usps/), the weights file
+Salakhutdinov's CD25(500) RBM.
 """
 
 from __future__ import annotations
@@ -28,18 +31,36 @@ from peers import PEERS
 import pgmengine
 
 # room -> with which of the numbers of threads it runs
-ROOMS = {"sweeps": list, "learning": list, "annealing": list, "enumeration": list, "beliefs": list,
-         "overhead": lambda counts: [min(counts)], "memory": lambda counts: [min(counts)],
-         "scaling": lambda counts: [max(counts)], "plans": lambda counts: [min(counts)]}
-POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "PGMENGINE_THREADS")
+ROOMS = {
+    "sweeps": list,
+    "learning": list,
+    "annealing": list,
+    "enumeration": list,
+    "beliefs": list,
+    "overhead": lambda counts: [min(counts)],
+    "memory": lambda counts: [min(counts)],
+    "scaling": lambda counts: [max(counts)],
+    "plans": lambda counts: [min(counts)],
+}
+POOLS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "PGMENGINE_THREADS",
+)
 
 
-def main(data: Annotated[Path | None, typer.Option(help="directory of the MNIST files")] = None,
-         weights: Annotated[Path | None, typer.Option(help="mnistvh_CD25.mat")] = None,
-         threads: Annotated[list[int] | None, typer.Option(help="1 and, where there are 2 cores, 2")] = None,
-         only: Annotated[str, typer.Option(help="rows whose 'room: name' contains this")] = "",
-         repeats: Annotated[int, typer.Option(help="rounds of every row")] = ROUNDS,
-         out: Annotated[Path | None, typer.Option(help="the same as Markdown")] = None) -> None:
+def main(
+    data: Annotated[Path | None, typer.Option(help="directory of the MNIST files")] = None,
+    weights: Annotated[Path | None, typer.Option(help="mnistvh_CD25.mat")] = None,
+    threads: Annotated[
+        list[int] | None, typer.Option(help="1 and, where there are 2 cores, 2")
+    ] = None,
+    only: Annotated[str, typer.Option(help="rows whose 'room: name' contains this")] = "",
+    repeats: Annotated[int, typer.Option(help="rounds of every row")] = ROUNDS,
+    out: Annotated[Path | None, typer.Option(help="the same as Markdown")] = None,
+) -> None:
     """Measure, print every row when it is done, and write the tables."""
     settings = Settings(_path(data), _path(weights), 1, repeats, only)
     head = list(heading(settings))
@@ -50,9 +71,15 @@ def main(data: Annotated[Path | None, typer.Option(help="directory of the MNIST 
         for count in chosen(_counts(threads)):
             key = f"{room}, {count} thread{'s' * (count > 1)}"
             for row in measured(room, replace(settings, threads=count), troubles):
-                print(f"\n{key}: {row.name}, {row.unit}\n" + "\n".join(f"    {x}" for x in _lines(row)), flush=True)
+                print(
+                    f"\n{key}: {row.name}, {row.unit}\n"
+                    + "\n".join(f"    {x}" for x in _lines(row)),
+                    flush=True,
+                )
                 tables.setdefault(key, []).append(table_line(row))
-                troubles += [f"{key}: {row.name}: {who} failed: {why}" for who, why in row.failed.items()]
+                troubles += [
+                    f"{key}: {row.name}: {who} failed: {why}" for who, why in row.failed.items()
+                ]
     if not tables:
         troubles.append(f"no row contains {only!r}")
     print("\n" + "\n".join(troubles))
@@ -79,11 +106,17 @@ def _counts(threads: list[int] | None) -> list[int]:
 def heading(settings: Settings) -> Iterator[str]:
     """The machine, the versions, what is measured how, and what no peer can do."""
     yield f"{_processor()}, {_cores()} cores, {platform.system()}, Python {platform.python_version()}"
-    found = {OURS: pgmengine.__version__, **{p.name: p.version for p in PEERS}, "scipy": version("scipy")}
+    found = {
+        OURS: pgmengine.__version__,
+        **{p.name: p.version for p in PEERS},
+        "scipy": version("scipy"),
+    }
     yield "Versions: " + ", ".join(f"{name} {number}" for name, number in found.items())
     rounds = "a smoke run, no result: " if settings.repeats < ROUNDS else ""
-    yield (f"{rounds}medians of {settings.repeats} interleaved rounds after one to warm up; every process may run on as "
-           "many cores as it has threads; in brackets how many times pgmengine's time")
+    yield (
+        f"{rounds}medians of {settings.repeats} interleaved rounds after one to warm up; every process may run on as "
+        "many cores as it has threads; in brackets how many times pgmengine's time"
+    )
     yield from material.described(settings)
     yield from (f"Why {p.name} is not in every row: {p.cannot}" for p in PEERS)
 
@@ -99,16 +132,31 @@ def _processor() -> str:
 def measured(room: str, settings: Settings, troubles: list[str]) -> Iterator[Measured]:
     """The rows of a room, from a process of its own."""
     environment = os.environ | {name: str(settings.threads) for name in POOLS}
-    if settings.threads == 1:  # beyond the core that it may run on: no pool that hands work to itself
-        environment["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
-    root = Path(pgmengine.__file__).parent.parent  # the same pgmengine, wherever this was started from
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, str(Path(__file__).parent / "child.py"), room, json.dumps(asdict(settings))]
+    if (
+        settings.threads == 1
+    ):  # beyond the core that it may run on: no pool that hands work to itself
+        environment["XLA_FLAGS"] = (
+            f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
+        )
+    root = Path(
+        pgmengine.__file__
+    ).parent.parent  # the same pgmengine, wherever this was started from
+    environment["PYTHONPATH"] = os.pathsep.join(
+        filter(None, (str(root), os.environ.get("PYTHONPATH")))
+    )
+    command = [
+        sys.executable,
+        str(Path(__file__).parent / "child.py"),
+        room,
+        json.dumps(asdict(settings)),
+    ]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
         for line in child.stdout or ():
             yield Measured(**json.loads(line))
     if child.returncode:
-        troubles.append(f"room {room}, {settings.threads} threads: ended with code {child.returncode}")
+        troubles.append(
+            f"room {room}, {settings.threads} threads: ended with code {child.returncode}"
+        )
 
 
 def _lines(row: Measured) -> list[str]:
@@ -137,7 +185,9 @@ def verdict(row: Measured) -> str:
     asked = {row.best: row.goal} if row.goal is not None and row.best else {}
     for who, goal in (asked | row.over).items():
         if who in row.ratios:
-            words.append(f"{goal:g} times {'the best peer, ' * (who in asked)}{who}: {_reached(row.ratios[who] >= goal)}")
+            words.append(
+                f"{goal:g} times {'the best peer, ' * (who in asked)}{who}: {_reached(row.ratios[who] >= goal)}"
+            )
     return "; ".join(words)
 
 
@@ -155,7 +205,12 @@ def document(heading_lines: list[str], tables: dict[str, list[str]], troubles: l
     """The whole output as Markdown."""
     parts = ["\n".join(f"- {line}" for line in heading_lines)]
     for title, lines in tables.items():
-        head = [f"### {title.capitalize()}", "", "| row | unit | medians | asked |", "|---|---|---|---|"]
+        head = [
+            f"### {title.capitalize()}",
+            "",
+            "| row | unit | medians | asked |",
+            "|---|---|---|---|",
+        ]
         parts.append("\n".join(head + lines))
     parts += ["\n".join(f"- {trouble}" for trouble in troubles)] if troubles else []
     return "\n\n".join(parts) + "\n"

@@ -1,6 +1,7 @@
 """How often intervals hold under a good status: random models against exact answers.
 
-    python benchmarks/trust.py [--models 25] [--scales 0.5,2,6] [--methods MCMC,ParallelTempering,SimulatedTempering]
+python benchmarks/trust.py [--models 25] [--scales 0.5,2,6] [--methods
+MCMC,ParallelTempering,SimulatedTempering]
 """
 
 import argparse
@@ -11,9 +12,18 @@ import numpy as np
 
 import pgmengine as pgm
 
-METHODS = {type(m).__name__: m for m in (
-    pgm.MCMC(), pgm.ParallelTempering(), pgm.SimulatedTempering(), pgm.TemperedTransitions(), pgm.AIS(), pgm.Forward(),
-    pgm.Auto(candidates=pgm.Auto().candidates[1:]))}
+METHODS = {
+    type(m).__name__: m
+    for m in (
+        pgm.MCMC(),
+        pgm.ParallelTempering(),
+        pgm.SimulatedTempering(),
+        pgm.TemperedTransitions(),
+        pgm.AIS(),
+        pgm.Forward(),
+        pgm.Auto(candidates=pgm.Auto().candidates[1:]),
+    )
+}
 GIVE_LOG_Z = ("ParallelTempering", "SimulatedTempering", "AIS", "Forward", "Auto")
 
 
@@ -30,12 +40,17 @@ class Count:
 
     def __str__(self):
         share = f"{self.means_held / self.means:.3f} of {self.means}" if self.means else "none"
-        return (f"means held {share}, worst error {self.worst:.3f}; log Z held {self.log_z_held} of {self.log_z}; "
-                + ", ".join(f"{name} {count}" for name, count in sorted(self.ended.items())))
+        return (
+            f"means held {share}, worst error {self.worst:.3f}; log Z held {self.log_z_held} of {self.log_z}; "
+            + ", ".join(f"{name} {count}" for name, count in sorted(self.ended.items()))
+        )
 
 
 def random_model(rng, scale):
-    """A model of 12 to 16 units of one of five kinds, weights of standard deviation `scale`, and its evidence."""
+    """A model of 12 to 16 units of one of five kinds, weights of standard deviation `scale`, and
+    its evidence.
+    """
+
     def normal(*shape):
         return scale * rng.normal(size=shape)
 
@@ -47,10 +62,16 @@ def random_model(rng, scale):
         w = np.triu(normal(12, 12) / 2, 1)
         return pgm.boltzmann_machine(12, weight=w + w.T).with_params({"x.bias": normal(12) / 4}), {}
     if kind == 2:
-        weights = {"v-h1.weight": normal(6, 5), "h1-h2.weight": normal(5, 4), "v.bias": normal(6) / 2}
+        weights = {
+            "v-h1.weight": normal(6, 5),
+            "h1-h2.weight": normal(5, 4),
+            "v.bias": normal(6) / 2,
+        }
         return pgm.dbm([6, 5, 4]).with_params(weights), {}
     if kind == 3:
-        net = pgm.sbn([6, 5, 3]).with_params({"h1->v.weight": normal(5, 6), "h2->h1.weight": normal(3, 5)})
+        net = pgm.sbn([6, 5, 3]).with_params(
+            {"h1->v.weight": normal(5, 6), "h2->h1.weight": normal(3, 5)}
+        )
         return net, {"v": np.where(np.arange(6) < 4, rng.integers(0, 2, 6), np.nan)}
     b = pgm.GraphBuilder()
     b.layer("a", pgm.Categorical(3), 3, bias=normal(3, 3) / 3)
@@ -68,10 +89,16 @@ def coverage(name, scale, models, seed=0):
         rng = np.random.default_rng([seed, i, int(100 * scale)])
         model, evidence = random_model(rng, scale)
         exact = pgm.infer(model, evidence, want=("marginals", "log_z"), method=pgm.Exact())
-        wants = [("log_z",)] if name == "AIS" else [("marginals",)] + [("log_z",)] * (name in GIVE_LOG_Z)
+        wants = (
+            [("log_z",)]
+            if name == "AIS"
+            else [("marginals",)] + [("log_z",)] * (name in GIVE_LOG_Z)
+        )
         for want in wants:
             try:
-                r = pgm.infer(model, evidence, want=want, method=METHODS[name], rng=int(rng.integers(2**31)))
+                r = pgm.infer(
+                    model, evidence, want=want, method=METHODS[name], rng=int(rng.integers(2**31))
+                )
             except pgm.PgmError:
                 out.ended["refused"] += 1
                 continue
@@ -97,7 +124,9 @@ def _compare(out, r, exact, want):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", type=int, default=25)
     parser.add_argument("--scales", default="0.5,2,6")
     parser.add_argument("--methods", default="MCMC,ParallelTempering,SimulatedTempering")
@@ -105,7 +134,10 @@ def main():
     args = parser.parse_args()
     for scale in map(float, args.scales.split(",")):
         for name in args.methods.split(","):
-            print(f"scale {scale:g}, {name}: {coverage(name, scale, args.models, args.seed)}", flush=True)
+            print(
+                f"scale {scale:g}, {name}: {coverage(name, scale, args.models, args.seed)}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,15 @@ from sphinx.util import logging
 import pgmengine
 
 HERE = Path(__file__).parent
-RETURNED = {"Dataset", "Fit", "Model", "Plan", "Result", "Status", "Target"}  # shown without arguments
+RETURNED = {
+    "Dataset",
+    "Fit",
+    "Model",
+    "Plan",
+    "Result",
+    "Status",
+    "Target",
+}  # shown without arguments
 TUTORIALS = HERE / "tutorials"  # copies of ../tutorials/*.ipynb; git ignores them
 
 project = "pgmengine"
@@ -54,7 +62,11 @@ toc_object_entries_show_parents = "hide"
 def copy_tutorials(app: Sphinx) -> None:
     """Put the notebooks where Sphinx looks for pages."""
     shutil.rmtree(TUTORIALS, ignore_errors=True)
-    shutil.copytree(HERE.parent / "tutorials", TUTORIALS, ignore=shutil.ignore_patterns("*.py", ".*", "__pycache__"))
+    shutil.copytree(
+        HERE.parent / "tutorials",
+        TUTORIALS,
+        ignore=shutil.ignore_patterns("*.py", ".*", "__pycache__"),
+    )
 
 
 def check_names(app: Sphinx, env: Any) -> None:
@@ -63,11 +75,17 @@ def check_names(app: Sphinx, env: Any) -> None:
     lines = set((HERE / "api.md").read_text(encoding="utf-8").split())
     missing = [name for name in pgmengine.__all__ if name not in entries or name not in lines]
     if missing:
-        logging.getLogger(__name__).warning("names without an entry in api/, or a line in api.md: %s", ", ".join(missing))
+        logging.getLogger(__name__).warning(
+            "names without an entry in api/, or a line in api.md: %s", ", ".join(missing)
+        )
 
 
-def show_defaults(app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str, returned: str) -> Any:
-    """The fields of a dataclass with their defaults as they are written; nothing for what only the package makes."""
+def show_defaults(
+    app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str, returned: str
+) -> Any:
+    """The fields of a dataclass with their defaults as they are written; nothing for what only the
+    package makes.
+    """
     if what == "class" and thing.__name__ in RETURNED:
         return "", None
     if what != "class" or not is_dataclass(thing) or signature == "()":
@@ -84,7 +102,9 @@ def _field(source: str, node: ast.AnnAssign) -> str:
 
 
 def as_rest(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """Docstrings are plain text: escape it, quote indented blocks, list parameters (`name : what it is`)."""
+    """Docstrings are plain text: escape it, quote indented blocks, list parameters (`name : what it
+    is`).
+    """
     lines[:] = "\n\n".join(map(_block, _blocks(lines))).split("\n")
 
 
@@ -98,7 +118,9 @@ def _block(block: str) -> str:
         return block
     if head == "Parameters":
         found = re.findall(r"^(\S.*?) : (.*(?:\n +.*)*)", rest, flags=re.M)
-        entries = (f"    * **{_plain(names)}** – {_plain(' '.join(text.split()))}" for names, text in found)
+        entries = (
+            f"    * **{_plain(names)}** – {_plain(' '.join(text.split()))}" for names, text in found
+        )
         return "\n".join([":Parameters:", *entries])
     prose, *quoted = block.split("\n\n    ", 1)
     if not quoted:
@@ -113,8 +135,10 @@ def _plain(text: str) -> str:
 
 
 def _mathml(node: nodes.Element, **how: bool) -> str:
-    """MathML, which browsers show by themselves; a thin space, as TeX has it, from log to what it is taken of."""
-    applied = re.compile(r'<mo>&ApplyFunction;</mo>(?!\s*(?:<mrow>\s*)?<mo[^>]*>[(\[])')
+    """MathML, which browsers show by themselves; a thin space, as TeX has it, from log to what it
+    is taken of.
+    """
+    applied = re.compile(r"<mo>&ApplyFunction;</mo>(?!\s*(?:<mrow>\s*)?<mo[^>]*>[(\[])")
     return applied.sub('<mspace width="0.17em"></mspace>', tex2mathml(node.astext(), **how))
 
 

@@ -1,12 +1,34 @@
 """pgmengine: declare, learn and ask graphical models of energy-based and belief-network layers."""
 
 from pgmengine import datasets, diagnostics
-from pgmengine.classifier import GenerativeClassifier
-from pgmengine.errors import NotAsked, PgmError
-from pgmengine.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
-from pgmengine.graph import GraphBuilder
-from pgmengine.infer import Auto, explain, infer
-from pgmengine.kernels import Blend, FlipState, Gibbs
+from pgmengine.apps.classifier import GenerativeClassifier
+from pgmengine.base.errors import NotAsked, PgmError
+from pgmengine.engine.kernels import Blend, FlipState, Gibbs
+from pgmengine.graph.builder import GraphBuilder
+from pgmengine.graph.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
+from pgmengine.graph.model import Model
+from pgmengine.graph.target import Target
+from pgmengine.infer.ask import Auto, explain, infer
+from pgmengine.infer.methods import (
+    AIS,
+    MCMC,
+    Adaptive,
+    CoupledTempering,
+    Exact,
+    FlatHistogram,
+    Forward,
+    Linear,
+    MeanField,
+    OneOverT,
+    ParallelTempering,
+    SimulatedTempering,
+    TemperedTransitions,
+    ThreePiece,
+    WangLandau,
+    base_rates,
+)
+from pgmengine.infer.result import Plan, Result, Status
+from pgmengine.io.store import load, load_declaration, save
 from pgmengine.learn import (
     CAST,
     CD,
@@ -40,28 +62,6 @@ from pgmengine.learn import (
     linear_decay,
     pretrain,
 )
-from pgmengine.methods import (
-    AIS,
-    MCMC,
-    Adaptive,
-    CoupledTempering,
-    Exact,
-    FlatHistogram,
-    Forward,
-    Linear,
-    MeanField,
-    OneOverT,
-    ParallelTempering,
-    SimulatedTempering,
-    TemperedTransitions,
-    ThreePiece,
-    WangLandau,
-    base_rates,
-)
-from pgmengine.model import Model
-from pgmengine.result import Plan, Result, Status
-from pgmengine.store import load, load_declaration, save
-from pgmengine.target import Target
 from pgmengine.units import Binary, Categorical, Gaussian, Input, MultiValued, NoisyOr, Spin, Unit
 
 __version__ = "0.1.0"
@@ -77,14 +77,85 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
-    "AIS", "AISLogLikelihood", "AdaMax", "Adam", "Adaptive", "AdaptiveSAP", "Auto", "Averaged", "Binary", "Blend", "CAST",
-    "CD", "Categorical", "Centered", "CoupledTempering", "EarlyStopping", "Exact", "ExactGradient", "ExactLogLikelihood",
-    "FastPCD", "Fit", "FlatHistogram", "FlipRates", "FlipState", "Forward", "FreeEnergyGap", "Gaussian",
-    "GenerativeClassifier", "Gibbs", "GraphBuilder", "GrowingBlend", "Input", "Linear", "MCMC", "MeanField", "Model",
-    "MultiValued", "NoisyOr", "NotAsked", "Occupancy", "OneOverT", "PCD", "PT",
-    "ParallelTempering", "PgmError", "Plan",
-    "PseudoLikelihood", "ReconstructionError", "Result", "SGD", "SimulatedTempering", "Spin", "Status", "Target",
-    "TemperedTransitions", "ThreePiece", "Tied", "TransSAP", "Unit", "VariationalBound", "WangLandau", "WeightNorms",
-    "base_rate_start", "base_rates", "boltzmann_machine", "datasets", "dbm", "dbn", "diagnostics", "drbm", "explain",
-    "fit", "harmonic", "infer", "linear_decay", "load", "load_declaration", "pretrain", "rbm", "save", "sbn",
+    "AIS",
+    "AISLogLikelihood",
+    "AdaMax",
+    "Adam",
+    "Adaptive",
+    "AdaptiveSAP",
+    "Auto",
+    "Averaged",
+    "Binary",
+    "Blend",
+    "CAST",
+    "CD",
+    "Categorical",
+    "Centered",
+    "CoupledTempering",
+    "EarlyStopping",
+    "Exact",
+    "ExactGradient",
+    "ExactLogLikelihood",
+    "FastPCD",
+    "Fit",
+    "FlatHistogram",
+    "FlipRates",
+    "FlipState",
+    "Forward",
+    "FreeEnergyGap",
+    "Gaussian",
+    "GenerativeClassifier",
+    "Gibbs",
+    "GraphBuilder",
+    "GrowingBlend",
+    "Input",
+    "Linear",
+    "MCMC",
+    "MeanField",
+    "Model",
+    "MultiValued",
+    "NoisyOr",
+    "NotAsked",
+    "Occupancy",
+    "OneOverT",
+    "PCD",
+    "PT",
+    "ParallelTempering",
+    "PgmError",
+    "Plan",
+    "PseudoLikelihood",
+    "ReconstructionError",
+    "Result",
+    "SGD",
+    "SimulatedTempering",
+    "Spin",
+    "Status",
+    "Target",
+    "TemperedTransitions",
+    "ThreePiece",
+    "Tied",
+    "TransSAP",
+    "Unit",
+    "VariationalBound",
+    "WangLandau",
+    "WeightNorms",
+    "base_rate_start",
+    "base_rates",
+    "boltzmann_machine",
+    "datasets",
+    "dbm",
+    "dbn",
+    "diagnostics",
+    "drbm",
+    "explain",
+    "fit",
+    "harmonic",
+    "infer",
+    "linear_decay",
+    "load",
+    "load_declaration",
+    "pretrain",
+    "rbm",
+    "save",
+    "sbn",
 ]

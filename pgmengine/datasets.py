@@ -1,4 +1,6 @@
-"""Data sets: one that ships with the package, two that are generated, two that are read from standard files."""
+"""Data sets: one that ships with the package, two that are generated, two that are read from
+standard files.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.errors import PgmError
-from pgmengine.settings import seeded, whole
+from pgmengine.base.checks import seeded, whole
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
 
-Array = np.ndarray
-MNIST_FILES = {"x_train": "train-images-idx3-ubyte", "y_train": "train-labels-idx1-ubyte",
-               "x_test": "t10k-images-idx3-ubyte", "y_test": "t10k-labels-idx1-ubyte"}
+MNIST_FILES = {
+    "x_train": "train-images-idx3-ubyte",
+    "y_train": "train-labels-idx1-ubyte",
+    "x_test": "t10k-images-idx3-ubyte",
+    "y_test": "t10k-labels-idx1-ubyte",
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,8 +44,8 @@ class Dataset:
 def digits(threshold: float | None = 7.5) -> Dataset:
     """The 1,797 digits of 8x8 pixels that scikit-learn ships, 1,437 for training and 360 for test.
 
-    A pixel (0..16) is 1 when it is above `threshold`; threshold=None keeps grey values in [0, 1]. The split is a fixed
-    permutation (seed 0).
+    A pixel (0..16) is 1 when it is above `threshold`; threshold=None keeps grey values in [0, 1].
+    The split is a fixed permutation (seed 0).
 
     >>> import pgmengine as pgm
     >>> pgm.datasets.digits()
@@ -55,7 +61,8 @@ def digits(threshold: float | None = 7.5) -> Dataset:
 
 
 def bars_and_stripes(side: int = 4) -> Dataset:
-    """All images of full rows (label 0) and of full columns (label 1): 2^side each, all-off and all-on in both.
+    """All images of full rows (label 0) and of full columns (label 1): 2^side each, all-off and
+    all-on in both.
 
     For side 4 the best possible mean log-likelihood is -(28/32) ln 32 - (4/32) ln 16 = -3.379 nats.
 
@@ -72,7 +79,9 @@ def bars_and_stripes(side: int = 4) -> Dataset:
     return Dataset("bars_and_stripes", x, y, x.copy(), y.copy(), (side, side))
 
 
-def artificial_modes(p_mut: float = 0.1, samples: int = 10_000, side: int = 4, rng: int = 0) -> Dataset:
+def artificial_modes(
+    p_mut: float = 0.1, samples: int = 10_000, side: int = 4, rng: int = 0
+) -> Dataset:
     """Four equally likely images with every pixel flipped with probability p_mut (system 2).
 
     All 0; all 1; upper half 0 and lower half 1; its complement. The label is the image.
@@ -84,7 +93,9 @@ def artificial_modes(p_mut: float = 0.1, samples: int = 10_000, side: int = 4, r
     whole("artificial_modes: side", side, least=2)
     whole("artificial_modes: samples", samples)
     if side % 2 or not 0 <= _real("artificial_modes: p_mut", p_mut) <= 1:
-        raise PgmError(f"artificial_modes: side must be even and p_mut in [0, 1], not {side} and {p_mut}")
+        raise PgmError(
+            f"artificial_modes: side must be even and p_mut in [0, 1], not {side} and {p_mut}"
+        )
     half = np.repeat([0.0, 1.0], side * side // 2)
     modes = np.stack((np.zeros(side * side), np.ones(side * side), half, 1 - half))
     generator = seeded(rng)
@@ -101,34 +112,50 @@ def artificial_modes(p_mut: float = 0.1, samples: int = 10_000, side: int = 4, r
 def mnist(binary: bool = True, rng: int | None = None) -> Dataset:
     """MNIST, 60,000 and 10,000 images of 28x28, from the standard idx files (plain or .gz).
 
-    binary: a pixel is 1 when its grey value is above 1/2, or, with an rng, with probability equal to it; else
-    grey values.
+    binary: a pixel is 1 when its grey value is above 1/2, or, with an rng, with probability equal
+    to it; else grey values.
 
-    Reads from PGMENGINE_DATA or the user cache, there or in a folder mnist; if absent, fetches through scikit-learn.
+    Reads from PGMENGINE_DATA or the user cache, there or in a folder mnist; if absent, fetches
+    through scikit-learn.
     """
     files = {key: _find(name, "mnist") for key, name in MNIST_FILES.items()}
     if all(files.values()):
         arrays = {key: _read_idx(path) for key, path in files.items() if path}
     else:
-        arrays = _fetched("mnist_784", 60_000, "mnist", [f"{name}[.gz]" for name in MNIST_FILES.values()])
+        arrays = _fetched(
+            "mnist_784", 60_000, "mnist", [f"{name}[.gz]" for name in MNIST_FILES.values()]
+        )
     for part in ("train", "test"):
         images, labels = arrays[f"x_{part}"], arrays[f"y_{part}"]
         if images[0].size != 784 or len(images) != len(labels) or labels.ndim != 1:
-            raise PgmError(f"mnist: the {part} files have images {images.shape} and labels {labels.shape}, expected as "
-                           "many labels as images of 28 x 28")
+            raise PgmError(
+                f"mnist: the {part} files have images {images.shape} and labels {labels.shape}, expected as "
+                "many labels as images of 28 x 28"
+            )
     x = {key: arrays[key].reshape(len(arrays[key]), -1) / 255.0 for key in ("x_train", "x_test")}
     if binary:
         generator = None if rng is None else seeded(rng)
-        x = {k: (v > (0.5 if generator is None else generator.random(v.shape))).astype(np.float64) for k, v in x.items()}
-    return Dataset("mnist", x["x_train"], arrays["y_train"].astype(np.int64), x["x_test"],
-                   arrays["y_test"].astype(np.int64), (28, 28))
+        x = {
+            k: (v > (0.5 if generator is None else generator.random(v.shape))).astype(np.float64)
+            for k, v in x.items()
+        }
+    return Dataset(
+        "mnist",
+        x["x_train"],
+        arrays["y_train"].astype(np.int64),
+        x["x_test"],
+        arrays["y_test"].astype(np.int64),
+        (28, 28),
+    )
 
 
 def usps(threshold: float | None = 0.5) -> Dataset:
-    """USPS digits, 1,100 of each class at 16x16 (usps_all.mat): the first 700 of each for training, 400 for test.
+    """USPS digits, 1,100 of each class at 16x16 (usps_all.mat): the first 700 of each for training,
+    400 for test.
 
-    A pixel is 1 when its grey value in [0, 1] is above `threshold`; None keeps grey values. Found as mnist is; if the
-    file is absent, the 9,298 images of OpenML's set are fetched, 7,291 for training.
+    A pixel is 1 when its grey value in [0, 1] is above `threshold`; None keeps grey values. Found
+    as mnist is; if the file is absent, the 9,298 images of OpenML's set are fetched, 7,291 for
+    training.
     """
     threshold = None if threshold is None else _real("usps: threshold", threshold)
     path = _find("usps_all.mat", "usps")
@@ -167,7 +194,9 @@ def _find(name: str, folder: str) -> Path | None:
 
 
 def _read_idx(path: Path) -> Array:
-    """An idx file: two zero bytes, type 8 (unsigned byte), the number of axes, their lengths, the data."""
+    """An idx file: two zero bytes, type 8 (unsigned byte), the number of axes, their lengths, the
+    data.
+    """
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
@@ -177,7 +206,9 @@ def _read_idx(path: Path) -> Array:
         raise PgmError(f"{path}: not an idx file of bytes")
     shape = np.frombuffer(raw, ">u4", axes, 4).astype(int)
     if len(raw) != 4 + 4 * axes + shape.prod():
-        raise PgmError(f"{path}: truncated, {len(raw)} bytes where {4 + 4 * axes + shape.prod()} are expected")
+        raise PgmError(
+            f"{path}: truncated, {len(raw)} bytes where {4 + 4 * axes + shape.prod()} are expected"
+        )
     return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)
 
 
@@ -199,10 +230,14 @@ def _fetched(name: str, train: int, folder: str, files: list[str]) -> dict[str, 
     try:
         from sklearn.datasets import fetch_openml
     except ImportError:
-        raise PgmError(f"{folder} is not here: {put}, or install scikit-learn to fetch it") from None
+        raise PgmError(
+            f"{folder} is not here: {put}, or install scikit-learn to fetch it"
+        ) from None
     try:
         x, y = fetch_openml(name, return_X_y=True, as_frame=False, data_home=str(where))
-    except Exception as error:  # no network, no such data set: whatever it was, the way out is the same
+    except (
+        Exception
+    ) as error:  # no network, no such data set: whatever it was, the way out is the same
         raise PgmError(f"{folder} is not here and could not be fetched ({error}): {put}") from None
     y = np.asarray(y, dtype=np.float64)
     return {"x_train": x[:train], "x_test": x[train:], "y_train": y[:train], "y_test": y[train:]}

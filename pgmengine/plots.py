@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.errors import PgmError, listed
-from pgmengine.model import Model
-
-Array = np.ndarray
+from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.types import Array
+from pgmengine.diagnostics import autocorrelation_function
+from pgmengine.graph.model import Model
 
 
 def _axes(ax: Any, size: tuple[float, float] = (6.0, 4.0)) -> Any:
@@ -21,7 +21,9 @@ def _axes(ax: Any, size: tuple[float, float] = (6.0, 4.0)) -> Any:
     return plt.subplots(figsize=size, layout="tight")[1]
 
 
-def images(rows: Any, shape: tuple[int, int], columns: int = 10, ax: Any = None, **imshow: Any) -> Any:
+def images(
+    rows: Any, shape: tuple[int, int], columns: int = 10, ax: Any = None, **imshow: Any
+) -> Any:
     """Rows (n, pixels) as a mosaic of images with `columns` in a line; NaN is light blue.
 
     >>> import numpy as np
@@ -34,15 +36,22 @@ def images(rows: Any, shape: tuple[int, int], columns: int = 10, ax: Any = None,
     if not rows.size:
         raise PgmError("there are no rows to be shown")
     if rows.shape[1] != shape[0] * shape[1]:
-        raise PgmError(f"rows have {rows.shape[1]} pixels, images of shape {shape} have {shape[0] * shape[1]}")
+        raise PgmError(
+            f"rows have {rows.shape[1]} pixels, images of shape {shape} have {shape[0] * shape[1]}"
+        )
     columns = min(columns, len(rows))
     seen = rows[np.isfinite(rows)]
-    low, high = imshow.pop("vmin", seen.min(initial=np.inf)), imshow.pop("vmax", seen.max(initial=-np.inf))
-    low, high = (low, high) if low < high else (min(low, 0.0), max(high, 1.0)) if len(seen) else (0.0, 1.0)
+    low, high = (
+        imshow.pop("vmin", seen.min(initial=np.inf)),
+        imshow.pop("vmax", seen.max(initial=-np.inf)),
+    )
+    low, high = (
+        (low, high) if low < high else (min(low, 0.0), max(high, 1.0)) if len(seen) else (0.0, 1.0)
+    )
     frame = 3 * high - 2 * low  # above the scale: light grey
     framed = [np.pad(row.reshape(shape), 1, constant_values=frame) for row in rows]
     framed += [np.full((shape[0] + 2, shape[1] + 2), frame)] * (-len(framed) % columns)
-    mosaic = np.block([framed[i: i + columns] for i in range(0, len(framed), columns)])
+    mosaic = np.block([framed[i : i + columns] for i in range(0, len(framed), columns)])
     ax = _axes(ax, (max(0.7 * columns, 3.0), max(0.7 * columns, 3.0) * len(framed) / columns**2))
     colors = get_cmap(imshow.pop("cmap", "gray_r")).with_extremes(bad="#bcd3ec", over="#e8e8e8")
     scale = {} if "norm" in imshow else {"vmin": low, "vmax": high}
@@ -51,8 +60,11 @@ def images(rows: Any, shape: tuple[int, int], columns: int = 10, ax: Any = None,
     return ax
 
 
-def receptive_fields(model: Model, coupling: str, shape: tuple[int, int], columns: int = 10, ax: Any = None) -> Any:
-    """The weights of every unit of the second layer of a coupling ("v-h") as images over the units of the first.
+def receptive_fields(
+    model: Model, coupling: str, shape: tuple[int, int], columns: int = 10, ax: Any = None
+) -> Any:
+    """The weights of every unit of the second layer of a coupling ("v-h") as images over the units
+    of the first.
 
     For an arrow ("h->v") those of every parent over its children. Blue is negative, red positive.
 
@@ -70,8 +82,16 @@ def receptive_fields(model: Model, coupling: str, shape: tuple[int, int], column
     return images(fields, shape, columns, ax, cmap="RdBu_r", vmin=-top, vmax=top)
 
 
-def samples(result: Any, layer: str, shape: tuple[int, int], times: int = 12, chains: int = 6, ax: Any = None) -> Any:
-    """Draws of a layer as images: a line for each chain (independent draws are one), time to the right.
+def samples(
+    result: Any,
+    layer: str,
+    shape: tuple[int, int],
+    times: int = 12,
+    chains: int = 6,
+    ax: Any = None,
+) -> Any:
+    """Draws of a layer as images: a line for each chain (independent draws are one), time to the
+    right.
 
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(16, 4, rng=0), want=("samples",), method=pgm.MCMC(draws=50), rng=0)
@@ -79,12 +99,15 @@ def samples(result: Any, layer: str, shape: tuple[int, int], times: int = 12, ch
     """
     drawn = result.samples[layer][:, 0]
     by_chain = drawn.reshape(len(result.stats.get("energy", (0,))), -1, drawn.shape[1])
-    picked = by_chain[:chains, np.linspace(0, by_chain.shape[1] - 1, min(times, by_chain.shape[1])).astype(int)]
+    picked = by_chain[
+        :chains, np.linspace(0, by_chain.shape[1] - 1, min(times, by_chain.shape[1])).astype(int)
+    ]
     return images(picked.reshape(-1, drawn.shape[1]), shape, picked.shape[1], ax)
 
 
 def completions(result: Any, layer: str, shape: tuple[int, int], ax: Any = None) -> Any:
-    """Evidence above the means that complete it, one column for each row; what is not seen is light blue.
+    """Evidence above the means that complete it, one column for each row; what is not seen is light
+    blue.
 
     >>> import numpy as np
     >>> import pgmengine as pgm
@@ -100,7 +123,8 @@ def completions(result: Any, layer: str, shape: tuple[int, int], ax: Any = None)
 
 
 def history(fits: Any, name: str, ax: Any = None, label: str | None = None) -> Any:
-    """A monitored value against updates; of several fits (or histories) the mean, with a band of two standard errors.
+    """A monitored value against updates; of several fits (or histories) the mean, with a band of
+    two standard errors.
 
     >>> import pgmengine as pgm
     >>> x = pgm.datasets.bars_and_stripes().x_train
@@ -118,13 +142,16 @@ def history(fits: Any, name: str, ax: Any = None, label: str | None = None) -> A
     line = ax.plot(found[0]["update"], mean, label=label or name)[0]
     if len(found) > 1:
         error = 2 * values.std(axis=0, ddof=1) / np.sqrt(len(found))
-        ax.fill_between(found[0]["update"], mean - error, mean + error, alpha=0.25, color=line.get_color())
+        ax.fill_between(
+            found[0]["update"], mean - error, mean + error, alpha=0.25, color=line.get_color()
+        )
     ax.set(xlabel="updates", ylabel=name)
     return ax
 
 
 def levels(result: Any, row: int = 0, chain: int = 0, ax: Any = None) -> Any:
-    """The inverse temperature of one chain of SimulatedTempering over time; the adaptive part is shaded.
+    """The inverse temperature of one chain of SimulatedTempering over time; the adaptive part is
+    shaded.
 
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(4, 2, rng=0), method=pgm.SimulatedTempering(draws=100), rng=0)
@@ -142,17 +169,22 @@ def levels(result: Any, row: int = 0, chain: int = 0, ax: Any = None) -> Any:
 
 
 def autocorrelation(series: Any, lags: int = 100, ax: Any = None, label: str | None = None) -> Any:
-    """The autocorrelation function of a series (draws,), or of the energies of the first row, the mean over chains.
+    """The autocorrelation function of a series (draws,), or of the energies of the first row, the
+    mean over chains.
 
     >>> import numpy as np
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.autocorrelation(np.random.default_rng(0).normal(size=500))
     """
-    from pgmengine.diagnostics import autocorrelation_function
-
     if hasattr(series, "stats") and "energy" not in series.stats:
-        raise PgmError(f"a Result of {type(series.method).__name__} has no chains whose energies are known")
-    chains = [np.asarray(series)] if not hasattr(series, "stats") else list(series.stats["energy"][:, :, 0])
+        raise PgmError(
+            f"a Result of {type(series.method).__name__} has no chains whose energies are known"
+        )
+    chains = (
+        [np.asarray(series)]
+        if not hasattr(series, "stats")
+        else list(series.stats["energy"][:, :, 0])
+    )
     curves = np.array([autocorrelation_function(chain)[: lags + 1] for chain in chains])
     ax = _axes(ax)
     ax.plot(curves.mean(axis=0), label=label)
@@ -162,7 +194,8 @@ def autocorrelation(series: Any, lags: int = 100, ax: Any = None, label: str | N
 
 
 def bound_gap(bound: Any, exact: Any, ax: Any = None, bins: int = 40) -> Any:
-    """Histogram of the relative error of bounds, bound / exact - 1 in per cent (figure 5 of system 4).
+    """Histogram of the relative error of bounds, bound / exact - 1 in per cent (figure 5 of system
+    4).
 
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.bound_gap([-4.1, -4.3], [-4.0, -4.2])
@@ -190,12 +223,27 @@ def graph(model: Model, ax: Any = None) -> Any:
         if c.a == c.b:
             continue
         bend = 0.0 if abs(place[c.a][1] - place[c.b][1]) == 1 else 0.5
-        ax.annotate("", place[c.b], place[c.a], arrowprops={
-            "arrowstyle": "-|>" if c.directed else "-", "shrinkA": 16, "shrinkB": 16, "color": "#35618f",
-            "connectionstyle": f"arc3,rad={bend}"})
+        ax.annotate(
+            "",
+            place[c.b],
+            place[c.a],
+            arrowprops={
+                "arrowstyle": "-|>" if c.directed else "-",
+                "shrinkA": 16,
+                "shrinkB": 16,
+                "color": "#35618f",
+                "connectionstyle": f"arc3,rad={bend}",
+            },
+        )
     for name, layer in s.layers.items():
         own = ", coupled inside" if name in inside else ""
-        ax.text(*place[name], f"{name}: {layer.size} {layer.unit!r}{own}", ha="center", va="center", bbox=box)
+        ax.text(
+            *place[name],
+            f"{name}: {layer.size} {layer.unit!r}{own}",
+            ha="center",
+            va="center",
+            bbox=box,
+        )
     ax.set(xlim=(-1.5, 1.5), ylim=(-0.5, len(place) - 0.5))
     ax.set_axis_off()
     return ax

@@ -1,7 +1,8 @@
-"""Estimators for scikit-learn (extra "sklearn"): RBMTransformer, GraphicalImputer, DRBMClassifier, GenerativeClassifier.
+"""Estimators for scikit-learn (extra "sklearn"): RBMTransformer, GraphicalImputer, DRBMClassifier,
+GenerativeClassifier.
 
-All take real numbers. Data whose values are all 0 or 1 get Binary visible units; other data are standardised column by
-column and get Gaussian(1) ones, which fit decides when it first sees them.
+All take real numbers. Data whose values are all 0 or 1 get Binary visible units; other data are
+standardised column by column and get Gaussian(1) ones, which fit decides when it first sees them.
 """
 
 from __future__ import annotations
@@ -23,21 +24,23 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pgmengine import classifier
-from pgmengine.errors import PgmError
-from pgmengine.families import drbm, rbm
-from pgmengine.infer import Auto, drawing, infer
+from pgmengine.apps import classifier
+from pgmengine.base.checks import check_whole, whole
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
+from pgmengine.graph.families import drbm, rbm
+from pgmengine.graph.model import Model
+from pgmengine.infer.ask import Auto, drawing, infer
+from pgmengine.infer.methods import AIS, MCMC, Exact
 from pgmengine.learn import PCD, Adam, ExactGradient, base_rate_start, fit
 from pgmengine.learn.interrupt import pass_on
-from pgmengine.methods import AIS, MCMC, Exact
-from pgmengine.model import Model
-from pgmengine.settings import check_whole, whole
 from pgmengine.units import Binary, Gaussian, Unit
 
-Array = np.ndarray
 LEARNING = ("n_components", "batch_size", "n_iter")
 FEW = 25  # bits up to which likelihoods are exact
-FILL = Auto(candidates=(Exact(10), MCMC(chains=2, warmup=100, draws=200, rhat_limit=math.inf)))  # for missing values
+FILL = Auto(
+    candidates=(Exact(10), MCMC(chains=2, warmup=100, draws=200, rhat_limit=math.inf))
+)  # for missing values
 
 __all__ = ["DRBMClassifier", "GenerativeClassifier", "GraphicalImputer", "RBMTransformer"]
 
@@ -70,8 +73,10 @@ class Scaling:
         if not isinstance(self.unit, Binary):
             return (x - self.shift) / self.scale
         for row, column in np.argwhere((x != 0) & (x != 1) & ~np.isnan(x))[:1]:
-            raise PgmError(f"row {row}, column {column}: {x[row, column]:g} is not 0 or 1; all were when the units were "
-                           "chosen")
+            raise PgmError(
+                f"row {row}, column {column}: {x[row, column]:g} is not 0 or 1; all were when the units were "
+                "chosen"
+            )
         return x
 
     def data(self, v: Array) -> Array:
@@ -82,8 +87,18 @@ class Scaling:
 class _Graphical(BaseEstimator):
     """What the estimators of a visible layer share: an RBM whose visible units suit the data."""
 
-    def __init__(self, n_components: int = 16, *, hidden: Unit | None = None, negative: Any = None, optimizer: Any = None,
-                 batch_size: int = 20, n_iter: int = 50, random_state: Any = None, verbose: int = 0) -> None:
+    def __init__(
+        self,
+        n_components: int = 16,
+        *,
+        hidden: Unit | None = None,
+        negative: Any = None,
+        optimizer: Any = None,
+        batch_size: int = 20,
+        n_iter: int = 50,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
         self.n_components = n_components
         self.hidden = hidden
         self.negative = negative
@@ -100,16 +115,26 @@ class _Graphical(BaseEstimator):
             self.model_ = base_rate_start(self._empty(rng), {"v": self.scaling_.values(x)})
             self.state_ = None
         done = self.state_["update"] if self.state_ else 0
-        found = fit(self.model_, {"v": self.scaling_.values(x)}, negative=self.negative or PCD(),
-                    optimizer=self.optimizer or Adam(0.01), batch_size=self.batch_size, rng=rng, state=self.state_,
-                    updates=done + epochs * -(-len(x) // self.batch_size), progress=bool(self.verbose))
+        found = fit(
+            self.model_,
+            {"v": self.scaling_.values(x)},
+            negative=self.negative or PCD(),
+            optimizer=self.optimizer or Adam(0.01),
+            batch_size=self.batch_size,
+            rng=rng,
+            state=self.state_,
+            updates=done + epochs * -(-len(x) // self.batch_size),
+            progress=bool(self.verbose),
+        )
         self.model_, self.state_ = found.model, found.state
         pass_on(found)
 
     def _empty(self, rng: int) -> Model:
         """The RBM with small weights and no biases."""
         columns = len(self.scaling_.shift)
-        model = rbm(columns, self.n_components, visible=self.scaling_.unit, hidden=self.hidden, rng=rng)
+        model = rbm(
+            columns, self.n_components, visible=self.scaling_.unit, hidden=self.hidden, rng=rng
+        )
         return model.with_params({"v-h.weight": 0.1 * model.params["v-h.weight"]})
 
 
@@ -155,7 +180,9 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
         return self
 
     def transform(self, X: Any) -> Array:
-        """E[hidden | row], (rows, n_components); (rows, n_components * k) of Categorical(k) units, unit by unit."""
+        """E[hidden | row], (rows, n_components); (rows, n_components * k) of Categorical(k) units,
+        unit by unit.
+        """
         x = self._values(X)
         found: Array = infer(self.model_, {"v": x}).mean["h"]
         return found.reshape(len(x), -1)
@@ -166,26 +193,40 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
         hidden = check_array(X, dtype=np.float64)
         weight = self.model_.params["v-h.weight"]
         if hidden.shape[1] != weight.shape[1]:
-            raise PgmError(f"X has {hidden.shape[1]} columns, expected the {weight.shape[1]} of transform")
+            raise PgmError(
+                f"X has {hidden.shape[1]} columns, expected the {weight.shape[1]} of transform"
+            )
         field = self.model_.params["v.bias"] + hidden @ weight.T
         return self.scaling_.data(self.scaling_.unit.mean(field))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
-        """Draws of the visible units, (n_samples, features): exact for small machines, else Gibbs sampling."""
+        """Draws of the visible units, (n_samples, features): exact for small machines, else Gibbs
+        sampling.
+        """
         check_is_fitted(self)
         seed = _seed(random_state)
-        drawn = infer(self.model_, want=("samples",), method=drawing(whole("n_samples", n_samples)), rng=seed)
-        order = np.random.default_rng(seed).permutation(len(drawn.samples["v"]))[:n_samples]  # of all chains alike
+        drawn = infer(
+            self.model_, want=("samples",), method=drawing(whole("n_samples", n_samples)), rng=seed
+        )
+        order = np.random.default_rng(seed).permutation(len(drawn.samples["v"]))[
+            :n_samples
+        ]  # of all chains alike
         return self.scaling_.data(drawn.samples["v"][order, 0])
 
     def score_samples(self, X: Any) -> Array:
-        """The log-likelihood (density) of every row: exact while min(features, components) <= 25, else by AIS."""
+        """The log-likelihood (density) of every row: exact while min(features, components) <= 25,
+        else by AIS.
+        """
         x = self._values(X)
         exact = Exact(FEW)
         whole = self.model_.given()
         method = exact if exact.plan(whole, ("log_z",)).accepted else AIS()
         log_z = method.run(whole, ("log_z",), rng=0).log_z[0]
-        return infer(self.model_, {"v": x}, want=("log_z",)).log_z - log_z - np.log(self.scaling_.scale).sum()
+        return (
+            infer(self.model_, {"v": x}, want=("log_z",)).log_z
+            - log_z
+            - np.log(self.scaling_.scale).sum()
+        )
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean log-likelihood."""
@@ -201,7 +242,8 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
 
     Parameters
     ----------
-    n_components, hidden, negative, optimizer, batch_size, n_iter, random_state, verbose : as in RBMTransformer.
+    n_components, hidden, negative, optimizer, batch_size, n_iter, random_state, verbose : as in
+        RBMTransformer.
     sample : fill with one joint draw for each row in place of means.
 
     >>> import numpy as np
@@ -211,11 +253,29 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
     False
     """
 
-    def __init__(self, n_components: int = 16, *, hidden: Unit | None = None, negative: Any = None,
-                 optimizer: Any = None, batch_size: int = 20, n_iter: int = 50, sample: bool = False,
-                 random_state: Any = None, verbose: int = 0) -> None:
-        super().__init__(n_components, hidden=hidden, negative=negative, optimizer=optimizer, batch_size=batch_size,
-                         n_iter=n_iter, random_state=random_state, verbose=verbose)
+    def __init__(
+        self,
+        n_components: int = 16,
+        *,
+        hidden: Unit | None = None,
+        negative: Any = None,
+        optimizer: Any = None,
+        batch_size: int = 20,
+        n_iter: int = 50,
+        sample: bool = False,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_components,
+            hidden=hidden,
+            negative=negative,
+            optimizer=optimizer,
+            batch_size=batch_size,
+            n_iter=n_iter,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.sample = sample
 
     def fit(self, X: Any, y: Any = None) -> GraphicalImputer:
@@ -234,8 +294,17 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
             return x.copy()
         rows = np.flatnonzero(holes.any(axis=1))
         want = ("samples",) if self.sample else ("marginals",)
-        r = infer(self.model_, {"v": self.scaling_.values(x[rows])}, want=want, rng=_seed(self.random_state), method=FILL)
-        filled, out = self.scaling_.data(r.samples["v"][-1] if self.sample else r.mean["v"]), x.copy()
+        r = infer(
+            self.model_,
+            {"v": self.scaling_.values(x[rows])},
+            want=want,
+            rng=_seed(self.random_state),
+            method=FILL,
+        )
+        filled, out = (
+            self.scaling_.data(r.samples["v"][-1] if self.sample else r.mean["v"]),
+            x.copy(),
+        )
         out[rows] = np.where(holes[rows], filled, x[rows])
         return out
 
@@ -256,10 +325,11 @@ class _ByProbability(ClassifierMixin):
 
 
 class DRBMClassifier(_ByProbability, BaseEstimator):
-    """The discriminative RBM of system 1: p(class | x) learned by its exact gradient (eqs. 25 to 28).
+    """The discriminative RBM of system 1: p(class | x) learned by its exact gradient (eqs. 25 to
+    28).
 
-    Columns are standardised. Parameters as in RBMTransformer but `negative`: the gradient is exact. `hidden` is
-    MultiValued(inf) by default, `alpha` the weight decay.
+    Columns are standardised. Parameters as in RBMTransformer but `negative`: the gradient is exact.
+    `hidden` is MultiValued(inf) by default, `alpha` the weight decay.
 
     >>> import numpy as np
     >>> from pgmengine.sklearn import DRBMClassifier
@@ -268,9 +338,18 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
     array(['a', 'b'], dtype='<U1')
     """
 
-    def __init__(self, n_components: int = 32, *, hidden: Unit | None = None, optimizer: Any = None,
-                 alpha: float = 1e-4, batch_size: int = 20, n_iter: int = 50, random_state: Any = None,
-                 verbose: int = 0) -> None:
+    def __init__(
+        self,
+        n_components: int = 32,
+        *,
+        hidden: Unit | None = None,
+        optimizer: Any = None,
+        alpha: float = 1e-4,
+        batch_size: int = 20,
+        n_iter: int = 50,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
         self.n_components = n_components
         self.hidden = hidden
         self.optimizer = optimizer
@@ -287,11 +366,22 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         self.scaling_, seed = Scaling.standard(x), _seed(self.random_state)
-        start = drbm(x.shape[1], self.n_components, max(len(self.classes_), 2), hidden=self.hidden, rng=seed)
+        start = drbm(
+            x.shape[1], self.n_components, max(len(self.classes_), 2), hidden=self.hidden, rng=seed
+        )
         optimizer = self.optimizer or Adam(0.02, weight_decay=self.alpha)
         data = {"x": self.scaling_.values(x), "y": labels[:, None].astype(float)}
-        found = fit(start, data, given=("x",), negative=ExactGradient(), optimizer=optimizer, rng=seed,
-                    batch_size=self.batch_size, epochs=self.n_iter, progress=bool(self.verbose))
+        found = fit(
+            start,
+            data,
+            given=("x",),
+            negative=ExactGradient(),
+            optimizer=optimizer,
+            rng=seed,
+            batch_size=self.batch_size,
+            epochs=self.n_iter,
+            progress=bool(self.verbose),
+        )
         self.model_ = found.model
         pass_on(found)
         return self
@@ -300,8 +390,12 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
         """p(class | row), (rows, classes)."""
         check_is_fitted(self)
         x = validate_data(self, X, dtype=np.float64, reset=False)
-        prob = infer(self.model_, {"x": self.scaling_.values(x)}).prob["y"][:, 0, : len(self.classes_)]
-        return prob / prob.sum(axis=1, keepdims=True)  # a single class has a state beside it that stands for none
+        prob = infer(self.model_, {"x": self.scaling_.values(x)}).prob["y"][
+            :, 0, : len(self.classes_)
+        ]
+        return prob / prob.sum(
+            axis=1, keepdims=True
+        )  # a single class has a state beside it that stands for none
 
     def predict_log_proba(self, X: Any) -> Array:
         """Its logarithm, -inf where it is below the least number."""
@@ -310,11 +404,12 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
 
 
 class GenerativeClassifier(_ByProbability, _Graphical):
-    """One RBM for each class, and Bayes' rule; likelihoods are exact while min(features, components) <= 25.
+    """One RBM for each class, and Bayes' rule; likelihoods are exact while min(features,
+    components) <= 25.
 
-    Real columns have variance 1 over all classes, and so has every Gaussian unit given the hidden ones: classes that are
-    much narrower than that call for DRBMClassifier. Any model of one's own: pgm.GenerativeClassifier. Parameters as in
-    RBMTransformer.
+    Real columns have variance 1 over all classes, and so has every Gaussian unit given the hidden
+    ones: classes that are much narrower than that call for DRBMClassifier. Any model of one's own:
+    pgm.GenerativeClassifier. Parameters as in RBMTransformer.
 
     >>> import numpy as np
     >>> from pgmengine.sklearn import GenerativeClassifier
@@ -329,9 +424,17 @@ class GenerativeClassifier(_ByProbability, _Graphical):
         x, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.scaling_, seed = Scaling.of(x), _seed(self.random_state)
-        learn = partial(_from_base_rates, negative=self.negative or PCD(), optimizer=self.optimizer or Adam(0.01),
-                        batch_size=self.batch_size, epochs=self.n_iter, progress=bool(self.verbose))
-        self.bayes_ = classifier.GenerativeClassifier(self._empty(seed), learn, rng=seed).fit(self.scaling_.values(x), y)
+        learn = partial(
+            _from_base_rates,
+            negative=self.negative or PCD(),
+            optimizer=self.optimizer or Adam(0.01),
+            batch_size=self.batch_size,
+            epochs=self.n_iter,
+            progress=bool(self.verbose),
+        )
+        self.bayes_ = classifier.GenerativeClassifier(self._empty(seed), learn, rng=seed).fit(
+            self.scaling_.values(x), y
+        )
         self.classes_ = self.bayes_.classes_
         return self
 

@@ -1,7 +1,9 @@
-"""The variational bound of log Z of a directed or mixed tiny machine at any Q, by its formulas, not through the package.
+"""The variational bound of log Z of a directed or mixed tiny machine at any Q, by its formulas, not
+through the package.
 
-L(Q) = E_Q[linear part of the log density] + H(Q) + E_Q[log h] - sum over children of min_xi F(xi), F over E_Q[A(z)].
-Expectations over the parents of a child are sums over all their joint states, and xi is found by scipy.
+L(Q) = E_Q[linear part of the log density] + H(Q) + E_Q[log h] - sum over children of min_xi F(xi),
+F over E_Q[A(z)]. Expectations over the parents of a child are sums over all their joint states, and
+xi is found by scipy.
 """
 
 from __future__ import annotations
@@ -15,22 +17,38 @@ from scipy.optimize import minimize, minimize_scalar
 
 
 def bound(machine, row, q, soft=None, do=None, xi=None):
-    """L(Q) of one row of evidence {layer: values or None}; q {layer: (size, K)}; soft and do as in Brute.
+    """L(Q) of one row of evidence {layer: values or None}; q {layer: (size, K)}; soft and do as in
+    Brute.
 
-    `xi` from 0 to 1 fixes every xi there between the least and the largest value of the child, for Categorical at xi / k.
+    `xi` from 0 to 1 fixes every xi there between the least and the largest value of the child, for
+    Categorical at xi / k.
     """
     return Beliefs(machine, row, q, soft, do).bound(xi)
 
 
 class Beliefs:
-    """The units of a machine under Q with one row of evidence: tables, parents, and which of them are barren."""
+    """The units of a machine under Q with one row of evidence: tables, parents, and which of them
+    are barren.
+    """
 
     def __init__(self, machine, row, q, soft=None, do=None):
         self.machine, self.layers = machine, {x.name: x for x in machine.layers}
         self.units = [(x.name, i) for x in machine.layers for i in range(x.size)]
-        self.cut = {(n, i): v for n, values in (do or {}).items() for i, v in enumerate(values) if v is not None}
-        self.known = {(n, i): v for n, values in row.items() for i, v in enumerate(values) if v is not None} | self.cut
-        self.soft = {(n, i): np.array(w) for n, rows in (soft or {}).items() for i, w in enumerate(rows) if np.any(w)}
+        self.cut = {
+            (n, i): v
+            for n, values in (do or {}).items()
+            for i, v in enumerate(values)
+            if v is not None
+        }
+        self.known = {
+            (n, i): v for n, values in row.items() for i, v in enumerate(values) if v is not None
+        } | self.cut
+        self.soft = {
+            (n, i): np.array(w)
+            for n, rows in (soft or {}).items()
+            for i, w in enumerate(rows)
+            if np.any(w)
+        }
         self.parents = {u: list(self._parents(u)) for u in self.units}
         self.barren = self._barren()
         self.tables = {u: self._table(u, q) for u in self.units if u not in self.barren}
@@ -51,17 +69,24 @@ class Beliefs:
     def directed(self, name):
         """Has parents, or is a root: children and no undirected coupling."""
         is_parent = any(p == name for p, _, _ in self.machine.directed)
-        return any(c == name for _, c, _ in self.machine.directed) or (is_parent and not self.coupled(name))
+        return any(c == name for _, c, _ in self.machine.directed) or (
+            is_parent and not self.coupled(name)
+        )
 
     def coupled(self, name):
         return any(name in (a, b) for a, b, _ in self.machine.undirected)
 
     def _barren(self):
-        """Free directed units without couplings or soft evidence whose children are barren or cut: they sum to 1."""
+        """Free directed units without couplings or soft evidence whose children are barren or cut:
+        they sum to 1.
+        """
         found = {
             u
             for u in self.units
-            if u not in self.known and u not in self.soft and self.directed(u[0]) and not self.coupled(u[0])
+            if u not in self.known
+            and u not in self.soft
+            and self.directed(u[0])
+            and not self.coupled(u[0])
         }
         while True:
             others = [c for c in self.units if c not in found and c not in self.cut]
@@ -82,9 +107,17 @@ class Beliefs:
         known = self.known[unit]
         if not finite:
             gauss = type(kind).__name__ == "Gaussian"
-            density = -(known**2) / (2 * kind.sigma**2) - math.log(kind.sigma * math.sqrt(2 * math.pi)) if gauss else 0.0
+            density = (
+                -(known**2) / (2 * kind.sigma**2) - math.log(kind.sigma * math.sqrt(2 * math.pi))
+                if gauss
+                else 0.0
+            )
             return np.array([[known]]), np.ones(1), np.array([density]), np.zeros(1)
-        k = [int(known)] if self.width(unit[0]) > 1 else np.flatnonzero(np.isclose(values[:, 0], known))
+        k = (
+            [int(known)]
+            if self.width(unit[0]) > 1
+            else np.flatnonzero(np.isclose(values[:, 0], known))
+        )
         return values[k], np.ones(1), base[k], soft[k]
 
     def mean(self, unit):
@@ -112,7 +145,9 @@ class Beliefs:
             _, p, base, soft = self.tables[u]
             total += p @ soft - np.sum(p[p > 0] * np.log(p[p > 0]))
             if u not in self.cut:
-                total += p @ base + (self.conditional(u, xi) if self.directed(u[0]) else self.mean(u) @ self.bias(u))
+                total += p @ base + (
+                    self.conditional(u, xi) if self.directed(u[0]) else self.mean(u) @ self.bias(u)
+                )
         for a, b, weight in self.machine.undirected:
             share = self.means(a) @ weight @ self.means(b)
             total += share / 2 if a == b else share
@@ -134,7 +169,9 @@ class Beliefs:
 
 
 def noisy_or_terms(z, p, least, xi):
-    """Bounds of E[log(1 + e^(-2^m z))], whose sum over m is at least -E[log(1 - e^-z)]; no more where 2^m z > 40."""
+    """Bounds of E[log(1 + e^(-2^m z))], whose sum over m is at least -E[log(1 - e^-z)]; no more
+    where 2^m z > 40.
+    """
     for m in itertools.count():
         yield scalar_least(z, p, np.array([[-(2.0**m)], [0.0]]), np.zeros(2), xi)
         if 2.0**m * least > 40:
@@ -157,7 +194,9 @@ def scalar_least(z, p, values, base, xi):
 
 
 def simplex_least(z, p, xi):
-    """min over xi of xi . E[z] + log sum_k E[exp(z_k - xi . z)], convex in xi: a bound off the simplex, too."""
+    """min over xi of xi . E[z] + log sum_k E[exp(z_k - xi . z)], convex in xi: a bound off the
+    simplex, too.
+    """
     k, mean = z.shape[1], p @ z
 
     def f(at):
@@ -167,5 +206,9 @@ def simplex_least(z, p, xi):
 
     if xi is not None or len(p) == 1:  # the bound of one state is exact for every xi
         return f(np.full(k, (xi or 0.0) / k))[0]
-    tight = {"method": "L-BFGS-B", "jac": True, "options": {"ftol": 1e-16, "gtol": 1e-11, "maxiter": 5000}}
+    tight = {
+        "method": "L-BFGS-B",
+        "jac": True,
+        "options": {"ftol": 1e-16, "gtol": 1e-11, "maxiter": 5000},
+    }
     return min(minimize(f, start, **tight).fun for start in (np.full(k, 1 / k), np.ones(k)))

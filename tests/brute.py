@@ -1,6 +1,7 @@
 """An oracle by enumeration, written from the formulas of the design and not through the package.
 
-Layers with infinitely many values are put on a fine quadrature grid (Gauss-Legendre), so every layer is finite here.
+Layers with infinitely many values are put on a fine quadrature grid (Gauss-Legendre), so every
+layer is finite here.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def grid(unit):
         return nodes[:, None], np.log(weights)
     if kind == "MultiValued":
         s = unit.s
-        return np.array([[(2 * k - s) / s] for k in range(s + 1)]), np.full(s + 1, math.log(2 / (s + 1)))
+        return np.array([[(2 * k - s) / s] for k in range(s + 1)]), np.full(
+            s + 1, math.log(2 / (s + 1))
+        )
     assert kind == "Gaussian"
     nodes, weights = np.polynomial.hermite_e.hermegauss(24)
     return unit.sigma * nodes[:, None], np.log(weights / math.sqrt(2 * math.pi))
@@ -39,8 +42,8 @@ def log_sum(values):
 class Brute:
     """All joint states of a tiny machine with one row of evidence.
 
-    `evidence`: {layer: list of values or None}, Categorical as labels; `soft`: {layer: list of state log weights lists};
-    `do`: as evidence.
+    `evidence`: {layer: list of values or None}, Categorical as labels; `soft`: {layer: list of
+    state log weights lists}; `do`: as evidence.
     """
 
     def __init__(self, machine, evidence=None, soft=None, do=None, beta=1.0, reference=None):
@@ -64,8 +67,12 @@ class Brute:
         self.values = {}
         for layer in machine.layers:
             own = [k for k, u in enumerate(self.units) if u[0] == layer.name]
-            self.values[layer.name] = np.array([np.concatenate([state[k][0] for k in own]) for state in states])
-        base = np.array([sum(o[1] for o, u in zip(state, self.units) if u not in cut) for state in states])
+            self.values[layer.name] = np.array(
+                [np.concatenate([state[k][0] for k in own]) for state in states]
+            )
+        base = np.array(
+            [sum(o[1] for o, u in zip(state, self.units) if u not in cut) for state in states]
+        )
         self.log_weight = base + beta * self._shares(by_name, soft)
         for name, field in (reference or {}).items():
             for i in range(by_name[name].size):
@@ -77,7 +84,10 @@ class Brute:
     @staticmethod
     def _density(unit, value):
         if type(unit).__name__ == "Gaussian":
-            return float(-(value[0] ** 2) / (2 * unit.sigma**2) - math.log(unit.sigma * math.sqrt(2 * math.pi)))
+            return float(
+                -(value[0] ** 2) / (2 * unit.sigma**2)
+                - math.log(unit.sigma * math.sqrt(2 * math.pi))
+            )
         return 0.0
 
     @staticmethod
@@ -86,7 +96,12 @@ class Brute:
             for i, value in enumerate(row):
                 if value is not None:
                     unit = by_name[name].unit
-                    yield (name, i), np.eye(unit.k)[value] if type(unit).__name__ == "Categorical" else np.array([value])
+                    yield (
+                        (name, i),
+                        np.eye(unit.k)[value]
+                        if type(unit).__name__ == "Categorical"
+                        else np.array([value]),
+                    )
 
     def directed(self):
         m = self.machine
@@ -119,7 +134,9 @@ class Brute:
                 z = self.inputs(layer.name)
                 for i in range(layer.size):
                     if (layer.name, i) not in self.cut:
-                        total += self.child(layer.unit, x[:, i * w : (i + 1) * w], z[:, i * w : (i + 1) * w])
+                        total += self.child(
+                            layer.unit, x[:, i * w : (i + 1) * w], z[:, i * w : (i + 1) * w]
+                        )
             else:
                 total += x @ np.ravel(layer.bias)
             for i, log_weights in enumerate((soft or {}).get(layer.name, ())):
@@ -134,7 +151,9 @@ class Brute:
         if kind == "NoisyOr":
             return np.array(
                 [
-                    math.log(-math.expm1(-zz)) if xx == 1 and zz > 0 else (-np.inf if xx == 1 else -zz)
+                    math.log(-math.expm1(-zz))
+                    if xx == 1 and zz > 0
+                    else (-np.inf if xx == 1 else -zz)
                     for xx, zz in zip(x[:, 0], z[:, 0])
                 ]
             )

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import pgmengine as pgm
-from pgmengine import cli
+from pgmengine.apps import cli
 
 TOML = """
 [[layers]]

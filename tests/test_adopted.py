@@ -5,27 +5,39 @@ import pytest
 from tiny import FINITE, INFINITE, as_evidence, draw_row, machine, mixed_target
 
 import pgmengine as pgm
-from pgmengine.kernels.chains import make_chains, start
-from pgmengine.kernels.compiled import CompiledChains
-from pgmengine.kernels.plain import PlainChains
+from pgmengine.engine.chains import make_chains, start
+from pgmengine.engine.compiled import CompiledChains
+from pgmengine.engine.plain import PlainChains
 
 
 @pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.4)], ids=repr)
 def test_chains_that_keep_nothing_make_the_same_sweeps(kernel):
-    """sweep_once and sweep(1) from the same states with the same random numbers; DBM with several unit types."""
+    """sweep_once and sweep(1) from the same states with the same random numbers; DBM with several
+    unit types.
+    """
     b = pgm.GraphBuilder()
-    for name, unit, size in (("v", pgm.Binary(), 40), ("h1", pgm.MultiValued(3), 30), ("h2", pgm.Categorical(3), 7)):
+    for name, unit, size in (
+        ("v", pgm.Binary(), 40),
+        ("h1", pgm.MultiValued(3), 30),
+        ("h2", pgm.Categorical(3), 7),
+    ):
         b.layer(name, unit, size)
     b.couple("h1", "v")
     b.couple("h1", "h2")
     model = b.build(rng=0)
-    target = model.given({"v": np.r_[np.full(30, np.nan), np.ones(10)]}).take(np.zeros(50, dtype=int))
+    target = model.given({"v": np.r_[np.full(30, np.nan), np.ones(10)]}).take(
+        np.zeros(50, dtype=int)
+    )
     x = start(target, np.random.default_rng(0))
     found = []
     for once in (False, True):
         chains = make_chains(target, kernel, x, np.random.default_rng(1))
         for t in range(4):
-            chains.adopt(model.with_params({"v.bias": np.full(40, 0.1 * t)}), kernel, np.random.default_rng(t))
+            chains.adopt(
+                model.with_params({"v.bias": np.full(40, 0.1 * t)}),
+                kernel,
+                np.random.default_rng(t),
+            )
             chains.sweep_once() if once else chains.sweep(1)
         found.append((chains.values(), chains.log_density()))
     for name in x:
@@ -37,7 +49,9 @@ def test_chains_that_keep_nothing_make_the_same_sweeps(kernel):
 @pytest.mark.parametrize("machine", FINITE, ids=repr)
 @pytest.mark.parametrize("engine", [CompiledChains, PlainChains])
 def test_layers_drawn_anew_are_drawn_as_by_gibbs(engine, machine, observed):
-    """The sweep of all kinds of layers, those that move unit by unit and those with arrows included."""
+    """The sweep of all kinds of layers, those that move unit by unit and those with arrows
+    included.
+    """
     target, rng = rows_of(machine, observed), np.random.default_rng(2)
     x, found = start(target, rng), []
     for kernel, anew in ((pgm.Gibbs(), ()), (pgm.FlipState(), tuple(x))):
@@ -54,7 +68,9 @@ def test_adopted_chains_are_chains_of_the_new_model(sure=5.0):
     old = pgm.rbm(4, 3, rng=0)
     new = old.with_params({k: v + 1.0 for k, v in old.params.items()})
     target = old.given().take(np.zeros(20_000, dtype=int))
-    chains = make_chains(target, pgm.Gibbs(), start(target, np.random.default_rng(0)), np.random.default_rng(0))
+    chains = make_chains(
+        target, pgm.Gibbs(), start(target, np.random.default_rng(0)), np.random.default_rng(0)
+    )
     chains.sweep(3)
     chains.adopt(new, pgm.FlipState(), np.random.default_rng(1))
     chains.sweep(30)
@@ -62,26 +78,40 @@ def test_adopted_chains_are_chains_of_the_new_model(sure=5.0):
     for name, value in chains.values().items():
         assert np.all(np.abs(value.mean(axis=0) - exact[name]) < sure * 0.5 / np.sqrt(len(value)))
 
+
 B, S = pgm.Binary(), pgm.Spin()
-FOUR = machine("four in a row", {"v": (B, 2), "h1": (S, 2), "h2": (B, 2), "h3": (S, 1)},
-               [("v", "h1"), ("h1", "h2"), ("h2", "h3")])
+FOUR = machine(
+    "four in a row",
+    {"v": (B, 2), "h1": (S, 2), "h2": (B, 2), "h3": (S, 1)},
+    [("v", "h1"), ("h1", "h2"), ("h2", "h3")],
+)
 
 
 def rows_of(machine, observed, rows=24):
-    """Rows at several beta and with a reference: with evidence of their own, with a layer observed, or free."""
+    """Rows at several beta and with a reference: with evidence of their own, with a layer observed,
+    or free.
+    """
     if observed == "here and there":
         return mixed_target(machine, rows)
     rng, model = np.random.default_rng(0), machine.build()
     reference = {n: rng.normal(size=layer.width) for n, layer in model.structure.layers.items()}
     seen = machine.layers[-1].name if observed == "a layer" else None
-    evidence = {n: x for n, x in as_evidence(machine, [draw_row(machine, rng, 1.0)]).items() if n == seen}
-    return model.given(evidence).take(np.zeros(rows, dtype=int)).at(rng.choice([0.0, 0.37, 1.0], size=rows), reference)
+    evidence = {
+        n: x for n, x in as_evidence(machine, [draw_row(machine, rng, 1.0)]).items() if n == seen
+    }
+    return (
+        model.given(evidence)
+        .take(np.zeros(rows, dtype=int))
+        .at(rng.choice([0.0, 0.37, 1.0], size=rows), reference)
+    )
 
 
 @pytest.mark.parametrize("observed", ["nothing", "a layer", "here and there"])
 @pytest.mark.parametrize("machine", (*FINITE, *INFINITE, FOUR), ids=repr)
 def test_the_path_of_adopted_chains_is_that_of_their_states(machine, observed, rtol=2e-5):
-    """The first sweep after adopt sums the couplings from the layers drawn last alone, the second from all of them."""
+    """The first sweep after adopt sums the couplings from the layers drawn last alone, the second
+    from all of them.
+    """
     target, rng = rows_of(machine, observed), np.random.default_rng(2)
     new = target.model.with_params({k: 1.2 * v for k, v in target.model.params.items()})
     chains = make_chains(target, pgm.Gibbs(), start(target, rng), rng)
@@ -89,7 +119,10 @@ def test_the_path_of_adopted_chains_is_that_of_their_states(machine, observed, r
     chains.adopt(new, pgm.Gibbs(), rng)
     for _ in range(2):
         path, power = chains.sweep_path()
-        at_0, at_1 = (target.with_model(new).at(b, target.reference).log_density(chains.values()) for b in (0.0, 1.0))
+        at_0, at_1 = (
+            target.with_model(new).at(b, target.reference).log_density(chains.values())
+            for b in (0.0, 1.0)
+        )
         np.testing.assert_allclose(path, at_0, rtol=rtol, atol=rtol)
         np.testing.assert_allclose(power, at_1 - at_0, rtol=rtol, atol=10 * rtol)
 
@@ -102,7 +135,11 @@ def test_a_sweep_with_its_path_is_the_sweep_without(kernel):
     for path in (False, True):
         chains = make_chains(target, kernel, x, np.random.default_rng(1))
         for t in range(4):
-            chains.adopt(model.with_params({"v.bias": np.full(40, 0.1 * t)}), kernel, np.random.default_rng(t))
+            chains.adopt(
+                model.with_params({"v.bias": np.full(40, 0.1 * t)}),
+                kernel,
+                np.random.default_rng(t),
+            )
             chains.sweep_path() if path else chains.sweep_once()
         chains.sweep(3)
         found.append(chains.values())

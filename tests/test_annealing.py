@@ -1,4 +1,6 @@
-"""Annealing against the oracle: the path, unbiased weights in every direction, brackets, base rates."""
+"""Annealing against the oracle: the path, unbiased weights in every direction, brackets, base
+rates.
+"""
 
 import math
 
@@ -9,15 +11,19 @@ from tiny import FINITE, INFINITE, as_evidence, patterns
 from twin import Replay
 
 import pgmengine as pgm
-from pgmengine.kernels import compiled, plain
-from pgmengine.kernels.chains import make_chains, refusal, start
-from pgmengine.methods.ais import base_rates
+from pgmengine.engine import compiled, plain
+from pgmengine.engine.chains import make_chains, refusal, start
+from pgmengine.infer.sampling.ais import base_rates
 
 
 def random_rbm(seed, v=30, h=12, sd=2.0):
     rng = np.random.default_rng(seed)
     return pgm.rbm(v, h).with_params(
-        {"v-h.weight": rng.normal(size=(v, h)) * sd, "v.bias": rng.normal(size=v), "h.bias": rng.normal(size=h)}
+        {
+            "v-h.weight": rng.normal(size=(v, h)) * sd,
+            "v.bias": rng.normal(size=v),
+            "h.bias": rng.normal(size=h),
+        }
     )
 
 
@@ -33,12 +39,16 @@ def test_log_z_at_0_is_exact_and_so_are_its_draws(machine):
         x = one.take(np.zeros(400, dtype=int)).draw_at_0(np.random.default_rng(0))
         for name, mask in one.evidence.observed.items():
             seen = np.repeat(mask[0], layers[name].unit.width)
-            assert np.array_equal(x[name][:, seen], np.repeat(one.evidence.values[name][:, seen], 400, axis=0))
+            assert np.array_equal(
+                x[name][:, seen], np.repeat(one.evidence.values[name][:, seen], 400, axis=0)
+            )
         if machine in FINITE:
             states = pgm.diagnostics.joint_states(one)
             count = len(next(iter(states.values())))
             log_p = one.take(np.zeros(count, dtype=int)).log_density(states)
-            np.testing.assert_allclose(np.logaddexp.reduce(log_p), one.log_z_at_0()[0], rtol=1e-10, atol=1e-10)
+            np.testing.assert_allclose(
+                np.logaddexp.reduce(log_p), one.log_z_at_0()[0], rtol=1e-10, atol=1e-10
+            )
 
 
 @pytest.mark.parametrize("machine", FINITE + INFINITE, ids=repr)
@@ -66,12 +76,17 @@ class OwnFlip:
         return pgm.FlipState().transition(prob, current)
 
 
-@pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.5), OwnFlip()],
-                         ids=["G", "T", "blend", "own"])
+@pytest.mark.parametrize(
+    "kernel",
+    [pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.5), OwnFlip()],
+    ids=["G", "T", "blend", "own"],
+)
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("joint", [False, True])
 def test_mean_of_the_weights_is_unbiased_summed_out_or_not(kernel, backward, joint, sure=4.5):
-    """E exp(w) = Z_1 / Z_0 at any number of temperatures: what is summed out must be drawn anew, not flipped."""
+    """E exp(w) = Z_1 / Z_0 at any number of temperatures: what is summed out must be drawn anew,
+    not flipped.
+    """
     model = random_rbm(0, 4, 3, 0.8)
     target = model.given().at(0.0)
     truth = pgm.infer(model, want=("log_z",)).log_z[0] - target.log_z_at_0()[0]
@@ -103,7 +118,10 @@ def test_ais_brackets_random_rbms_dbms_and_belief_nets():
     for seed in range(20):
         rng = np.random.default_rng(seed)
         model = pgm.dbm([10, 8, 6]).with_params(
-            {"v-h1.weight": rng.normal(size=(10, 8)) * 1.5, "h1-h2.weight": rng.normal(size=(8, 6)) * 1.5}
+            {
+                "v-h1.weight": rng.normal(size=(10, 8)) * 1.5,
+                "h1-h2.weight": rng.normal(size=(8, 6)) * 1.5,
+            }
         )
         r = pgm.infer(model, want=("log_z",), method=pgm.AIS(), rng=seed)
         inside.append(covers(r, pgm.infer(model, want=("log_z",)).log_z)[0])
@@ -118,13 +136,17 @@ def test_ais_brackets_random_rbms_dbms_and_belief_nets():
     assert sum(inside) >= 19
 
 
-@pytest.mark.parametrize("machine", [m for m in FINITE + INFINITE if "large" not in m.name], ids=repr)
+@pytest.mark.parametrize(
+    "machine", [m for m in FINITE + INFINITE if "large" not in m.name], ids=repr
+)
 def test_ais_on_the_table_with_evidence_row_by_row(machine):
     rows = patterns(machine)
     model = machine.build()
     target = model.given(as_evidence(machine, rows))
     if refusal(target):
-        target = target.take(np.array([i for i in range(len(rows)) if not refusal(target.take(np.array([i])))]))
+        target = target.take(
+            np.array([i for i in range(len(rows)) if not refusal(target.take(np.array([i])))])
+        )
     r = pgm.AIS(chains=400, betas=pgm.Linear(60)).run(target, ("log_z",), rng=3)
     exact = pgm.Exact().run(target, ("log_z",)).log_z
     assert np.all(np.abs(r.log_z - exact) <= 5 * r.log_z_error + 1e-4)
@@ -133,7 +155,9 @@ def test_ais_on_the_table_with_evidence_row_by_row(machine):
 
 def test_log_prob_of_partial_rows():
     model = random_rbm(1, 8, 5, 1.0)
-    x = np.array([[1, 0, np.nan, np.nan, 1, np.nan, 0, 1], [0, 0, 1, 1, np.nan, np.nan, np.nan, np.nan]])
+    x = np.array(
+        [[1, 0, np.nan, np.nan, 1, np.nan, 0, 1], [0, 0, 1, 1, np.nan, np.nan, np.nan, np.nan]]
+    )
     exact = pgm.infer(model, {"v": x}, want=("log_prob",)).log_prob
     for method in (pgm.AIS(chains=300), pgm.ParallelTempering()):
         r = pgm.infer(model, {"v": x}, want=("log_prob",), method=method, rng=0)
@@ -144,9 +168,12 @@ def test_log_prob_of_partial_rows():
 def test_variance_of_ais_falls_as_one_over_the_temperatures():
     model = random_rbm(3, 12, 8, 1.0)
     spread = [
-        pgm.infer(model, want=("log_z",), method=pgm.AIS(chains=2000, betas=pgm.Linear(n), reverse=False), rng=0).stats[
-            "log_weight_sd"
-        ][0]
+        pgm.infer(
+            model,
+            want=("log_z",),
+            method=pgm.AIS(chains=2000, betas=pgm.Linear(n), reverse=False),
+            rng=0,
+        ).stats["log_weight_sd"][0]
         ** 2
         for n in (250, 1000, 4000)
     ]
@@ -154,17 +181,23 @@ def test_variance_of_ais_falls_as_one_over_the_temperatures():
 
 
 def test_coupled_chains_keep_their_distribution_where_valleys_are_rarely_left():
-    """A swap when the fast chain comes to beta = 1, not just when it is there, gives the valleys other shares."""
+    """A swap when the fast chain comes to beta = 1, not just when it is there, gives the valleys
+    other shares.
+    """
     n, w = 6, 2.0
     weight = w * (1 - np.eye(n))
     model = pgm.boltzmann_machine(n, unit=pgm.Binary(), weight=weight)
-    model = model.with_params({"x.bias": np.full(n, (1.5 - w * n * (n - 1) / 2) / n)})  # all on: 1.5 nats above all off
+    model = model.with_params(
+        {"x.bias": np.full(n, (1.5 - w * n * (n - 1) / 2) / n)}
+    )  # all on: 1.5 nats above all off
     pairs, steps = 3000, 600
     target = model.given().take(np.zeros(pairs, dtype=int))
     coupled = pgm.CoupledTempering(
         target, np.linspace(0.3, 1.0, 6), pgm.Gibbs(), pgm.OneOverT(), 20, np.random.default_rng(0)
     )
-    exact = pgm.infer(model, want=("samples", "marginals"), method=pgm.Exact(draws=2 * pairs), rng=1)
+    exact = pgm.infer(
+        model, want=("samples", "marginals"), method=pgm.Exact(draws=2 * pairs), rng=1
+    )
     coupled.chains.place_at({"x": exact.samples["x"][:, 0]})
     means = []
     for t in range(steps):
@@ -197,7 +230,9 @@ def test_base_rates_of_every_unit(atol=1e-6):
         more = 0 if name == "g" else 4  # real values have finite means anyway
         mean = (np.nansum(x, axis=0) + more * middle) / (seen + more)
         np.testing.assert_allclose(unit.mean(found[name].reshape(mean.shape)), mean, atol=atol)
-    narrow = base_rates(pgm.rbm(1, 1, visible=pgm.Gaussian(0.01)), {"v": [[4.9], [5.0]]}, shrink=0.0)
+    narrow = base_rates(
+        pgm.rbm(1, 1, visible=pgm.Gaussian(0.01)), {"v": [[4.9], [5.0]]}, shrink=0.0
+    )
     np.testing.assert_allclose(narrow["v"], 49_500)
     grey = base_rates(pgm.rbm(2, 1), {"v": [[0.3, 0.5], [0.2, 0.9]]}, shrink=0.0)["v"]
     np.testing.assert_allclose(1 / (1 + np.exp(-grey)), [0.25, 0.7])
@@ -210,7 +245,10 @@ def test_base_rates_and_adaptive_temperatures_lower_the_variance():
     rng = np.random.default_rng(0)
     x = (rng.random((500, 20)) < np.linspace(0.01, 0.3, 20)) * 1.0
     model = pgm.rbm(20, 6, rng=0).with_params(
-        {"v.bias": base_rates(pgm.rbm(20, 6), {"v": x})["v"], "v-h.weight": rng.normal(size=(20, 6)) * 0.7}
+        {
+            "v.bias": base_rates(pgm.rbm(20, 6), {"v": x})["v"],
+            "v-h.weight": rng.normal(size=(20, 6)) * 0.7,
+        }
     )
 
     def spread(model, **settings):
@@ -238,7 +276,9 @@ def test_extremes_give_an_answer_with_an_honest_error(method):
     exact = pgm.infer(model, want=("log_z",)).log_z[0]
     r = pgm.infer(model, want=("log_z",), method=method, rng=0)
     assert abs(r.log_z[0] - exact) < 6 * r.log_z_error[0]  # infinite where there is no telling
-    assert np.isfinite(r.log_z[0]) and np.isinf(r.log_z_error[0]) == (isinstance(method, pgm.AIS) and method.chains == 1)
+    assert np.isfinite(r.log_z[0]) and np.isinf(r.log_z_error[0]) == (
+        isinstance(method, pgm.AIS) and method.chains == 1
+    )
     seen = {"v": np.ones(5), "h": np.ones(3)}
     r = pgm.infer(model, seen, want=("log_z",), method=method, rng=0)
     np.testing.assert_allclose(r.log_z, pgm.infer(model, seen, want=("log_z",)).log_z, rtol=1e-6)
@@ -248,30 +288,52 @@ def test_extremes_give_an_answer_with_an_honest_error(method):
     np.testing.assert_allclose(r.log_z, 8 * np.log(2), rtol=1e-6)
     huge = pgm.rbm(5, 3).with_params({"v-h.weight": np.full((5, 3), 1e3)})
     r = pgm.infer(huge, want=("log_z",), method=method, rng=0)
-    assert np.isfinite(r.log_z[0]) and (r.warnings or not np.isfinite(r.log_z_error[0]) or abs(r.log_z[0] - 15_000) < 20)
+    assert np.isfinite(r.log_z[0]) and (
+        r.warnings or not np.isfinite(r.log_z_error[0]) or abs(r.log_z[0] - 15_000) < 20
+    )
 
 
 def test_annealing_of_a_row_does_not_depend_on_what_others_leave_open():
-    """With its visible units observed a row has nothing but independent units: no error, whatever is beside it."""
+    """With its visible units observed a row has nothing but independent units: no error, whatever
+    is beside it.
+    """
     model = pgm.rbm(6, 9).with_params({"v-h.weight": np.random.default_rng(0).normal(size=(6, 9))})
     v = np.array([[1, 0, 1, 1, 0, 0], [np.nan] * 6, [0, 1, np.nan, 1, 1, 0]])
     truth = pgm.infer(model, {"v": v}, want=("log_z", "log_prob"), method=pgm.Exact())
     for order in ([0, 1, 2], [2, 0, 1]):
-        r = pgm.infer(model, {"v": v[order]}, want=("log_z", "log_prob"), method=pgm.AIS(chains=400, betas=300), rng=0)
+        r = pgm.infer(
+            model,
+            {"v": v[order]},
+            want=("log_z", "log_prob"),
+            method=pgm.AIS(chains=400, betas=300),
+            rng=0,
+        )
         assert r.log_z_error[order.index(0)] < 1e-5
         assert np.all(np.abs(r.log_z - truth.log_z[order]) < 5 * r.log_z_error + 1e-4)
-        assert np.all(np.abs(r.log_prob - truth.log_prob[order]) < 5 * r.stats["log_prob_error"] + 1e-4)
+        assert np.all(
+            np.abs(r.log_prob - truth.log_prob[order]) < 5 * r.stats["log_prob_error"] + 1e-4
+        )
         assert r.stats["log_weights"].shape == (400, 3)
 
 
 @pytest.mark.parametrize("reverse", [True, False])
 @pytest.mark.parametrize("sizes", [(4, 3), (20, 10), (300, 200)])
 def test_weights_without_variance_have_the_error_of_their_rounding(sizes, reverse):
-    """Given v all of an RBM is summed out: what is left is single precision, and the interval must hold the truth."""
+    """Given v all of an RBM is summed out: what is left is single precision, and the interval must
+    hold the truth.
+    """
     rng, (n, m) = np.random.default_rng(0), sizes
-    model = pgm.rbm(n, m).with_params({"v-h.weight": rng.normal(0, 3 / np.sqrt(n), (n, m)), "h.bias": rng.normal(size=m)})
+    model = pgm.rbm(n, m).with_params(
+        {"v-h.weight": rng.normal(0, 3 / np.sqrt(n), (n, m)), "h.bias": rng.normal(size=m)}
+    )
     v = rng.integers(0, 2, (20, n)).astype(float)
     truth = np.logaddexp(0, v @ model.params["v-h.weight"] + model.params["h.bias"]).sum(axis=1)
-    r = pgm.infer(model, {"v": v}, want=("log_z",), method=pgm.AIS(chains=50, betas=50, reverse=reverse), rng=0)
+    r = pgm.infer(
+        model,
+        {"v": v},
+        want=("log_z",),
+        method=pgm.AIS(chains=50, betas=50, reverse=reverse),
+        rng=0,
+    )
     assert np.all(r.log_z_interval[:, 0] <= truth) and np.all(truth <= r.log_z_interval[:, 1])
     assert np.all(np.diff(r.log_z_interval, axis=1) < 1e-6 * (10 + np.abs(truth)[:, None]))

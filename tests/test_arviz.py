@@ -19,15 +19,13 @@ def test_draws_keep_their_chain_and_row(result):
     tree = result.to_arviz()
     posterior = tree["posterior"]
     assert posterior["v"].dims == ("chain", "draw", "row", "v_unit")
-    assert posterior["h"].dims == ("chain", "draw", "row", "h_unit", "h_state") and posterior["h"].shape == (
-        3,
-        200,
-        2,
-        3,
-        3,
-    )
+    assert posterior["h"].dims == ("chain", "draw", "row", "h_unit", "h_state") and posterior[
+        "h"
+    ].shape == (3, 200, 2, 3, 3)
     np.testing.assert_array_equal(posterior["v"].values[1, :, 1], result.samples["v"][200:400, 1])
-    np.testing.assert_allclose(posterior["h"].mean(("chain", "draw")).values, result.mean["h"], atol=1e-12)
+    np.testing.assert_allclose(
+        posterior["h"].mean(("chain", "draw")).values, result.mean["h"], atol=1e-12
+    )
     assert np.isnan(tree["observed_data"]["v"].values).sum() == 3
     assert tree.attrs["kind"] == "estimate"
 
@@ -37,14 +35,18 @@ def test_the_energy_belongs_to_the_draws(result):
     energy = tree["sample_stats"]["energy"]
     assert energy.dims == ("chain", "draw", "row")
     v, h = (tree["posterior"][name].values[2, 17] for name in ("v", "h"))
-    np.testing.assert_allclose(energy.values[2, 17], -model.log_density({"v": v, "h": h}), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        energy.values[2, 17], -model.log_density({"v": v, "h": h}), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_arviz_computes_what_we_compute(result):
     from arviz_stats.base import array_stats
 
     values = result.to_arviz()["posterior"]["v"].values[..., 0, 2]
-    assert array_stats.rhat(values, chain_axis=0, draw_axis=1) == pytest.approx(result.stats["rhat"]["v"][0, 2], abs=0.02)
+    assert array_stats.rhat(values, chain_axis=0, draw_axis=1) == pytest.approx(
+        result.stats["rhat"]["v"][0, 2], abs=0.02
+    )
 
 
 def test_labels_of_variables_are_coordinates():
@@ -52,7 +54,12 @@ def test_labels_of_variables_are_coordinates():
     graph.add_edge("rain", "wet", weight=1.0)
     model = pgm.GraphBuilder.from_networkx(graph, unit=pgm.Binary()).build()
     r = pgm.infer(model, want=("samples", "marginals"), rng=0)
-    labels = [str(x) for v in r.to_arviz()["posterior"].coords.values() if v.dtype.kind in "OUT" for x in v.values]
+    labels = [
+        str(x)
+        for v in r.to_arviz()["posterior"].coords.values()
+        if v.dtype.kind in "OUT"
+        for x in v.values
+    ]
     assert sorted(labels) == ["rain", "wet"]
     assert sorted(unit for _, unit in r.to_frame().columns) == ["rain", "wet"]
 
@@ -79,23 +86,39 @@ def test_tempered_chains_say_where_they_were():
     method = pgm.SimulatedTempering(betas=pgm.Linear(4), chains=3, warmup=50, draws=100)
     r = pgm.infer(model, want=("samples",), method=method, rng=0)
     tree = r.to_arviz()
-    assert tree["tempering"]["level"].dims == ("chain", "sweep", "row") and tree["tempering"]["level"].shape == (
-        3,
-        150,
-        1,
+    assert tree["tempering"]["level"].dims == ("chain", "sweep", "row") and tree["tempering"][
+        "level"
+    ].shape == (3, 150, 1)
+    np.testing.assert_array_equal(
+        tree["tempering"]["level"].values[2, :, 0], r.stats["levels"][:, 0, 2]
     )
-    np.testing.assert_array_equal(tree["tempering"]["level"].values[2, :, 0], r.stats["levels"][:, 0, 2])
     assert tree["tempering"]["adaptive"].values.sum() == 50
     assert (tree["sample_stats"]["level"] == 3).all() and not tree["sample_stats"]["adaptive"].any()
-    r = pgm.infer(model, want=("samples",), method=pgm.ParallelTempering(rungs=3, draws=400, warmup=50), rng=0)
+    r = pgm.infer(
+        model, want=("samples",), method=pgm.ParallelTempering(rungs=3, draws=400, warmup=50), rng=0
+    )
     swapped = r.to_arviz()["sample_stats"]["swap_accepted"]
-    assert swapped.dims == ("chain", "draw", "row") and set(np.unique(swapped)) <= {0.0, 1.0}  # one pair at a time
+    assert swapped.dims == ("chain", "draw", "row") and set(np.unique(swapped)) <= {
+        0.0,
+        1.0,
+    }  # one pair at a time
     expected = 1 - r.stats["swap_rejection"].mean()
-    assert abs(float(swapped.mean()) - expected) < 5 * np.sqrt(expected * (1 - expected) / swapped.size)
+    assert abs(float(swapped.mean()) - expected) < 5 * np.sqrt(
+        expected * (1 - expected) / swapped.size
+    )
 
 
-@pytest.mark.parametrize("method", [pgm.Exact(draws=50), pgm.ParallelTempering(draws=100, warmup=50),
-                                    pgm.SimulatedTempering(draws=300), pgm.Forward(60)], ids=repr)  # fmt: skip
+@pytest.mark.parametrize(
+    "method",
+    [
+        pgm.Exact(draws=50),
+        pgm.ParallelTempering(draws=100, warmup=50),
+        # Fmt: skip
+        pgm.SimulatedTempering(draws=300),
+        pgm.Forward(60),
+    ],
+    ids=repr,
+)
 def test_every_sampler_gives_a_tree(method):
     model = pgm.sbn([4, 2], rng=0) if isinstance(method, pgm.Forward) else pgm.rbm(4, 2, rng=0)
     r = pgm.infer(model, want=("samples",), method=method, rng=0)

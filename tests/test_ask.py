@@ -73,13 +73,24 @@ def test_labels_one_hot_and_missing_labels_agree():
     by_row = pgm.infer(DRBM, {"x": x, "y": hot})
     column = pgm.infer(DRBM, {"x": x, "y": np.array([0, 2, nan])})
     for other in (by_row, column):
-        assert np.array_equal(by_label.mean["h"], other.mean["h"]) and np.array_equal(by_label.prob["y"], other.prob["y"])
+        assert np.array_equal(by_label.mean["h"], other.mean["h"]) and np.array_equal(
+            by_label.prob["y"], other.prob["y"]
+        )
     assert by_label.mean["y"].shape == (3, 1, 3) and by_label.prob["y"].shape == (3, 1, 3)
 
 
 def test_shapes_with_and_without_a_rows_axis():
-    r = pgm.infer(RBM, {"v": [1, 0, nan, 1]}, want=("marginals", "log_z", "log_prob", "mode", "samples", "pairs"))
-    assert (r.mean["h"].shape, r.prob["v"].shape, r.mode["v"].shape, r.pairs["v-h"].shape) == ((2,), (4, 2), (4,), (4, 2))
+    r = pgm.infer(
+        RBM,
+        {"v": [1, 0, nan, 1]},
+        want=("marginals", "log_z", "log_prob", "mode", "samples", "pairs"),
+    )
+    assert (r.mean["h"].shape, r.prob["v"].shape, r.mode["v"].shape, r.pairs["v-h"].shape) == (
+        (2,),
+        (4, 2),
+        (4,),
+        (4, 2),
+    )
     assert (r.log_z.shape, r.log_prob.shape, r.log_z_interval.shape) == ((1,), (1,), (1, 2))
     assert r.samples["v"].shape == (1000, 1, 4) and r.log_z_error[0] == 0.0
     assert r.mean["v"][0] == 1 and set(np.unique(r.samples["v"][:, 0, 2])) == {0.0, 1.0}
@@ -106,10 +117,14 @@ def test_impossible_evidence_is_named():
 def test_explain_names_the_choice_and_the_refusal():
     text = pgm.explain(pgm.dbm([784, 500, 1000], rng=0), {"v": np.zeros(784)})
     assert "refused, cheapest enumeration needs 2^500 states" in text and "-> MCMC" in text
-    assert "2^10 states of 10 units of 'v'" in pgm.explain(pgm.rbm(64, 200, rng=0), {"v": [nan] * 10 + [0] * 54})
+    assert "2^10 states of 10 units of 'v'" in pgm.explain(
+        pgm.rbm(64, 200, rng=0), {"v": [nan] * 10 + [0] * 54}
+    )
     assert "answer: none" in pgm.explain(pgm.rbm(60, 60, rng=0), want=("mode",))
     assert "refused" in pgm.explain(RBM, method=pgm.Auto(max_work=1))
-    large = pgm.GraphBuilder.from_networkx(__import__("networkx").grid_2d_graph(60, 60), unit=pgm.Spin()).build()
+    large = pgm.GraphBuilder.from_networkx(
+        __import__("networkx").grid_2d_graph(60, 60), unit=pgm.Spin()
+    ).build()
     assert "-> MCMC" in pgm.explain(large)
 
 
@@ -118,7 +133,9 @@ def test_auto_falls_through_and_records_why():
     lazy = pgm.MCMC(chains=6, warmup=5, draws=200)
     r = pgm.infer(stuck, method=pgm.Auto(candidates=(lazy, pgm.Exact())), rng=0)
     assert r.kind == "exact" and "did not mix" in r.refused[0].refusal
-    r = pgm.infer(pgm.rbm(50, 40, rng=0), method=pgm.Auto(candidates=(pgm.Exact(), pgm.MCMC(draws=50))), rng=0)
+    r = pgm.infer(
+        pgm.rbm(50, 40, rng=0), method=pgm.Auto(candidates=(pgm.Exact(), pgm.MCMC(draws=50))), rng=0
+    )
     assert r.method == pgm.MCMC(draws=50) and "2^40" in r.refused[0].refusal
 
 
@@ -127,7 +144,9 @@ def test_cheapest_cover_depends_on_the_evidence():
     assert "2^6 states of 6 units of 'h1'" in str(pgm.Exact().plan(deep, ("log_z",)))
     seen = pgm.dbm([20, 30, 3], rng=0).given({"v": np.zeros(20)})
     assert "2^3 states of 3 units of 'h2'" in str(pgm.Exact().plan(seen, ("log_z",)))
-    assert "independent" in str(pgm.Exact().plan(pgm.sbn([90, 80, 70], rng=0).given(), ("log_prob",)))
+    assert "independent" in str(
+        pgm.Exact().plan(pgm.sbn([90, 80, 70], rng=0).given(), ("log_prob",))
+    )
 
 
 def test_classes_in_place_of_instances_and_broken_kernels_are_named():
@@ -151,8 +170,12 @@ def test_classes_in_place_of_instances_and_broken_kernels_are_named():
 
 
 def test_answers_name_what_they_have():
-    r = pgm.infer(pgm.rbm(3, 2, hidden=pgm.MultiValued(math.inf), rng=0), want=("marginals", "pairs"))
-    with pytest.raises(pgm.PgmError, match="prob has no 'h', it has v; only layers of finitely many states"):
+    r = pgm.infer(
+        pgm.rbm(3, 2, hidden=pgm.MultiValued(math.inf), rng=0), want=("marginals", "pairs")
+    )
+    with pytest.raises(
+        pgm.PgmError, match="prob has no 'h', it has v; only layers of finitely many states"
+    ):
         r.prob["h"]
     with pytest.raises(KeyError, match="mean has no 'x', it has v, h"):
         r.mean["x"]
@@ -207,7 +230,9 @@ def test_a_new_unit_type_is_one_class(tmp_path):
     model = pgm.rbm(4, 3, hidden=Thirds(), rng=0)
     exact = pgm.infer(model, {"h": [nan, 3, 0]}, want=("marginals", "log_prob"))
     chains = pgm.infer(model, {"h": [nan, 3, 0]}, method=pgm.MCMC(draws=4000), rng=0)
-    assert np.all(np.abs(exact.mean["v"] - chains.mean["v"]) <= 5 * chains.stats["mcse"]["v"][0] + 1e-9)
+    assert np.all(
+        np.abs(exact.mean["v"] - chains.mean["v"]) <= 5 * chains.stats["mcse"]["v"][0] + 1e-9
+    )
     pgm.save(model, tmp_path / "m.safetensors")
     assert repr(pgm.load(tmp_path / "m.safetensors")) == repr(model)
 
@@ -227,10 +252,16 @@ def test_a_new_kernel_and_a_new_method_are_one_class_each():
     @dataclass(frozen=True)
     class Guess:
         def plan(self, target, want):
-            return pgm.Plan("Guess", "estimate", "a guess") if "log_z" in want else pgm.Plan("Guess", refusal="no idea")
+            return (
+                pgm.Plan("Guess", "estimate", "a guess")
+                if "log_z" in want
+                else pgm.Plan("Guess", refusal="no idea")
+            )
 
         def run(self, target, want, rng=None, state=None):
-            return pgm.Result({"log_z": np.zeros(target.rows)}, "estimate", self, self.plan(target, want))
+            return pgm.Result(
+                {"log_z": np.zeros(target.rows)}, "estimate", self, self.plan(target, want)
+            )
 
     chooser = pgm.Auto(candidates=(Guess(), pgm.Exact()))
     assert pgm.infer(RBM, want=("log_z",), method=chooser).method == Guess()
@@ -248,7 +279,9 @@ def test_memory_is_estimated_before_it_is_taken():
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_random_evidence_is_answered_or_refused(data):
-    """Random graphs of the table, random evidence with garbage in it: a PgmError or probabilities that sum to one."""
+    """Random graphs of the table, random evidence with garbage in it: a PgmError or probabilities
+    that sum to one.
+    """
     machine = data.draw(st.sampled_from(FINITE))
     model = machine.build()
     evidence = {}
@@ -284,7 +317,10 @@ def test_random_graphs_agree_between_walks_and_chain_rule(seed, layers, density)
     state = {n: v[0, 0] for n, v in draw.items()}
     whole = pgm.infer(model, state, want=("log_prob",)).log_prob[0]
     first = {names[0]: state[names[0]]}
-    rest = pgm.infer(model, state, want=("log_z",)).log_z[0] - pgm.infer(model, first, want=("log_z",)).log_z[0]
+    rest = (
+        pgm.infer(model, state, want=("log_z",)).log_z[0]
+        - pgm.infer(model, first, want=("log_z",)).log_z[0]
+    )
     part = pgm.infer(model, first, want=("log_prob",)).log_prob[0]
     np.testing.assert_allclose(whole, part + rest, rtol=1e-9, atol=1e-9)
 
@@ -292,30 +328,49 @@ def test_random_graphs_agree_between_walks_and_chain_rule(seed, layers, density)
 def test_masked_values_are_not_observed():
     masked = np.ma.array([[1.0, 0.0, 1.0]], mask=[[1, 0, 0]])
     model = pgm.rbm(3, 2, rng=0)
-    assert np.array_equal(pgm.infer(model, {"v": masked}).mean["h"], pgm.infer(model, {"v": [[np.nan, 0, 1]]}).mean["h"])
+    assert np.array_equal(
+        pgm.infer(model, {"v": masked}).mean["h"],
+        pgm.infer(model, {"v": [[np.nan, 0, 1]]}).mean["h"],
+    )
 
 
 def test_sparse_evidence_is_evidence():
     x = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
     model = pgm.rbm(3, 2, rng=0)
-    assert np.array_equal(pgm.infer(model, {"v": sp.csr_array(x)}).mean["h"], pgm.infer(model, {"v": x}).mean["h"])
+    assert np.array_equal(
+        pgm.infer(model, {"v": sp.csr_array(x)}).mean["h"], pgm.infer(model, {"v": x}).mean["h"]
+    )
 
 
-@pytest.mark.parametrize("ask, words", [
-    (lambda m: pgm.infer(pgm.fit(m, {"v": np.ones((2, 4))}, updates=1, progress=False)), "it has one, as .model"),
-    (lambda m: pgm.explain("model"), "model must be a Model, not str"),
-    (lambda m: pgm.infer(m, method="mcmc"), "method must be one such as pgm.Exact(), not 'mcmc'"),
-    (lambda m: pgm.infer(m, method=pgm.Gibbs()), "method must be one such as pgm.Exact(), not Gibbs()"),
-    (lambda m: pgm.infer(m, want=5), "want must be a name or several, not 5"),
-    (lambda m: pgm.Exact(draws=0), "Exact: draws must be an integer of at least 1, not 0"),
-])
+@pytest.mark.parametrize(
+    "ask, words",
+    [
+        (
+            lambda m: pgm.infer(pgm.fit(m, {"v": np.ones((2, 4))}, updates=1, progress=False)),
+            "it has one, as .model",
+        ),
+        (lambda m: pgm.explain("model"), "model must be a Model, not str"),
+        (
+            lambda m: pgm.infer(m, method="mcmc"),
+            "method must be one such as pgm.Exact(), not 'mcmc'",
+        ),
+        (
+            lambda m: pgm.infer(m, method=pgm.Gibbs()),
+            "method must be one such as pgm.Exact(), not Gibbs()",
+        ),
+        (lambda m: pgm.infer(m, want=5), "want must be a name or several, not 5"),
+        (lambda m: pgm.Exact(draws=0), "Exact: draws must be an integer of at least 1, not 0"),
+    ],
+)
 def test_questions_that_are_none(ask, words):
     with pytest.raises(pgm.PgmError) as error:
         ask(pgm.rbm(4, 2, rng=0))
     assert words in str(error.value)
 
 
-@pytest.mark.parametrize("method", [None, pgm.MeanField(), pgm.MCMC(draws=20), pgm.Forward(20)], ids=repr)
+@pytest.mark.parametrize(
+    "method", [None, pgm.MeanField(), pgm.MCMC(draws=20), pgm.Forward(20)], ids=repr
+)
 def test_answers_are_the_callers_to_change(method):
     model, v = pgm.sbn([4, 3], rng=0), np.array([[1.0, 0, 1, nan]])
     r = pgm.infer(model, {"v": v}, method=method, rng=0)
@@ -328,8 +383,12 @@ def test_answers_are_the_callers_to_change(method):
 
 def test_numbers_in_single_precision_are_the_values_that_they_were():
     model = pgm.rbm(2, 2, visible=pgm.MultiValued(10), rng=0)
-    double, single = (pgm.infer(model, {"v": np.array([0.2, -0.4], dtype=d)}) for d in (np.float64, np.float32))
-    assert np.array_equal(double.mean["h"], single.mean["h"]) and np.array_equal(single.mean["v"], [0.2, -0.4])
+    double, single = (
+        pgm.infer(model, {"v": np.array([0.2, -0.4], dtype=d)}) for d in (np.float64, np.float32)
+    )
+    assert np.array_equal(double.mean["h"], single.mean["h"]) and np.array_equal(
+        single.mean["v"], [0.2, -0.4]
+    )
     for near in (0.2 + 1e-6, np.float16(0.2)):
         with pytest.raises(pgm.PgmError, match="is not a value of"):
             pgm.infer(model, {"v": [near, -0.4]})
@@ -365,7 +424,9 @@ class Points(pgm.Unit):
 
 
 def by_hand(model, unit, seen):
-    """Means of h and probabilities of the states of c, enumerated: c = seen where that is a state, else free."""
+    """Means of h and probabilities of the states of c, enumerated: c = seen where that is a state,
+    else free.
+    """
     from itertools import product
 
     p = model.params
@@ -382,7 +443,9 @@ def by_hand(model, unit, seen):
 
 @pytest.mark.parametrize("unit", [Pairs(), Points()], ids=lambda u: type(u).__name__)
 @pytest.mark.parametrize("seen", [(None, None), (1, None), (0, 1)])
-@pytest.mark.parametrize("method", [pgm.Exact(), pgm.MCMC(draws=4000)], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "method", [pgm.Exact(), pgm.MCMC(draws=4000)], ids=lambda m: type(m).__name__
+)
 def test_units_of_several_components_need_not_be_one_hot(unit, seen, method, errors=5.0):
     b = pgm.GraphBuilder()
     b.layer("c", unit, 2, bias=[[0.5, -0.3], [1.0, 0.2]])
@@ -431,12 +494,16 @@ class Values(pgm.Unit):
 HOT = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
-@pytest.mark.parametrize(("unit", "data", "mean"), [
-    (Values((0.0, 1.0), (0.0, 2.0)), [[1], [1], [1], [0]], [0.75]),
-    (Values((-1.0, 3.0), (0.5, -1.0)), [[3], [-1], [-1], [-1]], [0.0]),
-    (Values((0.0, 1.0, 3.0), (0.0, 1.0, -1.0)), [[3], [1], [0], [0]], [1.0]),
-    (Values(HOT, (0.0, 2.0, -1.0)), [[0], [1], [1], [2]], [[0.25, 0.5, 0.25]]),
-], ids=["two", "two apart", "three", "one-hot"])
+@pytest.mark.parametrize(
+    ("unit", "data", "mean"),
+    [
+        (Values((0.0, 1.0), (0.0, 2.0)), [[1], [1], [1], [0]], [0.75]),
+        (Values((-1.0, 3.0), (0.5, -1.0)), [[3], [-1], [-1], [-1]], [0.0]),
+        (Values((0.0, 1.0, 3.0), (0.0, 1.0, -1.0)), [[3], [1], [0], [0]], [1.0]),
+        (Values(HOT, (0.0, 2.0, -1.0)), [[0], [1], [1], [2]], [[0.25, 0.5, 0.25]]),
+    ],
+    ids=["two", "two apart", "three", "one-hot"],
+)
 def test_base_rates_know_the_base_measure(unit, data, mean, atol=1e-6):
     model = pgm.rbm(1, 1, visible=unit, rng=0)
     eta = np.asarray(pgm.base_rates(model, {"v": data}, shrink=1e-9)["v"])
@@ -445,7 +512,9 @@ def test_base_rates_know_the_base_measure(unit, data, mean, atol=1e-6):
 
 def test_units_of_one_value_and_units_whose_values_do_not_ascend():
     one = pgm.rbm(2, 2, visible=Values((2.0,)), rng=0)
-    exact, chains = (pgm.infer(one, method=m, rng=0).mean for m in (pgm.Exact(), pgm.MCMC(draws=2000)))
+    exact, chains = (
+        pgm.infer(one, method=m, rng=0).mean for m in (pgm.Exact(), pgm.MCMC(draws=2000))
+    )
     assert np.array_equal(exact["v"], [2, 2]) and np.array_equal(chains["v"], [2, 2])
     np.testing.assert_allclose(chains["h"], exact["h"], atol=5 * 0.5 / np.sqrt(4000))
     for values in ((3.0, 0.0, 1.0), (1.0, 1.0)):
@@ -458,14 +527,21 @@ def test_units_with_tuples_come_back_from_a_file(tmp_path):
     pgm.save(model, tmp_path / "m.safetensors")
     back = pgm.load(tmp_path / "m.safetensors")
     assert back.structure.layers["v"].unit == model.structure.layers["v"].unit
-    assert np.array_equal(*(pgm.infer(m, method=pgm.MCMC(draws=5), rng=0).mean["v"] for m in (model, back)))
+    assert np.array_equal(
+        *(pgm.infer(m, method=pgm.MCMC(draws=5), rng=0).mean["v"] for m in (model, back))
+    )
 
 
 def test_variance_of_several_components(rtol=1e-12):
-    unit, eta = Values(((1.0, 2.0), (3.0, 1.0), (0.0, 0.0)), (0.3, -0.4, 0.1)), np.array([[0.3, -0.2], [1.0, 0.5]])
+    unit, eta = (
+        Values(((1.0, 2.0), (3.0, 1.0), (0.0, 0.0)), (0.3, -0.4, 0.1)),
+        np.array([[0.3, -0.2], [1.0, 0.5]]),
+    )
     p = np.exp(eta @ unit.support.T + unit.log_base)
     p /= p.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(unit.variance(eta), p @ unit.support**2 - (p @ unit.support) ** 2, rtol=rtol)
+    np.testing.assert_allclose(
+        unit.variance(eta), p @ unit.support**2 - (p @ unit.support) ** 2, rtol=rtol
+    )
 
 
 def test_values_of_several_components_forgive_single_precision():

@@ -1,11 +1,13 @@
-"""Averages of the parameters: what they are, that learning is as without them, and what they are good for."""
+"""Averages of the parameters: what they are, that learning is as without them, and what they are
+good for.
+"""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import pgmengine as pgm
-from pgmengine.weights import numbers
+from pgmengine.graph.weights import numbers
 
 X = pgm.datasets.bars_and_stripes().x_train
 
@@ -23,8 +25,14 @@ def nats(model, x=X):
 )  # fmt: skip
 def test_an_average_is_that_of_every_tenth_model(optimizer, follow):
     seen = []
-    f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, optimizer=optimizer, batch_size=10, updates=401,
-                callbacks=[lambda model, t: seen.append(model)])
+    f = pgm.fit(
+        pgm.rbm(16, 4, rng=0),
+        {"v": X},
+        optimizer=optimizer,
+        batch_size=10,
+        updates=401,
+        callbacks=[lambda model, t: seen.append(model)],
+    )
     for key, value in f.averaged.params.items():
         mean = np.zeros(value.shape)
         for count, model in enumerate(seen[10::10]):
@@ -37,8 +45,13 @@ def test_an_average_is_that_of_every_tenth_model(optimizer, follow):
 def test_a_short_fit_has_an_average():
     """Not that with the model from which it started."""
     seen = []
-    f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, optimizer=pgm.Averaged(), updates=5,
-                callbacks=[lambda model, t: seen.append(model)])
+    f = pgm.fit(
+        pgm.rbm(16, 4, rng=0),
+        {"v": X},
+        optimizer=pgm.Averaged(),
+        updates=5,
+        callbacks=[lambda model, t: seen.append(model)],
+    )
     np.testing.assert_array_equal(f.averaged.params["h.bias"], seen[5].params["h.bias"])
 
 
@@ -53,7 +66,9 @@ def test_an_average_goes_on_where_it_was(tmp_path):
     settings = {"optimizer": pgm.Averaged(pgm.SGD(0.05), follow=0.01), "batch_size": 10}
     whole = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, updates=75, **settings).averaged
     for updates in (33, 75):
-        part = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, updates=updates, checkpoint=tmp_path / "c", **settings)
+        part = pgm.fit(
+            pgm.rbm(16, 4, rng=0), {"v": X}, updates=updates, checkpoint=tmp_path / "c", **settings
+        )
     half = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, updates=33, **settings)
     warm = pgm.fit(half.model, {"v": X}, updates=75, state=half.state, **settings)
     for key, value in whole.params.items():
@@ -69,7 +84,11 @@ def test_averages_of_sparse_and_of_bounded_parameters():
     x = (rng.random((20, 6)) < 0.05) * 1.0
     f = pgm.fit(graph.build(), {"v": x}, updates=60, optimizer=pgm.Averaged(pgm.Adam(0.1)))
     weight = f.averaged.params["h->v.weight"]
-    assert sp.issparse(weight) and weight.nnz == f.model.params["h->v.weight"].nnz and weight.data.min() >= 0
+    assert (
+        sp.issparse(weight)
+        and weight.nnz == f.model.params["h->v.weight"].nnz
+        and weight.data.min() >= 0
+    )
     assert f.averaged.params["v.bias"].min() > 0
     assert np.isfinite(nats(f.averaged, x))
     assert not np.array_equal(numbers(weight), numbers(f.model.params["h->v.weight"]))
@@ -112,7 +131,9 @@ def test_an_average_of_what_a_step_took_out_of_range_is_in_range():
     model.layer("h", pgm.Binary(), 1)
     model.layer("v", pgm.NoisyOr(), 2, bias=[0.01, 0.01])
     model.cause("h", "v", weight=[[0.01, 0.01]])
-    f = pgm.fit(model.build(), {"v": np.zeros((9, 2))}, optimizer=pgm.Averaged(pgm.SGD(0.3)), updates=40)
+    f = pgm.fit(
+        model.build(), {"v": np.zeros((9, 2))}, optimizer=pgm.Averaged(pgm.SGD(0.3)), updates=40
+    )
     for name in ("v.bias", "h->v.weight"):
         assert f.averaged.params[name].min() >= 0
     assert np.isfinite(pgm.infer(f.averaged, {"v": [[0, 0]]}, want=("log_prob",)).log_prob).all()
@@ -124,7 +145,15 @@ def test_the_average_is_of_parameters_in_their_range():
     b.layer("v", pgm.NoisyOr(), 4, bias=np.full(4, 0.1))
     b.cause("h", "v", weight=np.abs(np.random.default_rng(0).normal(size=(3, 4))))
     x = (np.random.default_rng(1).random((40, 4)) < 0.4) * 1.0
-    f = pgm.fit(b.build(), {"v": x}, positive=pgm.Exact(), optimizer=pgm.Averaged(pgm.SGD(1.0), follow=1e-6), updates=200,
-                callbacks=[lambda model, t: seen.append(model.params["h->v.weight"])])
+    f = pgm.fit(
+        b.build(),
+        {"v": x},
+        positive=pgm.Exact(),
+        optimizer=pgm.Averaged(pgm.SGD(1.0), follow=1e-6),
+        updates=200,
+        callbacks=[lambda model, t: seen.append(model.params["h->v.weight"])],
+    )
     assert np.min(seen) == 0.0  # weights visit the edge
-    np.testing.assert_allclose(f.averaged.params["h->v.weight"], np.mean(seen[10::10], axis=0), atol=1e-9)
+    np.testing.assert_allclose(
+        f.averaged.params["h->v.weight"], np.mean(seen[10::10], axis=0), atol=1e-9
+    )

@@ -44,27 +44,50 @@ def test_sampled_posteriors_give_the_exact_gradient(m, errors=6.0):
     sampled = gradient(pgm.MCMC(chains=20, warmup=100, draws=500), target, weights)
     for name, value in exact.items():
         scale = 1.0 + np.abs(value).max()
-        np.testing.assert_allclose(sampled[name], value, atol=errors * scale * np.sqrt(target.rows / 5_000))
+        np.testing.assert_allclose(
+            sampled[name], value, atol=errors * scale * np.sqrt(target.rows / 5_000)
+        )
 
 
 def digits_of(rows):
     """Rows of a small belief net that generates clear patterns."""
-    true = pgm.sbn([6, 2], rng=0).with_params({"h1->v.weight": np.array([[4.0, 4, 4, -4, -4, -4], [0, 4, -4, 4, -4, 0]])})
-    return pgm.infer(true, want="samples", method=pgm.Forward(rows), rng=1).samples["v"].reshape(rows, 6)
+    true = pgm.sbn([6, 2], rng=0).with_params(
+        {"h1->v.weight": np.array([[4.0, 4, 4, -4, -4, -4], [0, 4, -4, 4, -4, 0]])}
+    )
+    return (
+        pgm.infer(true, want="samples", method=pgm.Forward(rows), rng=1)
+        .samples["v"]
+        .reshape(rows, 6)
+    )
 
 
 @pytest.mark.parametrize(
-    "positive", [None, pgm.Exact(), pgm.MeanField(), pgm.MCMC(chains=1, warmup=5, draws=5)], ids=repr
+    "positive",
+    [None, pgm.Exact(), pgm.MeanField(), pgm.MCMC(chains=1, warmup=5, draws=5)],
+    ids=repr,
 )
 def test_every_positive_phase_learns(positive, share=0.6):
-    """From small weights towards the likelihood of the generator: at least `share` of the way from independent units."""
+    """From small weights towards the likelihood of the generator: at least `share` of the way from
+    independent units.
+    """
     x = digits_of(600)
     p = x.mean(axis=0)
     independent = np.mean(x * np.log(p) + (1 - x) * np.log(1 - p), axis=0).sum()
-    true = pgm.sbn([6, 2], rng=0).with_params({"h1->v.weight": np.array([[4.0, 4, 4, -4, -4, -4], [0, 4, -4, 4, -4, 0]])})
+    true = pgm.sbn([6, 2], rng=0).with_params(
+        {"h1->v.weight": np.array([[4.0, 4, 4, -4, -4, -4], [0, 4, -4, 4, -4, 0]])}
+    )
     best = pgm.infer(true, {"v": x}, want="log_prob").log_prob.mean()
-    f = pgm.fit(pgm.sbn([6, 2], rng=3), {"v": x}, positive=positive, optimizer=pgm.Adam(0.05), epochs=30, progress=False)
-    assert pgm.infer(f.model, {"v": x}, want="log_prob").log_prob.mean() > independent + share * (best - independent)
+    f = pgm.fit(
+        pgm.sbn([6, 2], rng=3),
+        {"v": x},
+        positive=positive,
+        optimizer=pgm.Adam(0.05),
+        epochs=30,
+        progress=False,
+    )
+    assert pgm.infer(f.model, {"v": x}, want="log_prob").log_prob.mean() > independent + share * (
+        best - independent
+    )
 
 
 def test_the_bound_rises_and_is_monitored():
@@ -80,18 +103,26 @@ def test_the_bound_rises_and_is_monitored():
 
 def test_large_nets_learn_by_the_bound_unless_told_otherwise():
     target = pgm.sbn([30, 20, 10], rng=0).given({"v": np.zeros((2, 30))})
-    assert default_positive(target, np.float32) == pgm.MeanField(updates=5, tolerance=1e-4, precision=np.float32)
+    assert default_positive(target, np.float32) == pgm.MeanField(
+        updates=5, tolerance=1e-4, precision=np.float32
+    )
     f = pgm.fit(pgm.sbn([30, 20, 10], rng=0), {"v": np.eye(30)}, epochs=2, progress=False)
     assert all(np.isfinite(v).all() for v in f.model.params.values())
 
 
-def test_the_data_phase_does_not_depend_on_how_many_rows_there_are_or_what_memory_is_free(monkeypatch):
-    """Updates take a few rows at a time; a choice that depends on the machine would learn another model there."""
-    monkeypatch.setattr("pgmengine.memory.available_memory", lambda: 1e6)
+def test_the_data_phase_does_not_depend_on_how_many_rows_there_are_or_what_memory_is_free(
+    monkeypatch,
+):
+    """Updates take a few rows at a time; a choice that depends on the machine would learn another
+    model there.
+    """
+    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 1e6)
     rows = np.zeros((20_000, 40))
     for model in (pgm.dbm([40, 30, 20], rng=0), pgm.sbn([40, 30, 20], rng=0)):
         assert isinstance(default_positive(model.given({"v": rows}), np.float32), pgm.MeanField)
-    assert default_positive(pgm.dbm([40, 30, 3], rng=0).given({"v": rows}), np.float64) == pgm.Exact(10)
+    assert default_positive(
+        pgm.dbm([40, 30, 3], rng=0).given({"v": rows}), np.float64
+    ) == pgm.Exact(10)
     holes = np.where(np.arange(40) == 3, np.nan, rows[:50])
     holes[0] = 0.0  # of an RBM: the first row alone would be independent
     assert default_positive(pgm.rbm(40, 30, rng=0).given({"v": holes}), np.float64) == pgm.Exact(10)
@@ -122,15 +153,23 @@ def test_noisy_or_learns_with_positive_weights(positive, margin):
     true = b.build()
     x = pgm.infer(true, want="samples", method=pgm.Forward(400), rng=0).samples["v"].reshape(400, 6)
     rng = np.random.default_rng(2)
-    start = true.with_params({"h->v.weight": rng.random((3, 6)), "v.bias": np.full(6, 0.3), "h.bias": np.zeros(3)})
-    f = pgm.fit(start, {"v": x}, positive=positive, optimizer=pgm.Adam(0.03), epochs=60, progress=False)
+    start = true.with_params(
+        {"h->v.weight": rng.random((3, 6)), "v.bias": np.full(6, 0.3), "h.bias": np.zeros(3)}
+    )
+    f = pgm.fit(
+        start, {"v": x}, positive=positive, optimizer=pgm.Adam(0.03), epochs=60, progress=False
+    )
     assert np.all(f.model.params["h->v.weight"] >= 0) and np.all(f.model.params["v.bias"] > 0)
-    reached, before, best = (pgm.infer(m, {"v": x}, want="log_prob").log_prob.mean() for m in (f.model, start, true))
+    reached, before, best = (
+        pgm.infer(m, {"v": x}, want="log_prob").log_prob.mean() for m in (f.model, start, true)
+    )
     assert reached > before and reached > best - margin
 
 
 def test_a_noisy_or_bias_at_zero_can_be_left_again():
-    """Projected to a small positive number, not to 0, where no row that needs it could be explained."""
+    """Projected to a small positive number, not to 0, where no row that needs it could be
+    explained.
+    """
     b = pgm.GraphBuilder()
     b.layer("h", pgm.Binary(), 1)
     b.layer("v", pgm.NoisyOr(), 2, bias=[0.1, 0.1])
@@ -142,7 +181,9 @@ def test_a_noisy_or_bias_at_zero_can_be_left_again():
 
 
 def deep(rng=0):
-    """Pixels below parts below a machine of a top layer and a label: undirected above, directed below."""
+    """Pixels below parts below a machine of a top layer and a label: undirected above, directed
+    below.
+    """
     b = pgm.GraphBuilder()
     b.layer("v", pgm.Binary(), 5)
     b.layer("h", pgm.MultiValued(2), 3)
@@ -160,7 +201,9 @@ SAMPLED = [pgm.PCD(chains=500, k=20), pgm.CD(30), pgm.PT(4, k=20, chains=300), p
 
 @pytest.mark.parametrize("negative", SAMPLED, ids=repr)
 def test_layers_below_which_nothing_is_known_are_not_sampled(negative):
-    """E[d log_density] of their biases and weights is 0 without evidence, and that is what they get, not noise."""
+    """E[d log_density] of their biases and weights is 0 without evidence, and that is what they
+    get, not noise.
+    """
     model, rng = deep(), np.random.default_rng(0)
     x = {"v": rng.integers(0, 2, (300, 5)), "y": rng.integers(0, 3, (300, 1))}
     run = Run(model, model.given(x), np.ones(300), negative, None, (), pgm.SGD(0.1), rng)
@@ -188,7 +231,9 @@ def test_only_layers_below_which_nothing_is_given_are_left_out():
     b.layer("v", pgm.Binary(), 3)
     b.cause("a", "v")
     b.cause("v", "v", weight=np.triu(np.ones((3, 3)), 1))
-    assert settled_layers(b.build(rng=0).structure, ()) == ()  # its units are parents of one another
+    assert (
+        settled_layers(b.build(rng=0).structure, ()) == ()
+    )  # its units are parents of one another
 
 
 @pytest.mark.parametrize("hole", [False, True], ids=["complete", "first row has a hole"])
@@ -209,7 +254,9 @@ def test_conditional_learning_of_belief_nets_from_zero_weights(hole, rtol=1e-9):
     params = dict(model.params)
     for _ in range(30):
         m = model.with_params(params)
-        both, given = (pgm.Exact().gradient(m.given(e), np.ones(40)) for e in (data, {"x": data["x"]}))
+        both, given = (
+            pgm.Exact().gradient(m.given(e), np.ones(40)) for e in (data, {"x": data["x"]})
+        )
         params = {k: params[k] + 0.3 * (both[k] - given[k]) / 40 for k in params}
     for k, value in params.items():
         np.testing.assert_allclose(f.model.params[k], value, rtol=rtol, atol=rtol)

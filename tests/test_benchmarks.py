@@ -1,4 +1,6 @@
-"""The benchmark suite: every peer does the same job as pgmengine; the command runs with whichever of them are there."""
+"""The benchmark suite: every peer does the same job as pgmengine; the command runs with whichever
+of them are there.
+"""
 
 import subprocess
 import sys
@@ -62,26 +64,39 @@ def test_clamped_sweeps(peer):
     nan = np.nan
     rows = np.array([[1, nan, 0, nan, nan], [nan, 0, nan, 1, nan], [nan, nan, 1, 1, 0.0]])
     expected = pgm.infer(model(), {"v": rows}, method=pgm.Exact()).mean["v"]
-    v = np.asarray(functions(peer).clamped_sweeps(WEIGHT, B, C, np.repeat(rows, CHAINS, axis=0))(60), dtype=float)
+    v = np.asarray(
+        functions(peer).clamped_sweeps(WEIGHT, B, C, np.repeat(rows, CHAINS, axis=0))(60),
+        dtype=float,
+    )
     agrees(v.reshape(3, CHAINS, 5).mean(axis=1), expected, CHAINS)
 
 
 @pytest.mark.parametrize("peer", [TORCH, JAX, THRML, NUMPY], ids=lambda p: p.name)
 def test_deep_sweeps(peer):
     rng = np.random.default_rng(6)
-    shapes = {"v-h1.weight": (3, 2), "h1-h2.weight": (2, 2), "v.bias": 3, "h1.bias": 2, "h2.bias": 2}
+    shapes = {
+        "v-h1.weight": (3, 2),
+        "h1-h2.weight": (2, 2),
+        "v.bias": 3,
+        "h1.bias": 2,
+        "h2.bias": 2,
+    }
     params = {name: rng.normal(size=shape) for name, shape in shapes.items()}
     deep = pgm.dbm([3, 2, 2]).with_params(params)
     every = states_of(3)
     prob = np.exp(pgm.infer(deep, {"v": every}, want=("log_prob",), method=pgm.Exact()).log_prob)
-    v = np.asarray(functions(peer).dbm_sweeps(*params.values(), np.ones((CHAINS, 3)))(60), dtype=float)
+    v = np.asarray(
+        functions(peer).dbm_sweeps(*params.values(), np.ones((CHAINS, 3)))(60), dtype=float
+    )
     agrees(v.T @ v / CHAINS, (every * prob[:, None]).T @ every, CHAINS)
 
 
 def lattice_log_z(beta):
     graph = nx.grid_2d_graph(4, 4, periodic=True)
     nx.set_edge_attributes(graph, beta, "weight")
-    return pgm.infer(pgm.GraphBuilder.from_networkx(graph, unit=pgm.Spin()).build(), want=("log_z",)).log_z[0]
+    return pgm.infer(
+        pgm.GraphBuilder.from_networkx(graph, unit=pgm.Spin()).build(), want=("log_z",)
+    ).log_z[0]
 
 
 @pytest.mark.parametrize("peer", [TORCH, JAX, THRML, NUMPY], ids=lambda p: p.name)
@@ -104,7 +119,9 @@ def states_of(bits):
 
 def probabilities(field):
     """Of all states of independent units with these log-odds, (..., 2^units)."""
-    return np.exp(field @ states_of(field.shape[-1]).T - np.logaddexp(0, field).sum(axis=-1, keepdims=True))
+    return np.exp(
+        field @ states_of(field.shape[-1]).T - np.logaddexp(0, field).sum(axis=-1, keepdims=True)
+    )
 
 
 def sigmoid(x):
@@ -112,17 +129,24 @@ def sigmoid(x):
 
 
 def expected_gradient(x, after):
-    """Of weight, b and c: means over the data less those over visible states with probabilities `after`."""
+    """Of weight, b and c: means over the data less those over visible states with probabilities
+    `after`.
+    """
     up, all_up = sigmoid(x @ WEIGHT + C), sigmoid(STATES @ WEIGHT + C)
-    return (x.T @ up / len(x) - (STATES * after[:, None]).T @ all_up, x.mean(0) - after @ STATES,
-            up.mean(0) - after @ all_up)
+    return (
+        x.T @ up / len(x) - (STATES * after[:, None]).T @ all_up,
+        x.mean(0) - after @ STATES,
+        up.mean(0) - after @ all_up,
+    )
 
 
 @pytest.mark.parametrize("peer", [TORCH, JAX, SKLEARN], ids=lambda p: p.name)
 def test_pcd(peer):
     x, h = (RNG.random((CHAINS, 5)) < 0.4).astype(float), np.array([1.0, 0.0, 1.0])
     run = functions(peer).pcd(WEIGHT, B, C, x, np.tile(h, (CHAINS, 1)), 1.0, batch=CHAINS)
-    for found, old, change in zip(run(1), (WEIGHT, B, C), expected_gradient(x, probabilities(h @ WEIGHT.T + B))):
+    for found, old, change in zip(
+        run(1), (WEIGHT, B, C), expected_gradient(x, probabilities(h @ WEIGHT.T + B))
+    ):
         agrees(np.asarray(found) - old, change, CHAINS)
 
 
@@ -146,12 +170,17 @@ def test_deep_updates(peer):
     for _ in range(5):
         q1 = sigmoid(x @ w1 + q2 @ w2.T + b)
         q2 = sigmoid(q1 @ w2 + c)
-    v, t = (s.reshape(16, 4, -1) for s in (np.repeat(states_of(4), 4, axis=0), np.tile(states_of(2), (16, 1))))
+    v, t = (
+        s.reshape(16, 4, -1)
+        for s in (np.repeat(states_of(4), 4, axis=0), np.tile(states_of(2), (16, 1)))
+    )
     p = np.multiply.outer(probabilities(w1 @ h + a), probabilities(h @ w2 + c))[:, :, None]
     after = sigmoid(v @ w1 + t @ w2.T + b)
-    expected = (x.T @ q1 / CHAINS - np.einsum("vti,vtj->ij", p * v, after),
-                q1.T @ q2 / CHAINS - np.einsum("vti,vtj->ij", p * after, t),
-                *(q.mean(0) - (p * s).sum((0, 1)) for q, s in ((x, v), (q1, after), (q2, t))))
+    expected = (
+        x.T @ q1 / CHAINS - np.einsum("vti,vtj->ij", p * v, after),
+        q1.T @ q2 / CHAINS - np.einsum("vti,vtj->ij", p * after, t),
+        *(q.mean(0) - (p * s).sum((0, 1)) for q, s in ((x, v), (q1, after), (q2, t))),
+    )
     for new, old, change in zip(found, (w1, w2, a, b, c), expected):
         agrees(np.asarray(new) - old, change, CHAINS)
 
@@ -173,14 +202,20 @@ def test_annealing_of_rbms():
     agrees(np.mean(found), exact_log_z(), 10, max(np.std(found, ddof=1), 0.002))
 
 
-@pytest.mark.parametrize(("peer", "more"), [(TORCH, ()), (JAX, ()), (RBMS, ()), (NUMPY, (np.float32,)),
-                                            (NUMPY, (np.float64,))], ids=lambda p: getattr(p, "name", None))
+@pytest.mark.parametrize(
+    ("peer", "more"),
+    [(TORCH, ()), (JAX, ()), (RBMS, ()), (NUMPY, (np.float32,)), (NUMPY, (np.float64,))],
+    ids=lambda p: getattr(p, "name", None),
+)
 @pytest.mark.parametrize("chunk", [None, 4])
 def test_log_z(peer, more, chunk):
     rng = np.random.default_rng(8)
     w, b, c = rng.normal(size=(30, 9)), rng.normal(size=30), rng.normal(size=9)
-    expected = pgm.infer(pgm.rbm(30, 9).with_params({"v-h.weight": w, "v.bias": b, "h.bias": c}), want=("log_z",),
-                         method=pgm.Exact()).log_z[0]
+    expected = pgm.infer(
+        pgm.rbm(30, 9).with_params({"v-h.weight": w, "v.bias": b, "h.bias": c}),
+        want=("log_z",),
+        method=pgm.Exact(),
+    ).log_z[0]
     in_chunks = {} if chunk is None or peer is RBMS else {"chunk": chunk}
     found = functions(peer).log_z(w, b, c, 9, *more, **in_chunks)()
     np.testing.assert_allclose(found, expected, rtol=1e-12 if more == (np.float64,) else 1e-5)
@@ -198,13 +233,16 @@ def test_posterior(peer):
     np.testing.assert_allclose(hidden, expected["h"], atol=1e-5)
 
 
-@pytest.mark.parametrize(("peer", "digits"), [(NUMPY, 1e-9), (JAX, 1e-5)], ids=lambda p: getattr(p, "name", None))
+@pytest.mark.parametrize(
+    ("peer", "digits"), [(NUMPY, 1e-9), (JAX, 1e-5)], ids=lambda p: getattr(p, "name", None)
+)
 def test_belief_bound(peer, digits):
     net = pgm.sbn([6, 4, 2], rng=0)
     p, x = net.params, RNG.integers(0, 2, (8, 6)).astype(float)
     expected = pgm.MeanField(tolerance=1e-9).run(net.given({"v": x}), ("bound",)).bound
-    job = functions(peer).belief_bound([p["h2.bias"], p["h1.bias"], p["v.bias"]], [p["h2->h1.weight"], p["h1->v.weight"]],
-                                       x, 1e-7)
+    job = functions(peer).belief_bound(
+        [p["h2.bias"], p["h1.bias"], p["v.bias"]], [p["h2->h1.weight"], p["h1->v.weight"]], x, 1e-7
+    )
     np.testing.assert_allclose(job(), expected, rtol=digits)
 
 
@@ -219,10 +257,19 @@ def test_measure_reports_what_is_absent_and_what_fails():
         raise RuntimeError("no")
 
     numbers = iter([9.0, 1.0, 3.0, 2.0])  # the first warms up
-    cases = {"pgmengine": lambda: next(numbers), "gone": None, "broken": broken, "slow": lambda: 8.0}
+    cases = {
+        "pgmengine": lambda: next(numbers),
+        "gone": None,
+        "broken": broken,
+        "slow": lambda: 8.0,
+    }
     row = measure(Row("r", "s", cases), Settings(repeats=3))
     assert row.medians == {"pgmengine": 2.0, "gone": None, "broken": None, "slow": 8.0}
-    assert row.ratios == {"slow": 4.0} and row.best == "slow" and row.failed == {"broken": "RuntimeError: no"}
+    assert (
+        row.ratios == {"slow": 4.0}
+        and row.best == "slow"
+        and row.failed == {"broken": "RuntimeError: no"}
+    )
 
 
 def test_the_command_runs_with_whatever_is_installed(tmp_path):
@@ -243,4 +290,6 @@ def test_absent_peers_are_named_in_their_rows(monkeypatch):
     rows = {row.name: row for room in (sweeps, annealing) for row in room.rows(Settings())}
     for name, row in rows.items():
         assert list(row.cases)[0] == "pgmengine" and row.cases["pgmengine"] is not None
-        assert TORCH.name in row.cases and all(row.cases[who] is None for who in row.cases if who != "pgmengine"), name
+        assert TORCH.name in row.cases and all(
+            row.cases[who] is None for who in row.cases if who != "pgmengine"
+        ), name

@@ -16,9 +16,14 @@ Y = np.array(["a", "a", "b", "b"] * 6)
 def test_probabilities_follow_bayes_rule(rtol=1e-9):
     learn = partial(pgm.fit, epochs=3, progress=False)
     c = pgm.GenerativeClassifier(pgm.sbn([3, 2], rng=0), learn=learn).fit(X[2:], Y[2:])
-    exact = np.stack([pgm.infer(m, {"v": X}, want="log_prob", method=pgm.Exact()).log_prob for m in c.models_], axis=1)
+    exact = np.stack(
+        [pgm.infer(m, {"v": X}, want="log_prob", method=pgm.Exact()).log_prob for m in c.models_],
+        axis=1,
+    )
     prior = np.log(np.array([10, 12]) / 22)
-    np.testing.assert_allclose(c.predict_log_proba(X), log_softmax(exact + prior, axis=1), rtol=rtol)
+    np.testing.assert_allclose(
+        c.predict_log_proba(X), log_softmax(exact + prior, axis=1), rtol=rtol
+    )
     np.testing.assert_allclose(c.predict_proba(X).sum(axis=1), 1.0, rtol=rtol)
     assert list(c.classes_) == ["a", "b"]
 
@@ -26,7 +31,11 @@ def test_probabilities_follow_bayes_rule(rtol=1e-9):
 def test_it_learns_and_takes_missing_values():
     learn = partial(pgm.fit, epochs=60, optimizer=pgm.Adam(0.05), batch_size=8, progress=False)
     missing = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
-    for model in (pgm.sbn([3, 2], rng=0), pgm.rbm(3, 2, rng=0), lambda c: pgm.sbn([3, 2, 2], rng=c)):
+    for model in (
+        pgm.sbn([3, 2], rng=0),
+        pgm.rbm(3, 2, rng=0),
+        lambda c: pgm.sbn([3, 2, 2], rng=c),
+    ):
         c = pgm.GenerativeClassifier(model, learn=learn).fit(missing, Y)
         assert c.score(X, Y) == 1.0
         assert list(c.predict([[1, np.nan, np.nan], [np.nan, np.nan, 1]])) == ["b", "a"]
@@ -43,11 +52,20 @@ def test_by_the_bound_and_the_same_bits_again():
 
 @pytest.mark.parametrize(
     "x, y, match",
-    [(X, Y[:3], "expected \\(24,\\)"), (X, Y[:, None], "shape"), (X[:0], Y[:0], "no rows"), (X[:, :2], Y, "layer 'v'"),
-     (X, np.where(np.arange(24) == 5, np.nan, np.arange(24) % 2), "y: row 5 is nan"),
-     (X, np.where(np.arange(24) == 7, None, Y.astype(object)), "y: row 7 is None"),
-     (X, np.array([*"ab", *range(22)], dtype=object), "cannot be sorted"),
-     (X, pd.Series([*"abc", None, *"abcdefghij", *"klmnopqrst"], dtype="string"), "y: row 3 is <NA>")],
+    [
+        (X, Y[:3], "expected \\(24,\\)"),
+        (X, Y[:, None], "shape"),
+        (X[:0], Y[:0], "no rows"),
+        (X[:, :2], Y, "layer 'v'"),
+        (X, np.where(np.arange(24) == 5, np.nan, np.arange(24) % 2), "y: row 5 is nan"),
+        (X, np.where(np.arange(24) == 7, None, Y.astype(object)), "y: row 7 is None"),
+        (X, np.array([*"ab", *range(22)], dtype=object), "cannot be sorted"),
+        (
+            X,
+            pd.Series([*"abc", None, *"abcdefghij", *"klmnopqrst"], dtype="string"),
+            "y: row 3 is <NA>",
+        ),
+    ],
 )
 def test_bad_data_is_refused(x, y, match):
     with pytest.raises(pgm.PgmError, match=match):
@@ -65,7 +83,9 @@ def test_a_row_that_no_class_explains_has_the_prior():
     b.layer("v", pgm.NoisyOr(), 2)
     b.cause("h", "v", weight=[[0.5, 0.0]])
     keep = type("Kept", (), {"model": b.build()})
-    c = pgm.GenerativeClassifier(b.build(), learn=lambda *a, **k: keep).fit([[1, 0]] * 4, [0, 0, 0, 1])
+    c = pgm.GenerativeClassifier(b.build(), learn=lambda *a, **k: keep).fit(
+        [[1, 0]] * 4, [0, 0, 0, 1]
+    )
     np.testing.assert_allclose(c.predict_proba([[0, 1], [1, 0]]), [[0.75, 0.25]] * 2)
     with pytest.raises(pgm.PgmError, match="one row for each"):
         c.predict([1, 0])

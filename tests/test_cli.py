@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine import cli
+from pgmengine.apps import cli
 
 
 @pytest.fixture
@@ -25,13 +25,46 @@ def run(monkeypatch, capsys, *words):
 def test_info_explain_infer_and_sample(monkeypatch, capsys, model, tmp_path):
     assert "v-h.weight" in run(monkeypatch, capsys, "info", model)[1]
     assert "-> Exact" in run(monkeypatch, capsys, "explain", model, "--evidence", "v=1,0,?,1")[1]
-    code, out, _ = run(monkeypatch, capsys, "infer", model, "--evidence", "v=1,0,?,1", "--want", "marginals,log_prob")
+    code, out, _ = run(
+        monkeypatch,
+        capsys,
+        "infer",
+        model,
+        "--evidence",
+        "v=1,0,?,1",
+        "--want",
+        "marginals,log_prob",
+    )
     assert code == 0 and "mean.h" in out and "log_prob" in out
     truth = pgm.infer(pgm.load(model), {"v": [1, 0, np.nan, 1]}).mean["h"]
-    assert run(monkeypatch, capsys, "infer", model, "--evidence", "v=1,0,?,1", "--out", tmp_path / "a.npz")[0] == 0
+    assert (
+        run(
+            monkeypatch,
+            capsys,
+            "infer",
+            model,
+            "--evidence",
+            "v=1,0,?,1",
+            "--out",
+            tmp_path / "a.npz",
+        )[0]
+        == 0
+    )
     with np.load(tmp_path / "a.npz") as arrays:
         assert np.array_equal(arrays["mean.h"], truth)
-    assert run(monkeypatch, capsys, "infer", model, "--evidence", "v=1,0,?,1", "--out", tmp_path / "a.json")[0] == 0
+    assert (
+        run(
+            monkeypatch,
+            capsys,
+            "infer",
+            model,
+            "--evidence",
+            "v=1,0,?,1",
+            "--out",
+            tmp_path / "a.json",
+        )[0]
+        == 0
+    )
     assert json.loads((tmp_path / "a.json").read_text())["mean.h"] == truth.tolist()
     assert len(run(monkeypatch, capsys, "sample", model, "--draws", 3)[1].splitlines()) == 3
 
@@ -42,7 +75,16 @@ def test_json_has_null_for_what_it_cannot_say(monkeypatch, capsys, tmp_path):
     b.layer("v", pgm.NoisyOr(), 2)
     b.cause("h", "v", weight=np.eye(2))
     pgm.save(b.build(), tmp_path / "m.safetensors")
-    options = ("--evidence", "h=0,?", "--evidence", "v=1,?", "--want", "log_z", "--out", tmp_path / "a.json")
+    options = (
+        "--evidence",
+        "h=0,?",
+        "--evidence",
+        "v=1,?",
+        "--want",
+        "log_z",
+        "--out",
+        tmp_path / "a.json",
+    )
     assert run(monkeypatch, capsys, "infer", tmp_path / "m.safetensors", *options)[0] == 0
     answers = json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)
     assert answers["log_z"] == [None] and answers["log_z_error"] == [0.0]
@@ -54,7 +96,8 @@ def test_evidence_files(monkeypatch, capsys, model, tmp_path):
     (tmp_path / "e.csv").write_text("1,0,?,1\n0,0,0,0\n")
     (tmp_path / "e.json").write_text('{"v": [[1, 0, null, 1], [0, 0, 0, 0]]}')
     outputs = {
-        run(monkeypatch, capsys, "infer", model, "--evidence", tmp_path / f"e.{end}")[1] for end in ("npz", "csv", "json")
+        run(monkeypatch, capsys, "infer", model, "--evidence", tmp_path / f"e.{end}")[1]
+        for end in ("npz", "csv", "json")
     }
     assert len(outputs) == 1 and "(2, 3)" in outputs.pop()
 
@@ -66,8 +109,14 @@ def test_fit(monkeypatch, capsys, tmp_path):
     )
     np.savez(tmp_path / "d.npz", v=pgm.datasets.bars_and_stripes().x_train)
     out = tmp_path / "new.safetensors"
-    code, text, _ = run(monkeypatch, capsys, "fit", tmp_path / "m.toml", tmp_path / "d.npz", out, "--epochs", 3)
-    assert code == 0 and "after 3 updates" in text and pgm.load(out).structure.layers["h"].unit == pgm.Spin()
+    code, text, _ = run(
+        monkeypatch, capsys, "fit", tmp_path / "m.toml", tmp_path / "d.npz", out, "--epochs", 3
+    )
+    assert (
+        code == 0
+        and "after 3 updates" in text
+        and pgm.load(out).structure.layers["h"].unit == pgm.Spin()
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,14 +157,22 @@ def test_demo_without_matplotlib(monkeypatch, capsys, tmp_path):
 
 def test_samples_of_all_rows_and_evidence_given_once(monkeypatch, capsys, model, tmp_path):
     (tmp_path / "d.csv").write_text("1,0,1,1\n0,1,0,0\n")
-    out = run(monkeypatch, capsys, "sample", model, "--evidence", tmp_path / "d.csv", "--draws", "3")[1]
-    assert [line.split("  ")[0] for line in out.splitlines()] == ["row 0: v=1,0,1,1", "row 1: v=0,1,0,0"] * 3
+    out = run(
+        monkeypatch, capsys, "sample", model, "--evidence", tmp_path / "d.csv", "--draws", "3"
+    )[1]
+    assert [line.split("  ")[0] for line in out.splitlines()] == [
+        "row 0: v=1,0,1,1",
+        "row 1: v=0,1,0,0",
+    ] * 3
     (tmp_path / "bad.csv").write_bytes(b"\xff\xfe1,2")
     (tmp_path / "bad.npz").write_bytes(b"PK no archive")
     nowhere = tmp_path / "none" / "o.npz"
     for words, told in (
         (["sample", model, "--draws", "0"], "draws must be an integer of at least 1"),
-        (["infer", model, "--evidence", "v=1,0,1,1", "--evidence", "v=0,1,1,1"], "has been given before"),
+        (
+            ["infer", model, "--evidence", "v=1,0,1,1", "--evidence", "v=0,1,1,1"],
+            "has been given before",
+        ),
         (["infer", model, "--out", nowhere], "there is no folder"),
         (["sample", model, "--out", nowhere], "there is no folder"),
         (["fit", model, tmp_path / "d.csv", nowhere], "there is no folder"),

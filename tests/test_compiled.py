@@ -1,4 +1,6 @@
-"""The compiled sweeps: the same states as the plain engine on the same uniforms, whatever the batch and the threads."""
+"""The compiled sweeps: the same states as the plain engine on the same uniforms, whatever the batch
+and the threads.
+"""
 
 import os
 import subprocess
@@ -13,9 +15,9 @@ from tiny import FINITE, INFINITE, mixed_target
 
 import pgmengine as pgm
 from pgmengine import _kernels
-from pgmengine.kernels import compiled, plain
-from pgmengine.kernels.chains import refusal, start
-from pgmengine.kernels.compiled import CompiledChains
+from pgmengine.engine import compiled, plain
+from pgmengine.engine.chains import refusal, start
+from pgmengine.engine.compiled import CompiledChains
 
 KERNELS = (pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.3))
 table = pytest.mark.parametrize("machine", FINITE + INFINITE, ids=repr)
@@ -34,10 +36,16 @@ def test_known_answers_of_threefry():
     cases = (
         ("00000000" * 4, "00000000" * 4, "9c6ca96a e17eae66 fc10ecd4 5256a7d8"),
         ("ffffffff" * 4, "ffffffff" * 4, "2a881696 57012287 f6c7446e a16a6732"),
-        ("243f6a8885a308d313198a2e03707344", "a4093822299f31d0082efa98ec4e6c89", "59cd1dbb b8879579 86b5d00c ac8b6d84"),
+        (
+            "243f6a8885a308d313198a2e03707344",
+            "a4093822299f31d0082efa98ec4e6c89",
+            "59cd1dbb b8879579 86b5d00c ac8b6d84",
+        ),
     )
     for counter, key, answer in cases:
-        c, k, a = (np.frombuffer(bytes.fromhex(v), ">u4").astype(np.uint32) for v in (counter, key, answer))
+        c, k, a = (
+            np.frombuffer(bytes.fromhex(v), ">u4").astype(np.uint32) for v in (counter, key, answer)
+        )
         assert twin.threefry(c[None], k, rounds=20)[0].tolist() == a.tolist()
 
 
@@ -47,7 +55,9 @@ def test_compiled_uniforms_are_those_of_the_twin():
         found = _kernels.uniforms(key, sweep, chain, layer, 0, 40)
         np.testing.assert_allclose(found, twin.uniforms(key, sweep, chain, layer, 2560), rtol=1e-6)
         second = _kernels.uniforms(key, sweep, chain, layer, 0x8000000, 40)
-        np.testing.assert_allclose(second, twin.uniforms(key, sweep, chain, layer, 2560, second=True), rtol=1e-6)
+        np.testing.assert_allclose(
+            second, twin.uniforms(key, sweep, chain, layer, 2560, second=True), rtol=1e-6
+        )
         assert not np.allclose(found, second)
     assert 0 < found.min() and found.max() <= 1
 
@@ -55,7 +65,12 @@ def test_compiled_uniforms_are_those_of_the_twin():
 def streams(count=512):
     key = key_of(1)
     return np.stack(
-        [_kernels.uniforms(key, s, c, layer, 0, 32) for s in range(8) for c in range(count // 16) for layer in range(2)]
+        [
+            _kernels.uniforms(key, s, c, layer, 0, 32)
+            for s in range(8)
+            for c in range(count // 16)
+            for layer in range(2)
+        ]
     )
 
 
@@ -69,23 +84,33 @@ def test_uniforms_are_uniform_and_uncorrelated():
     assert 1e-6 < chi2.sf(((pairs - pairs.sum() / 256) ** 2 / (pairs.sum() / 256)).sum(), 255)
     centred = (u - 0.5) * np.sqrt(12)
     for lag in (1, 2, 15, 16, 17, 63, 64):
-        assert abs((centred[:, :-lag] * centred[:, lag:]).mean()) < 5 / np.sqrt(centred[:, lag:].size)
+        assert abs((centred[:, :-lag] * centred[:, lag:]).mean()) < 5 / np.sqrt(
+            centred[:, lag:].size
+        )
     across = centred @ centred.T / centred.shape[1]  # neighbouring sweeps, chains and layers
     off = across[~np.eye(len(across), dtype=bool)]
-    assert np.abs(off).max() < 6.5 / np.sqrt(centred.shape[1]) and abs(off.mean()) < 5 / np.sqrt(off.size * 2048 / 2)
+    assert np.abs(off).max() < 6.5 / np.sqrt(centred.shape[1]) and abs(off.mean()) < 5 / np.sqrt(
+        off.size * 2048 / 2
+    )
 
 
 # ---- the same as the plain engine ----
 
 
 def test_noisy_or_inputs_do_not_drift(atol=0.06):
-    """Causes of weight 1e3 come and go; what rounding leaves of them piles up beside a leak of 1e-3."""
+    """Causes of weight 1e3 come and go; what rounding leaves of them piles up beside a leak of
+    1e-3.
+    """
     b, many = pgm.GraphBuilder(), 30
     b.layer("v", pgm.NoisyOr(), 1)
     b.layer("h", pgm.Binary(), many + 1, bias=[-60.0] * many + [1200.0])
-    b.cause("h", "v", weight=np.r_[np.random.default_rng(0).uniform(500, 2000, many), 1e-3][:, None])
+    b.cause(
+        "h", "v", weight=np.r_[np.random.default_rng(0).uniform(500, 2000, many), 1e-3][:, None]
+    )
     target = b.build().given({"v": [1]}).take(np.zeros(40, dtype=int)).at(0.05)
-    chains = CompiledChains(target, pgm.Gibbs(), start(target, np.random.default_rng(0)), np.random.default_rng(0))
+    chains = CompiledChains(
+        target, pgm.Gibbs(), start(target, np.random.default_rng(0)), np.random.default_rng(0)
+    )
     off = 0
     for _ in range(400):
         found = chains.trace(1)[0]
@@ -101,7 +126,9 @@ def test_noisy_or_inputs_do_not_drift(atol=0.06):
 def test_same_states_as_the_plain_engine_on_the_same_uniforms(machine, kernel):
     target = mixed_target(machine)
     if refusal(target):
-        target = target.take(np.flatnonzero([not refusal(target.take(np.array([i]))) for i in range(target.rows)]))
+        target = target.take(
+            np.flatnonzero([not refusal(target.take(np.array([i]))) for i in range(target.rows)])
+        )
     x = start(target, np.random.default_rng(0))
     ours = CompiledChains(target, kernel, x, np.random.default_rng(8))
     replay = twin.Replay(target, key_of(8), ours.by_unit)
@@ -112,13 +139,16 @@ def test_same_states_as_the_plain_engine_on_the_same_uniforms(machine, kernel):
         for name, value in theirs.values().items():
             np.testing.assert_allclose(ours.values()[name], value, rtol=1e-4, atol=2e-5)
         finite = np.isfinite(theirs.log_density())
-        np.testing.assert_allclose(ours.log_density()[finite], theirs.log_density()[finite], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            ours.log_density()[finite], theirs.log_density()[finite], rtol=1e-4, atol=1e-4
+        )
 
 
 def test_wide_layers_cross_every_tile_and_block():
     """Sizes around the widths of vectors, blocks and panels.
 
-    A uniform within single precision of its threshold comes about once in a million draws: one chain may part.
+    A uniform within single precision of its threshold comes about once in a million draws: one
+    chain may part.
     """
     for v, h in ((15, 16), (17, 63), (64, 65), (129, 200), (300, 10)):
         rng = np.random.default_rng(v)
@@ -127,7 +157,9 @@ def test_wide_layers_cross_every_tile_and_block():
             target = model.given({"v": np.where(rng.random((70, v)) < 0.2, 1.0, np.nan)})
             x = start(target, rng)
             ours = CompiledChains(target, pgm.Blend(0.4), x, np.random.default_rng(2))
-            theirs = plain.PlainChains(target, pgm.Blend(0.4), x, twin.Replay(target, key_of(2), set()))
+            theirs = plain.PlainChains(
+                target, pgm.Blend(0.4), x, twin.Replay(target, key_of(2), set())
+            )
             ours.sweep(3)
             theirs.sweep(3)
             x, y = ours.values(), theirs.values()
@@ -158,14 +190,18 @@ def test_a_row_alone_gives_the_bits_it_gives_in_a_batch(machine):
 
 
 def test_trace_is_the_log_density_after_each_sweep():
-    target = pgm.rbm(9, 4, hidden=pgm.Categorical(3), rng=0).given().take(np.zeros(5, dtype=int)).at(0.7)
+    target = (
+        pgm.rbm(9, 4, hidden=pgm.Categorical(3), rng=0).given().take(np.zeros(5, dtype=int)).at(0.7)
+    )
     x = start(target, np.random.default_rng(0))
     for engine in (CompiledChains, plain.PlainChains):
         one, two = (engine(target, pgm.Gibbs(), x, np.random.default_rng(1)) for _ in range(2))
         found = one.trace(6)
         for t in range(6):
             two.sweep(1)
-            np.testing.assert_allclose(found[t], target.log_density(two.values()), rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(
+                found[t], target.log_density(two.values()), rtol=1e-5, atol=1e-5
+            )
 
 
 @pytest.mark.parametrize("swept", [0, 3])
@@ -181,7 +217,9 @@ def test_kept_chains_come_back_with_their_inputs(swept):
     back = np.array([True, False, True, True, False, True])
     chains.restore(kept, back)
     x, w = chains.values(), model.params["v-h.weight"]
-    assert np.array_equal(x["v"][back], before["v"][back]) and not np.array_equal(x["v"][~back], before["v"][~back])
+    assert np.array_equal(x["v"][back], before["v"][back]) and not np.array_equal(
+        x["v"][~back], before["v"][~back]
+    )
     np.testing.assert_allclose(chains.inputs["h"][0][:, :20], x["v"] @ w, rtol=0, atol=1e-4)
     np.testing.assert_allclose(chains.inputs["v"][0][:, :30], x["h"] @ w.T, rtol=0, atol=1e-4)
     np.testing.assert_allclose(chains.log_density(), target.log_density(x), atol=1e-4)
@@ -220,10 +258,14 @@ def test_inputs_do_not_drift(refresh, monkeypatch):
 
 
 def test_the_way_weights_are_added_depends_on_all_chains_and_does_not_show():
-    """Chains of which half the units flip, beside frozen ones, and alone: panels whole, and in parts."""
+    """Chains of which half the units flip, beside frozen ones, and alone: panels whole, and in
+    parts.
+    """
     rng = np.random.default_rng(0)
     biases = {"v.bias": np.full(300, -8.0), "h.bias": np.full(200, -8.0)}
-    model = pgm.rbm(300, 200).with_params({"v-h.weight": 0.1 * rng.normal(size=(300, 200)), **biases})
+    model = pgm.rbm(300, 200).with_params(
+        {"v-h.weight": 0.1 * rng.normal(size=(300, 200)), **biases}
+    )
     target = model.given().take(np.zeros(64, dtype=int)).at(np.where(np.arange(64) < 6, 0.02, 1.0))
     x = start(target, rng)
     together = CompiledChains(target, pgm.Gibbs(), x, np.random.default_rng(1))
@@ -233,8 +275,13 @@ def test_the_way_weights_are_added_depends_on_all_chains_and_does_not_show():
         together.sweep(1)
         flips.append((together.changed.sum() - before) / (64 * 500))
     for i in range(6):
-        alone = CompiledChains(target.take(np.array([i])), pgm.Gibbs(), {n: v[i: i + 1] for n, v in x.items()},
-                               np.random.default_rng(1), np.array([i]))
+        alone = CompiledChains(
+            target.take(np.array([i])),
+            pgm.Gibbs(),
+            {n: v[i : i + 1] for n, v in x.items()},
+            np.random.default_rng(1),
+            np.array([i]),
+        )
         alone.sweep(5)
         assert alone.changed.sum() / (5 * 500) > 2 / 8 and flips[-1] < 1 / 16
         for name in ("v", "h"):
@@ -252,7 +299,9 @@ def test_sparse_and_dense_weights_give_the_same_chains():
         b.layer("v", pgm.Categorical(3), 10)
         b.cause("h", "v", weight=weight)
         target = b.build().given({"v": np.where(rng.random((30, 10)) < 2, 1.0, np.nan)})
-        chains = CompiledChains(target, pgm.Gibbs(), start(target, np.random.default_rng(1)), np.random.default_rng(2))
+        chains = CompiledChains(
+            target, pgm.Gibbs(), start(target, np.random.default_rng(1)), np.random.default_rng(2)
+        )
         chains.sweep(5)
         found.append(chains.values())
     assert np.array_equal(found[0]["h"], found[1]["h"])
@@ -270,7 +319,9 @@ def test_units_and_kernels_of_users_take_the_plain_engine():
     chains = pgm.infer(model, method=pgm.MCMC(kernel=Lazy(), chains=8, draws=3000), rng=0)
     exact = pgm.infer(model, method=pgm.Exact())
     for layer in exact.mean:
-        assert np.all(np.abs(chains.mean[layer] - exact.mean[layer]) < 5 * chains.stats["mcse"][layer])
+        assert np.all(
+            np.abs(chains.mean[layer] - exact.mean[layer]) < 5 * chains.stats["mcse"][layer]
+        )
 
 
 def evidence_of(**layers):
@@ -338,9 +389,13 @@ def own_link():
     return b.build(), evidence_of(c=[1])
 
 
-@pytest.mark.parametrize("case", [small_child, lateral_child, many_states, tiny_leak, own_link], ids=lambda c: c.__name__)
+@pytest.mark.parametrize(
+    "case", [small_child, lateral_child, many_states, tiny_leak, own_link], ids=lambda c: c.__name__
+)
 def test_posteriors_of_one_unit(case):
-    """Inputs from observed parents, states beyond a byte, leaks near 0, links the engine does not know."""
+    """Inputs from observed parents, states beyond a byte, leaks near 0, links the engine does not
+    know.
+    """
     model, evidence = case()
     target = model.given(evidence)
     x = {"p": np.array([[0.0], [1.0]])}
@@ -357,7 +412,9 @@ def test_log_density_of_a_chain_that_starts_at_an_impossible_state():
     b.layer("c", pgm.NoisyOr(), 1)
     b.cause("p", "c", weight=[[1.0]])
     target = b.build().given({"c": [1]})
-    chains = CompiledChains(target, pgm.Gibbs(), {"p": np.zeros((1, 1)), "c": np.ones((1, 1))}, np.random.default_rng(0))
+    chains = CompiledChains(
+        target, pgm.Gibbs(), {"p": np.zeros((1, 1)), "c": np.ones((1, 1))}, np.random.default_rng(0)
+    )
     assert chains.log_density()[0] == -np.inf
     chains.sweep(1)
     np.testing.assert_allclose(chains.log_density(), target.log_density(chains.values()), rtol=1e-6)
@@ -366,7 +423,9 @@ def test_log_density_of_a_chain_that_starts_at_an_impossible_state():
 
 
 def test_the_blas_of_the_compiled_loops_is_limited():
-    """In a fresh process, where nothing has loaded scipy's BLAS before: its threads would spin while ours work."""
+    """In a fresh process, where nothing has loaded scipy's BLAS before: its threads would spin
+    while ours work.
+    """
     code = """
 import threadpoolctl
 import pgmengine as pgm

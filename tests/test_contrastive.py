@@ -1,4 +1,6 @@
-"""CD against enumeration: distributions of states after k sweeps, by products of matrices written from the definition."""
+"""CD against enumeration: distributions of states after k sweeps, by products of matrices written
+from the definition.
+"""
 
 import itertools
 
@@ -30,13 +32,19 @@ def build(order):
 
 
 class Joint:
-    """All states of v, h and g; without g its weights and its bias are 0, so that it matters nowhere."""
+    """All states of v, h and g; without g its weights and its bias are 0, so that it matters
+    nowhere.
+    """
 
     def __init__(self, deep):
         states = np.array(list(itertools.product([0.0, 1.0], repeat=6)))
         self.v, self.h, self.g = states[:, :3], states[:, 3:5], states[:, 5:]
         self.columns = {"v": [0, 1, 2], "h": [3, 4], "g": [5]}
-        log_p = self.v @ BIAS["v"] + self.h @ BIAS["h"] + ((self.v @ WEIGHTS["vh"]) * self.h).sum(axis=1)
+        log_p = (
+            self.v @ BIAS["v"]
+            + self.h @ BIAS["h"]
+            + ((self.v @ WEIGHTS["vh"]) * self.h).sum(axis=1)
+        )
         if deep:
             log_p = log_p + self.g @ BIAS["g"] + ((self.h @ WEIGHTS["hg"]) * self.g).sum(axis=1)
         self.states, self.p = states, np.exp(log_p)
@@ -50,14 +58,18 @@ class Joint:
         return weight / weight.sum(axis=1, keepdims=True)
 
     def flip(self, names):
-        """The matrix that moves the units of layers by flip-the-state given all others, all at once (system 2, eq. 2)."""
+        """The matrix that moves the units of layers by flip-the-state given all others, all at once
+        (system 2, eq. 2).
+        """
         out = np.ones((len(self.p), len(self.p)))
         mine = [i for name in names for i in self.columns[name]]
         for i in mine:
             other = self.states.copy()
             other[:, i] = 1 - other[:, i]
             there = np.array([np.flatnonzero((self.states == row).all(axis=1))[0] for row in other])
-            change = np.minimum(1.0, self.p[there] / self.p)  # units of a layer do not act on each other
+            change = np.minimum(
+                1.0, self.p[there] / self.p
+            )  # units of a layer do not act on each other
             same = self.states[:, None, i] == self.states[None, :, i]
             out *= np.where(same, 1 - change[:, None], change[:, None])
         kept = np.delete(self.states, mine, axis=1)
@@ -84,14 +96,24 @@ class Joint:
 def step_of(model, negative, rows):
     """The gradient of one update, as the step of plain SGD with rate 1."""
     x = np.repeat(DATA, rows, axis=0)
-    f = pgm.fit(model, {"v": x}, negative=negative, optimizer=pgm.SGD(1.0), batch_size=len(x), updates=1, rng=0)
+    f = pgm.fit(
+        model,
+        {"v": x},
+        negative=negative,
+        optimizer=pgm.SGD(1.0),
+        batch_size=len(x),
+        updates=1,
+        rng=0,
+    )
     return {name: f.model.params[name] - value for name, value in model.params.items()}
 
 
 @pytest.mark.parametrize("k", [1, 2])
 @pytest.mark.parametrize("order", ["vh", "hv", "vhg", "ghv", "hvg"])
 @pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState()], ids=repr)
-def test_cd_is_the_difference_of_the_states_at_the_data_and_k_sweeps_later(kernel, order, k, sure=5.0, rows=5000):
+def test_cd_is_the_difference_of_the_states_at_the_data_and_k_sweeps_later(
+    kernel, order, k, sure=5.0, rows=5000
+):
     """Hidden units are drawn from their conditionals in the last sweep, whatever the kernel."""
     deep, rows = "g" in order, rows // (10 if "g" in order else 1)
     joint = Joint(deep)
@@ -104,7 +126,9 @@ def test_cd_is_the_difference_of_the_states_at_the_data_and_k_sweeps_later(kerne
     after = joint.statistics(q)
     found = step_of(build(order), pgm.CD(k, kernel), rows)
     for name, value in found.items():  # two statistics that vary by at most 1/2 each
-        assert np.all(np.abs(value - (before[name] - after[name])) < sure * 0.7 / np.sqrt(rows * len(DATA))), name
+        assert np.all(
+            np.abs(value - (before[name] - after[name])) < sure * 0.7 / np.sqrt(rows * len(DATA))
+        ), name
 
 
 @pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState()], ids=repr)
@@ -115,7 +139,9 @@ def test_cd_teaches_hidden_units(kernel, least=0.02):
 
 
 def test_cd_of_a_conditional_learns_the_weights_of_what_is_given(sure=5.0, rows=20_000):
-    """v given, h hidden, g learned: the gradient of v's weight is that of E[v h | v, g] less E[v h_1 | v, g_1]."""
+    """v given, h hidden, g learned: the gradient of v's weight is that of E[v h | v, g] less E[v
+    h_1 | v, g_1].
+    """
     joint = Joint(deep=True)
     seen = np.column_stack([DATA, [0, 1, 1, 0]])
     q = np.zeros(len(joint.p))
@@ -131,8 +157,12 @@ def test_cd_of_a_conditional_learns_the_weights_of_what_is_given(sure=5.0, rows=
                     batch_size=rows, updates=1, rng=0)  # fmt: skip
         for name in ("v-h.weight", "h-g.weight", "h.bias", "g.bias"):
             value = f.model.params[name] - model.params[name]
-            assert np.all(np.abs(value - (before[name] - after[name])) < sure * 0.7 / np.sqrt(rows)), name
-        assert np.abs(before["v-h.weight"] - after["v-h.weight"]).max() > 2 * sure * 0.7 / np.sqrt(rows)
+            assert np.all(
+                np.abs(value - (before[name] - after[name])) < sure * 0.7 / np.sqrt(rows)
+            ), name
+        assert np.abs(before["v-h.weight"] - after["v-h.weight"]).max() > 2 * sure * 0.7 / np.sqrt(
+            rows
+        )
 
 
 def test_what_is_near_the_data_moves_first():

@@ -15,10 +15,10 @@ from trust import coverage  # noqa: E402
 def test_a_good_status_means_that_intervals_hold(name, scale, models=20):
     """At least 90 % of 95 % intervals of means hold, and of the intervals of log Z all but three.
 
-    Units of one model are off together, so the test counts models by their worth: were 95 % to hold,
-    fewer than 88 % of 200 effective units in 20 models would be more than four standard
-    errors away. An interval of log Z is missed with a probability below 0.01: four of 20, below 1e-6
-    for each of the missed ones together.
+    Units of one model are off together, so the test counts models by their worth: were 95 % to
+    hold, fewer than 88 % of 200 effective units in 20 models would be more than four standard
+    errors away. An interval of log Z is missed with a probability below 0.01: four of 20, below
+    1e-6 for each of the missed ones together.
     """
     found = coverage(name, scale, models)
     assert found.means > 0 and found.means_held >= 0.88 * found.means, str(found)

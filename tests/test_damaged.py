@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from damaged import TOML, answered, without_sum
 
 import pgmengine as pgm
+from pgmengine.apps import cli
 
 LAYER = {"name": "v", "unit": "Binary", "size": 2}
 HUGE = "1" + "0" * 400
@@ -134,7 +135,7 @@ def test_sizes_of_declarations_are_compared_with_free_memory_before_anything_is_
     text, match, monkeypatch, tmp_path
 ):
     """What is free is as much as a thousandth of what would be needed."""
-    monkeypatch.setattr("pgmengine.memory.available_memory", lambda: 2.0**27)
+    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 2.0**27)
     for name in ("arange", "eye"):
         monkeypatch.setattr(np, name, limited(getattr(np, name)))
     (tmp_path / "m.toml").write_text(text)
@@ -155,7 +156,7 @@ def limited(function):
 
 
 def test_sizes_of_other_input_are_compared_with_free_memory(monkeypatch, tmp_path):
-    monkeypatch.setattr("pgmengine.memory.available_memory", lambda: 2.0**27)
+    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 2.0**27)
     graph = nx.Graph()
     graph.add_node("x", unit=pgm.Categorical(60000))
     with pytest.raises(pgm.PgmError, match="node 'x': the values of .* do not fit into memory"):
@@ -225,7 +226,7 @@ def test_evidence_that_cannot_be_read_is_one_line(tmp_path):
 
 @pytest.mark.parametrize("value", ["", "abc", "-1", "1.5", "9" * 20, "5000", "\u00b2"])
 def test_a_number_of_threads_that_is_none_is_refused(value, monkeypatch, tmp_path):
-    from pgmengine.threads import threads
+    from pgmengine.base.threads import threads
 
     monkeypatch.setenv("PGMENGINE_THREADS", value)
     with pytest.raises(pgm.PgmError, match="PGMENGINE_THREADS is .*, expected an integer from 1"):
@@ -278,7 +279,7 @@ def test_names_in_tables_are_not_read_as_styles(tmp_path, capsys):
     pgm.save(b.build(), tmp_path / "m.safetensors")
     sys.argv = ["pgmengine", "info", str(tmp_path / "m.safetensors")]
     with pytest.raises(SystemExit) as stop:
-        pgm.cli.main()
+        cli.main()
     assert not stop.value.code and "[/red]:smile:" in capsys.readouterr().out
 
 

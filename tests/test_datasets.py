@@ -41,7 +41,11 @@ def test_artificial_modes():
     d = pgm.datasets.artificial_modes(0.01)
     assert d.x_train.shape == (10_000, 16) and set(d.y_train) == {0, 1, 2, 3}
     modes = [d.x_train[d.y_train == k].mean(axis=0).round() for k in range(4)]
-    assert [m.sum() for m in modes] == [0, 16, 8, 8] and np.array_equal(modes[2], 1 - modes[3]) and modes[2][0] == 0
+    assert (
+        [m.sum() for m in modes] == [0, 16, 8, 8]
+        and np.array_equal(modes[2], 1 - modes[3])
+        and modes[2][0] == 0
+    )
     flips = np.mean([abs(d.x_train[d.y_train == k] - modes[k]).mean() for k in range(4)])
     assert abs(flips - 0.01) < 5 * np.sqrt(0.01 / 160_000)
     assert np.array_equal(d.x_train, pgm.datasets.artificial_modes(0.01).x_train)
@@ -88,7 +92,9 @@ def test_mnist_files(folder):
             pgm.datasets.mnist()
     for other in (arrays["x_train"][:4], arrays["x_train"][:, :20]):
         path.write_bytes(gzip.compress(idx(other)))
-        with pytest.raises(pgm.PgmError, match=r"mnist: the train files have images \(.*\) and labels \(5,\)"):
+        with pytest.raises(
+            pgm.PgmError, match=r"mnist: the train files have images \(.*\) and labels \(5,\)"
+        ):
             pgm.datasets.mnist()
 
 
@@ -110,7 +116,9 @@ def test_usps_file(folder):
 
 def test_absent_files_say_what_to_put_where(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(pgm.PgmError, match="train-images-idx3-ubyte.*PGMENGINE_DATA.*install scikit-learn"):
+    with pytest.raises(
+        pgm.PgmError, match="train-images-idx3-ubyte.*PGMENGINE_DATA.*install scikit-learn"
+    ):
         pgm.datasets.mnist()
     with pytest.raises(pgm.PgmError, match=r"usps_all\.mat"):
         pgm.datasets.usps()
@@ -128,8 +136,12 @@ def test_absent_files_are_fetched(folder, monkeypatch):
 
 
 def test_bad_arguments():
-    for make in (lambda: pgm.datasets.artificial_modes(side=3), lambda: pgm.datasets.artificial_modes(side=-2),
-                 lambda: pgm.datasets.bars_and_stripes(-1), lambda: pgm.datasets.bars_and_stripes(2.0)):
+    for make in (
+        lambda: pgm.datasets.artificial_modes(side=3),
+        lambda: pgm.datasets.artificial_modes(side=-2),
+        lambda: pgm.datasets.bars_and_stripes(-1),
+        lambda: pgm.datasets.bars_and_stripes(2.0),
+    ):
         with pytest.raises(pgm.PgmError, match="side"):
             make()
     with pytest.raises(pgm.PgmError, match="samples"):

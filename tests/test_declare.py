@@ -20,15 +20,15 @@ from safetensors.numpy import save_file
 from tiny import MACHINES
 
 import pgmengine as pgm
-from pgmengine.weights import is_sparse
+from pgmengine.graph.weights import is_sparse
 
 
 def declared(*steps):
     b = pgm.GraphBuilder()
     for step in steps:
-        getattr(b, step[0])(*step[1:3], **(step[3] if len(step) > 3 else {})) if step[0] != "layer" else b.layer(
-            *step[1:]
-        )
+        getattr(b, step[0])(*step[1:3], **(step[3] if len(step) > 3 else {})) if step[
+            0
+        ] != "layer" else b.layer(*step[1:])
     return b
 
 
@@ -45,18 +45,30 @@ bad[1, 1] = math.nan
         ([], "no layers"),
         ([V, V], "'v' is declared twice"),
         ([V, ("couple", "v", "w")], "'w' is unknown"),
-        ([V, H, ("couple", "v", "h", {"weight": np.zeros((2, 3))})], r"shape \(2, 3\), expected \(3, 2\)"),
+        (
+            [V, H, ("couple", "v", "h", {"weight": np.zeros((2, 3))})],
+            r"shape \(2, 3\), expected \(3, 2\)",
+        ),
         ([V, H, ("couple", "v", "h", {"weight": bad})], r"\[1, 1\] is nan"),
         ([V, H, ("couple", "v", "h", {"weight": sp.csr_array(bad)})], r"\[1, 1\] is nan"),
         ([V, H, ("couple", "v", "h", {"weight": bad * 0 + math.inf})], r"\[0, 0\] is (inf|nan)"),
-        ([V, H, ("couple", "v", "h", {"weight": np.full((3, 2), -1.1e30)})], r"is -1.1e.30, expected .* up to 1e"),
+        (
+            [V, H, ("couple", "v", "h", {"weight": np.full((3, 2), -1.1e30)})],
+            r"is -1.1e.30, expected .* up to 1e",
+        ),
         ([V, H, ("couple", "v", "h", {"weight": "text"})], "not an array of numbers"),
         ([V, H, ("couple", "v", "h"), ("couple", "h", "v")], "declared twice"),
         ([V, H, ("cause", "v", "h"), ("cause", "h", "v")], "directed cycle: "),
         ([*GAUSS, ("couple", "g", "f")], "unbounded layers, 'g' and 'f'"),
         ([GAUSS[0], ("couple", "g", "g")], "unbounded"),
-        ([V, NOISY, ("cause", "v", "n", {"weight": -np.ones((3, 2))})], r"\[0, 0\] is -1.0, expected >= 0"),
-        ([V, ("layer", "n", pgm.NoisyOr(), 2, [0.1, -0.1]), ("cause", "v", "n")], r"layer 'n': bias\[1\] is -0.1"),
+        (
+            [V, NOISY, ("cause", "v", "n", {"weight": -np.ones((3, 2))})],
+            r"\[0, 0\] is -1.0, expected >= 0",
+        ),
+        (
+            [V, ("layer", "n", pgm.NoisyOr(), 2, [0.1, -0.1]), ("cause", "v", "n")],
+            r"layer 'n': bias\[1\] is -0.1",
+        ),
         ([V, NOISY, ("couple", "v", "n")], "children of arrows only"),
         ([NOISY], "children of arrows only"),
         ([("layer", "s", pgm.Spin(), 2), NOISY, ("cause", "s", "n")], "values >= 0"),
@@ -65,9 +77,15 @@ bad[1, 1] = math.nan
         ([("layer", "v", "Binary", 3)], "unit must be"),
         ([("layer", "", pgm.Binary(), 3)], "name"),
         ([("layer", "v", pgm.Binary(), 3, [0, 0])], r"shape \(2,\), expected \(3,\)"),
-        ([V, ("couple", "v", "v", {"weight": np.triu(np.ones((3, 3)), 1)})], r"not symmetric at \[0, 1\]: 1 and 0"),
+        (
+            [V, ("couple", "v", "v", {"weight": np.triu(np.ones((3, 3)), 1)})],
+            r"not symmetric at \[0, 1\]: 1 and 0",
+        ),
         ([V, ("couple", "v", "v", {"weight": np.eye(3)})], r"\[0, 0\] couples a unit with itself"),
-        ([V, ("cause", "v", "v", {"weight": np.ones((3, 3)) - np.eye(3)})], "directed cycle through unit"),
+        (
+            [V, ("cause", "v", "v", {"weight": np.ones((3, 3)) - np.eye(3)})],
+            "directed cycle through unit",
+        ),
     ],
 )
 def test_build_refuses(steps, match):
@@ -82,7 +100,9 @@ def test_did_you_mean():
 
 def test_the_builder_is_a_networkx_graph_of_layers():
     b = declared(V, H, ("couple", "v", "h"))
-    assert set(b.graph.nodes) == {"v", "h"} and list(b.graph.edges(keys=True)) == [("v", "h", "v-h")]
+    assert set(b.graph.nodes) == {"v", "h"} and list(b.graph.edges(keys=True)) == [
+        ("v", "h", "v-h")
+    ]
     model = pgm.dbn([4, 3, 2], rng=0)
     assert set(model.params) == {"v.bias", "h1.bias", "h2.bias", "h1->v.weight", "h1-h2.weight"}
     assert model.to_networkx().number_of_edges() == 2
@@ -109,25 +129,34 @@ def ising_log_z(graph):
     nodes = list(graph)
     place = {n: i for i, n in enumerate(nodes)}
     states = 2.0 * ((np.arange(2 ** len(nodes))[:, None] >> np.arange(len(nodes))) & 1) - 1
-    energy = sum(d["weight"] * states[:, place[a]] * states[:, place[b]] for a, b, d in graph.edges(data=True))
+    energy = sum(
+        d["weight"] * states[:, place[a]] * states[:, place[b]]
+        for a, b, d in graph.edges(data=True)
+    )
     energy = energy + states @ [graph.nodes[n]["bias"] for n in nodes]
     return np.logaddexp.reduce(energy)
 
 
 @pytest.mark.parametrize(
-    "graph", [nx.grid_2d_graph(3, 4), nx.complete_graph(6), nx.petersen_graph(), nx.path_graph(9)], ids=str
+    "graph",
+    [nx.grid_2d_graph(3, 4), nx.complete_graph(6), nx.petersen_graph(), nx.path_graph(9)],
+    ids=str,
 )
 def test_undirected_variables_by_colour_class(graph):
     rng = np.random.default_rng(0)
     nx.set_edge_attributes(graph, {e: float(rng.normal()) for e in graph.edges}, "weight")
     nx.set_node_attributes(graph, {n: float(rng.normal()) for n in graph}, "bias")
     model = pgm.GraphBuilder.from_networkx(graph, unit=pgm.Spin()).build()
-    np.testing.assert_allclose(pgm.infer(model, want=("log_z",)).log_z[0], ising_log_z(graph), rtol=1e-10)
+    np.testing.assert_allclose(
+        pgm.infer(model, want=("log_z",)).log_z[0], ising_log_z(graph), rtol=1e-10
+    )
     assert not any(c.a == c.b for c in model.structure.couplings)
     back = model.to_networkx(level="variables")
     assert set(back) == set(graph) and back.number_of_edges() == graph.number_of_edges()
     again = pgm.GraphBuilder.from_networkx(back).build()
-    np.testing.assert_allclose(pgm.infer(again, want=("log_z",)).log_z[0], ising_log_z(graph), rtol=1e-10)
+    np.testing.assert_allclose(
+        pgm.infer(again, want=("log_z",)).log_z[0], ising_log_z(graph), rtol=1e-10
+    )
 
 
 def test_directed_variables_by_generation():
@@ -147,7 +176,11 @@ def test_mixed_units_in_a_variable_graph():
     graph.edges[0, 1]["weight"] = np.array([[0.1, 0.2, 0.3]])
     graph.edges[1, 2]["weight"] = np.array([[0.5], [0.0], [-1.0]])
     model = pgm.GraphBuilder.from_networkx(graph).build()
-    assert {type(x.unit) for x in model.structure.layers.values()} == {pgm.Spin, pgm.Binary, pgm.Categorical}
+    assert {type(x.unit) for x in model.structure.layers.values()} == {
+        pgm.Spin,
+        pgm.Binary,
+        pgm.Categorical,
+    }
     assert pgm.infer(model, want=("log_z",)).kind == "exact"
 
 
@@ -178,7 +211,10 @@ def test_transposed_weights_survive_a_file(tmp_path):
 def test_labels_survive_a_file(tmp_path):
     model = pgm.GraphBuilder.from_networkx(nx.grid_2d_graph(2, 2)).build()
     pgm.save(model, tmp_path / "m.safetensors")
-    assert pgm.load(tmp_path / "m.safetensors").structure.layers["c0"].labels == model.structure.layers["c0"].labels
+    assert (
+        pgm.load(tmp_path / "m.safetensors").structure.layers["c0"].labels
+        == model.structure.layers["c0"].labels
+    )
 
 
 def test_truncated_and_foreign_files(tmp_path):
@@ -193,7 +229,9 @@ def test_truncated_and_foreign_files(tmp_path):
     with pytest.raises(pgm.PgmError, match="not a model of pgmengine"):
         pgm.load(path)
     save_file(
-        {"a": np.zeros(3)}, str(path), metadata={"format": "pgmengine-1", "declaration": json.dumps({"layers": []})}
+        {"a": np.zeros(3)},
+        str(path),
+        metadata={"format": "pgmengine-1", "declaration": json.dumps({"layers": []})},
     )
     with pytest.raises(pgm.PgmError, match="'a' belongs to no layer"):
         pgm.load(path)
@@ -229,7 +267,10 @@ def test_toml_declaration(tmp_path):
     path = tmp_path / "m.toml"
     path.write_text(TOML)
     model = pgm.load_declaration(path, rng=0)
-    assert repr(model) == "Model(v: 3 Binary(), h: 2 MultiValued(s=inf), y: 1 Categorical(k=3); v-h, v->y)"
+    assert (
+        repr(model)
+        == "Model(v: 3 Binary(), h: 2 MultiValued(s=inf), y: 1 Categorical(k=3); v-h, v->y)"
+    )
     assert model.params["v-h.weight"][2, 1] == 6 and model.params["v.bias"][0] == 0.5
     save_file({"v-h.weight": np.ones((3, 2))}, str(tmp_path / "w.safetensors"))
     path.write_text('weights = "w.safetensors"\n' + TOML)
@@ -265,7 +306,9 @@ def test_rounding_of_symmetric_weights_is_forgiven(sparse):
     weight = weight + weight.T
     np.fill_diagonal(weight, 0)
     weight[0, 1] *= 1 + 1e-15
-    found = pgm.boltzmann_machine(5, weight=sp.csr_array(weight) if sparse else weight).params["x-x.weight"]
+    found = pgm.boltzmann_machine(5, weight=sp.csr_array(weight) if sparse else weight).params[
+        "x-x.weight"
+    ]
     dense = found.toarray() if sparse else found
     assert sp.issparse(found) == sparse and np.array_equal(dense, dense.T)
     np.testing.assert_allclose(dense, weight, rtol=1e-14)
@@ -277,7 +320,9 @@ def test_stored_zeros_of_sparse_lateral_weights_are_parameters(values):
     model = pgm.boltzmann_machine(3, unit=pgm.Binary(), weight=weight)
     assert model.params["x-x.weight"].nnz == 4
     x = {"x": [[1, 1, 0], [1, 1, 1]]}
-    f = pgm.fit(model, x, negative=pgm.ExactGradient(), optimizer=pgm.SGD(0.1), updates=3, progress=False)
+    f = pgm.fit(
+        model, x, negative=pgm.ExactGradient(), optimizer=pgm.SGD(0.1), updates=3, progress=False
+    )
     assert f.model.params["x-x.weight"][0, 1] > 0.01
     none = pgm.boltzmann_machine(3, unit=pgm.Binary(), weight=sp.csr_array((3, 3)))
     pgm.fit(none, x, negative=pgm.ExactGradient(), updates=2, progress=False)
@@ -292,14 +337,19 @@ def test_weights_that_are_not_symmetric_are_refused():
 
 def test_states_have_names_and_keep_them(tmp_path):
     graph = nx.DiGraph()
-    graph.add_node("sky", unit=pgm.Categorical(3), states=("sun", "cloud", "rain"), bias=[0.0, 0.5, 1.0])
+    graph.add_node(
+        "sky", unit=pgm.Categorical(3), states=("sun", "cloud", "rain"), bias=[0.0, 0.5, 1.0]
+    )
     graph.add_node("wet", unit=pgm.Binary(), states=("dry", "wet"))
     graph.add_edge("sky", "wet", weight=np.array([[-2.0], [-1.0], [3.0]]))
     model = pgm.GraphBuilder.from_networkx(graph).build()
     pgm.save(model, tmp_path / "m.safetensors")
     for m in (model, pgm.load(tmp_path / "m.safetensors")):
         nodes = m.to_networkx(level="variables").nodes
-        assert nodes["sky"]["states"] == ("sun", "cloud", "rain") and nodes["wet"]["states"] == ("dry", "wet")
+        assert nodes["sky"]["states"] == ("sun", "cloud", "rain") and nodes["wet"]["states"] == (
+            "dry",
+            "wet",
+        )
     b = pgm.GraphBuilder()
     b.layer("x", pgm.Binary(), 2, states=("a", "b", "c"))
     with pytest.raises(pgm.PgmError, match="layer 'x': 'a', 'b', 'c' are not 2 different names"):
@@ -362,7 +412,9 @@ def test_a_unit_needs_only_its_support_and_base_measure(rtol=1e-9):
     model = pgm.rbm(3, 2, visible=Three(), rng=0)
     v = np.array(np.meshgrid(*[np.arange(4.0)] * 3, indexing="ij")).reshape(3, -1).T
     h = np.array(np.meshgrid([0.0, 1.0], [0.0, 1.0], indexing="ij")).reshape(2, -1).T
-    log_p = [model.log_density({"v": np.repeat(v[i : i + 1], 4, axis=0), "h": h}) for i in range(len(v))]
+    log_p = [
+        model.log_density({"v": np.repeat(v[i : i + 1], 4, axis=0), "h": h}) for i in range(len(v))
+    ]
     r = pgm.infer(model, want=("log_z",))
     np.testing.assert_allclose(np.logaddexp.reduce(np.concatenate(log_p)), r.log_z[0], rtol=rtol)
     annealed = pgm.infer(model, want=("log_z",), method=pgm.AIS(chains=500, betas=200), rng=0)
@@ -386,15 +438,29 @@ print(b.build().structure.colors)
 
 
 def test_the_order_of_a_sweep_is_the_same_in_every_process():
-    """Graphs of several parts: nothing follows the order of a set of names, which each process has its own of."""
-    found = {subprocess.run([sys.executable, "-c", PARTS], env=os.environ | {"PYTHONHASHSEED": str(seed)}, check=True,
-                            capture_output=True, text=True).stdout for seed in (1, 2, 3, 4)}
+    """Graphs of several parts: nothing follows the order of a set of names, which each process has
+    its own of.
+    """
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", PARTS],
+            env=os.environ | {"PYTHONHASHSEED": str(seed)},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in (1, 2, 3, 4)
+    }
     assert found == {"(('w', 'x', 'z'), ('v', 'h', 'y'))\n"}
 
 
-@pytest.mark.parametrize("joins", [
-    [("couple", "a-b", "c"), ("couple", "a", "b-c")], [("cause", "p", "v"), ("couple", "p", ">v")],
-])
+@pytest.mark.parametrize(
+    "joins",
+    [
+        [("couple", "a-b", "c"), ("couple", "a", "b-c")],
+        [("cause", "p", "v"), ("couple", "p", ">v")],
+    ],
+)
 def test_two_couplings_of_one_name_are_refused(joins):
     """Their weights would be one parameter."""
     builder = pgm.GraphBuilder()
@@ -417,11 +483,16 @@ def test_variable_graphs_keep_directions_orientations_and_names():
     names = {layer.labels: name for name, layer in back.structure.layers.items()}
     a, c = names[("a", 0), ("a", 1)], names[("c", 0), ("c", 1)]
     for x, y in ([[0, 1], [2, 0]], [[1, 1], [1, 2]]):
-        np.testing.assert_allclose(back.log_density({a: [x], c: [y]}), model.log_density({"a": [x], "c": [y]}))
+        np.testing.assert_allclose(
+            back.log_density({a: [x], c: [y]}), model.log_density({"a": [x], "c": [y]})
+        )
     with pytest.raises(pgm.PgmError, match="is undirected: arrows and undirected edges together"):
         pgm.GraphBuilder.from_networkx(pgm.dbn([3, 2, 2], rng=0).to_networkx("variables"))
     g = nx.Graph([("x", "y", {"weight": [[1, 2, 3]]})])
-    with pytest.raises(pgm.PgmError, match=r"edge 'x', 'y': weight has shape \(1, 3\), expected a number or \(1, 1\)"):
+    with pytest.raises(
+        pgm.PgmError,
+        match=r"edge 'x', 'y': weight has shape \(1, 3\), expected a number or \(1, 1\)",
+    ):
         pgm.GraphBuilder.from_networkx(g)
     with pytest.raises(pgm.PgmError, match="takes an nx.Graph"):
         pgm.GraphBuilder.from_networkx([1])
@@ -433,7 +504,9 @@ def test_variable_graphs_keep_directions_orientations_and_names():
     assert list(b.build().to_networkx("variables").nodes) == nodes
 
 
-@pytest.mark.parametrize("values", [np.array([[1j, 0]]), np.array([["2020-01-01", "2020-01-02"]], dtype="datetime64[D]")])
+@pytest.mark.parametrize(
+    "values", [np.array([[1j, 0]]), np.array([["2020-01-01", "2020-01-02"]], dtype="datetime64[D]")]
+)
 def test_what_has_parts_that_are_no_numbers_is_refused(values):
     with pytest.raises(pgm.PgmError, match="not an array of numbers"):
         pgm.infer(pgm.rbm(2, 1, visible=pgm.Gaussian(), rng=0), {"v": values})

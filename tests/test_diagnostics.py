@@ -7,8 +7,8 @@ from tiny import FINITE, as_evidence, draw_row
 
 import pgmengine as pgm
 from pgmengine import diagnostics
-from pgmengine.convergence import series_statistics
-from pgmengine.kernels.chains import make_chains, start
+from pgmengine.engine.chains import make_chains, start
+from pgmengine.infer.convergence import series_statistics
 
 KERNELS = (pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.3))
 
@@ -17,7 +17,9 @@ def distribution(truth, states):
     """The oracle's probabilities in the order of `states`."""
 
     def rows(values):
-        return np.round(np.concatenate([values[n] for n in truth.values], axis=1) * 1000).astype(np.int64)
+        return np.round(np.concatenate([values[n] for n in truth.values], axis=1) * 1000).astype(
+            np.int64
+        )
 
     place = {state.tobytes(): p for state, p in zip(rows(truth.values), truth.p)}
     return np.array([place[state.tobytes()] for state in rows(states)])
@@ -60,7 +62,9 @@ def test_metropolised_gibbs_is_the_two_valued_rule_and_moves_more_than_gibbs():
             move = pgm.FlipState().transition(p, np.full(50, current))
             np.testing.assert_allclose(move.sum(axis=1), 1.0, rtol=1e-12)
             others = np.arange(k) != current
-            assert (move[:, others] >= p[:, others] - 1e-15).all()  # Peskun: more weight off the diagonal
+            assert (
+                move[:, others] >= p[:, others] - 1e-15
+            ).all()  # Peskun: more weight off the diagonal
             balance = p[:, [current]] * move
             for other in np.flatnonzero(others):
                 back = pgm.FlipState().transition(p, np.full(50, other))[:, current] * p[:, other]
@@ -84,7 +88,9 @@ def test_autocorrelation_of_an_autoregressive_series():
             x[t] = phi[0] * x[t - 1] + phi[1] * x[t - 2] + noise[t]
         first = phi[0] / (1 - phi[1])
         truth = (1 - phi[0] * first - phi[1] * (phi[1] + phi[0] * first)) / (1 - sum(phi)) ** 2
-        np.testing.assert_allclose(diagnostics.autocorrelation_function(x, 2)[1], first, rtol=0, atol=0.01)
+        np.testing.assert_allclose(
+            diagnostics.autocorrelation_function(x, 2)[1], first, rtol=0, atol=0.01
+        )
         np.testing.assert_allclose(diagnostics.autocorrelation_time(x), truth, rtol=0.1)
         np.testing.assert_allclose(diagnostics.autocorrelation_time_ar(x), truth, rtol=0.05)
         chains = x.reshape(8, -1)
@@ -94,8 +100,12 @@ def test_autocorrelation_of_an_autoregressive_series():
 
 
 def test_autocorrelation_time_of_a_chain_is_that_of_its_matrix():
-    """Energy of a 3x3 RBM: tau from the transition matrix, sum over all lags of the exact autocovariance."""
-    model = pgm.rbm(3, 3).with_params({"v-h.weight": np.random.default_rng(1).normal(size=(3, 3)) * 1.5})
+    """Energy of a 3x3 RBM: tau from the transition matrix, sum over all lags of the exact
+    autocovariance.
+    """
+    model = pgm.rbm(3, 3).with_params(
+        {"v-h.weight": np.random.default_rng(1).normal(size=(3, 3)) * 1.5}
+    )
     target = model.given()
     states = diagnostics.joint_states(target)
     log_p = target.take(np.zeros(64, dtype=int)).log_density(states)
@@ -116,24 +126,32 @@ def test_autocorrelation_time_of_a_chain_is_that_of_its_matrix():
 
 def test_class_changes_drop_ambiguous_states():
     modes = np.array([[0, 0, 0, 0], [1, 1, 1, 1]])
-    states = np.array([[0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]])
+    states = np.array(
+        [[0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]]
+    )
     assert diagnostics.nearest_modes(states, modes).tolist() == [0, -1, 1, -1, 1, 0]
     assert diagnostics.class_changes(states, modes) == 2
-    assert diagnostics.class_changes(np.stack([states, states[:1].repeat(6, 0)], axis=1), modes).tolist() == [2, 0]
+    assert diagnostics.class_changes(
+        np.stack([states, states[:1].repeat(6, 0)], axis=1), modes
+    ).tolist() == [2, 0]
 
 
 def test_refusals_name_the_reason():
     with pytest.raises(pgm.PgmError, match="1048576 joint states"):
         diagnostics.transition_matrix(pgm.rbm(10, 10, rng=0).given(), pgm.Gibbs())
     with pytest.raises(pgm.PgmError, match="'v'.*cannot be enumerated"):
-        diagnostics.transition_matrix(pgm.rbm(2, 2, visible=pgm.Gaussian(), rng=0).given(), pgm.Gibbs())
+        diagnostics.transition_matrix(
+            pgm.rbm(2, 2, visible=pgm.Gaussian(), rng=0).given(), pgm.Gibbs()
+        )
     with pytest.raises(pgm.PgmError, match=r"alpha must lie in \[0, 1\]"):
         pgm.Blend(1.5)
 
 
 def test_a_single_chain_is_judged_by_its_halves():
     """One chain that drifts has not mixed; one that does not has."""
-    drift = np.concatenate((np.zeros(500), np.ones(500))) + 0.1 * np.random.default_rng(0).normal(size=1000)
+    drift = np.concatenate((np.zeros(500), np.ones(500))) + 0.1 * np.random.default_rng(0).normal(
+        size=1000
+    )
     level = np.random.default_rng(1).normal(size=1001)
     far, near = (series_statistics(x[None, :, None, None])["rhat"][0, 0] for x in (drift, level))
     assert far > 2 and abs(near - 1) < 0.02

@@ -1,4 +1,6 @@
-"""The variational bound of belief nets and mixed graphs, against its formulas (bound_oracle.py) and enumeration."""
+"""The variational bound of belief nets and mixed graphs, against its formulas (bound_oracle.py) and
+enumeration.
+"""
 
 import dataclasses
 import math
@@ -32,7 +34,9 @@ CONVERGED = pgm.MeanField(updates=2000, tolerance=1e-12)
 
 def ask(m, rows, method=None, **given):
     want = ("log_z", "marginals", "gradient")
-    return pgm.infer(m.build(), as_evidence(m, rows), want=want, method=method or pgm.MeanField(), **given)
+    return pgm.infer(
+        m.build(), as_evidence(m, rows), want=want, method=method or pgm.MeanField(), **given
+    )
 
 
 def tables(found, i):
@@ -50,7 +54,9 @@ def exact(m, rows, **given):
 def assert_agree(m, log_z, bounds, rtol=1e-8, iterated=1e-7):
     """Equal; the xi of a Categorical child is found by iteration, here and there."""
     loose = any(isinstance(x.unit, pgm.Categorical) for x in m.layers)
-    np.testing.assert_allclose(log_z, bounds, rtol=iterated if loose else rtol, atol=iterated if loose else rtol)
+    np.testing.assert_allclose(
+        log_z, bounds, rtol=iterated if loose else rtol, atol=iterated if loose else rtol
+    )
 
 
 def assert_below(found, truth, slack=1e-9):
@@ -59,7 +65,9 @@ def assert_below(found, truth, slack=1e-9):
 
 
 def soft_of(m, rng):
-    """Soft evidence for pgm.infer, and the same as log weights of every state, on the layers that can have it."""
+    """Soft evidence for pgm.infer, and the same as log weights of every state, on the layers that
+    can have it.
+    """
     given, listed = {}, {}
     for x in m.layers:
         values = grid(x.unit)[0]
@@ -89,7 +97,9 @@ def test_log_z_is_the_bound_at_its_own_tables(m, rtol=1e-12):
     for name, p in found.prob.items():
         values = grid(next(x.unit for x in m.layers if x.name == name))[0]
         np.testing.assert_allclose(p.sum(axis=-1), 1.0, rtol=rtol)
-        np.testing.assert_allclose(found.mean[name], np.squeeze(p @ values, -1) if values.shape[1] == 1 else p, atol=rtol)
+        np.testing.assert_allclose(
+            found.mean[name], np.squeeze(p @ values, -1) if values.shape[1] == 1 else p, atol=rtol
+        )
 
 
 @each
@@ -122,7 +132,12 @@ def test_soft_evidence_and_do(m, with_do):
     given, listed = soft_of(m, rng)
     if with_do:
         do, rows = cut_of(m, rows, rng)
-    cut = {n: v[0] for n, v in as_evidence(m, [{x.name: do.get(x.name, [None] * x.size) for x in m.layers}]).items()}
+    cut = {
+        n: v[0]
+        for n, v in as_evidence(
+            m, [{x.name: do.get(x.name, [None] * x.size) for x in m.layers}]
+        ).items()
+    }
     found = ask(m, rows, soft=given, do={n: v for n, v in cut.items() if n in do})
     assert_agree(m, found.log_z, oracle(m, rows, found, soft=listed, do=do))
     assert_below(found, exact(m, rows, soft=listed, do=do))
@@ -151,11 +166,19 @@ def test_no_small_move_of_q_raises_the_bound(m, xi, slack=1e-9, step=1e-3):
 
 
 def move(p, rng, step, kind):
-    """Another table near p: mixed with a random one, or with its log moved, in all units or in one of the layer."""
+    """Another table near p: mixed with a random one, or with its log moved, in all units or in one
+    of the layer.
+    """
     other = rng.dirichlet(np.ones(p.shape[-1]), len(p))
-    moved = (1 - step) * p + step * other if kind % 2 else p * np.exp(step * rng.normal(size=p.shape))
+    moved = (
+        (1 - step) * p + step * other if kind % 2 else p * np.exp(step * rng.normal(size=p.shape))
+    )
     moved /= moved.sum(axis=-1, keepdims=True)
-    return np.where((np.arange(len(p)) == rng.integers(len(p)))[:, None], moved, p) if kind >= 3 else moved
+    return (
+        np.where((np.arange(len(p)) == rng.integers(len(p)))[:, None], moved, p)
+        if kind >= 3
+        else moved
+    )
 
 
 @each
@@ -196,14 +219,20 @@ def test_gradient_is_that_of_the_converged_bound(m, xi, rtol=1e-4, step=1e-5):
     found = pgm.infer(model, evidence, want=("log_z", "gradient"), method=method)
     for name, value in model.params.items():
         for _ in range(2):
-            direction = rng.normal(size=dense(value).shape) * ((dense(value) != 0) | ("weight" not in name))
+            direction = rng.normal(size=dense(value).shape) * (
+                (dense(value) != 0) | ("weight" not in name)
+            )
             direction = (direction + direction.T) / 2 if lateral(name) else direction
             ends = []
             for sign in (1, -1):
                 moved = dense(value) + sign * step * direction
                 moved = type(value)(moved) if hasattr(value, "toarray") else moved
                 other = model.with_params({name: moved})
-                ends.append(pgm.infer(other, evidence, want=("log_z",), method=method, state=found.state).log_z.sum())
+                ends.append(
+                    pgm.infer(
+                        other, evidence, want=("log_z",), method=method, state=found.state
+                    ).log_z.sum()
+                )
             slope = (ends[0] - ends[1]) / (2 * step)
             own = np.sum(dense(found.gradient[name]) * direction) / (2 if lateral(name) else 1)
             np.testing.assert_allclose(own, slope, rtol=rtol, atol=1e-6, err_msg=name)
@@ -214,7 +243,9 @@ def test_continuous_child_is_refused():
     with pytest.raises(pgm.PgmError):
         ask(CONTINUOUS, rows)
     seen = [row for row in rows if None not in row["h"]]
-    np.testing.assert_allclose(ask(CONTINUOUS, seen).log_z, exact(CONTINUOUS, seen), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(
+        ask(CONTINUOUS, seen).log_z, exact(CONTINUOUS, seen), rtol=1e-7, atol=1e-9
+    )
 
 
 UNITS = st.one_of(
@@ -223,12 +254,21 @@ UNITS = st.one_of(
     st.builds(pgm.MultiValued, st.integers(2, 4)),
     st.builds(pgm.Categorical, st.integers(2, 3)),
 )
-CHAINS = [("c>b",), ("c>b", "b>a"), ("c>b", "b>a", "c>a"), ("b>a", "c>a"), ("b-c", "b>a"), ("c>b", "a-b")]
+CHAINS = [
+    ("c>b",),
+    ("c>b", "b>a"),
+    ("c>b", "b>a", "c>a"),
+    ("b>a", "c>a"),
+    ("b-c", "b>a"),
+    ("c>b", "a-b"),
+]
 
 
 @st.composite
 def nets(draw, most=600):
-    """Random nets of two or three layers with a row of evidence, of at most about `most` joint states."""
+    """Random nets of two or three layers with a row of evidence, of at most about `most` joint
+    states.
+    """
     edges, rng = draw(st.sampled_from(CHAINS)), np.random.default_rng(draw(st.integers(0, 2**32)))
     layers, left = {}, most
     for name in sorted({n for e in edges for n in (e[0], e[2])}):
@@ -244,7 +284,9 @@ def nets(draw, most=600):
 
 
 @given(nets())
-@settings(max_examples=1000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=1000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 def test_random_nets(net):
     m, row = net
     found = ask(m, [row])
@@ -253,11 +295,17 @@ def test_random_nets(net):
 
 
 def tiny(name, layers, causes, weights, biases):
-    made = tuple(TinyLayer(n, unit, size, np.asarray(biases[n], float)) for n, (unit, size) in layers.items())
-    return TinyMachine(name, made, (), tuple((p, c, np.asarray(w, float)) for (p, c), w in zip(causes, weights)))
+    made = tuple(
+        TinyLayer(n, unit, size, np.asarray(biases[n], float)) for n, (unit, size) in layers.items()
+    )
+    return TinyMachine(
+        name, made, (), tuple((p, c, np.asarray(w, float)) for (p, c), w in zip(causes, weights))
+    )
 
 
-@pytest.mark.parametrize("unit", [pgm.Binary(), pgm.Spin(), pgm.MultiValued(2), pgm.Categorical(3)], ids=repr)
+@pytest.mark.parametrize(
+    "unit", [pgm.Binary(), pgm.Spin(), pgm.MultiValued(2), pgm.Categorical(3)], ids=repr
+)
 @pytest.mark.parametrize("scale", [30.0, 1e3])
 def test_nearly_deterministic_nets(unit, scale):
     """Bounds hold; those of the smaller weights are the oracle's, too.
@@ -280,7 +328,9 @@ def test_nearly_deterministic_nets(unit, scale):
 @pytest.mark.parametrize("states", [10, 32, 33, 40])
 def test_children_of_many_states(states):
     """Up to 32 components xi moves by the whole Hessian, beyond by its diagonal."""
-    m = machine("many", {"v": (pgm.Categorical(states), 2), "h": (pgm.Binary(), 4)}, (), [("h", "v")], 1.0)
+    m = machine(
+        "many", {"v": (pgm.Categorical(states), 2), "h": (pgm.Binary(), 4)}, (), [("h", "v")], 1.0
+    )
     rows = [{"v": [1, None], "h": [None] * 4}, {"v": [0, 3], "h": [None, 1.0, None, None]}]
     found = ask(m, rows)
     assert_below(found, exact(m, rows))
@@ -290,18 +340,29 @@ def test_children_of_many_states(states):
 @pytest.mark.parametrize("bias", [0.0, 100.0])
 @pytest.mark.parametrize("small", [0.0, 1e-9, 4e-6, 1e-3, 0.2])
 def test_components_of_very_different_weights(small, bias, atol=1e-9):
-    """With one parent x = -1, 1 the bound knows xi only through t = xi J, whatever the weights J and large biases are."""
-    j, b, x, c = np.array([small, 0.58, -0.5]), np.array([-0.12, 0.25, 0.63]) + bias, np.array([-1.0, 1.0]), 0.4
+    """With one parent x = -1, 1 the bound knows xi only through t = xi J, whatever the weights J
+    and large biases are.
+    """
+    j, b, x, c = (
+        np.array([small, 0.58, -0.5]),
+        np.array([-0.12, 0.25, 0.63]) + bias,
+        np.array([-1.0, 1.0]),
+        0.4,
+    )
     model = tiny("uneven", {"v": (pgm.Categorical(3), 1), "h": (pgm.Spin(), 1)}, [("h", "v")], [j[None]],
                  {"v": b[None], "h": [c]}).build()  # fmt: skip
     z = b[:, None] + np.outer(j, x)
 
     def bound_at(p):
         q = np.array([1 - p, p])
-        f = minimize_scalar(lambda t: t * (q @ x) + np.log((q * np.exp(z - bias - t * x)).sum()), tol=1e-14).fun
+        f = minimize_scalar(
+            lambda t: t * (q @ x) + np.log((q * np.exp(z - bias - t * x)).sum()), tol=1e-14
+        ).fun
         return q @ (c * x + z[0] - bias - np.log(q)) - np.log(2 * np.cosh(c)) - f
 
-    best = -minimize_scalar(lambda p: -bound_at(p), (0.3, 0.7), bounds=(1e-9, 1 - 1e-9), options={"xatol": 1e-12}).fun
+    best = -minimize_scalar(
+        lambda p: -bound_at(p), (0.3, 0.7), bounds=(1e-9, 1 - 1e-9), options={"xatol": 1e-12}
+    ).fun
     found = pgm.infer(model, {"v": [0]}, want=("bound",), method=CONVERGED).bound
     np.testing.assert_allclose(found, best, atol=atol)
 
@@ -343,7 +404,14 @@ def test_five_hundred_parents(unit, value, parents=500):
              {"v": [b], "h": bias})  # fmt: skip
     low, p = steps[steps < 0].sum(), np.ones(1)
     for on, s in zip(1 / (1 + np.exp(-bias)), steps):
-        p = np.convolve(p, [on, *[0.0] * (-s - 1), 1 - on] if s < 0 else [1 - on, *[0.0] * (s - 1), on] if s else [1.0])
+        p = np.convolve(
+            p,
+            [on, *[0.0] * (-s - 1), 1 - on]
+            if s < 0
+            else [1 - on, *[0.0] * (s - 1), on]
+            if s
+            else [1.0],
+        )
     z = b + grain * (low + np.arange(len(p)))
     share = np.exp(-z) if unit == pgm.NoisyOr() else 1 / (1 + np.exp(z))
     truth = math.log(p @ (share if value == 0 else 1 - share))

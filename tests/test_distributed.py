@@ -8,13 +8,15 @@ from distributed import Client, LocalCluster
 from test_executors import QUESTIONS, RBM, ROWS, Deadly, assert_same
 
 import pgmengine as pgm
-from pgmengine import executors
+from pgmengine.base import executors
 
 
 @pytest.fixture(scope="module")
 def pool():
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        ) as cluster,
         Client(cluster) as client,
     ):
         yield client.get_executor(pure=False)

@@ -15,7 +15,11 @@ import pgmengine
 pytestmark = pytest.mark.usefixtures("seeds_as_written")
 README = Path(__file__).parent.parent / "README.md"
 TUTORIALS = sorted((README.parent / "tutorials").glob("*.py"))
-MODULES = [m.name for m in pkgutil.walk_packages(pgmengine.__path__, "pgmengine.") if "._kernels" not in m.name]
+MODULES = [
+    m.name
+    for m in pkgutil.walk_packages(pgmengine.__path__, "pgmengine.")
+    if "._kernels" not in m.name
+]
 
 
 def test_readme_blocks(capsys):
@@ -31,21 +35,31 @@ def test_readme_blocks(capsys):
 
 def test_pages_run(capsys):
     """The Python blocks of the documentation's pages, in order, print what is shown."""
-    pages = [p for p in sorted((README.parent / "docs").glob("*.md")) if "```python" in p.read_text(encoding="utf-8")]
+    pages = [
+        p
+        for p in sorted((README.parent / "docs").glob("*.md"))
+        if "```python" in p.read_text(encoding="utf-8")
+    ]
     assert pages
     for page in pages:
         text, names = page.read_text(encoding="utf-8"), {}
         for block in re.findall(r"```python\n(.*?)```", text, flags=re.S):
             exec(compile(block, page.name, "exec"), names)
         printed = capsys.readouterr().out
-        assert all(shown in printed for shown in re.findall(r"```text\n(.*?)```", text, flags=re.S)), page
+        assert all(
+            shown in printed for shown in re.findall(r"```text\n(.*?)```", text, flags=re.S)
+        ), page
 
 
 @pytest.mark.parametrize("script", TUTORIALS, ids=lambda p: p.stem)
 def test_notebooks_are_their_scripts_executed(script):
-    """pytest runs the notebooks; here, that each is what its script says, with the outputs of a run."""
+    """pytest runs the notebooks; here, that each is what its script says, with the outputs of a
+    run.
+    """
     notebook, own = jupytext.read(script.with_suffix(".ipynb")), jupytext.read(script)
-    assert [(c.cell_type, c.source) for c in notebook.cells] == [(c.cell_type, c.source) for c in own.cells]
+    assert [(c.cell_type, c.source) for c in notebook.cells] == [
+        (c.cell_type, c.source) for c in own.cells
+    ]
     cells = [c for c in notebook.cells if c.cell_type == "code"]
     assert all(c.execution_count for c in cells) and sum(len(c.outputs) for c in cells) >= 2
     shown = json.dumps([c.outputs for c in cells])
@@ -58,7 +72,9 @@ def test_there_are_eight_tutorials():
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name):
-    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+    result = doctest.testmod(
+        importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE
+    )
     assert result.failed == 0
 
 
@@ -69,7 +85,11 @@ def test_every_public_name_has_an_example_or_a_sentence(name):
 
 
 def test_every_public_function_and_value_class_has_a_running_example():
-    without = [n for n in pgmengine.__all__ if ">>>" not in (getattr(pgmengine, n).__doc__ or "") and n not in WITHOUT]
+    without = [
+        n
+        for n in pgmengine.__all__
+        if ">>>" not in (getattr(pgmengine, n).__doc__ or "") and n not in WITHOUT
+    ]
     assert without == []
 
 

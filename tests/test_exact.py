@@ -8,7 +8,7 @@ from tiny import INFINITE, MACHINES, as_evidence, draw_row, patterns
 from walks import numpy_walk_only
 
 import pgmengine as pgm
-from pgmengine.enumeration import gray, program, states, walk
+from pgmengine.infer.exact import gray, program, states, walk
 
 BETAS = (1.0, 0.37)
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -17,7 +17,9 @@ table = pytest.mark.parametrize("machine", MACHINES, ids=repr)
 
 @pytest.fixture(params=["chosen", "gray", "plain"])
 def walker(request, monkeypatch):
-    """Each test with the walker that is chosen, with the compiled one wherever it is safe, and with numpy only."""
+    """Each test with the walker that is chosen, with the compiled one wherever it is safe, and with
+    numpy only.
+    """
     if request.param == "gray":
         monkeypatch.setattr(walk, "FEW_STATES", 1)
         monkeypatch.setattr(walk, "FEW_ROWS", 0)
@@ -40,16 +42,26 @@ def test_log_z_marginals_and_pairs(machine, beta, walker):
         np.testing.assert_allclose(result.log_z[i], truth.log_z, **EXACT)
         np.testing.assert_allclose(only_log_z.log_z[i], truth.log_z, **EXACT)
         for x in machine.layers:
-            np.testing.assert_allclose(np.ravel(result.mean[x.name][i]), truth.mean(x.name), **EXACT)
+            np.testing.assert_allclose(
+                np.ravel(result.mean[x.name][i]), truth.mean(x.name), **EXACT
+            )
             if x.unit.support is not None:
                 np.testing.assert_allclose(result.prob[x.name][i], truth.prob(x.name), **EXACT)
         if "pairs" in want:
             for c in model.structure.couplings:
                 weight = model.weight(c)
-                stored = weight.toarray() != 0 if machine.sparse else np.ones(weight.shape, dtype=bool)
+                stored = (
+                    weight.toarray() != 0 if machine.sparse else np.ones(weight.shape, dtype=bool)
+                )
                 if c.a == c.b:
-                    stored = (weight != 0) | (weight != 0).T if c.directed else stored & ~np.eye(len(stored), dtype=bool)
-                np.testing.assert_allclose(result.pairs[c.key][i][stored], truth.pairs(c.a, c.b)[stored], **EXACT)
+                    stored = (
+                        (weight != 0) | (weight != 0).T
+                        if c.directed
+                        else stored & ~np.eye(len(stored), dtype=bool)
+                    )
+                np.testing.assert_allclose(
+                    result.pairs[c.key][i][stored], truth.pairs(c.a, c.b)[stored], **EXACT
+                )
                 assert np.isnan(result.pairs[c.key][i][~stored]).all()
 
 
@@ -59,7 +71,10 @@ def test_reference_of_the_tempering_path(machine, walker):
     first = machine.layers[0]
     field = np.linspace(-0.5, 0.8, model.structure.layers[first.name].width)
     if model.structure.layers[first.name].unit.width > 1:
-        first, field = machine.layers[-1], np.linspace(-0.5, 0.8, model.structure.layers[machine.layers[-1].name].width)
+        first, field = (
+            machine.layers[-1],
+            np.linspace(-0.5, 0.8, model.structure.layers[machine.layers[-1].name].width),
+        )
         if model.structure.layers[first.name].unit.width > 1:
             return
     target = model.given(as_evidence(machine, rows)).at(0.37, {first.name: field})
@@ -93,7 +108,9 @@ def test_mode(machine, walker):
         for _ in range(200):
             x = {
                 n: model.structure.layers[n].flat(
-                    model.structure.layers[n].unit.sample(model.structure.layers[n].shaped(np.zeros_like(v)), rng)
+                    model.structure.layers[n].unit.sample(
+                        model.structure.layers[n].shaped(np.zeros_like(v)), rng
+                    )
                 )
                 for n, v in flat.items()
             }
@@ -125,7 +142,9 @@ def test_gradient_is_the_derivative_of_log_z(machine, walker):
         wrap = type(value) if hasattr(value, "toarray") else np.array
         ends = [model.with_params({name: wrap(dense + sign * eps * step)}) for sign in (1, -1)]
         high, low = (pgm.Exact().run(m.given(evidence), ("log_z",)).log_z.sum() for m in ends)
-        own = (slope * step).sum() / (2 if len(set(parts)) == 1 and "-" in name and "->" not in name else 1)
+        own = (slope * step).sum() / (
+            2 if len(set(parts)) == 1 and "-" in name and "->" not in name else 1
+        )
         np.testing.assert_allclose(own, (high - low) / (2 * eps), rtol=1e-5, atol=1e-5)
 
 
@@ -133,7 +152,9 @@ def test_samples_follow_the_posterior():
     machine = next(m for m in MACHINES if m.name == "dbm mixed")
     model, draws = machine.build(), 40_000
     rows = patterns(machine)[:2]
-    result = pgm.Exact(draws=draws).run(model.given(as_evidence(machine, rows)), ("samples",), rng=1)
+    result = pgm.Exact(draws=draws).run(
+        model.given(as_evidence(machine, rows)), ("samples",), rng=1
+    )
     for i, row in enumerate(rows):
         truth = Brute(machine, row)
         a, b = (result.samples[n][:, i].reshape(draws, -1) for n in ("v", "h1"))
@@ -142,7 +163,9 @@ def test_samples_follow_the_posterior():
 
 
 def draw_soft(machine, rng):
-    """Soft evidence on the layers that can take it: as the package wants it, and as log weights of the states."""
+    """Soft evidence on the layers that can take it: as the package wants it, and as log weights of
+    the states.
+    """
     given, listed = {}, {}
     for x in machine.layers:
         k = getattr(x.unit, "k", 1)
@@ -151,7 +174,9 @@ def draw_soft(machine, rng):
             listed[x.name] = given[x.name].tolist()
         elif x.unit.support is not None and len(x.unit.support) == 2:
             given[x.name] = rng.normal(size=x.size)
-            low = x.unit.support[0] / (x.unit.support[1] - x.unit.support[0])  # 0, or -1/2 for spins
+            low = x.unit.support[0] / (
+                x.unit.support[1] - x.unit.support[0]
+            )  # 0, or -1/2 for spins
             listed[x.name] = [[a * low, a * (low + 1)] for a in given[x.name]]
     return given, listed
 
@@ -161,12 +186,16 @@ def draw_soft(machine, rng):
 def test_soft_evidence(machine, beta, walker):
     model, rows = machine.build(), patterns(machine)[:4]
     given, listed = draw_soft(machine, np.random.default_rng(3))
-    result = pgm.Exact().run(model.given(as_evidence(machine, rows), soft=given, beta=beta), ("log_z", "marginals"))
+    result = pgm.Exact().run(
+        model.given(as_evidence(machine, rows), soft=given, beta=beta), ("log_z", "marginals")
+    )
     for i, row in enumerate(rows):
         truth = Brute(machine, row, soft=listed, beta=beta)
         np.testing.assert_allclose(result.log_z[i], truth.log_z, **EXACT)
         for x in machine.layers:
-            np.testing.assert_allclose(np.ravel(result.mean[x.name][i]), truth.mean(x.name), **EXACT)
+            np.testing.assert_allclose(
+                np.ravel(result.mean[x.name][i]), truth.mean(x.name), **EXACT
+            )
 
 
 @table
@@ -187,7 +216,9 @@ def test_do(machine, beta, walker):
             truth = Brute(machine, row, do={name: set_to[name]}, beta=beta)
             np.testing.assert_allclose(result.log_z[i], truth.log_z, **EXACT)
             for x in machine.layers:
-                np.testing.assert_allclose(np.ravel(result.mean[x.name][i]), truth.mean(x.name), **EXACT)
+                np.testing.assert_allclose(
+                    np.ravel(result.mean[x.name][i]), truth.mean(x.name), **EXACT
+                )
 
 
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
@@ -243,14 +274,23 @@ def test_impossible_noisy_or_evidence_has_probability_zero():
     b.layer("finding", pgm.NoisyOr(), 2)
     b.cause("cause", "finding", weight=np.ones((8, 1)) * [1.0, 0.0])
     model = b.build()
-    assert pgm.infer(model, {"finding": [np.nan, 1.0]}, want=("log_prob",), method=pgm.Exact()).log_prob[0] == -np.inf
+    assert (
+        pgm.infer(
+            model, {"finding": [np.nan, 1.0]}, want=("log_prob",), method=pgm.Exact()
+        ).log_prob[0]
+        == -np.inf
+    )
     seen = {"cause": np.array([0.0] + [np.nan] * 7), "finding": np.array([1.0, 0.0])}
     truth = np.log((1 - 0.5**7 * (1 + np.exp(-1)) ** 7) / 2)
-    np.testing.assert_allclose(pgm.infer(model, seen, want=("log_prob",)).log_prob, truth, rtol=1e-12)
+    np.testing.assert_allclose(
+        pgm.infer(model, seen, want=("log_prob",)).log_prob, truth, rtol=1e-12
+    )
 
 
 def test_pairs_of_a_unit_of_infinitely_many_values():
-    """In [-1, 1], and coupled with its own layer, which is itself alone: E[x h] = sum_h p(h) h L(z), z = b + W h."""
+    """In [-1, 1], and coupled with its own layer, which is itself alone: E[x h] = sum_h p(h) h
+    L(z), z = b + W h.
+    """
     rng = np.random.default_rng(0)
     w, c = rng.normal(0, 2, (1, 3)), rng.normal(size=3)
     graph = pgm.GraphBuilder()
@@ -267,7 +307,9 @@ def test_pairs_of_a_unit_of_infinitely_many_values():
     assert np.isnan(found["x-x"]).all()
 
 
-@pytest.mark.parametrize(("hidden", "rows", "draws"), [(14, 2, 20_000), (5, 400, 100), (0, 400, 100)])
+@pytest.mark.parametrize(
+    ("hidden", "rows", "draws"), [(14, 2, 20_000), (5, 400, 100), (0, 400, 100)]
+)
 def test_draws_are_independent_and_have_the_posteriors_moments(hidden, rows, draws, sure=7.0):
     """Of covers of several pieces, of many rows at once, and of none; early draws like late ones.
 
@@ -279,7 +321,9 @@ def test_draws_are_independent_and_have_the_posteriors_moments(hidden, rows, dra
     """
     model = pgm.rbm(18, max(hidden, 1), rng=0)
     model = model.with_params({k: 2 * v for k, v in model.params.items()})
-    v = np.where(np.random.default_rng(1).random((rows, 18)) < (0.9 if hidden == 14 else 0.5), np.nan, 1.0)
+    v = np.where(
+        np.random.default_rng(1).random((rows, 18)) < (0.9 if hidden == 14 else 0.5), np.nan, 1.0
+    )
     if not hidden:
         v = np.ones((rows, 18))
     target = model.given({"v": v})
@@ -289,7 +333,7 @@ def test_draws_are_independent_and_have_the_posteriors_moments(hidden, rows, dra
         spread = mean * (1 - mean)
         far = sure * np.sqrt(draws * spread) + 20
         assert np.all(np.abs(x.sum(axis=0) - draws * mean) <= far)
-        assert np.all(np.abs(x[: draws // 2].sum(axis=0) - x[draws // 2:].sum(axis=0)) <= far)
+        assert np.all(np.abs(x[: draws // 2].sum(axis=0) - x[draws // 2 :].sum(axis=0)) <= far)
         batches = min(100, draws // 50)
         size = draws // batches
         each = x.reshape(batches, size, *mean.shape).sum(axis=1) - size * mean
@@ -302,9 +346,11 @@ def test_draws_are_independent_and_have_the_posteriors_moments(hidden, rows, dra
 
 
 def test_states_of_no_probability_are_never_drawn():
-    from pgmengine.enumeration.states import _drawn
+    from pgmengine.infer.exact.states import _drawn
 
-    log_weights = np.log(np.array([[0, 0, 1, 0, 3, 0, 0.0]] * 1000, dtype=float) + 1e-300) * np.array([1.0])
+    log_weights = np.log(
+        np.array([[0, 0, 1, 0, 3, 0, 0.0]] * 1000, dtype=float) + 1e-300
+    ) * np.array([1.0])
     log_weights[log_weights < -600] = -np.inf
 
     class Ends:
@@ -314,5 +360,8 @@ def test_states_of_no_probability_are_never_drawn():
     found = _drawn(log_weights, np.full(1000, 2), Ends()).reshape(1000, 2)
     assert set(found[:, 0]) == {2}
     assert set(found[:, 1]) == {4}
-    shares = np.bincount(_drawn(log_weights, np.full(1000, 40), np.random.default_rng(0)), minlength=7) / 40_000
+    shares = (
+        np.bincount(_drawn(log_weights, np.full(1000, 40), np.random.default_rng(0)), minlength=7)
+        / 40_000
+    )
     np.testing.assert_allclose(shares, [0, 0, 0.25, 0, 0.75, 0, 0], atol=0.012)

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine import executors
-from pgmengine.methods import collect
-from pgmengine.shares import _less as without_evidence_less
-from pgmengine.shares import joined
+from pgmengine.base import executors
+from pgmengine.infer.sampling import collect
+from pgmengine.infer.splitting import _less as without_evidence_less
+from pgmengine.infer.splitting import joined
 
 SPAWN = get_context("spawn")
 RNG = np.random.default_rng(0)
@@ -31,10 +31,18 @@ QUESTIONS = {
     "chains": (RBM, pgm.MCMC(draws=50, warmup=20), ("marginals", "samples")),
     "AIS": (RBM, pgm.AIS(chains=40, betas=50), ("log_z", "log_prob")),
     "tempering": (RBM, pgm.ParallelTempering(draws=60, warmup=20), (*MIXED, "log_z", "log_prob")),
-    "levels": (RBM, pgm.SimulatedTempering(draws=200, warmup=50), ("marginals", "samples", "log_z")),
+    "levels": (
+        RBM,
+        pgm.SimulatedTempering(draws=200, warmup=50),
+        ("marginals", "samples", "log_z"),
+    ),
     "mean field": (NET, pgm.MeanField(restarts=2), ("marginals", "pairs", "log_prob", "gradient")),
     "forward": (NET, pgm.Forward(2000), ("marginals", "samples", "log_prob")),
-    "auto": (RBM, pgm.Auto(candidates=(pgm.Exact(max_bits=1), pgm.MCMC(draws=50), pgm.MeanField())), ("marginals",)),
+    "auto": (
+        RBM,
+        pgm.Auto(candidates=(pgm.Exact(max_bits=1), pgm.MCMC(draws=50), pgm.MeanField())),
+        ("marginals",),
+    ),
 }
 
 
@@ -59,14 +67,21 @@ def worth(request, monkeypatch):
 def equal(one, two):
     if isinstance(one, dict):
         return one.keys() == two.keys() and all(equal(one[k], two[k]) for k in one)
-    return np.array_equal(np.asarray(one), np.asarray(two), equal_nan=np.asarray(one).dtype.kind == "f")
+    return np.array_equal(
+        np.asarray(one), np.asarray(two), equal_nan=np.asarray(one).dtype.kind == "f"
+    )
 
 
 def assert_same(one, two):
     assert one.answers.keys() == two.answers.keys() and one.stats.keys() == two.stats.keys()
     differ = [name for part in ("answers", "stats") for name, value in getattr(one, part).items()
               if not equal(value, getattr(two, part)[name])]  # fmt: skip
-    assert not differ and one.kind == two.kind and one.warnings == two.warnings and one.status == two.status
+    assert (
+        not differ
+        and one.kind == two.kind
+        and one.warnings == two.warnings
+        and one.status == two.status
+    )
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -124,7 +139,9 @@ def test_states_go_on_over_parts(monkeypatch):
     assert r.state["h"].shape == (20 * 4, 5)
     alone = pgm.infer(RBM, {"v": ROWS}, method=method, rng=1, state=r.state)
     with ThreadPoolExecutor(2) as pool:
-        assert_same(alone, pgm.infer(RBM, {"v": ROWS}, method=method, rng=1, state=r.state, executor=pool))
+        assert_same(
+            alone, pgm.infer(RBM, {"v": ROWS}, method=method, rng=1, state=r.state, executor=pool)
+        )
 
 
 def test_messages_name_the_row_of_the_question(monkeypatch):
@@ -152,7 +169,10 @@ def test_processes(monkeypatch):
 def test_fit_on_an_executor_and_resumed(monkeypatch, tmp_path):
     """A sampled data phase: the same bits on an executor, and from a checkpoint."""
     monkeypatch.setattr(executors, "WORTH", 1.0)
-    x, settings = ROWS[:, :8], {"positive": pgm.MCMC(chains=2, warmup=3, draws=5), "batch_size": 10, "progress": False}
+    x, settings = (
+        ROWS[:, :8],
+        {"positive": pgm.MCMC(chains=2, warmup=3, draws=5), "batch_size": 10, "progress": False},
+    )
     alone = pgm.fit(NET, {"v": x}, updates=6, **settings)
     with ThreadPoolExecutor(2) as pool:
         shared = pgm.fit(NET, {"v": x}, updates=6, executor=pool, **settings)
@@ -168,7 +188,10 @@ def test_a_generator_moves_on_alike():
         with ThreadPoolExecutor(1) as pool:
             for _ in range(2):
                 one = pgm.infer(RBM, evidence, method=pgm.MCMC(draws=20), rng=alone)
-                assert_same(one, pgm.infer(RBM, evidence, method=pgm.MCMC(draws=20), rng=shared, executor=pool))
+                assert_same(
+                    one,
+                    pgm.infer(RBM, evidence, method=pgm.MCMC(draws=20), rng=shared, executor=pool),
+                )
 
 
 def test_what_depends_on_memory_order_does_not_depend_on_workers():
@@ -213,13 +236,17 @@ def test_chains_are_judged_over_all_rows(monkeypatch):
     above = [(v > max(limits)).mean() for v in (stats["energy_rhat"], *stats["rhat"].values())]
     assert 0 < max(above) < 0.01 and parted.status == pgm.Status.OK and not parted.warnings
     assert parted.plan == whole.plan
-    strict = pgm.infer(model, {"v": rows}, method=pgm.MCMC(warmup=50, draws=80, rhat_limit=1.0001), rng=0)
+    strict = pgm.infer(
+        model, {"v": rows}, method=pgm.MCMC(warmup=50, draws=80, rhat_limit=1.0001), rng=0
+    )
     assert strict.status == pgm.Status.NOT_MIXED and 1 <= len(strict.warnings) <= 3
 
 
 def result(kind="exact", status=pgm.Status.OK, warnings=(), **stats):
     answers = {"log_z": np.zeros(2), "log_z_error": np.full(2, 0.3)}
-    return pgm.Result(answers, kind, pgm.Exact(), pgm.Plan("Exact", "exact"), status, (), stats, None, warnings)
+    return pgm.Result(
+        answers, kind, pgm.Exact(), pgm.Plan("Exact", "exact"), status, (), stats, None, warnings
+    )
 
 
 def test_what_a_part_says_the_whole_says():
@@ -247,8 +274,15 @@ def test_samplers_name_the_row_of_the_question(method, monkeypatch):
     x = np.zeros((6, 3))
     x[4] = 5.0
     monkeypatch.setattr(executors, "WORTH", 1.0)
-    said = pgm.infer(model, {"x": x, "y": np.zeros((6, 1))}, want=("log_prob",), method=method, rng=0).warnings
-    named = {int(n) for line in said if "without evidence" in line for n in re.findall(r"row (\d+)", line)}
+    said = pgm.infer(
+        model, {"x": x, "y": np.zeros((6, 1))}, want=("log_prob",), method=method, rng=0
+    ).warnings
+    named = {
+        int(n)
+        for line in said
+        if "without evidence" in line
+        for n in re.findall(r"row (\d+)", line)
+    }
     assert 4 in named and not named <= {0}
 
 
@@ -303,12 +337,16 @@ def test_errors_of_workers_arrive_and_stop_the_rest(monkeypatch):
 
 
 def test_ladders_of_parts_are_known_row_by_row(monkeypatch):
-    """Each part of the rows adapts its own; the ladder of a row goes with its weights, occupancies and levels."""
+    """Each part of the rows adapts its own; the ladder of a row goes with its weights, occupancies
+    and levels.
+    """
     monkeypatch.setattr(executors, "WORTH", 1.0)
     strong = RBM.with_params({"v-h.weight": 4 * RBM.params["v-h.weight"]})
     evidence = {"v": [[np.nan] * 8, [1, 1, 1, 1, 0, 0, 0, np.nan]]}
-    for method in (pgm.SimulatedTempering(betas=pgm.Adaptive(4), draws=200, warmup=50),
-                   pgm.ParallelTempering(rungs=4, draws=60, warmup=200)):
+    for method in (
+        pgm.SimulatedTempering(betas=pgm.Adaptive(4), draws=200, warmup=50),
+        pgm.ParallelTempering(rungs=4, draws=60, warmup=200),
+    ):
         r = pgm.infer(strong, evidence, want=("samples",), method=method, rng=5)
         assert r.stats["betas"].shape == (2, 4) and np.all(r.stats["betas"][:, [0, -1]] == [0, 1])
         assert not np.array_equal(*r.stats["betas"])
@@ -316,5 +354,7 @@ def test_ladders_of_parts_are_known_row_by_row(monkeypatch):
         if "levels" in r.stats:
             assert int(tree["sample_stats"]["level"].max()) == 3
             pgm.plots.levels(r, row=1)
-    fixed = pgm.infer(strong, evidence, method=pgm.SimulatedTempering(betas=4, draws=50, warmup=50), rng=5)
+    fixed = pgm.infer(
+        strong, evidence, method=pgm.SimulatedTempering(betas=4, draws=50, warmup=50), rng=5
+    )
     np.testing.assert_allclose(fixed.stats["betas"], np.linspace(0, 1, 4))

@@ -19,7 +19,12 @@ class Watched:
     start = staticmethod(pgm.SGD(0.0).start)
 
     def step(self, structure, params, gradient, state, t):
-        self.seen.append({k: np.array(g.toarray() if sp.issparse(g) else g, dtype=float) for k, g in gradient.items()})
+        self.seen.append(
+            {
+                k: np.array(g.toarray() if sp.issparse(g) else g, dtype=float)
+                for k, g in gradient.items()
+            }
+        )
         return pgm.SGD(0.0).step(structure, params, gradient, state, t)
 
 
@@ -32,20 +37,45 @@ def test_fast_weights_decay_and_follow_the_gradient(weight, rate, rtol=1e-5):
     builder.couple("v", "h", weight=weight)
     model = builder.build(rng=0)
     optimizer = Watched()
-    f = pgm.fit(model, {"v": X}, negative=pgm.FastPCD(chains=6, rate=rate, decay=0.8), optimizer=optimizer, updates=5,
-                progress=False)
-    for k, stored in {"v.bias": ..., "h.bias": ..., "v-h.weight": ... if weight is None else SPARSE.nonzero()}.items():
+    f = pgm.fit(
+        model,
+        {"v": X},
+        negative=pgm.FastPCD(chains=6, rate=rate, decay=0.8),
+        optimizer=optimizer,
+        updates=5,
+        progress=False,
+    )
+    for k, stored in {
+        "v.bias": ...,
+        "h.bias": ...,
+        "v-h.weight": ... if weight is None else SPARSE.nonzero(),
+    }.items():
         expected = 0.0
         for t, gradient in enumerate(optimizer.seen):
             expected = 0.8 * expected + (0.1 if rate == 0.1 else 1 / (10 + t)) * gradient[k][stored]
-        np.testing.assert_allclose(f.state[f"negative/fast/{k}"].ravel(), np.ravel(expected), rtol=rtol, atol=1e-7)
+        np.testing.assert_allclose(
+            f.state[f"negative/fast/{k}"].ravel(), np.ravel(expected), rtol=rtol, atol=1e-7
+        )
 
 
-@pytest.mark.parametrize(("name", "value", "v", "h"), [
-    ("v.bias", 0.0, 0, 1), ("v.bias", 40.0, 1, 1), ("h.bias", -60.0, 0, 0), ("v-h.weight", 40.0, 1, 1)])
+@pytest.mark.parametrize(
+    ("name", "value", "v", "h"),
+    [
+        ("v.bias", 0.0, 0, 1),
+        ("v.bias", 40.0, 1, 1),
+        ("h.bias", -60.0, 0, 0),
+        ("v-h.weight", 40.0, 1, 1),
+    ],
+)
 def test_chains_move_at_the_slow_weights_plus_the_fast_ones(name, value, v, h):
-    model = pgm.rbm(3, 2, rng=0).with_params({"v.bias": np.full(3, -20.0), "h.bias": np.full(2, 20.0)})
-    settings = {"negative": pgm.FastPCD(chains=50, rate=0.0, decay=1.0), "optimizer": pgm.SGD(0.0), "progress": False}
+    model = pgm.rbm(3, 2, rng=0).with_params(
+        {"v.bias": np.full(3, -20.0), "h.bias": np.full(2, 20.0)}
+    )
+    settings = {
+        "negative": pgm.FastPCD(chains=50, rate=0.0, decay=1.0),
+        "optimizer": pgm.SGD(0.0),
+        "progress": False,
+    }
     f = pgm.fit(model, {"v": X}, updates=1, **settings)
     assert not f.state["negative/v"].any()
     assert f.state["negative/h"].all()

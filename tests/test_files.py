@@ -78,7 +78,9 @@ def test_threads_that_save_one_path_leave_a_whole_file(tmp_path):
     model = pgm.rbm(50, 20, rng=0)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: pgm.save(model, tmp_path / "m"), range(60)))
-    np.testing.assert_array_equal(pgm.load(tmp_path / "m").params["v-h.weight"], model.params["v-h.weight"])
+    np.testing.assert_array_equal(
+        pgm.load(tmp_path / "m").params["v-h.weight"], model.params["v-h.weight"]
+    )
 
 
 class Stateful(pgm.Unit):
@@ -109,17 +111,25 @@ class WithSize(pgm.Unit):
 
 
 def test_units_that_would_be_mixed_up_are_refused():
-    """Two units are the same when their fields are; a file and a graph of variables know units by their fields."""
+    """Two units are the same when their fields are; a file and a graph of variables know units by
+    their fields.
+    """
     g = nx.Graph()
     g.add_node("a", unit=Stateful(2))
     g.add_node("b", unit=Stateful(5))
-    for make in (lambda: pgm.rbm(2, 2, visible=Stateful(2)), lambda: pgm.GraphBuilder.from_networkx(g)):
+    for make in (
+        lambda: pgm.rbm(2, 2, visible=Stateful(2)),
+        lambda: pgm.GraphBuilder.from_networkx(g),
+    ):
         with pytest.raises(pgm.PgmError, match="'top' of Stateful is not a field"):
             make()
     g = nx.Graph([("a", "b")])
     for unit in (WithField(np.ones(2)), WithField([1, 2])):
         nx.set_node_attributes(g, unit, "unit")
-        for make in (lambda u=unit: pgm.rbm(2, 2, visible=u), lambda: pgm.GraphBuilder.from_networkx(g)):
+        for make in (
+            lambda u=unit: pgm.rbm(2, 2, visible=u),
+            lambda: pgm.GraphBuilder.from_networkx(g),
+        ):
             with pytest.raises(pgm.PgmError, match="must be numbers, text or tuples"):
                 make()
     nx.set_node_attributes(g, "Binary", "unit")
@@ -127,7 +137,9 @@ def test_units_that_would_be_mixed_up_are_refused():
         pgm.GraphBuilder.from_networkx(g)
 
 
-@pytest.mark.parametrize("field", [None, 3, 2.5, "text", (1, ("a", None)), np.int64(4), np.float64(0.5), True])
+@pytest.mark.parametrize(
+    "field", [None, 3, 2.5, "text", (1, ("a", None)), np.int64(4), np.float64(0.5), True]
+)
 def test_fields_of_units_come_back_from_a_file(field, tmp_path):
     model = pgm.rbm(2, 2, visible=WithField(field), rng=0)
     pgm.save(model, tmp_path / "m")
@@ -143,7 +155,9 @@ def test_a_label_that_is_none_is_not_its_name(tmp_path):
     assert pgm.load(tmp_path / "m").structure.layers["v"].labels == (None, "None", ("a", None))
 
 
-@pytest.mark.parametrize("unit", [WithField(frozenset({1})), WithField(1j), WithField(b"bytes"), WithSize()])
+@pytest.mark.parametrize(
+    "unit", [WithField(frozenset({1})), WithField(1j), WithField(b"bytes"), WithSize()]
+)
 def test_fields_that_a_file_cannot_hold_are_named(unit, tmp_path):
     with pytest.raises(pgm.PgmError, match=f"layer 'v': a file .*{type(unit).__name__}"):
         pgm.save(pgm.rbm(2, 2, visible=unit, rng=0), tmp_path / "m")

@@ -1,4 +1,6 @@
-"""What a first day with learning turned up: each was silently wrong, or ended in an error of another library."""
+"""What a first day with learning turned up: each was silently wrong, or ended in an error of
+another library.
+"""
 
 import logging
 from functools import partial
@@ -28,12 +30,18 @@ def test_classes_know_the_columns_of_frames_by_name():
 
 @pytest.mark.parametrize("kind", [pgm.CAST, pgm.TransSAP, pgm.AdaptiveSAP])
 def test_a_ladder_in_numbers_is_that_of_these_settings(kind):
-    first = pgm.fit(pgm.rbm(16, 3, rng=0), {"v": X}, negative=kind(betas=[0.5, 0.7, 1.0]), updates=2)
+    first = pgm.fit(
+        pgm.rbm(16, 3, rng=0), {"v": X}, negative=kind(betas=[0.5, 0.7, 1.0]), updates=2
+    )
     for betas, expected in (([0.9, 0.95, 1.0], [0.9, 0.95, 1.0]), (pgm.Linear(3), [0.5, 0.7, 1.0])):
-        more = pgm.fit(first.model, {"v": X}, negative=kind(betas=betas), updates=4, state=first.state)
+        more = pgm.fit(
+            first.model, {"v": X}, negative=kind(betas=betas), updates=4, state=first.state
+        )
         np.testing.assert_array_equal(more.state["negative//betas"], expected)
     with pytest.raises(pgm.PgmError, match="of another fit"):
-        pgm.fit(first.model, {"v": X}, negative=kind(betas=[0.5, 1.0]), updates=4, state=first.state)
+        pgm.fit(
+            first.model, {"v": X}, negative=kind(betas=[0.5, 1.0]), updates=4, state=first.state
+        )
 
 
 def test_a_state_without_its_model_is_noticed(caplog):
@@ -75,7 +83,10 @@ class Own:
     ("change", "match"),
     [
         (lambda p: {k: v * np.nan for k, v in p.items()}, "update 1: step of Own: .*nan"),
-        (lambda p: {"v.bias": p["v.bias"]}, r"update 1: step of Own returned \['v.bias'\], expected"),
+        (
+            lambda p: {"v.bias": p["v.bias"]},
+            r"update 1: step of Own returned \['v.bias'\], expected",
+        ),
         (lambda p: p | {"h.bias": np.zeros(7)}, "update 1: step of Own: .*7"),
         (lambda p: None, "update 1: step of Own returned NoneType, expected"),
     ],
@@ -84,7 +95,9 @@ def test_what_an_optimizer_of_ones_own_returns_is_checked(change, match):
     with pytest.raises(pgm.PgmError, match=match):
         pgm.fit(pgm.rbm(16, 3, rng=0), {"v": X}, optimizer=Own(change), updates=1)
     same = pgm.fit(pgm.rbm(16, 3, rng=0), {"v": X}, optimizer=Own(lambda p: p), updates=1)
-    np.testing.assert_array_equal(same.model.params["v-h.weight"], pgm.rbm(16, 3, rng=0).params["v-h.weight"])
+    np.testing.assert_array_equal(
+        same.model.params["v-h.weight"], pgm.rbm(16, 3, rng=0).params["v-h.weight"]
+    )
 
 
 def test_a_reason_to_stop_is_text_and_a_negative_phase_says_its_precision():
@@ -109,14 +122,21 @@ def test_a_reason_to_stop_is_text_and_a_negative_phase_says_its_precision():
 
 def test_small_errors_are_named():
     with pytest.raises(pgm.PgmError, match="fit itself and a callback say 'weight_norm'"):
-        pgm.fit(pgm.rbm(16, 3, rng=0), {"v": X}, callbacks=[lambda model, update: {"weight_norm": 7.0}], updates=1)
+        pgm.fit(
+            pgm.rbm(16, 3, rng=0),
+            {"v": X},
+            callbacks=[lambda model, update: {"weight_norm": 7.0}],
+            updates=1,
+        )
     with pytest.raises(pgm.PgmError, match="data: layer 'v', row 1, index 0: 2.0 is not a value"):
         pgm.base_rate_start(pgm.rbm(2, 2, rng=0), {"v": [[0, 1], [2, 1]]})
 
 
 def test_one_unit_may_have_its_rows_in_a_vector():
     model = pgm.rbm(1, 2, rng=0)
-    one, two = (pgm.base_rate_start(model, {"v": np.reshape([0, 1, 1], shape)}) for shape in ((3,), (3, 1)))
+    one, two = (
+        pgm.base_rate_start(model, {"v": np.reshape([0, 1, 1], shape)}) for shape in ((3,), (3, 1))
+    )
     assert one.params["v.bias"] == two.params["v.bias"] > 0
 
 

@@ -25,29 +25,51 @@ def missing(x, share, rng):
     return np.where(rng.random(x.shape) < share, np.nan, x)
 
 
-@pytest.mark.parametrize("case", ["rbm", "multivalued", "gaussian", "dbm", "sbn", "drbm", "lateral"])
+@pytest.mark.parametrize(
+    "case", ["rbm", "multivalued", "gaussian", "dbm", "sbn", "drbm", "lateral"]
+)
 def test_the_update_follows_the_gradient_of_the_log_likelihood(case):
-    """One plain SGD step is rate times the finite-difference gradient of the exact mean log-likelihood."""
+    """One plain SGD step is rate times the finite-difference gradient of the exact mean
+    log-likelihood.
+    """
     rng, given = np.random.default_rng(0), ()
     binary = rng.integers(0, 2, (7, 4)).astype(float)
     model, data = {
         "rbm": lambda: (pgm.rbm(4, 3, rng=1), {"v": missing(binary, 0.3, rng)}),
         "multivalued": lambda: (pgm.rbm(4, 2, hidden=pgm.MultiValued(3), rng=1), {"v": binary}),
-        "gaussian": lambda: (pgm.rbm(4, 3, visible=pgm.Gaussian(), rng=1), {"v": rng.normal(size=(7, 4))}),
+        "gaussian": lambda: (
+            pgm.rbm(4, 3, visible=pgm.Gaussian(), rng=1),
+            {"v": rng.normal(size=(7, 4))},
+        ),
         "dbm": lambda: (pgm.dbm([4, 3, 2], rng=1), {"v": binary}),
         "sbn": lambda: (pgm.sbn([4, 3, 2], rng=1), {"v": missing(binary, 0.3, rng)}),
-        "drbm": lambda: (pgm.drbm(4, 3, 3, rng=1), {"x": rng.normal(size=(7, 4)), "y": rng.integers(0, 3, 7)}),
-        "lateral": lambda: (pgm.boltzmann_machine(4, unit=pgm.Binary(), rng=1), {"x": missing(binary, 0.3, rng)}),
+        "drbm": lambda: (
+            pgm.drbm(4, 3, 3, rng=1),
+            {"x": rng.normal(size=(7, 4)), "y": rng.integers(0, 3, 7)},
+        ),
+        "lateral": lambda: (
+            pgm.boltzmann_machine(4, unit=pgm.Binary(), rng=1),
+            {"x": missing(binary, 0.3, rng)},
+        ),
     }[case]()
     given = ("x",) if case == "drbm" else ()
     fitted = pgm.fit(
-        model, data, negative=pgm.ExactGradient(), optimizer=pgm.SGD(1.0), updates=1, batch_size=7, given=given
+        model,
+        data,
+        negative=pgm.ExactGradient(),
+        optimizer=pgm.SGD(1.0),
+        updates=1,
+        batch_size=7,
+        given=given,
     )
     for name, value in model.params.items():
         step = rng.normal(size=value.shape)
         if case == "lateral" and name.endswith("weight"):
             step = np.triu(step, 1) + np.triu(step, 1).T
-        ends = [exact_value(model.with_params({name: value + s * 1e-5 * step}), data, given) for s in (1, -1)]
+        ends = [
+            exact_value(model.with_params({name: value + s * 1e-5 * step}), data, given)
+            for s in (1, -1)
+        ]
         tied = 2 if case == "lateral" and name.endswith("weight") else 1
         moved = ((fitted.model.params[name] - value) * step).sum() / tied
         np.testing.assert_allclose(moved, (ends[0] - ends[1]) / 2e-5, rtol=1e-6, atol=1e-8)
@@ -85,13 +107,19 @@ def test_the_model_phase_is_unbiased_at_fixed_parameters(name, sure=5.0):
     model = model.with_params({k: v * 1.5 + 0.2 for k, v in model.params.items()})
     rng = np.random.default_rng(0)
     x = rng.integers(0, 2, (2000, 5)).astype(float)
-    complete = {"v": x, "h": rng.integers(0, 2, (2000, 3)).astype(float) * (2 if hidden else 1) - (1 if hidden else 0)}
+    complete = {
+        "v": x,
+        "h": rng.integers(0, 2, (2000, 3)).astype(float) * (2 if hidden else 1)
+        - (1 if hidden else 0),
+    }
     negative = pgm.CD(k=30) if name == "cd" else PERSISTENT[name]
     found = gradient_of(negative, model, x, complete, updates=1 if name == "cd" else 3)
     exact = gradient_of(pgm.ExactGradient(), model, x, complete)
     n = len(x) if name == "cd" else negative.chains
     for key in exact:  # values in [-1, 1]: the standard deviation is at most 1, for {0, 1} 1/2
-        assert np.all(np.abs(found[key] - exact[key]) < sure * (1.0 if hidden else 0.5) / math.sqrt(n)), key
+        assert np.all(
+            np.abs(found[key] - exact[key]) < sure * (1.0 if hidden else 0.5) / math.sqrt(n)
+        ), key
 
 
 def test_the_bias_of_cd_shrinks_with_k():
@@ -105,7 +133,10 @@ def test_the_bias_of_cd_shrinks_with_k():
     complete = posterior_draw(target, rng)
     exact = gradient_of(pgm.ExactGradient(), model, x, complete)
     off = [
-        max(float(np.abs(gradient_of(pgm.CD(k=k), model, x, complete)[key] - exact[key]).max()) for key in exact)
+        max(
+            float(np.abs(gradient_of(pgm.CD(k=k), model, x, complete)[key] - exact[key]).max())
+            for key in exact
+        )
         for k in (1, 4, 40)
     ]
     assert off[0] > 2 * off[1] > 2 * off[2]
@@ -168,7 +199,10 @@ def test_sparse_weights_stay_sparse_and_noisy_or_stays_nonnegative():
 
 def test_same_seed_same_bits_and_updates_override_epochs():
     x = pgm.datasets.bars_and_stripes().x_train
-    a, b = (pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=7, epochs=99, batch_size=10, rng=3) for _ in range(2))
+    a, b = (
+        pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=7, epochs=99, batch_size=10, rng=3)
+        for _ in range(2)
+    )
     assert a.state["update"] == 7
     assert all(np.array_equal(a.model.params[k], b.model.params[k]) for k in a.model.params)
 
@@ -176,7 +210,9 @@ def test_same_seed_same_bits_and_updates_override_epochs():
 @pytest.fixture
 def ctrl_c():
     """Makes callbacks that press it after four updates, of what they have seen."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with Ctrl-C ignored
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a background job starts with Ctrl-C ignored
 
     def stopping(seen):
         def stop(model, update):
@@ -200,11 +236,16 @@ def test_interrupt_leaves_the_last_complete_state(ctrl_c):
 
 def test_interrupt_ends_what_makes_several_fits(ctrl_c):
     x = pgm.datasets.bars_and_stripes(3).x_train
-    for number, make in enumerate((
-        lambda seen: pgm.pretrain(pgm.dbm([9, 4, 3], rng=0), {"v": x}, updates=9, callbacks=[ctrl_c(seen)]),
-        lambda seen: pgm.GenerativeClassifier(pgm.rbm(9, 2, rng=0), partial(pgm.fit, updates=9, callbacks=[ctrl_c(seen)]))
-        .fit(x, x[:, 0]),
-    )):
+    for number, make in enumerate(
+        (
+            lambda seen: pgm.pretrain(
+                pgm.dbm([9, 4, 3], rng=0), {"v": x}, updates=9, callbacks=[ctrl_c(seen)]
+            ),
+            lambda seen: pgm.GenerativeClassifier(
+                pgm.rbm(9, 2, rng=0), partial(pgm.fit, updates=9, callbacks=[ctrl_c(seen)])
+            ).fit(x, x[:, 0]),
+        )
+    ):
         seen = []
         with pytest.raises(KeyboardInterrupt):
             make(seen)
@@ -232,19 +273,32 @@ def test_a_fit_says_what_it_did(caplog):
     x = pgm.datasets.bars_and_stripes().x_train
     with caplog.at_level("INFO", logger="pgmengine"):
         f = pgm.fit(pgm.sbn([16, 12, 4], rng=0), {"v": x}, updates=2, progress=False)
-    assert f.positive == pgm.MeanField(updates=5, tolerance=1e-4, precision=np.float32) and f.negative is None
-    assert "2 updates" in repr(f) and "MeanField(updates=5" in repr(f) and "data phase by MeanField" in caplog.text
+    assert (
+        f.positive == pgm.MeanField(updates=5, tolerance=1e-4, precision=np.float32)
+        and f.negative is None
+    )
+    assert (
+        "2 updates" in repr(f)
+        and "MeanField(updates=5" in repr(f)
+        and "data phase by MeanField" in caplog.text
+    )
     g = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=2, progress=False)
     assert g.negative == pgm.PCD()
 
 
-@pytest.mark.parametrize("hidden", [pgm.Binary(), pgm.Spin(), pgm.Categorical(3), pgm.MultiValued(math.inf)], ids=repr)
+@pytest.mark.parametrize(
+    "hidden", [pgm.Binary(), pgm.Spin(), pgm.Categorical(3), pgm.MultiValued(math.inf)], ids=repr
+)
 @pytest.mark.parametrize("known", [False, True], ids=["alone", "from the data phase"])
 def test_completed_data_are_draws_from_the_posterior(hidden, known, rows=20_000, sure=5.0):
-    """Also cross moments: hidden units are independent given the row. Gibbs sweeps draw anew and would not show it."""
+    """Also cross moments: hidden units are independent given the row. Gibbs sweeps draw anew and
+    would not show it.
+    """
     from pgmengine.learn.positive import default_positive, posterior_draw
 
-    model = pgm.rbm(4, 2, hidden=hidden, rng=3)  # small weights: every value is met often enough for a normal error
+    model = pgm.rbm(
+        4, 2, hidden=hidden, rng=3
+    )  # small weights: every value is met often enough for a normal error
     target = model.given({"v": np.tile([1.0, 0.0, 1.0, 1.0], (rows, 1))})
     total = GradientSum(model, np.float32)
     q = default_positive(target, np.float32).expect(target, np.ones(rows), total) if known else None
@@ -259,16 +313,22 @@ def test_completed_data_are_draws_from_the_posterior(hidden, known, rows=20_000,
 
 
 def test_blas_runs_on_one_thread_from_the_first_callback_on():
-    """Its threads spin on for a tenth of a second after a product, beside those of the compiled loops."""
+    """Its threads spin on for a tenth of a second after a product, beside those of the compiled
+    loops.
+    """
     from threadpoolctl import threadpool_info, threadpool_limits
 
     def counts(model=None, update=0):
-        seen.append({pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"})
+        seen.append(
+            {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+        )
 
     seen = []
     with threadpool_limits(2, user_api="blas"):
         counts()
-        pgm.fit(pgm.rbm(4, 3, rng=0), {"v": np.eye(4)}, updates=2, callbacks=[counts], progress=False)
+        pgm.fit(
+            pgm.rbm(4, 3, rng=0), {"v": np.eye(4)}, updates=2, callbacks=[counts], progress=False
+        )
         counts()
     assert seen[1:-1] == [{1}] * 3
     assert seen[0] == seen[-1]
@@ -295,7 +355,9 @@ def test_fits_that_overlap_leave_blas_as_it_was():
             first_done.wait(60)
 
     def learn(callback):
-        pgm.fit(pgm.rbm(4, 3, rng=0), {"v": np.eye(4)}, updates=2, callbacks=[callback], progress=False)
+        pgm.fit(
+            pgm.rbm(4, 3, rng=0), {"v": np.eye(4)}, updates=2, callbacks=[callback], progress=False
+        )
 
     learn(lambda model, update: None)  # BLAS has been loaded
     before = counts()

@@ -9,12 +9,26 @@ from scipy.stats import chi2, poisson
 
 import pgmengine as pgm
 from pgmengine import _kernels
-from pgmengine.kernels import compiled
-from pgmengine.kernels.flip_state import TIE, TIE_OF_MANY
+from pgmengine.engine import compiled
+from pgmengine.engine.kernels.flip_state import TIE, TIE_OF_MANY
 
 # Ties of two and more states, near ties, two pairs of them, states that are hardly possible or not.
-BIASES = (-800.0, -40.0, -20.0, -12.0, -8.0, -5.0, -3.0, -2.0, -0.5, -0.06, -0.04,
-          -1e-3, -1e-6, 0.0)
+BIASES = (
+    -800.0,
+    -40.0,
+    -20.0,
+    -12.0,
+    -8.0,
+    -5.0,
+    -3.0,
+    -2.0,
+    -0.5,
+    -0.06,
+    -0.04,
+    -1e-3,
+    -1e-6,
+    0.0,
+)
 ALPHAS = (1.0, 0.7)
 
 
@@ -120,9 +134,16 @@ def processor(request, monkeypatch):
     monkeypatch.setattr(_kernels, "Machine", module.Machine)
 
 
-LAYERS = {"two": (2, True, False), "three": (3, True, False), "four": (4, True, False),
-          "five": (5, True, False), "three values": (3, False, False),
-          "five values": (5, False, False), "three by unit": (3, True, True), "four values by unit": (4, False, True)}
+LAYERS = {
+    "two": (2, True, False),
+    "three": (3, True, False),
+    "four": (4, True, False),
+    "five": (5, True, False),
+    "three values": (3, False, False),
+    "five values": (5, False, False),
+    "three by unit": (3, True, True),
+    "four values by unit": (4, False, True),
+}
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)

@@ -1,5 +1,7 @@
 """Ancestral sampling with likelihood weighting against enumeration, and when it is chosen."""
 
+import sys
+
 import numpy as np
 import pytest
 from brute import Brute
@@ -7,7 +9,7 @@ from scipy.stats import chi2
 from tiny import MACHINES, as_evidence, patterns
 
 import pgmengine as pgm
-from pgmengine.methods.forward import drawn
+from pgmengine.infer.sampling.forward import drawn
 
 DRAWS = 40_000
 PURE = [m for m in MACHINES if m.directed and not m.undirected]
@@ -36,14 +38,18 @@ def test_weighted_draws_agree_with_enumeration(m, errors=5.0):
     np.testing.assert_array_equal(r.log_z, r.log_prob)
 
 
-@pytest.mark.parametrize("m", [m for m in PURE if all(x.unit.support is not None for x in m.layers)], ids=repr)
+@pytest.mark.parametrize(
+    "m", [m for m in PURE if all(x.unit.support is not None for x in m.layers)], ids=repr
+)
 def test_draws_without_evidence_have_the_joint_distribution(m, alpha=1e-6):
     """Chi-square over all joint states, not only marginals."""
     exact = Brute(m)
     x, log_w = drawn(m.build().given().take(np.zeros(100_000, dtype=int)), np.random.default_rng(1))
     np.testing.assert_allclose(log_w, 0.0, atol=1e-12)
     key = np.array([7.0**k for k in range(sum(v.shape[1] for v in x.values()))])
-    code = {round(float(c), 6): i for i, c in enumerate(np.hstack([exact.values[n] for n in x]) @ key)}
+    code = {
+        round(float(c), 6): i for i, c in enumerate(np.hstack([exact.values[n] for n in x]) @ key)
+    }
     counts = np.zeros(len(exact.p))
     for c, n in zip(*np.unique(np.hstack([x[n] for n in x]) @ key, return_counts=True)):
         counts[code[round(float(c), 6)]] += n
@@ -60,11 +66,18 @@ def test_soft_evidence_do_and_samples(errors=5.0):
     soft, do = {"v": np.array([1.0, -2.0, 0.5])}, {"h1": [1.0, np.nan]}
     r = pgm.infer(m.build(), {"v": [np.nan, 1, np.nan]}, soft=soft, do=do, want=("log_z", "marginals", "samples"),
                   method=pgm.Forward(DRAWS), rng=0)  # fmt: skip
-    exact = Brute(m, {"v": [None, 1.0, None]}, soft={"v": [[0.0, s] for s in soft["v"]]}, do={"h1": [1.0, None]})
+    exact = Brute(
+        m,
+        {"v": [None, 1.0, None]},
+        soft={"v": [[0.0, s] for s in soft["v"]]},
+        do={"h1": [1.0, None]},
+    )
     assert abs(r.log_z[0] - exact.log_z) <= errors * r.log_z_error[0]
     for name in ("v", "h1", "h2"):
         np.testing.assert_allclose(
-            r.samples[name].mean(axis=(0, 1)), exact.mean(name), atol=errors * r.stats["ess"][0] ** -0.5
+            r.samples[name].mean(axis=(0, 1)),
+            exact.mean(name),
+            atol=errors * r.stats["ess"][0] ** -0.5,
         )
 
 
@@ -72,19 +85,29 @@ def test_gradient_and_rows_in_parts_agree_with_enumeration(monkeypatch, errors=6
     m = next(m for m in PURE if m.name == "sbn")
     model, evidence = m.build(), as_evidence(m, patterns(m))
     exact = pgm.infer(model, evidence, want=("gradient", "log_z"), method=pgm.Exact())
-    monkeypatch.setattr("pgmengine.methods.forward.PART", 8.0 * DRAWS * 7 * 2)  # two rows at a time
+    monkeypatch.setattr(
+        sys.modules["pgmengine.infer.sampling.forward"], "PART", 8.0 * DRAWS * 7 * 2
+    )  # two rows at a time
     r = pgm.infer(model, evidence, want=("gradient", "log_z"), method=pgm.Forward(DRAWS), rng=0)
     assert r.stats["log_weights"].shape == (DRAWS, len(evidence["v"]))
     np.testing.assert_allclose(r.log_z, exact.log_z, atol=errors * r.log_z_error.max())
     for name, value in exact.gradient.items():
-        np.testing.assert_allclose(r.gradient[name], value, atol=errors * len(evidence["v"]) * DRAWS**-0.5)
+        np.testing.assert_allclose(
+            r.gradient[name], value, atol=errors * len(evidence["v"]) * DRAWS**-0.5
+        )
 
 
 def test_auto_draws_forward_when_nothing_is_known_below():
     model = pgm.sbn([200, 100, 50], rng=0)
     r = pgm.infer(model, {"h2": np.ones(50)}, rng=0)
-    assert isinstance(r.method, pgm.Forward) and r.status.good and r.stats["ess"][0] == pytest.approx(1000)
-    below = pgm.infer(model, {"v": np.ones(200)}, method=pgm.Auto(candidates=(pgm.Forward(), pgm.MeanField())))
+    assert (
+        isinstance(r.method, pgm.Forward)
+        and r.status.good
+        and r.stats["ess"][0] == pytest.approx(1000)
+    )
+    below = pgm.infer(
+        model, {"v": np.ones(200)}, method=pgm.Auto(candidates=(pgm.Forward(), pgm.MeanField()))
+    )
     assert isinstance(below.method, pgm.MeanField)
     assert "200 observed units depend on free ones" in str(below.refused[0])
 
@@ -119,11 +142,17 @@ def test_bound_is_asked_for_by_name_and_a_work_limit_rules_sampling_out():
     assert isinstance(cheap.method, pgm.MeanField)
     assert any("the limit is 6.4e+06" in str(p) for p in cheap.refused)
     small = pgm.infer(pgm.sbn([4, 3], rng=0), {"v": [0, 1, 1, 0]}, want=("bound", "log_z"))
-    assert small.bound[0] == small.log_z[0] <= pgm.infer(pgm.sbn([4, 3], rng=0), {"v": [0, 1, 1, 0]}, want="log_z").log_z
+    assert (
+        small.bound[0]
+        == small.log_z[0]
+        <= pgm.infer(pgm.sbn([4, 3], rng=0), {"v": [0, 1, 1, 0]}, want="log_z").log_z
+    )
 
 
 def test_a_bound_does_not_replace_an_estimate():
-    """After a method that ended badly Auto does not take mean field, which would look better than it is."""
+    """After a method that ended badly Auto does not take mean field, which would look better than
+    it is.
+    """
     rng = np.random.default_rng(0)
     w = rng.normal(0, 6, (40, 40))
     model = pgm.rbm(40, 40, rng=0).with_params({"v-h.weight": w})
@@ -137,7 +166,9 @@ def test_evidence_that_no_draw_can_give():
     b.layer("h", pgm.Binary(), 1)
     b.layer("v", pgm.NoisyOr(), 1)
     b.cause("h", "v", weight=[[0.0]])
-    r = pgm.infer(b.build(), {"v": [1]}, want=("marginals", "log_z", "samples"), method=pgm.Forward(50), rng=0)
+    r = pgm.infer(
+        b.build(), {"v": [1]}, want=("marginals", "log_z", "samples"), method=pgm.Forward(50), rng=0
+    )
     assert not r.status.good and r.log_z[0] == -np.inf and r.log_z_interval[0, 1] == np.inf
     assert np.isnan(r.mean["h"]).all() and np.isnan(r.samples["h"]).all()
     with pytest.raises(pgm.PgmError, match="draws must be an integer of at least 2"):

@@ -10,7 +10,9 @@ import pgmengine as pgm
 
 def weather():
     graph = nx.DiGraph()
-    graph.add_node("sky", unit=pgm.Categorical(3), states=("sun", "cloud", "rain"), bias=[0.0, 0.5, 1.0])
+    graph.add_node(
+        "sky", unit=pgm.Categorical(3), states=("sun", "cloud", "rain"), bias=[0.0, 0.5, 1.0]
+    )
     graph.add_node("wet", unit=pgm.Binary(), states=("dry", "wet"))
     graph.add_node("mood", unit=pgm.MultiValued(2))
     graph.add_edge("sky", "wet", weight=np.array([[-2.0], [-1.0], [3.0]]))
@@ -20,12 +22,18 @@ def weather():
 
 def test_names_of_variables_and_states():
     model = weather()
-    frame = pd.DataFrame({"wet": ["wet", None, "dry"], "mood": [np.nan, -1.0, 0.0], "sky": [None, "rain", pd.NA]})
+    frame = pd.DataFrame(
+        {"wet": ["wet", None, "dry"], "mood": [np.nan, -1.0, 0.0], "sky": [None, "rain", pd.NA]}
+    )
     shown = pgm.infer(model, frame, want=("marginals", "log_prob"))
     s = model.structure
     places = {label: (x.name, i) for x in s.layers.values() for i, label in enumerate(x.labels)}
     plain = {x.name: np.full((3, x.size), np.nan) for x in s.layers.values()}
-    for label, values in {"wet": [1, np.nan, 0], "mood": [np.nan, -1, 0], "sky": [np.nan, 2, np.nan]}.items():
+    for label, values in {
+        "wet": [1, np.nan, 0],
+        "mood": [np.nan, -1, 0],
+        "sky": [np.nan, 2, np.nan],
+    }.items():
         layer, i = places[label]
         plain[layer][:, i] = values
     told = pgm.infer(model, plain, want=("marginals", "log_prob"))
@@ -41,7 +49,9 @@ def test_a_result_goes_back_in():
     rows = np.array([[1.0, 0, 1], [0, 0, 1]])
     frame = pgm.infer(model, {"v": rows}).to_frame()
     again = pgm.infer(model, frame[["v"]], want=("log_prob",))
-    np.testing.assert_array_equal(again.log_prob, pgm.infer(model, {"v": rows}, want=("log_prob",)).log_prob)
+    np.testing.assert_array_equal(
+        again.log_prob, pgm.infer(model, {"v": rows}, want=("log_prob",)).log_prob
+    )
 
 
 def test_fit_takes_frames():
@@ -84,7 +94,9 @@ def test_nothing_is_lost_in_silence():
     b.layer("v", pgm.Binary(), 2, labels=["1", 1])
     model = b.build()
     assert [u for _, u in pgm.infer(model).to_frame().columns] == ["'1'", "1"]
-    seen = pgm.infer(model, pd.DataFrame([[1, 0]], columns=pd.Index([("v", "1"), ("v", 1)], tupleize_cols=False)))
+    seen = pgm.infer(
+        model, pd.DataFrame([[1, 0]], columns=pd.Index([("v", "1"), ("v", 1)], tupleize_cols=False))
+    )
     np.testing.assert_array_equal(seen.mean["v"][0], [1, 0])
     twice = pd.DataFrame([[1, np.nan]], columns=["wet", "wet"])
     with pytest.raises(pgm.PgmError, match="columns 'wet' and 'wet' are the same unit"):
@@ -115,20 +127,30 @@ def test_columns_of_one_layers_frame_are_taken_by_name():
     b.couple("v", "h")
     model, x = b.build(rng=0), np.array([[1.0, 0, 0], [0, 1, np.nan]])
     truth = pgm.infer(model, {"v": x}).mean["h"]
-    words = pd.DataFrame(np.array([["yes", "no", "no"], ["no", "yes", None]], dtype=object), columns=list("abc"))
+    words = pd.DataFrame(
+        np.array([["yes", "no", "no"], ["no", "yes", None]], dtype=object), columns=list("abc")
+    )
     for frame in (words, words[["c", "a", "b"]], words.set_axis(list("pqr"), axis=1)):
         assert np.array_equal(pgm.infer(model, {"v": frame}).mean["h"], truth)
     numbers, plain = pd.DataFrame(x), pgm.rbm(3, 2, rng=0)
     turned = pgm.infer(plain, {"v": numbers[[2, 0, 1]]}).mean["h"]
     assert np.array_equal(turned, pgm.infer(plain, {"v": x}).mean["h"])
-    one, other = (pgm.fit(plain, {"v": frame}, updates=3, rng=0, progress=False) for frame in (x, numbers[[1, 2, 0]]))
+    one, other = (
+        pgm.fit(plain, {"v": frame}, updates=3, rng=0, progress=False)
+        for frame in (x, numbers[[1, 2, 0]])
+    )
     assert np.array_equal(one.model.params["v.bias"], other.model.params["v.bias"])
     missing = np.where([True, False, True], x, np.nan)
-    assert np.array_equal(pgm.infer(plain, {"v": missing}).mean["h"], pgm.infer(plain, {"v": numbers[[2, 0]]}).mean["h"])
+    assert np.array_equal(
+        pgm.infer(plain, {"v": missing}).mean["h"],
+        pgm.infer(plain, {"v": numbers[[2, 0]]}).mean["h"],
+    )
     with pytest.raises(pgm.PgmError, match=r"shape \(2, 2\), expected \(3,\) or \(rows, 3\)"):
         pgm.infer(plain, {"v": numbers[[0, 1]].set_axis(["p", "q"], axis=1)})
-    for columns, what in ((["c", "a", "bb"], "column 'bb' is no unit's name"),
-                          (["a", "a", "c"], "two columns are the unit 'a'")):
+    for columns, what in (
+        (["c", "a", "bb"], "column 'bb' is no unit's name"),
+        (["a", "a", "c"], "two columns are the unit 'a'"),
+    ):
         with pytest.raises(pgm.PgmError, match=what):
             pgm.infer(model, {"v": words.set_axis(columns, axis=1)})
     pairs = words.set_axis(pd.MultiIndex.from_tuples([("v", "c"), ("v", "a"), ("v", "b")]), axis=1)
@@ -137,7 +159,9 @@ def test_columns_of_one_layers_frame_are_taken_by_name():
     hint = pd.DataFrame([[0.5, -1.0]], columns=["c", "a"])
     in_order = pgm.infer(model, soft={"v": [-1.0, 0, 0.5]}).mean["h"]
     assert np.array_equal(pgm.infer(model, soft={"v": hint}).mean["h"][0], in_order)
-    with pytest.raises(pgm.PgmError, match="layer 'v', column 'a', row 0: 'maybe' is not one of no, yes"):
+    with pytest.raises(
+        pgm.PgmError, match="layer 'v', column 'a', row 0: 'maybe' is not one of no, yes"
+    ):
         pgm.infer(model, {"v": pd.DataFrame([["maybe", "no", "no"]], columns=list("abc"))})
 
 
@@ -152,11 +176,21 @@ def test_labels_in_tables_and_in_data_are_labels_where_they_might_be_states():
     frame = pd.DataFrame(labels, columns=["p", "q", "r"])
     for evidence in (frame, frame[["r", "p", "q"]], {"c": frame}, {"c": frame[["q", "r", "p"]]}):
         assert np.array_equal(pgm.infer(model, evidence).mean["h"], truth)
-    one, two, three = (pgm.fit(model, data, updates=3, rng=0, progress=False, callbacks=[
-        pgm.PseudoLikelihood(data, every=3), pgm.ReconstructionError(data, every=3)]) for data in (
-            {"c": np.eye(3)[labels]}, {"c": labels}, frame))
+    one, two, three = (
+        pgm.fit(
+            model,
+            data,
+            updates=3,
+            rng=0,
+            progress=False,
+            callbacks=[pgm.PseudoLikelihood(data, every=3), pgm.ReconstructionError(data, every=3)],
+        )
+        for data in ({"c": np.eye(3)[labels]}, {"c": labels}, frame)
+    )
     for other in (two, three):
         assert np.array_equal(one.model.params["c-h.weight"], other.model.params["c-h.weight"])
-        assert all(np.array_equal(one.history[n]["value"], other.history[n]["value"]) for n in one.history)
+        assert all(
+            np.array_equal(one.history[n]["value"], other.history[n]["value"]) for n in one.history
+        )
     rates = pgm.base_rates(model, {"c": np.eye(3)[labels]})["c"]
     assert np.array_equal(rates, pgm.base_rates(model, {"c": labels})["c"])

@@ -15,7 +15,7 @@ from mutations import ODD, array, cut, json_of, pick, raw, tensors, toml_of, tre
 from safetensors.numpy import save
 
 import pgmengine as pgm
-from pgmengine.files import checksum
+from pgmengine.base.files import checksum
 
 pytestmark = pytest.mark.long
 COUNT = 10_000
@@ -25,7 +25,7 @@ X = {"v": pgm.datasets.bars_and_stripes(3).x_train}
 @pytest.fixture(autouse=True)
 def little_memory(monkeypatch):
     """So that sizes which are large by mutation are refused, as larger ones would be."""
-    monkeypatch.setattr("pgmengine.memory.available_memory", lambda: 2.0**26)
+    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 2.0**26)
 
 
 def refused(act, what):

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from tiny import FINITE, MACHINES, as_evidence, draw_row, lateral, patterns, random_machine
 
 import pgmengine as pgm
-from pgmengine.weights import is_sparse
+from pgmengine.graph.weights import is_sparse
 
 SMOOTH = [m for m in MACHINES if m.name != "rbm large weights"]  # differences say nothing of steps
 
 
 def direction(model, name, rng):
-    """A random change of the parameters of an array, kept symmetric where the array is; none at the edge of a range."""
+    """A random change of the parameters of an array, kept symmetric where the array is; none at the
+    edge of a range.
+    """
     value = model.params[name]
     step = rng.normal(size=value.shape) if not is_sparse(value) else sp.csr_array(value)
     if is_sparse(value):
@@ -44,7 +46,9 @@ def along(gradient, step, name):
 
 
 def slope(value, model, name, step, by=1e-5):
-    up, down = (value(model.with_params({name: model.params[name] + s * by * step})) for s in (1, -1))
+    up, down = (
+        value(model.with_params({name: model.params[name] + s * by * step})) for s in (1, -1)
+    )
     return (up - down) / (2 * by)
 
 
@@ -57,22 +61,42 @@ def test_slopes_of_the_log_density(machine, rtol=1e-6, atol=1e-7):
     for name in model.params:
         step = direction(model, name, rng)
         expected = slope(lambda m: weights @ m.log_density(x), model, name, step)
-        np.testing.assert_allclose(along(found[name], step, name), expected, rtol=rtol, atol=atol, err_msg=name)
+        np.testing.assert_allclose(
+            along(found[name], step, name), expected, rtol=rtol, atol=atol, err_msg=name
+        )
 
 
-@pytest.mark.parametrize("positive, complete", [(None, False), (pgm.Exact(), False), (None, True)],
-                         ids=["default", "exact", "complete"])
+@pytest.mark.parametrize(
+    "positive, complete",
+    [(None, False), (pgm.Exact(), False), (None, True)],
+    ids=["default", "exact", "complete"],
+)
 @pytest.mark.parametrize("machine", [m for m in FINITE if m in SMOOTH], ids=repr)
-def test_one_step_is_the_slope_of_the_log_likelihood(machine, positive, complete, rate=1e-4, rtol=1e-5, atol=1e-6):
-    """Whatever is observed in each row, or everything; the posteriors of tiny machines are exact by default."""
+def test_one_step_is_the_slope_of_the_log_likelihood(
+    machine, positive, complete, rate=1e-4, rtol=1e-5, atol=1e-6
+):
+    """Whatever is observed in each row, or everything; the posteriors of tiny machines are exact by
+    default.
+    """
     model, rng = machine.build(), np.random.default_rng(2)
-    data = as_evidence(machine, [draw_row(machine, rng, 1.0) for _ in range(6)] if complete else patterns(machine))
-    f = pgm.fit(model, data, negative=pgm.ExactGradient(), positive=positive, optimizer=pgm.SGD(rate), updates=1,
-                batch_size=100, progress=False)
+    data = as_evidence(
+        machine, [draw_row(machine, rng, 1.0) for _ in range(6)] if complete else patterns(machine)
+    )
+    f = pgm.fit(
+        model,
+        data,
+        negative=pgm.ExactGradient(),
+        positive=positive,
+        optimizer=pgm.SGD(rate),
+        updates=1,
+        batch_size=100,
+        progress=False,
+    )
     for name, value in model.params.items():
         step = direction(model, name, rng)
-        expected = slope(lambda m: pgm.infer(m, data, want=("log_prob",)).log_prob.mean(),
-                         model, name, step)
+        expected = slope(
+            lambda m: pgm.infer(m, data, want=("log_prob",)).log_prob.mean(), model, name, step
+        )
         found = along((f.model.params[name] - value) / rate, step, name)
         np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol, err_msg=name)
 
@@ -93,10 +117,26 @@ def one_step_is_the_slope(seed, rate=1e-4, rtol=1e-5, atol=1e-6):
     data = as_evidence(machine, rows)
     known = {name: data[name] for name in conditions}
     truth = [Brute(machine, row).log_z for row in rows]
-    np.testing.assert_allclose(pgm.infer(model, data, want=("log_z",)).log_z, truth, rtol=1e-9, atol=1e-9)
-    learn = partial(pgm.fit, model, data, negative=pgm.ExactGradient(), positive=pgm.Exact(), given=conditions,
-                    sample_weight=weights, optimizer=pgm.SGD(rate), updates=1, batch_size=100, progress=False)
-    if all(none or name in conditions for name, none in model.given(data).evidence.masks.all_free.items()):
+    np.testing.assert_allclose(
+        pgm.infer(model, data, want=("log_z",)).log_z, truth, rtol=1e-9, atol=1e-9
+    )
+    learn = partial(
+        pgm.fit,
+        model,
+        data,
+        negative=pgm.ExactGradient(),
+        positive=pgm.Exact(),
+        given=conditions,
+        sample_weight=weights,
+        optimizer=pgm.SGD(rate),
+        updates=1,
+        batch_size=100,
+        progress=False,
+    )
+    if all(
+        none or name in conditions
+        for name, none in model.given(data).evidence.masks.all_free.items()
+    ):
         with pytest.raises(pgm.PgmError, match="nothing to learn"):
             learn()
         return
@@ -109,11 +149,15 @@ def one_step_is_the_slope(seed, rate=1e-4, rtol=1e-5, atol=1e-6):
     for name, before in model.params.items():
         step = direction(model, name, rng)
         found = along((f.model.params[name] - before) / rate, step, name)
-        np.testing.assert_allclose(found, slope(value, model, name, step), rtol=rtol, atol=atol, err_msg=name)
+        np.testing.assert_allclose(
+            found, slope(value, model, name, step), rtol=rtol, atol=atol, err_msg=name
+        )
 
 
 def regression(bias):
-    """y given inputs x, as a directed net; the bias of x is that of a value which has no distribution."""
+    """y given inputs x, as a directed net; the bias of x is that of a value which has no
+    distribution.
+    """
     b = pgm.GraphBuilder()
     b.layer("x", pgm.Input(), 2, bias=bias)
     b.layer("y", pgm.Binary(), 1)
@@ -132,25 +176,45 @@ def test_the_bias_of_inputs_does_not_act(method):
 
 
 @pytest.mark.parametrize("negative", [None, pgm.CD(), pgm.ExactGradient()], ids=repr)
-@pytest.mark.parametrize("make", [lambda: regression([0.1, 0.2]), lambda: pgm.drbm(2, 3, 2, rng=0)], ids=["net", "drbm"])
+@pytest.mark.parametrize(
+    "make", [lambda: regression([0.1, 0.2]), lambda: pgm.drbm(2, 3, 2, rng=0)], ids=["net", "drbm"]
+)
 def test_parameters_of_what_is_given_stay(make, negative):
     """Adam makes a step of what rounding leaves of a gradient that is 0."""
     rng, model = np.random.default_rng(0), make()
     data = {"x": rng.normal(size=(50, 2)), "y": rng.integers(0, 2, (50, 1)).astype(float)}
-    f = pgm.fit(model, data, given=("x",), negative=negative, optimizer=pgm.Adam(0.1), updates=30, progress=False)
+    f = pgm.fit(
+        model,
+        data,
+        given=("x",),
+        negative=negative,
+        optimizer=pgm.Adam(0.1),
+        updates=30,
+        progress=False,
+    )
     assert np.array_equal(f.model.params["x.bias"], model.params["x.bias"])
     assert not np.allclose(f.model.params["y.bias"], model.params["y.bias"], atol=0.01)
 
 
 def test_mini_batches_of_weighted_rows_add_up():
-    """At fixed parameters the steps of a pass are the gradient of the weighted likelihood, however rows are parted."""
+    """At fixed parameters the steps of a pass are the gradient of the weighted likelihood, however
+    rows are parted.
+    """
     rng, model = np.random.default_rng(0), pgm.rbm(4, 3, rng=1)
     x, w = rng.integers(0, 2, (9, 4)).astype(float), rng.random(9) * 4
     rate = 1e-9
     steps = {}
     for size in (9, 4, 1):  # 4: the last batch has one row
-        f = pgm.fit(model, {"v": x}, negative=pgm.ExactGradient(), sample_weight=w, batch_size=size, epochs=1,
-                    optimizer=pgm.SGD(lambda t, size=size: rate * min(size, 9 - t * size)), progress=False)
+        f = pgm.fit(
+            model,
+            {"v": x},
+            negative=pgm.ExactGradient(),
+            sample_weight=w,
+            batch_size=size,
+            epochs=1,
+            optimizer=pgm.SGD(lambda t, size=size: rate * min(size, 9 - t * size)),
+            progress=False,
+        )
         steps[size] = (f.model.params["v-h.weight"] - model.params["v-h.weight"]) / rate
     for size in (4, 1):
         np.testing.assert_allclose(steps[size], steps[9], atol=1e-4)

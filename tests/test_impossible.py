@@ -1,10 +1,12 @@
-"""States that the model rules out: NoisyOr units without a leak (bias 0) are off unless a parent is on."""
+"""States that the model rules out: NoisyOr units without a leak (bias 0) are off unless a parent is
+on.
+"""
 
 import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.kernels.chains import make_chains
+from pgmengine.engine.chains import make_chains
 from pgmengine.learn.positive import default_positive
 
 NAN = np.nan
@@ -24,7 +26,11 @@ def leakless(weight=None):
     b = pgm.GraphBuilder()
     b.layer("h", pgm.Binary(), 2)
     b.layer("v", pgm.NoisyOr(), 3)
-    b.cause("h", "v", weight=np.abs(np.random.default_rng(0).normal(size=(2, 3))) if weight is None else weight)
+    b.cause(
+        "h",
+        "v",
+        weight=np.abs(np.random.default_rng(0).normal(size=(2, 3))) if weight is None else weight,
+    )
     return b.build()
 
 
@@ -41,7 +47,9 @@ EVIDENCE = {
 @KERNELS
 @pytest.mark.parametrize("evidence", EVIDENCE.values(), ids=EVIDENCE)
 @pytest.mark.parametrize("betas", [100, 1501], ids=["differences", "midpoints"])
-def test_annealing_does_not_care_what_a_unit_that_is_summed_out_was(evidence, betas, kernel, errors=5.0):
+def test_annealing_does_not_care_what_a_unit_that_is_summed_out_was(
+    evidence, betas, kernel, errors=5.0
+):
     chains = 3000 if betas == 100 else 400
     if isinstance(kernel, Own):
         chains //= 4
@@ -64,7 +72,9 @@ def test_nothing_is_left_to_chance_when_all_is_summed_out(kernel, atol=1e-5):
 
 @KERNELS
 @pytest.mark.parametrize("reverse", [False, True])
-def test_rows_of_probability_zero_have_log_z_minus_infinity_and_leave_others_alone(kernel, reverse, errors=5.0):
+def test_rows_of_probability_zero_have_log_z_minus_infinity_and_leave_others_alone(
+    kernel, reverse, errors=5.0
+):
     evidence = {"h": [[NAN, NAN], [1, 1], [0, 0]], "v": [[NAN] * 3, [1, NAN, NAN], [1, NAN, NAN]]}
     method = pgm.AIS(chains=300, betas=50, reverse=reverse, kernel=kernel)
     r = pgm.infer(leakless(), evidence, want=("log_z",), method=method, rng=0)
@@ -75,21 +85,39 @@ def test_rows_of_probability_zero_have_log_z_minus_infinity_and_leave_others_alo
     assert not r.status.good and any("row 2" in line for line in r.warnings)
 
 
-@pytest.mark.parametrize("method", [
-    pgm.MCMC(draws=50, warmup=20), pgm.ParallelTempering(draws=50, warmup=20),
-    pgm.SimulatedTempering(draws=50, warmup=50),
-    pgm.TemperedTransitions(draws=20, warmup=5), pgm.Forward(50),
-    pgm.WangLandau(partition=lambda x: x["v"].sum(axis=1).astype(int), bins=4, draws=50, warmup=20),
-], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "method",
+    [
+        pgm.MCMC(draws=50, warmup=20),
+        pgm.ParallelTempering(draws=50, warmup=20),
+        pgm.SimulatedTempering(draws=50, warmup=50),
+        pgm.TemperedTransitions(draws=20, warmup=5),
+        pgm.Forward(50),
+        pgm.WangLandau(
+            partition=lambda x: x["v"].sum(axis=1).astype(int), bins=4, draws=50, warmup=20
+        ),
+    ],
+    ids=lambda m: type(m).__name__,
+)
 def test_samplers_say_so_when_they_meet_no_possible_state(method):
     r = pgm.infer(leakless(), {"h": [0, 0], "v": [1, 0, NAN]}, method=method, rng=0)
     assert not r.status.good and r.warnings
 
 
-@pytest.mark.parametrize("method", [pgm.ParallelTempering(draws=50, warmup=20), pgm.AIS(chains=20), pgm.Forward(50),
-                                    pgm.SimulatedTempering(draws=50, warmup=50)], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "method",
+    [
+        pgm.ParallelTempering(draws=50, warmup=20),
+        pgm.AIS(chains=20),
+        pgm.Forward(50),
+        pgm.SimulatedTempering(draws=50, warmup=50),
+    ],
+    ids=lambda m: type(m).__name__,
+)
 def test_log_z_of_what_cannot_be_is_not_a_number_that_could_be(method):
-    r = pgm.infer(leakless(), {"h": [0, 0], "v": [1, 0, NAN]}, want=("log_z",), method=method, rng=0)
+    r = pgm.infer(
+        leakless(), {"h": [0, 0], "v": [1, 0, NAN]}, want=("log_z",), method=method, rng=0
+    )
     assert not np.isfinite(r.log_z[0]) and r.log_z_error[0] == np.inf and not r.status.good
     assert np.array_equal(r.log_z_interval, [[-np.inf, np.inf]])
 
@@ -97,21 +125,33 @@ def test_log_z_of_what_cannot_be_is_not_a_number_that_could_be(method):
 def test_gradient_leaves_impossible_draws_out(errors=5.0):
     evidence, draws, times = {"v": [0, 1, 1]}, 4000, 10
     truth = pgm.infer(leakless(), evidence, want=("gradient",), method=pgm.Exact()).gradient
-    found = [pgm.infer(leakless(), evidence, want=("gradient",), method=pgm.Forward(draws), rng=s).gradient
-             for s in range(times)]
+    found = [
+        pgm.infer(
+            leakless(), evidence, want=("gradient",), method=pgm.Forward(draws), rng=s
+        ).gradient
+        for s in range(times)
+    ]
     for name, value in truth.items():
         each = np.stack([f[name] for f in found])
-        assert np.all(np.abs(each.mean(axis=0) - value) < errors * each.std(axis=0, ddof=1) / np.sqrt(times) + 1e-9), name
+        assert np.all(
+            np.abs(each.mean(axis=0) - value)
+            < errors * each.std(axis=0, ddof=1) / np.sqrt(times) + 1e-9
+        ), name
 
 
 @KERNELS
 def test_samplers_agree_with_enumeration(kernel, errors=5.0):
     evidence = {"v": [0, 1, NAN]}
     truth = pgm.infer(leakless(), evidence)
-    for method in (pgm.MCMC(kernel=kernel), pgm.ParallelTempering(kernel=kernel, draws=500, warmup=200)):
+    for method in (
+        pgm.MCMC(kernel=kernel),
+        pgm.ParallelTempering(kernel=kernel, draws=500, warmup=200),
+    ):
         r = pgm.infer(leakless(), evidence, method=method, rng=0)
         for name in ("h", "v"):
-            assert np.all(np.abs(r.mean[name] - truth.mean[name]) <= errors * r.stats["mcse"][name][0] + 1e-9)
+            assert np.all(
+                np.abs(r.mean[name] - truth.mean[name]) <= errors * r.stats["mcse"][name][0] + 1e-9
+            )
 
 
 @KERNELS
@@ -126,18 +166,25 @@ def test_evidence_that_contradicts_itself_where_nothing_moves(kernel):
     model, evidence = b.build(), {"a": [[1.0], [0.0]], "o": [[1.0], [1.0]]}
     truth = pgm.infer(model, evidence, want=("log_z",)).log_z
     for reverse in (False, True):
-        r = pgm.infer(model, evidence, want=("log_z",), method=pgm.AIS(50, 10, kernel, reverse), rng=0)
+        r = pgm.infer(
+            model, evidence, want=("log_z",), method=pgm.AIS(50, 10, kernel, reverse), rng=0
+        )
         assert abs(r.log_z[0] - truth[0]) < 1e-5 and r.log_z[1] == truth[1] == -np.inf
         assert not r.status.good and np.array_equal(r.log_z_interval[1], [-np.inf, np.inf])
-    for method in (pgm.MCMC(kernel, draws=50), pgm.ParallelTempering(kernel=kernel, draws=50, warmup=20),
-                   pgm.TemperedTransitions(kernel=kernel, draws=20, warmup=5)):
+    for method in (
+        pgm.MCMC(kernel, draws=50),
+        pgm.ParallelTempering(kernel=kernel, draws=50, warmup=20),
+        pgm.TemperedTransitions(kernel=kernel, draws=20, warmup=5),
+    ):
         r = pgm.infer(model, evidence, method=method, rng=0)
         assert not r.status.good and any("impossible" in line for line in r.warnings)
 
 
 @KERNELS
 def test_rounding_of_inputs_is_no_way_to_turn_a_unit_on(kernel):
-    """Parents on and off leave 1e-17 of an input behind, which where beta is small is as good as any."""
+    """Parents on and off leave 1e-17 of an input behind, which where beta is small is as good as
+    any.
+    """
     b = pgm.GraphBuilder()
     b.layer("h", pgm.Binary(), 6)
     b.layer("v", pgm.NoisyOr(), 1)
@@ -152,23 +199,37 @@ def test_rounding_of_inputs_is_no_way_to_turn_a_unit_on(kernel):
 
 
 @pytest.mark.parametrize("leak", [0.0, 1e-6, 0.3])
-@pytest.mark.parametrize("method", [pgm.Exact(), pgm.Forward(50), pgm.MCMC(chains=2, draws=20), None], ids=repr)
+@pytest.mark.parametrize(
+    "method", [pgm.Exact(), pgm.Forward(50), pgm.MCMC(chains=2, draws=20), None], ids=repr
+)
 def test_units_of_which_nothing_is_known_below_have_no_slope(method, leak, atol=1e-15):
-    """Draws alone would give -(1 - x): the states that make up for it have probability 0, and an infinite score."""
+    """Draws alone would give -(1 - x): the states that make up for it have probability 0, and an
+    infinite score.
+    """
     model = leakless().with_params({"v.bias": np.full(3, leak)})
     evidence = {"h": [[0, 0], [0, 1], [1, 1]], "v": [[NAN] * 3] * 3}
     target = model.given(evidence)
-    found = (method or default_positive(target, np.float64)).run(target, ("gradient",), rng=0).answers["gradient"]
+    found = (
+        (method or default_positive(target, np.float64))
+        .run(target, ("gradient",), rng=0)
+        .answers["gradient"]
+    )
     for name in ("v.bias", "h->v.weight"):
         np.testing.assert_allclose(found[name], 0.0, atol=atol)
-    free = pgm.infer(model, {"v": [NAN, 0, NAN]}, want=("gradient",), method=method or pgm.Exact(), rng=0).gradient
+    free = pgm.infer(
+        model, {"v": [NAN, 0, NAN]}, want=("gradient",), method=method or pgm.Exact(), rng=0
+    ).gradient
     np.testing.assert_allclose(free["v.bias"][[0, 2]], 0.0, atol=atol)
     np.testing.assert_allclose(free["v.bias"][1], -1.0, atol=atol)
 
 
 @pytest.mark.parametrize("negative", [pgm.ExactGradient(), pgm.PCD(chains=20), pgm.CD(3)], ids=repr)
-def test_learning_from_a_leak_of_0_starts_along_the_slope(negative, rate=1e-4, step=1e-5, rtol=1e-3):
-    """A row that no cause explains has its slope from a state that is impossible at 0: forward differences know it."""
+def test_learning_from_a_leak_of_0_starts_along_the_slope(
+    negative, rate=1e-4, step=1e-5, rtol=1e-3
+):
+    """A row that no cause explains has its slope from a state that is impossible at 0: forward
+    differences know it.
+    """
     b = pgm.GraphBuilder()
     b.layer("v", pgm.NoisyOr(), 3)
     b.layer("h", pgm.Binary(), 2, bias=[-0.5, 0.2])
@@ -176,13 +237,23 @@ def test_learning_from_a_leak_of_0_starts_along_the_slope(negative, rate=1e-4, s
     b.couple("h", "t", weight=np.zeros((2, 2)))
     b.cause("h", "v", weight=np.abs(np.random.default_rng(3).normal(size=(2, 3))))
     model, x = b.build(), {"v": [[1, 0, 1], [0, 1, NAN], [1, NAN, 0], [0, 0, 0]]}
-    f = pgm.fit(model, x, negative=negative, positive=pgm.Exact(), optimizer=pgm.SGD(rate), updates=1, progress=False)
+    f = pgm.fit(
+        model,
+        x,
+        negative=negative,
+        positive=pgm.Exact(),
+        optimizer=pgm.SGD(rate),
+        updates=1,
+        progress=False,
+    )
 
     def log_likelihood(bias):
         return pgm.infer(model.with_params({"v.bias": bias}), x, want=("log_prob",)).log_prob.mean()
 
     slope = [(log_likelihood(step * e) - log_likelihood(np.zeros(3))) / step for e in np.eye(3)]
-    np.testing.assert_allclose(f.model.params["v.bias"] / rate, np.maximum(slope, 0), rtol=rtol, atol=0.02)
+    np.testing.assert_allclose(
+        f.model.params["v.bias"] / rate, np.maximum(slope, 0), rtol=rtol, atol=0.02
+    )
 
 
 def test_the_default_data_phase_of_noisy_or_children_does_not_depend_on_how_large_the_leak_is():

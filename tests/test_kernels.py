@@ -1,4 +1,6 @@
-"""Kernels: conditionals equal differences of the log density, p is invariant, broken engines are caught."""
+"""Kernels: conditionals equal differences of the log density, p is invariant, broken engines are
+caught.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,13 +12,15 @@ from scipy.stats import chi2
 from tiny import FINITE, INFINITE, as_evidence, draw_row, patterns
 
 import pgmengine as pgm
-from pgmengine.convergence import series_statistics
-from pgmengine.kernels import compiled, packed, plain
-from pgmengine.target import Target
+from pgmengine.engine import compiled, packed, plain
+from pgmengine.graph.target import Target
+from pgmengine.infer.convergence import series_statistics
 
 KERNELS = (pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.3))
 CHAINS, MORE_CHAINS, FEW_STATES = 40_000, 200_000, 128  # more chains on the smallest machines
-table = pytest.mark.parametrize("machine", [m for m in FINITE if m.name != "rbm large weights"], ids=repr)
+table = pytest.mark.parametrize(
+    "machine", [m for m in FINITE if m.name != "rbm large weights"], ids=repr
+)
 
 
 def exact_start(truth, chains, rng):
@@ -47,7 +51,10 @@ def p_value(truth, x):
     """Chi-square over all joint states, those with few expected counts pooled."""
     counts, expected = counts_of(truth, x), truth.p * len(next(iter(x.values())))
     small = expected < 10
-    pooled = np.append(counts[~small], counts[small].sum()), np.append(expected[~small], expected[small].sum())
+    pooled = (
+        np.append(counts[~small], counts[small].sum()),
+        np.append(expected[~small], expected[small].sum()),
+    )
     keep = pooled[1] > 0
     if not keep[-1] and pooled[0][-1]:
         return 0.0
@@ -56,13 +63,21 @@ def p_value(truth, x):
 
 
 def target_of(machine, row, beta, chains):
-    return machine.build().given(as_evidence(machine, [row]), beta=beta).take(np.zeros(chains, dtype=int))
+    return (
+        machine.build()
+        .given(as_evidence(machine, [row]), beta=beta)
+        .take(np.zeros(chains, dtype=int))
+    )
 
 
-def after_sweeps(machine, row, beta, sweeps, rng, kernel=KERNELS[0], engine=compiled.CompiledChains):
+def after_sweeps(
+    machine, row, beta, sweeps, rng, kernel=KERNELS[0], engine=compiled.CompiledChains
+):
     """p-value of the joint states after sweeps from an exact start."""
     truth = Brute(machine, row, beta=beta)
-    chains = MORE_CHAINS if len(truth.p) <= FEW_STATES and engine is compiled.CompiledChains else CHAINS
+    chains = (
+        MORE_CHAINS if len(truth.p) <= FEW_STATES and engine is compiled.CompiledChains else CHAINS
+    )
     target = target_of(machine, row, beta, chains)
     running = engine(target, kernel, exact_start(truth, chains, rng), rng)
     running.sweep(sweeps)
@@ -71,7 +86,9 @@ def after_sweeps(machine, row, beta, sweeps, rng, kernel=KERNELS[0], engine=comp
 
 @table
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
-@pytest.mark.parametrize(("share", "beta", "sweeps"), [(0.0, 1.0, 1), (0.0, 0.37, 3), (0.4, 1.0, 3)])
+@pytest.mark.parametrize(
+    ("share", "beta", "sweeps"), [(0.0, 1.0, 1), (0.0, 0.37, 3), (0.4, 1.0, 3)]
+)
 def test_p_is_invariant(machine, share, beta, sweeps, kernel):
     rng = np.random.default_rng(5)
     row = draw_row(machine, np.random.default_rng(11), share)
@@ -113,10 +130,17 @@ def test_p_is_invariant_under_soft_evidence_and_interventions(machine, kernel):
     log_weights = rng.normal(size=(layer.size, states))
     soft = {name: log_weights if states > 2 else log_weights[:, 1] - log_weights[:, 0]}
     do, cut = {}, {}
-    directed = [n for n in model.structure.directed_layers if n not in model.structure.undirected_layers and n != name]
+    directed = [
+        n
+        for n in model.structure.directed_layers
+        if n not in model.structure.undirected_layers and n != name
+    ]
     if directed:
         row = draw_row(machine, rng, 1.0)
-        do, cut = {directed[0]: as_evidence(machine, [row])[directed[0]][0]}, {directed[0]: row[directed[0]]}
+        do, cut = (
+            {directed[0]: as_evidence(machine, [row])[directed[0]][0]},
+            {directed[0]: row[directed[0]]},
+        )
     truth = Brute(machine, soft={name: log_weights}, do=cut)
     target = model.given(soft=soft, do=do).take(np.zeros(CHAINS, dtype=int))
     chains = compiled.CompiledChains(target, kernel, exact_start(truth, CHAINS, rng), rng)
@@ -154,11 +178,21 @@ def test_conditionals_equal_differences_of_the_log_density(machine):
             densities = np.stack(densities, axis=1)
             if np.isfinite(densities).all():
                 log_odds = np.log(prob) - np.log(prob[:, :1])
-                np.testing.assert_allclose(log_odds, densities - densities[:, :1], rtol=1e-10, atol=1e-10)
+                np.testing.assert_allclose(
+                    log_odds, densities - densities[:, :1], rtol=1e-10, atol=1e-10
+                )
 
 
 def test_chains_agree_with_exact_within_mcse():
-    names = ("dbm mixed", "sbn deep", "ising", "mixed", "rbm continuous", "rbm gaussian", "gaussian child")
+    names = (
+        "dbm mixed",
+        "sbn deep",
+        "ising",
+        "mixed",
+        "rbm continuous",
+        "rbm gaussian",
+        "gaussian child",
+    )
     for name in names:
         machine = next(m for m in FINITE + INFINITE if m.name == name)
         rows = patterns(machine)[:3]
@@ -173,9 +207,13 @@ def test_chains_agree_with_exact_within_mcse():
 
 def test_cross_layer_moments_are_not_products_of_means():
     machine = next(m for m in FINITE if m.name == "rbm")
-    chains = pgm.infer(machine.build(), method=pgm.MCMC(chains=8, draws=4000), want=("pairs", "gradient"), rng=0)
+    chains = pgm.infer(
+        machine.build(), method=pgm.MCMC(chains=8, draws=4000), want=("pairs", "gradient"), rng=0
+    )
     exact = pgm.infer(machine.build(), method=pgm.Exact(), want=("pairs",))
-    np.testing.assert_allclose(chains.pairs["v-h"], exact.pairs["v-h"], atol=5 * 0.5 / np.sqrt(8000))
+    np.testing.assert_allclose(
+        chains.pairs["v-h"], exact.pairs["v-h"], atol=5 * 0.5 / np.sqrt(8000)
+    )
     np.testing.assert_allclose(chains.gradient["v-h.weight"], chains.pairs["v-h"], rtol=1e-9)
 
 
@@ -195,7 +233,12 @@ def test_constant_series_have_guarded_statistics():
     x[:, :, 0, 2] = rng.normal(size=(4, 100))
     s = series_statistics(x)
     assert s["rhat"][0, :2].tolist() == [1.0, np.inf] and abs(s["rhat"][0, 2] - 1) < 0.05
-    assert s["mcse"][0, 0] == 0 and s["ess"][0, 0] == 400 and s["ess"][0, 1] == 1 and s["ess"][0, 2] > 200
+    assert (
+        s["mcse"][0, 0] == 0
+        and s["ess"][0, 0] == 400
+        and s["ess"][0, 1] == 1
+        and s["ess"][0, 2] > 200
+    )
 
 
 def test_same_seed_same_bits_and_state_goes_on():
@@ -231,10 +274,16 @@ class Synchronous(compiled.CompiledChains):
             old, new = self.x, {}
             for name in self.moving:
                 others = {n: v for n, v in old.items() if n != name}
-                observed = self.target.evidence.observed | {n: np.ones_like(self.target.free[n]) for n in others}
+                observed = self.target.evidence.observed | {
+                    n: np.ones_like(self.target.free[n]) for n in others
+                }
                 seen = self.target.evidence
-                evidence = replace(seen, values=seen.values | others, masks=replace(seen.masks, observed=observed))
-                one = compiled.CompiledChains(replace(self.target, evidence=evidence), pgm.Gibbs(), old, self.rng)
+                evidence = replace(
+                    seen, values=seen.values | others, masks=replace(seen.masks, observed=observed)
+                )
+                one = compiled.CompiledChains(
+                    replace(self.target, evidence=evidence), pgm.Gibbs(), old, self.rng
+                )
                 one.sweep(1)
                 new[name] = one.values()[name]
             self.x = old | new
@@ -249,9 +298,15 @@ class Synchronous(compiled.CompiledChains):
 
 def forgotten_clamp(monkeypatch):
     real = compiled.mask
-    monkeypatch.setattr(compiled, "mask", lambda which, units, shared=True: real(np.ones_like(which), units, shared))
     monkeypatch.setattr(
-        Target, "components", lambda self, name, mask: np.ones((len(mask), self.structure.layers[name].width), dtype=bool)
+        compiled, "mask", lambda which, units, shared=True: real(np.ones_like(which), units, shared)
+    )
+    monkeypatch.setattr(
+        Target,
+        "components",
+        lambda self, name, mask: np.ones(
+            (len(mask), self.structure.layers[name].width), dtype=bool
+        ),
     )
 
 
@@ -274,7 +329,9 @@ def forgotten_bias(monkeypatch):
     monkeypatch.setattr(packed, "row", lambda values, columns: packed.zeros((columns,)))
     real = Target.outer_field
     monkeypatch.setattr(
-        Target, "outer_field", lambda self, x, name: real(self, x, name) - self.beta[:, None] * self.model.bias(name)
+        Target,
+        "outer_field",
+        lambda self, x, name: real(self, x, name) - self.beta[:, None] * self.model.bias(name),
     )
 
 
@@ -324,4 +381,9 @@ class AlwaysFlip:
 def test_a_broken_kernel_is_caught():
     machine = next(m for m in FINITE if m.name == "rbm")
     row = draw_row(machine, np.random.default_rng(11), 0.0)
-    assert after_sweeps(machine, row, 1.0, 3, np.random.default_rng(5), AlwaysFlip(), plain.PlainChains) < 1e-6
+    assert (
+        after_sweeps(
+            machine, row, 1.0, 3, np.random.default_rng(5), AlwaysFlip(), plain.PlainChains
+        )
+        < 1e-6
+    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.kernels.chains import make_chains, start
+from pgmengine.engine.chains import make_chains, start
 
 NAN = np.nan
 LAYERS = ("h", "v", "y")

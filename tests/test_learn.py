@@ -1,4 +1,6 @@
-"""Trainers to their optimum, threads, centred and tied gradients, pretraining, unit types, sparse weights."""
+"""Trainers to their optimum, threads, centred and tied gradients, pretraining, unit types, sparse
+weights.
+"""
 
 import numpy as np
 import pytest
@@ -47,9 +49,13 @@ def test_each_update_has_the_rate_of_its_schedule(schedule, rates):
     f = pgm.fit(pgm.rbm(5, 2, rng=1), x, negative=exact, optimizer=pgm.SGD(schedule), updates=6,
                 callbacks=[lambda model, update: seen.append(model.params)])  # fmt: skip
     for rate, before, after in zip(rates, seen[:-1], seen[1:], strict=True):
-        step = pgm.fit(f.model.with_params(before), x, negative=exact, optimizer=pgm.SGD(1.0), updates=1).model
+        step = pgm.fit(
+            f.model.with_params(before), x, negative=exact, optimizer=pgm.SGD(1.0), updates=1
+        ).model
         for key, value in after.items():
-            np.testing.assert_allclose(value, before[key] + rate * (step.params[key] - before[key]), rtol=1e-6, atol=1e-9)
+            np.testing.assert_allclose(
+                value, before[key] + rate * (step.params[key] - before[key]), rtol=1e-6, atol=1e-9
+            )
 
 
 def test_one_and_two_threads_learn_the_same_bits(monkeypatch):
@@ -57,26 +63,44 @@ def test_one_and_two_threads_learn_the_same_bits(monkeypatch):
     x = (rng.random((300, 500)) < 0.2).astype(float)
     for threads in ("1", "2"):
         monkeypatch.setenv("PGMENGINE_THREADS", threads)
-        found += [pgm.fit(m, {"v": x}, negative=n, optimizer=pgm.SGD(0.1), updates=4) for m, n in (
-            (pgm.rbm(500, 400, rng=0), pgm.PCD()), (pgm.dbm([500, 300, 200], rng=0), pgm.CAST()))]  # fmt: skip
+        found += [
+            pgm.fit(m, {"v": x}, negative=n, optimizer=pgm.SGD(0.1), updates=4)
+            for m, n in (
+                # Fmt: skip
+                (pgm.rbm(500, 400, rng=0), pgm.PCD()),
+                (pgm.dbm([500, 300, 200], rng=0), pgm.CAST()),
+            )
+        ]
     for one, two in ((found[0], found[2]), (found[1], found[3])):
         for key, value in one.model.params.items():
             np.testing.assert_array_equal(two.model.params[key], value)
 
 
 def test_the_centred_gradient_is_that_of_the_centred_parameters():
-    """E = -(v - m) W (h - l) - v.a' - h.b': its plain gradient step, taken back to the usual parameters."""
+    """E = -(v - m) W (h - l) - v.a' - h.b': its plain gradient step, taken back to the usual
+    parameters.
+    """
     rng = np.random.default_rng(0)
     x = rng.integers(0, 2, (50, 4)).astype(float)
     model = pgm.rbm(4, 3, rng=0)
     rate = 0.3
-    plain = pgm.fit(model, {"v": x}, negative=pgm.ExactGradient(), optimizer=pgm.SGD(1.0), updates=1, batch_size=50)
+    plain = pgm.fit(
+        model,
+        {"v": x},
+        negative=pgm.ExactGradient(),
+        optimizer=pgm.SGD(1.0),
+        updates=1,
+        batch_size=50,
+    )
     slope = {k: plain.model.params[k] - v for k, v in model.params.items()}
     m = x.mean(axis=0)
     h = pgm.infer(model, {"v": x}).mean["h"].mean(axis=0)
     w, a, b = (model.params[k] for k in ("v-h.weight", "v.bias", "h.bias"))
-    # coordinates of the centred model: a' = a + W l, b' = b + m W; gradients there by the chain rule
-    new_w = w + rate * (slope["v-h.weight"] - np.outer(m, slope["h.bias"]) - np.outer(slope["v.bias"], h))
+    # coordinates of the centred model: a' = a + W l, b' = b + m W; gradients there by the chain
+    # rule
+    new_w = w + rate * (
+        slope["v-h.weight"] - np.outer(m, slope["h.bias"]) - np.outer(slope["v.bias"], h)
+    )
     new_a = a + w @ h + rate * slope["v.bias"] - new_w @ h
     new_b = b + m @ w + rate * slope["h.bias"] - m @ new_w
     f = pgm.fit(model, {"v": x}, negative=pgm.ExactGradient(), optimizer=pgm.Centered(pgm.SGD(rate)), updates=1,
@@ -97,30 +121,43 @@ def test_tied_parameters_stay_equal_and_follow_the_common_gradient():
     tied = pgm.Tied(pgm.SGD(0.1), (("a-h.weight", "b-h.weight"), ("a.bias", "b.bias")))
     f = pgm.fit(model, {"a": x, "b": x}, optimizer=tied, updates=10)
     np.testing.assert_array_equal(f.model.params["a-h.weight"], f.model.params["b-h.weight"])
-    state, gradient = tied.start(model.params), Gradient({k: np.ones(v.shape) for k, v in model.params.items()})
+    state, gradient = (
+        tied.start(model.params),
+        Gradient({k: np.ones(v.shape) for k, v in model.params.items()}),
+    )
     gradient.means = dict
     stepped = tied.step(model.structure, model.params, gradient, state, 0)
     np.testing.assert_allclose(stepped["a-h.weight"] - w, 0.2)
     np.testing.assert_allclose(stepped["h.bias"], 0.1)
     with pytest.raises(pgm.PgmError, match="differ"):
-        pgm.Tied(pgm.SGD(), (("a.bias", "h.bias"),)).start({"a.bias": np.ones(2), "h.bias": np.zeros(2)})
+        pgm.Tied(pgm.SGD(), (("a.bias", "h.bias"),)).start(
+            {"a.bias": np.ones(2), "h.bias": np.zeros(2)}
+        )
     with pytest.raises(pgm.PgmError, match="unknown"):
         pgm.Tied(pgm.SGD(), (("z.bias",),)).start(model.params)
 
 
 def test_pretraining_halves_the_weights_between_two_undirected_couplings():
-    """Both ends of such a coupling get as much again from its neighbours; ends of the stack get it from copies."""
+    """Both ends of such a coupling get as much again from its neighbours; ends of the stack get it
+    from copies.
+    """
     model = pgm.dbm([9, 6, 5, 4, 3], rng=0)
-    found = pgm.pretrain(model, {"v": pgm.datasets.bars_and_stripes(3).x_train}, updates=0, progress=False)
+    found = pgm.pretrain(
+        model, {"v": pgm.datasets.bars_and_stripes(3).x_train}, updates=0, progress=False
+    )
     for name, value in model.params.items():
         share = 0.5 if name in ("h1-h2.weight", "h2-h3.weight") else 1.0
         np.testing.assert_array_equal(found.params[name], share * value, err_msg=name)
 
 
-@pytest.mark.parametrize("model", [pgm.dbm([9, 8, 6], rng=0), pgm.dbm([9, 6, 5, 4], rng=0), pgm.dbn([9, 8, 6], rng=0)])
+@pytest.mark.parametrize(
+    "model", [pgm.dbm([9, 8, 6], rng=0), pgm.dbm([9, 6, 5, 4], rng=0), pgm.dbn([9, 8, 6], rng=0)]
+)
 def test_pretraining_is_a_better_start(model):
     x = pgm.datasets.bars_and_stripes(3).x_train
-    found = pgm.pretrain(model, {"v": x}, negative=pgm.PCD(k=5), optimizer=pgm.SGD(0.1), batch_size=14, updates=1500)
+    found = pgm.pretrain(
+        model, {"v": x}, negative=pgm.PCD(k=5), optimizer=pgm.SGD(0.1), batch_size=14, updates=1500
+    )
     assert log_likelihood(found, {"v": x}) > log_likelihood(model, {"v": x}) + 1.0
     assert set(found.params) == set(model.params)
     with pytest.raises(pgm.PgmError, match="path"):
@@ -151,7 +188,12 @@ def test_a_negative_phase_of_ones_own_as_in_the_recipe(tmp_path):
 
         def start(self, given, rng):
             return Persistent(
-                "Backwards", given, self.chains, pgm.Gibbs(), rng, lambda c, t, r: c.sweep(2, backward=True)
+                "Backwards",
+                given,
+                self.chains,
+                pgm.Gibbs(),
+                rng,
+                lambda c, t, r: c.sweep(2, backward=True),
             )
 
     x = pgm.datasets.bars_and_stripes(3).x_train
@@ -170,14 +212,32 @@ def test_given_and_chains_that_go_on():
     data = {"x": np.zeros((4, 3)), "y": np.zeros((4, 1))}
     for name in ("pcd", "fast", "pt", "trans", "adaptive", "cast"):
         with pytest.raises(pgm.PgmError, match="a model phase of its own"):
-            pgm.fit(pgm.drbm(3, 2, 2, rng=0), data, given=("x",), negative=TRAINERS[name], updates=1)
+            pgm.fit(
+                pgm.drbm(3, 2, 2, rng=0), data, given=("x",), negative=TRAINERS[name], updates=1
+            )
     assert pgm.fit(pgm.drbm(3, 2, 2, rng=0), data, given=("x",), updates=2).state["update"] == 2
     pair, x = pgm.rbm(1, 1, rng=0), np.array([[np.nan], [1], [1], [0]])
-    for name in ("pcd", "fast", "pt", "trans", "adaptive", "cast"):  # some row will do, whatever the first one is
+    for name in (
+        "pcd",
+        "fast",
+        "pt",
+        "trans",
+        "adaptive",
+        "cast",
+    ):  # some row will do, whatever the first one is
         with pytest.raises(pgm.PgmError, match="a model phase of its own"):
-            pgm.fit(pair, {"v": x, "h": np.ones((4, 1))}, given=("v",), negative=TRAINERS[name], updates=1)
+            pgm.fit(
+                pair,
+                {"v": x, "h": np.ones((4, 1))},
+                given=("v",),
+                negative=TRAINERS[name],
+                updates=1,
+            )
     missing = {"v": np.full((4, 1), np.nan), "h": np.ones((4, 1))}  # nothing is given after all
-    found = [pgm.fit(pair, missing, given=given, negative=pgm.PCD(chains=9), updates=5) for given in ((), ("v",))]
+    found = [
+        pgm.fit(pair, missing, given=given, negative=pgm.PCD(chains=9), updates=5)
+        for given in ((), ("v",))
+    ]
     np.testing.assert_array_equal(*(f.model.params["v-h.weight"] for f in found))
     with pytest.raises(pgm.PgmError, match="given=\\('x',\\)"):
         pgm.fit(pgm.drbm(3, 2, 2, rng=0), data, updates=1)
@@ -185,10 +245,19 @@ def test_given_and_chains_that_go_on():
         pgm.fit(pgm.rbm(3, 2, rng=0), {"v": np.zeros((2, 3))}, given=("h",), updates=1)
 
 
-@pytest.mark.parametrize(("visible", "rate", "update"), [(pgm.Gaussian(), 1e20, 2), (pgm.Binary(), 1e200, 1)])
+@pytest.mark.parametrize(
+    ("visible", "rate", "update"), [(pgm.Gaussian(), 1e20, 2), (pgm.Binary(), 1e200, 1)]
+)
 def test_divergence_names_the_quantity_and_the_update(visible, rate, update):
-    with pytest.raises(pgm.PgmError, match=rf"update {update}: 'v.bias' is beyond 1e\+30; learning has diverged"):
-        pgm.fit(pgm.rbm(4, 2, visible=visible, rng=0), {"v": np.ones((5, 4))}, optimizer=pgm.SGD(rate), updates=9)
+    with pytest.raises(
+        pgm.PgmError, match=rf"update {update}: 'v.bias' is beyond 1e\+30; learning has diverged"
+    ):
+        pgm.fit(
+            pgm.rbm(4, 2, visible=visible, rng=0),
+            {"v": np.ones((5, 4))},
+            optimizer=pgm.SGD(rate),
+            updates=9,
+        )
 
 
 def test_a_gradient_that_is_not_a_number_is_named():
@@ -199,12 +268,17 @@ def test_a_gradient_that_is_not_a_number_is_named():
             gradient["h.bias"] = gradient["h.bias"] * (np.nan if t == 3 else 1)
             return pgm.SGD().step(structure, params, gradient, state, t)
 
-    with pytest.raises(pgm.PgmError, match="update 4: the gradient of 'h.bias' is not finite; learning has diverged"):
+    with pytest.raises(
+        pgm.PgmError,
+        match="update 4: the gradient of 'h.bias' is not finite; learning has diverged",
+    ):
         pgm.fit(pgm.rbm(4, 2, rng=0), {"v": np.ones((5, 4))}, optimizer=Broken(), updates=9)
 
 
 @pytest.mark.parametrize(
-    "negative", [pgm.CD(), pgm.PCD(), pgm.PT(3), pgm.CAST(betas=[0.5, 1.0]), pgm.ExactGradient()], ids=repr
+    "negative",
+    [pgm.CD(), pgm.PCD(), pgm.PT(3), pgm.CAST(betas=[0.5, 1.0]), pgm.ExactGradient()],
+    ids=repr,
 )
 @pytest.mark.parametrize(
     ("visible", "hidden"),
@@ -241,14 +315,18 @@ def sparse_graph(lateral):
     return b.build()
 
 
-@pytest.mark.parametrize("negative", [pgm.CD(), pgm.PCD(chains=2), pgm.FastPCD(chains=2), pgm.ExactGradient()], ids=repr)
+@pytest.mark.parametrize(
+    "negative", [pgm.CD(), pgm.PCD(chains=2), pgm.FastPCD(chains=2), pgm.ExactGradient()], ids=repr
+)
 @pytest.mark.parametrize("lateral", [True, False])
 def test_stored_entries_whose_slope_is_zero_stay_parameters(negative, lateral):
     x = (np.random.default_rng(0).random((8, 6)) < 0.5) * 1.0
     x[:, :3] = 0.0
     x[0, 0] = np.nan
     model = sparse_graph(lateral)
-    f = pgm.fit(model, {"v": x}, updates=50, negative=negative, optimizer=pgm.Centered(pgm.Adam(0.01)))
+    f = pgm.fit(
+        model, {"v": x}, updates=50, negative=negative, optimizer=pgm.Centered(pgm.Adam(0.01))
+    )
     for key, value in model.params.items():
         if sp.issparse(value):
             assert f.model.params[key].nnz == value.nnz
@@ -278,6 +356,7 @@ def test_fast_weights_do_not_take_parameters_out_of_their_range():
 
 def test_what_an_optimizer_has_replaced_is_what_learning_goes_on_with():
     """Not the step as it was, which is at hand in single precision."""
+
     class Clipped:
         start = staticmethod(pgm.SGD().start)
 
@@ -291,8 +370,12 @@ def test_what_an_optimizer_has_replaced_is_what_learning_goes_on_with():
             return dict(super().step(structure, params, gradient, state, t))
 
     x = pgm.datasets.bars_and_stripes(3).x_train
-    one, two = (pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, optimizer=optimizer, updates=5, progress=False).model
-                for optimizer in (Clipped(), Plainly()))
+    one, two = (
+        pgm.fit(
+            pgm.rbm(9, 4, rng=0), {"v": x}, optimizer=optimizer, updates=5, progress=False
+        ).model
+        for optimizer in (Clipped(), Plainly())
+    )
     assert abs(one.params["v-h.weight"]).max() == 0.1
     for name, value in one.params.items():
         np.testing.assert_array_equal(value, two.params[name])
@@ -307,11 +390,15 @@ def test_what_an_optimizer_has_replaced_is_what_learning_goes_on_with():
         pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, optimizer=InPlace(), updates=1, progress=False)
 
 
-@pytest.mark.parametrize("optimizer", [pgm.SGD(0.1), pgm.Adam(0.1), pgm.Centered(pgm.SGD(0.1))], ids=repr)
+@pytest.mark.parametrize(
+    "optimizer", [pgm.SGD(0.1), pgm.Adam(0.1), pgm.Centered(pgm.SGD(0.1))], ids=repr
+)
 def test_biases_of_given_layers_stay(optimizer):
     x = np.random.default_rng(0).integers(0, 2, (30, 3)).astype(float)
     data = {"v": x, "h": x[:, :2]}
-    f = pgm.fit(pgm.rbm(3, 2, rng=0), data, given=("v",), optimizer=optimizer, updates=20, progress=False)
+    f = pgm.fit(
+        pgm.rbm(3, 2, rng=0), data, given=("v",), optimizer=optimizer, updates=20, progress=False
+    )
     np.testing.assert_array_equal(f.model.params["v.bias"], 0.0)
     assert abs(f.model.params["h.bias"]).min() > 0
 
@@ -337,11 +424,15 @@ def test_lateral_weights_stay_symmetric_and_zero_inside_a_unit(unit, negative, o
     k = len(unit.support)
     x = rng.integers(0, k, (50, 3)) if unit.width > 1 else unit.support[rng.integers(0, k, (50, 3))]
     x = np.where(rng.random(x.shape) < 0.1, np.nan, x)
-    f = pgm.fit(b.build(rng=0), {"x": x}, updates=60, batch_size=7, optimizer=optimizer, negative=negative)
+    f = pgm.fit(
+        b.build(rng=0), {"x": x}, updates=60, batch_size=7, optimizer=optimizer, negative=negative
+    )
     weight = f.model.params["x-x.weight"]
     np.testing.assert_array_equal(weight, weight.T)
     for i in range(3):
-        assert not weight[i * unit.width : (i + 1) * unit.width, i * unit.width : (i + 1) * unit.width].any()
+        assert not weight[
+            i * unit.width : (i + 1) * unit.width, i * unit.width : (i + 1) * unit.width
+        ].any()
     pgm.save(f.model, tmp_path / "m.safetensors")
     pgm.load(tmp_path / "m.safetensors")
 
@@ -372,8 +463,18 @@ def test_centred_gradients_of_weighted_rows_and_mixed_graphs():
     x, w = rng.integers(0, 2, (6, 4)).astype(float), np.array([3, 1, 0, 2, 1, 1.0])
     repeated = np.repeat(x, w.astype(int), axis=0)
     one, two = (
-        pgm.fit(pgm.rbm(4, 3, rng=1), {"v": d}, negative=pgm.ExactGradient(), optimizer=pgm.Centered(pgm.SGD(0.5)),
-                updates=5, batch_size=99, sample_weight=s) for d, s in ((x, w), (repeated, None)))  # fmt: skip
+        pgm.fit(
+            pgm.rbm(4, 3, rng=1),
+            {"v": d},
+            negative=pgm.ExactGradient(),
+            optimizer=pgm.Centered(pgm.SGD(0.5)),
+            # Fmt: skip
+            updates=5,
+            batch_size=99,
+            sample_weight=s,
+        )
+        for d, s in ((x, w), (repeated, None))
+    )
     for key, value in one.model.params.items():
         np.testing.assert_allclose(two.model.params[key], value, rtol=1e-9, atol=1e-12)
     b = pgm.GraphBuilder()
@@ -383,7 +484,9 @@ def test_centred_gradients_of_weighted_rows_and_mixed_graphs():
     b.cause("h1", "v")
     x = (rng.random((20, 6)) < 0.5) * 1.0
     for optimizer in (pgm.Centered(), pgm.Centered(pgm.Averaged(pgm.SGD(0.1)))):
-        assert pgm.fit(b.build(rng=0), {"v": x}, optimizer=optimizer, updates=3).state["update"] == 3
+        assert (
+            pgm.fit(b.build(rng=0), {"v": x}, optimizer=optimizer, updates=3).state["update"] == 3
+        )
 
 
 def test_parameters_that_cannot_stay_equal_are_not_tied():
@@ -394,9 +497,14 @@ def test_parameters_that_cannot_stay_equal_are_not_tied():
     b.cause("h", "v", weight=w)
     b.cause("h", "u", weight=w)
     x, tied = np.eye(2), pgm.Tied(pgm.SGD(0.3), (("h->v.weight", "h->u.weight"),))
-    with pytest.raises(pgm.PgmError, match="'h->u.weight' and 'h->v.weight' have not the same range"):
+    with pytest.raises(
+        pgm.PgmError, match="'h->u.weight' and 'h->v.weight' have not the same range"
+    ):
         pgm.fit(b.build(), {"h": x, "v": x, "u": x}, optimizer=tied, updates=2)
-    entries = [sp.csr_array(([0.5, 0.5, 0.0], ([0, 1, i], [0, 1, j])), shape=(2, 2)) for i, j in ((0, 1), (1, 0))]
+    entries = [
+        sp.csr_array(([0.5, 0.5, 0.0], ([0, 1, i], [0, 1, j])), shape=(2, 2))
+        for i, j in ((0, 1), (1, 0))
+    ]
     with pytest.raises(pgm.PgmError, match="differ"):
         pgm.Tied(pgm.SGD(), (("a", "b"),)).start(dict(zip("ab", entries)))
 
@@ -420,20 +528,31 @@ def test_base_rates_of_real_values_are_their_means():
     start = pgm.base_rate_start(b.build(), {"a": x})
     np.testing.assert_allclose(pgm.infer(start).mean["a"], [x[:, 0].mean(), 0.0])
     for strength in (-1, "a", np.inf):
-        with pytest.raises(pgm.PgmError, match="base_rate_start: strength must be a finite number from 0 up"):
+        with pytest.raises(
+            pgm.PgmError, match="base_rate_start: strength must be a finite number from 0 up"
+        ):
             pgm.base_rate_start(b.build(), {"a": x}, strength=strength)
-    with pytest.raises(pgm.PgmError, match="data: layer 'v', index 1 has a mean at the edge of its range"):
+    with pytest.raises(
+        pgm.PgmError, match="data: layer 'v', index 1 has a mean at the edge of its range"
+    ):
         pgm.base_rate_start(pgm.rbm(2, 1, rng=0), {"v": [[0, 1], [1, 1]]}, strength=0)
 
 
 def test_fast_weights_that_are_not_finite_are_named():
     x = pgm.datasets.bars_and_stripes().x_train
     with pytest.raises(pgm.PgmError, match="update 1: the fast weights of .* are not finite"):
-        pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, negative=pgm.FastPCD(rate=lambda t: 1e39), updates=3)
+        pgm.fit(
+            pgm.rbm(16, 4, rng=0), {"v": x}, negative=pgm.FastPCD(rate=lambda t: 1e39), updates=3
+        )
 
 
 def test_pretraining_names_what_is_wrong_with_the_data():
     x = pgm.datasets.bars_and_stripes(3).x_train
-    for data, words in ((None, "pretrain: data"), (x, "pretrain: data"), ({}, "pretrain: data"), ({"z": x}, "'z'")):
+    for data, words in (
+        (None, "pretrain: data"),
+        (x, "pretrain: data"),
+        ({}, "pretrain: data"),
+        ({"z": x}, "'z'"),
+    ):
         with pytest.raises(pgm.PgmError, match=words):
             pgm.pretrain(pgm.dbm([9, 4, 3], rng=0), data, updates=1)

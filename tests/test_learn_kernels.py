@@ -9,11 +9,20 @@ import scipy.sparse as sp
 
 import pgmengine as pgm
 from pgmengine import _kernels
-from pgmengine.couplings import columns_times, outer, sum_of_rows, weighted_sum
-from pgmengine.kernels.packed import Packed, packed, panels
+from pgmengine.engine.packed import Packed, packed, panels
+from pgmengine.graph.couplings import columns_times, outer, sum_of_rows, weighted_sum
 
-SIZES = [(1, 1, 1), (3, 15, 16), (2, 17, 31), (65, 63, 65), (100, 20, 500), (97, 130, 40), (200, 64, 129),
-         (130, 300, 150), (300, 40, 290)]
+SIZES = [
+    (1, 1, 1),
+    (3, 15, 16),
+    (2, 17, 31),
+    (65, 63, 65),
+    (100, 20, 500),
+    (97, 130, 40),
+    (200, 64, 129),
+    (130, 300, 150),
+    (300, 40, 290),
+]
 
 
 def sparse_values(rng, shape, share, dtype=np.float32):
@@ -26,10 +35,16 @@ def test_outer_products_and_weighted_sums(rows, a, b, share, rtol=2e-5):
     rng = np.random.default_rng(rows + a + b)
     x, y = sparse_values(rng, (rows, a), share), rng.normal(size=(rows, b)).astype(np.float32)
     scale = np.abs(x).sum() + 1
-    for found in (outer(np.zeros((a, b)), x, y), sum_of_rows(x, y), columns_times(x, y)):  # as chosen, and either way
+    for found in (
+        outer(np.zeros((a, b)), x, y),
+        sum_of_rows(x, y),
+        columns_times(x, y),
+    ):  # as chosen, and either way
         np.testing.assert_allclose(found, x.T.astype(float) @ y, atol=rtol * scale)
     w = rng.normal(size=rows).astype(np.float32)
-    np.testing.assert_allclose(weighted_sum(w, y), w.astype(float) @ y, atol=rtol * (np.abs(w).sum() + 1) * 4)
+    np.testing.assert_allclose(
+        weighted_sum(w, y), w.astype(float) @ y, atol=rtol * (np.abs(w).sum() + 1) * 4
+    )
     np.testing.assert_allclose(
         outer(np.zeros((a, b)), x.astype(float), y.astype(float)), x.T @ y.astype(float), atol=1e-4
     )
@@ -39,14 +54,22 @@ def test_outer_products_and_weighted_sums(rows, a, b, share, rtol=2e-5):
 @pytest.mark.parametrize(("rows", "a", "b"), SIZES)
 def test_products_with_both_directions_of_a_weight(rows, a, b, share, rtol=2e-5):
     model = pgm.rbm(a, b, rng=rows)
-    c, weight, rng = model.structure.couplings[0], model.params["v-h.weight"], np.random.default_rng(rows)
+    c, weight, rng = (
+        model.structure.couplings[0],
+        model.params["v-h.weight"],
+        np.random.default_rng(rows),
+    )
     up, down = sparse_values(rng, (rows, a), share), sparse_values(rng, (rows, b), share)
     for name, x, turned in (("h", up, weight), ("v", down, weight.T)):
         before = rng.normal(size=(rows, 7 + turned.shape[1])).astype(np.float32)
         field = before.copy()
         Packed(model).add_product(c, name, x, field[:, 3:-4])
-        np.testing.assert_allclose(field[:, 3:-4], before[:, 3:-4] + x @ turned, atol=rtol * (len(turned) + 4))
-        np.testing.assert_array_equal(np.delete(field, np.s_[3:-4], 1), np.delete(before, np.s_[3:-4], 1))
+        np.testing.assert_allclose(
+            field[:, 3:-4], before[:, 3:-4] + x @ turned, atol=rtol * (len(turned) + 4)
+        )
+        np.testing.assert_array_equal(
+            np.delete(field, np.s_[3:-4], 1), np.delete(before, np.s_[3:-4], 1)
+        )
         summed = before.copy()
         _kernels.add_product(x, turned.astype(np.float32), summed[:, 3:-4], 1)
         np.testing.assert_allclose(summed, field, atol=rtol * (len(turned) + 4))
@@ -58,17 +81,23 @@ def test_products_with_both_directions_of_a_weight(rows, a, b, share, rtol=2e-5)
 
 
 def test_products_with_any_view_of_a_weight_and_any_kind_of_zero(rtol=2e-5):
-    """Views that lie in order neither by rows nor by columns; -0 counts as 0, NaN does not; any number of threads."""
+    """Views that lie in order neither by rows nor by columns; -0 counts as 0, NaN does not; any
+    number of threads.
+    """
     rng = np.random.default_rng(0)
     whole = rng.normal(size=(400, 300)).astype(np.float32)
     for weight in (whole[::2, 7:260:3], whole[:, :64], whole[3:, 1:].T, whole[:1], whole[:, :1].T):
-        x = sparse_values(rng, (150, weight.shape[0]), 0.3) * rng.choice([-1.0, 1.0], (150, weight.shape[0]))
+        x = sparse_values(rng, (150, weight.shape[0]), 0.3) * rng.choice(
+            [-1.0, 1.0], (150, weight.shape[0])
+        )
         x, found = x.astype(np.float32), []
         for threads in (1, 2, 5):
             out = np.ones((150, weight.shape[1]), dtype=np.float32)
             _kernels.add_product(x, weight, out, threads)
             found.append(out)
-        np.testing.assert_allclose(found[0], 1 + x @ weight.astype(float), atol=rtol * (len(weight) + 1))
+        np.testing.assert_allclose(
+            found[0], 1 + x @ weight.astype(float), atol=rtol * (len(weight) + 1)
+        )
         assert np.array_equal(found[0], found[1])
         assert np.array_equal(found[0], found[2])
     x[3, 0] = np.nan
@@ -80,10 +109,14 @@ def test_products_with_any_view_of_a_weight_and_any_kind_of_zero(rtol=2e-5):
 @pytest.mark.parametrize("share", [0.02, 0.4, 1.0])
 @pytest.mark.parametrize(("rows", "a", "b"), [*SIZES, (150, 400, 700)])
 def test_ones_are_only_added_row_by_row(rows, a, b, share, rtol=2e-5):
-    """Rows of zeros and ones among others: each has the bits that it has alone, for any number of threads."""
+    """Rows of zeros and ones among others: each has the bits that it has alone, for any number of
+    threads.
+    """
     rng = np.random.default_rng(rows + a)
     x = (rng.random((rows, a)) < share).astype(np.float32)
-    x[1::3] *= rng.choice(np.array([0.5, -1.0, 2.0, -0.0, 1.0], dtype=np.float32), (len(x[1::3]), a))
+    x[1::3] *= rng.choice(
+        np.array([0.5, -1.0, 2.0, -0.0, 1.0], dtype=np.float32), (len(x[1::3]), a)
+    )
     whole = rng.normal(size=(a, b)).astype(np.float32)
     for weight in (whole, np.asfortranarray(whole)):
         found = []
@@ -124,14 +157,14 @@ def test_panels_of_double_weights_are_those_of_single_ones(monkeypatch):
         stride = -(-weight.shape[1] // 16) * 16 + 32
         whole = panels(weight.astype(np.float32), stride)
         for slab in (1, 5000, 2**16):
-            monkeypatch.setattr("pgmengine.kernels.packed.SLAB", slab)
+            monkeypatch.setattr("pgmengine.engine.packed.SLAB", slab)
             assert np.array_equal(panels(weight, stride), whole)
 
 
 def test_packed_parameters_live_as_long_as_their_model():
     model = pgm.rbm(3, 2, rng=0)
     assert packed(model) is packed(model)
-    from pgmengine.kernels.packed import _packed
+    from pgmengine.engine.packed import _packed
 
     before = len(_packed)
     del model
@@ -149,7 +182,9 @@ def twin(optimizer, p, g, state, t):
     m_hat = m / (1 - optimizer.beta1 ** (t + 1))
     if isinstance(optimizer, pgm.Adam):
         v = optimizer.beta2 * state[1] + (1 - optimizer.beta2) * g**2
-        return p + optimizer.rate * m_hat / (np.sqrt(v / (1 - optimizer.beta2 ** (t + 1))) + optimizer.epsilon), (m, v)
+        return p + optimizer.rate * m_hat / (
+            np.sqrt(v / (1 - optimizer.beta2 ** (t + 1))) + optimizer.epsilon
+        ), (m, v)
     v = np.maximum(optimizer.beta2 * state[1], np.abs(g))
     return p + optimizer.rate * m_hat / (v + optimizer.epsilon), (m, v)
 
@@ -170,14 +205,19 @@ def test_optimizers_against_numpy(optimizer, dtype, size, rtol=1e-12):
     rng, model = np.random.default_rng(0), pgm.rbm(*size, rng=0)
     params = {k: v + 0.01 for k, v in model.params.items()}
     params["v-h.weight"] = params["v-h.weight"] * (rng.random(size) < 0.8)  # the sign of 0 is 0
-    state, plain = optimizer.start(params), {k: (np.zeros(v.shape), np.zeros(v.shape)) for k, v in params.items()}
+    state, plain = (
+        optimizer.start(params),
+        {k: (np.zeros(v.shape), np.zeros(v.shape)) for k, v in params.items()},
+    )
     own = {k: np.array(v) for k, v in params.items()}
     for t in range(4):
         g = {k: rng.normal(size=v.shape).astype(dtype) for k, v in params.items()}
         params = optimizer.step(model.structure, params, g, state, t)
         for k in own:
             bare = (
-                optimizer if k.endswith("weight") else type(optimizer)(**{**vars(optimizer), "weight_decay": 0, "l1": 0})
+                optimizer
+                if k.endswith("weight")
+                else type(optimizer)(**{**vars(optimizer), "weight_decay": 0, "l1": 0})
             )
             own[k], plain[k] = twin(bare, own[k], g[k].astype(float), plain[k], t)
             np.testing.assert_allclose(params[k], own[k], rtol=rtol, atol=1e-14)
@@ -188,16 +228,50 @@ def test_a_step_out_of_range_is_seen_wherever_it_is():
     for n in (1, 7, 8, 9, 100):
         for bad in {0, n // 2, n - 1}:
             p, g, out, copy = np.zeros(n), np.zeros(n), np.empty(n), np.empty(n, dtype=np.float32)
-            for size, fine in ((1.0, True), (-1.0, True), (1.0001, False), (-1.0001, False), (np.inf, False)):
+            for size, fine in (
+                (1.0, True),
+                (-1.0, True),
+                (1.0001, False),
+                (-1.0001, False),
+                (np.inf, False),
+            ):
                 p[bad] = size * _kernels.LARGEST
-                still = _kernels.SGD, 0.0, (0.0, 0.0), (1.0, 1.0), 0.0, (0.0, 0.0), p, g, out, copy, None, None
+                still = (
+                    _kernels.SGD,
+                    0.0,
+                    (0.0, 0.0),
+                    (1.0, 1.0),
+                    0.0,
+                    (0.0, 0.0),
+                    p,
+                    g,
+                    out,
+                    copy,
+                    None,
+                    None,
+                )
                 assert _kernels.ascend(*still, 1) == fine
             p[bad] = 0.0
             g[bad] = np.nan
             for kind in (_kernels.SGD, _kernels.ADAM, _kernels.ADAMAX):
-                arguments = kind, 0.1, (0.9, 0.9), (1.0, 1.0), 1e-8, (0.0, 0.0), p, g, out, copy, np.zeros(n), np.zeros(n)
+                arguments = (
+                    kind,
+                    0.1,
+                    (0.9, 0.9),
+                    (1.0, 1.0),
+                    1e-8,
+                    (0.0, 0.0),
+                    p,
+                    g,
+                    out,
+                    copy,
+                    np.zeros(n),
+                    np.zeros(n),
+                )
                 assert not _kernels.ascend(*arguments, 1)
-                assert _kernels.ascend(*arguments[:7], np.zeros(n), *arguments[8:10], np.zeros(n), np.zeros(n), 2)
+                assert _kernels.ascend(
+                    *arguments[:7], np.zeros(n), *arguments[8:10], np.zeros(n), np.zeros(n), 2
+                )
 
 
 def test_wrong_shapes_are_refused_before_memory_is_touched():
@@ -205,13 +279,21 @@ def test_wrong_shapes_are_refused_before_memory_is_touched():
     with pytest.raises(ValueError, match="fit"):
         _kernels.outer(f, np.zeros((5, 2), dtype=np.float32), np.zeros((3, 2), dtype=np.float32), 1)
     with pytest.raises(ValueError, match="fit"):
-        _kernels.add_product(f, np.zeros((4, 16), dtype=np.float32), np.zeros((4, 16), dtype=np.float32), 1)
+        _kernels.add_product(
+            f, np.zeros((4, 16), dtype=np.float32), np.zeros((4, 16), dtype=np.float32), 1
+        )
     with pytest.raises(ValueError, match="fit"):
-        _kernels.add_product(f, np.zeros((3, 16), dtype=np.float32), np.zeros((4, 20), dtype=np.float32), 1)
+        _kernels.add_product(
+            f, np.zeros((3, 16), dtype=np.float32), np.zeros((4, 20), dtype=np.float32), 1
+        )
     with pytest.raises(ValueError, match="fit"):
-        _kernels.add_product(f, np.zeros((3, 16), dtype=np.float32), np.zeros((4, 32), dtype=np.float32)[:, ::2], 1)
+        _kernels.add_product(
+            f, np.zeros((3, 16), dtype=np.float32), np.zeros((4, 32), dtype=np.float32)[:, ::2], 1
+        )
     with pytest.raises(ValueError, match="fit"):
-        _kernels.add_times(f, np.zeros((3, 16), dtype=np.float32), False, np.zeros((16, 4), dtype=np.float32).T, 1)
+        _kernels.add_times(
+            f, np.zeros((3, 16), dtype=np.float32), False, np.zeros((16, 4), dtype=np.float32).T, 1
+        )
     weight, field = np.zeros((3, 16), dtype=np.float32), np.zeros((4, 16), dtype=np.float32)
     records = np.zeros(4, [("a", "f4", (16,)), ("b", "i1")])["a"]
     for odd in (field[::-1], np.lib.stride_tricks.as_strided(field, (4, 16), (0, 4)), records):
@@ -237,7 +319,9 @@ def test_sparse_weights_take_the_same_way():
     packed(model).add_product(c, "h", x, field)
     np.testing.assert_allclose(field, 1 + x @ weight, atol=1e-5)
     h = np.random.default_rng(1).random((9, 20)).astype(np.float32)
-    np.testing.assert_allclose(outer(weight, x, h).toarray(), (x.T @ h) * (weight.toarray() != 0), atol=1e-5)
+    np.testing.assert_allclose(
+        outer(weight, x, h).toarray(), (x.T @ h) * (weight.toarray() != 0), atol=1e-5
+    )
 
 
 TEAM = """
@@ -246,7 +330,7 @@ import subprocess
 import sys
 
 import numpy as np
-from pgmengine.couplings import outer
+from pgmengine.graph.couplings import outer
 warnings.simplefilter("ignore")
 rng = np.random.default_rng(0)
 x, y, w = rng.random((90, 300)).astype("f4"), rng.random((90, 200)).astype("f4"), np.zeros((300, 200))
@@ -277,7 +361,13 @@ print(codes)
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_the_team_of_threads_with_many_callers_and_forks(threads):
-    """The same bits for any number of threads, callers in turn, and in children forked in the middle of a job."""
-    script = TEAM.replace("import os,", f"import os; os.environ['PGMENGINE_THREADS'] = '{threads}'\nimport os,", 1)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
+    """The same bits for any number of threads, callers in turn, and in children forked in the
+    middle of a job.
+    """
+    script = TEAM.replace(
+        "import os,", f"import os; os.environ['PGMENGINE_THREADS'] = '{threads}'\nimport os,", 1
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100
+    )
     assert done.stdout.strip() == "[0, 0, 0, 0, 0]", done.stderr

@@ -20,9 +20,13 @@ def machine(scale=1.0):
 @pytest.mark.parametrize("method", [None, pgm.MCMC(), pgm.MeanField()], ids=repr)
 def test_values_are_refused_by_layer_row_and_index(size, method):
     rows = np.array([[0.0, 1.0], [2.0, size]])
-    with pytest.raises(pgm.PgmError, match=r"'v', row 1, index 1: .* a finite number of size up to 1e\+30"):
+    with pytest.raises(
+        pgm.PgmError, match=r"'v', row 1, index 1: .* a finite number of size up to 1e\+30"
+    ):
         pgm.infer(machine(), {"v": rows}, method=method)
-    with pytest.raises(pgm.PgmError, match=r"'v', row 1, index 1: .* a finite number of size up to 1e\+30"):
+    with pytest.raises(
+        pgm.PgmError, match=r"'v', row 1, index 1: .* a finite number of size up to 1e\+30"
+    ):
         pgm.fit(machine(), {"v": rows}, updates=1)
     with pytest.raises(pgm.PgmError, match=r"'x', row 1, index 1: .* up to 1e\+30"):
         pgm.drbm(2, 1, 2).given({"x": rows})
@@ -30,7 +34,9 @@ def test_values_are_refused_by_layer_row_and_index(size, method):
 
 @SIZES
 def test_hints_are_refused_by_layer_row_and_index(size):
-    with pytest.raises(pgm.PgmError, match=r"soft: layer 'h', row 0, index 2 .* up to 1e\+30; 0 is no hint"):
+    with pytest.raises(
+        pgm.PgmError, match=r"soft: layer 'h', row 0, index 2 .* up to 1e\+30; 0 is no hint"
+    ):
         machine().given(soft={"h": np.array([0.0, 1.0, size])})
 
 
@@ -42,23 +48,48 @@ def test_widths_whose_squares_are_out_of_range_are_refused(sigma):
 
 @pytest.mark.parametrize("sigma", [1e-15, 1e15])
 def test_the_widest_and_the_narrowest(sigma, errors=5):
-    model = pgm.rbm(2, 3, visible=pgm.Gaussian(sigma)).with_params({"v-h.weight": np.full((2, 3), 0.5 / sigma)})
+    model = pgm.rbm(2, 3, visible=pgm.Gaussian(sigma)).with_params(
+        {"v-h.weight": np.full((2, 3), 0.5 / sigma)}
+    )
     exact, drawn = (pgm.infer(model, method=method, rng=0) for method in (pgm.Exact(), pgm.MCMC()))
     for layer, unit in (("v", sigma), ("h", 1.0)):
         apart = np.abs(exact.mean[layer] - drawn.mean[layer]) / unit
-        assert apart.max() < errors * 2 / np.sqrt(1000)  # 4 chains of 1000 draws, four of which are worth one at least
+        assert apart.max() < errors * 2 / np.sqrt(
+            1000
+        )  # 4 chains of 1000 draws, four of which are worth one at least
 
 
-@pytest.mark.parametrize(("method", "want"), [(pgm.MCMC(), "marginals"), (pgm.ParallelTempering(), "marginals"),
-                                              (pgm.SimulatedTempering(), "marginals"), (pgm.AIS(), "log_z")], ids=repr)
+@pytest.mark.parametrize(
+    ("method", "want"),
+    [
+        (pgm.MCMC(), "marginals"),
+        (pgm.ParallelTempering(), "marginals"),
+        (pgm.SimulatedTempering(), "marginals"),
+        (pgm.AIS(), "log_z"),
+    ],
+    ids=repr,
+)
 def test_inputs_out_of_range_are_seen(method, want):
-    with warnings.catch_warnings(), pytest.raises(pgm.PgmError, match="layer 'h': its inputs .* beyond single precision"):
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(pgm.PgmError, match="layer 'h': its inputs .* beyond single precision"),
+    ):
         warnings.simplefilter("ignore", RuntimeWarning)
         pgm.infer(machine(1e10), {"v": [1e29, 1e29]}, want=[want], method=method, rng=0)
 
 
 @pytest.mark.parametrize("negative", [pgm.CD(), pgm.PCD(chains=5), pgm.CAST(chains=5)], ids=repr)
 def test_learning_from_inputs_out_of_range_is_seen(negative):
-    with warnings.catch_warnings(), pytest.raises(pgm.PgmError, match=r"beyond single precision|beyond 1e\+30"):
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(pgm.PgmError, match=r"beyond single precision|beyond 1e\+30"),
+    ):
         warnings.simplefilter("ignore", RuntimeWarning)
-        pgm.fit(machine(), {"v": np.full((10, 2), 1e25)}, negative=negative, optimizer=pgm.SGD(1e-3), updates=9, rng=0)
+        pgm.fit(
+            machine(),
+            {"v": np.full((10, 2), 1e25)},
+            negative=negative,
+            optimizer=pgm.SGD(1e-3),
+            updates=9,
+            rng=0,
+        )

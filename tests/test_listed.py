@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.errors import listed
+from pgmengine.base.errors import listed
 
 
 def chain(count):

@@ -6,7 +6,7 @@ from brute import Brute
 from tiny import MACHINES, as_evidence, patterns
 
 import pgmengine as pgm
-from pgmengine.methods.factors import Factors, independent
+from pgmengine.infer.variational.factors import Factors, independent
 
 UNDIRECTED = [m for m in MACHINES if not m.directed]
 
@@ -19,11 +19,16 @@ def test_bound_below_log_z_and_equal_where_independent(m, slack=1e-9):
     exact = np.array([Brute(m, row).log_z for row in rows])
     size = 1 + np.abs(exact)
     assert found.kind == "lower bound"
-    assert np.all(found.log_z <= exact + slack * size + (1e-6 if "gaussian" in m.name or "continuous" in m.name else 0))
+    assert np.all(
+        found.log_z
+        <= exact + slack * size + (1e-6 if "gaussian" in m.name or "continuous" in m.name else 0)
+    )
     for i in range(len(rows)):
         one = model.given({name: value[[i]] for name, value in evidence.items()})
         if independent(one):
-            np.testing.assert_allclose(pgm.MeanField().run(one, ("log_z",)).log_z, exact[i], rtol=1e-7, atol=1e-7)
+            np.testing.assert_allclose(
+                pgm.MeanField().run(one, ("log_z",)).log_z, exact[i], rtol=1e-7, atol=1e-7
+            )
     for name, seen in evidence.items():
         layer = model.structure.layers[name]
         if layer.unit.width == 1:
@@ -45,7 +50,9 @@ def test_the_bound_never_decreases(m, slack=1e-10):
 
 @pytest.mark.parametrize("m", [m for m in UNDIRECTED if "large" not in m.name], ids=repr)
 def test_gradient_is_that_of_the_bound(m, rtol=1e-5):
-    """At the fixed point the means need not be differentiated: finite differences of the converged bound."""
+    """At the fixed point the means need not be differentiated: finite differences of the converged
+    bound.
+    """
     model, method = m.build(), pgm.MeanField(updates=5000, tolerance=1e-12)
     row = {k: v[:1] for k, v in as_evidence(m, patterns(m)[1:2]).items()}
     state = method.run(model.given(row), ("marginals",)).state
@@ -64,9 +71,15 @@ def test_gradient_is_that_of_the_bound(m, rtol=1e-5):
         for sign in (1, -1):
             moved = dense + sign * 1e-5 * step
             moved = type(value)(moved) if hasattr(value, "toarray") else moved
-            ends.append(method.run(model.with_params({name: moved}).given(row), ("log_z",), state=state).log_z[0])
+            ends.append(
+                method.run(
+                    model.with_params({name: moved}).given(row), ("log_z",), state=state
+                ).log_z[0]
+            )
         own = gradient[name].toarray() if hasattr(gradient[name], "toarray") else gradient[name]
-        np.testing.assert_allclose((own * step).sum() / tied, (ends[0] - ends[1]) / 2e-5, rtol=rtol, atol=1e-6)
+        np.testing.assert_allclose(
+            (own * step).sum() / tied, (ends[0] - ends[1]) / 2e-5, rtol=rtol, atol=1e-6
+        )
 
 
 def test_soft_evidence_beta_and_reference_keep_the_bound(slack=1e-9):
@@ -112,28 +125,47 @@ def test_a_fixed_point_is_known_at_once():
     target, method = b.build().given({"x": [1, 0, 1]}), pgm.MeanField(updates=500, tolerance=1e-7)
     first = method.run(target)
     again = method.run(target, state=first.state)
-    assert first.stats["rounds"] > 2 and again.stats["rounds"] == 1 and again.stats["change"] <= 1e-7
-    np.testing.assert_allclose(again.mean["u"], 1 / (1 + np.exp(-(np.array([0.5, -0.2, 0.3]) + w[0] + w[2]))))
+    assert (
+        first.stats["rounds"] > 2 and again.stats["rounds"] == 1 and again.stats["change"] <= 1e-7
+    )
+    np.testing.assert_allclose(
+        again.mean["u"], 1 / (1 + np.exp(-(np.array([0.5, -0.2, 0.3]) + w[0] + w[2])))
+    )
 
 
 def test_refusals():
     with pytest.raises(pgm.PgmError, match="same side"):
-        pgm.infer(pgm.rbm(3, 2, rng=0), {"v": [0, 1, 0]}, want=("log_prob",), method=pgm.MeanField())
+        pgm.infer(
+            pgm.rbm(3, 2, rng=0), {"v": [0, 1, 0]}, want=("log_prob",), method=pgm.MeanField()
+        )
     with pytest.raises(pgm.PgmError, match="samples"):
         pgm.infer(pgm.rbm(3, 2, rng=0), want=("samples",), method=pgm.MeanField())
 
 
-@pytest.mark.parametrize("m", [m for m in MACHINES if all(x.unit.support is not None for x in m.layers)], ids=repr)
+@pytest.mark.parametrize(
+    "m", [m for m in MACHINES if all(x.unit.support is not None for x in m.layers)], ids=repr
+)
 def test_pairs_are_expectations_under_q(m, atol=1e-9):
-    """E_Q[x_a x_b'] summed over the states of two units, and of one unit where both components are its own."""
+    """E_Q[x_a x_b'] summed over the states of two units, and of one unit where both components are
+    its own.
+    """
     model = m.build()
-    r = pgm.infer(model, as_evidence(m, patterns(m)), want=("pairs", "marginals"), method=pgm.MeanField())
-    values = {n: np.reshape(x.unit.support, (len(x.unit.support), -1)) for n, x in model.structure.layers.items()}
+    r = pgm.infer(
+        model, as_evidence(m, patterns(m)), want=("pairs", "marginals"), method=pgm.MeanField()
+    )
+    values = {
+        n: np.reshape(x.unit.support, (len(x.unit.support), -1))
+        for n, x in model.structure.layers.items()
+    }
     for c in model.structure.couplings:
         found, wa, wb = r.pairs[c.key], values[c.a].shape[1], values[c.b].shape[1]
         for i, j in np.ndindex(r.prob[c.a].shape[1], r.prob[c.b].shape[1]):
             p, q = r.prob[c.a][:, i], r.prob[c.b][:, j]
-            joint = p[:, :, None] * np.eye(p.shape[1]) if c.a == c.b and i == j else p[:, :, None] * q[:, None, :]
+            joint = (
+                p[:, :, None] * np.eye(p.shape[1])
+                if c.a == c.b and i == j
+                else p[:, :, None] * q[:, None, :]
+            )
             expected = np.einsum("rkl,ka,lb->rab", joint, values[c.a], values[c.b])
             block = found[:, i * wa : (i + 1) * wa, j * wb : (j + 1) * wb]
             known = ~np.isnan(block)
@@ -141,12 +173,20 @@ def test_pairs_are_expectations_under_q(m, atol=1e-9):
         assert np.any(~np.isnan(found)) or not np.any(model.weight(c))
 
 
-@pytest.mark.parametrize("evidence", [
-    {"h": [0, 0]}, {"h": [0, 0], "v": [0, 0, 0]}, {"h": [1, 0]}, {"h": [0, 0], "v": [0, np.nan, 0]},
-    {"h": [0, 0], "v": [1, np.nan, 0]},
-])
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        {"h": [0, 0]},
+        {"h": [0, 0], "v": [0, 0, 0]},
+        {"h": [1, 0]},
+        {"h": [0, 0], "v": [0, np.nan, 0]},
+        {"h": [0, 0], "v": [1, np.nan, 0]},
+    ],
+)
 def test_units_that_cannot_be_1_have_a_bound(evidence):
-    """Noisy-or units without leak, which no cause turns on: their natural parameter is -inf, and 0 times that is 0."""
+    """Noisy-or units without leak, which no cause turns on: their natural parameter is -inf, and 0
+    times that is 0.
+    """
     b = pgm.GraphBuilder()
     b.layer("h", pgm.Binary(), 2)
     b.layer("v", pgm.NoisyOr(), 3)

@@ -30,7 +30,9 @@ def test_pseudo_likelihood(small):
         other[:, i] = 1 - x[:, i]
         here, there = free_log_density(model, x), free_log_density(model, other)
         total += (here - np.logaddexp(here, there)).mean()
-    np.testing.assert_allclose(pgm.PseudoLikelihood({"v": x})(model, 0)["pseudo_likelihood"], total, rtol=1e-10)
+    np.testing.assert_allclose(
+        pgm.PseudoLikelihood({"v": x})(model, 0)["pseudo_likelihood"], total, rtol=1e-10
+    )
     with pytest.raises(pgm.PgmError, match="complete"):
         pgm.PseudoLikelihood({"v": np.full((1, 5), np.nan)})(model, 0)
 
@@ -47,7 +49,10 @@ def test_pseudo_likelihood_of_other_units_and_lateral_couplings(unit):
     k = len(unit.support)
     x = rng.integers(0, k, (4, 3))
     values = (lambda labels: labels) if unit.width > 1 else (lambda labels: unit.support[labels])
-    log_z = lambda labels: pgm.infer(model, {"v": values(labels)}, want=("log_z",), method=pgm.Exact()).log_z  # noqa: E731
+
+    def log_z(labels):
+        return pgm.infer(model, {"v": values(labels)}, want=("log_z",), method=pgm.Exact()).log_z
+
     total = 0.0
     for i in range(3):
         each = []
@@ -76,17 +81,24 @@ def test_bounds_and_estimates_of_the_likelihood(small, sure=5.0):
     exact = pgm.infer(model, {"v": x}, want="log_prob", method=pgm.Exact()).log_prob.mean()
     found = pgm.AISLogLikelihood({"v": x})(model, 0)
     assert abs(found["log_likelihood"] - exact) < sure * found["log_likelihood_error"] + 1e-3
-    np.testing.assert_allclose(pgm.VariationalBound({"v": x}, log_z=pgm.Exact())(model, 0)["bound"], exact, atol=1e-4)
+    np.testing.assert_allclose(
+        pgm.VariationalBound({"v": x}, log_z=pgm.Exact())(model, 0)["bound"], exact, atol=1e-4
+    )
     deep = pgm.dbm([5, 3, 2], rng=0)
     bound = pgm.VariationalBound({"v": x}, log_z=pgm.Exact())(deep, 0)["bound"]
-    assert bound < pgm.infer(deep, {"v": x}, want="log_prob", method=pgm.Exact()).log_prob.mean() + 1e-5
+    assert (
+        bound
+        < pgm.infer(deep, {"v": x}, want="log_prob", method=pgm.Exact()).log_prob.mean() + 1e-5
+    )
     with pytest.raises(pgm.PgmError, match="VariationalBound"):
         pgm.AISLogLikelihood({"v": x})(deep, 0)
 
 
 def test_flip_rates_and_norms(small):
     model, _ = small
-    still = model.with_params({"v-h.weight": np.zeros((5, 3)), "v.bias": np.full(5, 50.0), "h.bias": np.zeros(3)})
+    still = model.with_params(
+        {"v-h.weight": np.zeros((5, 3)), "v.bias": np.full(5, 50.0), "h.bias": np.zeros(3)}
+    )
     found = pgm.FlipRates(chains=2000)(still, 0)
     assert found["flips v"] == 0.0
     assert abs(found["flips h"] - 0.5) < 5 * 0.5 / np.sqrt(6000)
@@ -102,7 +114,9 @@ def test_early_stopping_survives_a_checkpoint(tmp_path):
     assert whole.stopped
     assert whole.state["update"] == 15
     pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=12, checkpoint=tmp_path / "c", **settings)
-    part = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=100, checkpoint=tmp_path / "c", **settings)
+    part = pgm.fit(
+        pgm.rbm(16, 4, rng=0), {"v": x}, updates=100, checkpoint=tmp_path / "c", **settings
+    )
     assert part.stopped == whole.stopped
     assert part.state["update"] == 15
 
@@ -115,10 +129,14 @@ def test_reconstruction_error_refuses_what_it_cannot_do_and_takes_inputs():
     eta = q @ drbm.params["h-y.weight"] + drbm.params["y.bias"]
     back = np.exp(eta) / np.exp(eta).sum(axis=1, keepdims=True)
     truth = np.square(back - np.eye(3)[data["y"][:, 0]]).mean()
-    np.testing.assert_allclose(pgm.ReconstructionError(data)(drbm, 0)["reconstruction_error"], truth, rtol=1e-9)
+    np.testing.assert_allclose(
+        pgm.ReconstructionError(data)(drbm, 0)["reconstruction_error"], truth, rtol=1e-9
+    )
     for model in (pgm.sbn([4, 2], rng=0), pgm.boltzmann_machine(4, unit=pgm.Binary(), rng=0)):
         with pytest.raises(pgm.PgmError, match="undirected layers"):
-            pgm.ReconstructionError({next(iter(model.structure.layers)): np.zeros((2, 4))})(model, 0)
+            pgm.ReconstructionError({next(iter(model.structure.layers)): np.zeros((2, 4))})(
+                model, 0
+            )
 
 
 def test_pseudo_likelihood_refuses_children_with_undirected_couplings():
@@ -140,7 +158,8 @@ def test_early_stopping_on_a_name_that_never_comes_is_told_of(caplog):
         stop = pgm.EarlyStopping(pgm.WeightNorms(every=2), name=name)
         pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=4, callbacks=[stop], progress=False)
         assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
-            f"EarlyStopping watched {name!r}, of which no callback said anything; did you mean norm v.bias?"] * told
+            f"EarlyStopping watched {name!r}, of which no callback said anything; did you mean norm v.bias?"
+        ] * told
 
     class Watching:  # an attribute of one's own is nobody's business
         watched = ("a", ["b"])
@@ -156,22 +175,37 @@ def test_early_stopping_counts_what_is_not_a_number_as_no_rise(rising):
     nan, sign = np.nan, 1 if rising else -1
     stop = pgm.EarlyStopping(lambda m, t: None, name="a", patience=2, rising=rising)
     for values, stops in (
-        ([1, nan, 2, 3], False), ([1, 2, nan, nan], True), ([nan, nan, nan, 1], False), ([nan, nan, nan], True),
+        ([1, nan, 2, 3], False),
+        ([1, 2, nan, nan], True),
+        ([nan, nan, nan, 1], False),
+        ([nan, nan, nan], True),
         ([3, nan, 2, 3], True),
     ):
-        assert bool(stop.stops({"a": [(t, sign * v) for t, v in enumerate(values)]})) is stops, values
+        assert bool(stop.stops({"a": [(t, sign * v) for t, v in enumerate(values)]})) is stops, (
+            values
+        )
 
 
 def test_the_error_of_a_mean_of_several_log_z():
-    """Rows with inputs have a log Z each: the error of their mean is that of the mean of independent estimates."""
+    """Rows with inputs have a log Z each: the error of their mean is that of the mean of
+    independent estimates.
+    """
     rng, model = np.random.default_rng(0), pgm.drbm(3, 2, 4, hidden=pgm.Binary(), rng=0)
     model = model.with_params({k: 2 * rng.normal(size=v.shape) for k, v in model.params.items()})
     data = {"x": 2 * rng.normal(size=(6, 3)), "y": rng.integers(0, 3, (6, 1))}
     monitor = pgm.VariationalBound(data, log_z=pgm.AIS(chains=20, betas=8))
-    each = pgm.AIS(chains=20, betas=8).run(model.given({"x": data["x"]}), ("log_z",), rng=0).log_z_error
+    each = (
+        pgm.AIS(chains=20, betas=8)
+        .run(model.given({"x": data["x"]}), ("log_z",), rng=0)
+        .log_z_error
+    )
     assert np.ptp(each) > 0.01
-    np.testing.assert_allclose(monitor(model, 0)["bound_error"], np.sqrt(np.square(each).sum()) / 6, rtol=1e-9)
-    runs = [pgm.VariationalBound(data, log_z=monitor.log_z, rng=seed)(model, 0) for seed in range(60)]
+    np.testing.assert_allclose(
+        monitor(model, 0)["bound_error"], np.sqrt(np.square(each).sum()) / 6, rtol=1e-9
+    )
+    runs = [
+        pgm.VariationalBound(data, log_z=monitor.log_z, rng=seed)(model, 0) for seed in range(60)
+    ]
     found = np.std([r["bound"] for r in runs]) / np.mean([r["bound_error"] for r in runs])
     assert 0.6 < found < 1.6
 
@@ -182,13 +216,25 @@ def test_monitors_take_frames():
     model = pgm.rbm(5, 3, rng=0)
     model = model.with_params({k: rng.normal(size=v.shape) for k, v in model.params.items()})
     frame = pd.DataFrame(x, columns=pd.MultiIndex.from_product([["v"], range(5)]))
-    for make in (pgm.ExactLogLikelihood, pgm.VariationalBound, pgm.AISLogLikelihood, pgm.PseudoLikelihood,
-                 pgm.ReconstructionError, lambda data: pgm.FreeEnergyGap(data, {"v": x[:2]})):
+    for make in (
+        pgm.ExactLogLikelihood,
+        pgm.VariationalBound,
+        pgm.AISLogLikelihood,
+        pgm.PseudoLikelihood,
+        pgm.ReconstructionError,
+        lambda data: pgm.FreeEnergyGap(data, {"v": x[:2]}),
+    ):
         assert make(frame)(model, 0) == make({"v": x})(model, 0)
 
 
-@pytest.mark.parametrize("monitor", [pgm.FlipRates(), pgm.FreeEnergyGap({"x": [[0.0, 1]]}, {"x": [[1.0, 1]]})])
+@pytest.mark.parametrize(
+    "monitor", [pgm.FlipRates(), pgm.FreeEnergyGap({"x": [[0.0, 1]]}, {"x": [[1.0, 1]]})]
+)
 def test_monitors_of_a_whole_model_refuse_inputs(monitor):
-    """Rows of a conditional model have normalisers of their own, and chains cannot draw what is given."""
-    with pytest.raises(pgm.PgmError, match=f"{type(monitor).__name__} needs a model of all its layers; layer 'x'"):
+    """Rows of a conditional model have normalisers of their own, and chains cannot draw what is
+    given.
+    """
+    with pytest.raises(
+        pgm.PgmError, match=f"{type(monitor).__name__} needs a model of all its layers; layer 'x'"
+    ):
         monitor(pgm.drbm(2, 2, 2, rng=0), 0)

@@ -7,8 +7,8 @@ import pytest
 from trainers import TRAINERS
 
 import pgmengine as pgm
-from pgmengine.kernels import compiled
-from pgmengine.kernels.chains import make_chains, start
+from pgmengine.engine import compiled
+from pgmengine.engine.chains import make_chains, start
 
 DERIVED = {"Gibbs": (pgm.Gibbs,), "FlipState": (pgm.FlipState,), "Blend": (pgm.Blend, 0.5)}
 SAMPLERS = {
@@ -17,8 +17,9 @@ SAMPLERS = {
     "SimulatedTempering": pgm.SimulatedTempering(betas=[0.0, 1.0], chains=2, warmup=5, draws=50),
     "TemperedTransitions": pgm.TemperedTransitions(betas=[0.3, 1.0], chains=2, warmup=5, draws=50),
     "AIS": pgm.AIS(betas=[0.0, 0.5, 1.0], chains=20),
-    "WangLandau": pgm.WangLandau(lambda x: x["v"].sum(axis=1).astype(int), 7, chains=2, warmup=5,
-                                 draws=50),
+    "WangLandau": pgm.WangLandau(
+        lambda x: x["v"].sum(axis=1).astype(int), 7, chains=2, warmup=5, draws=50
+    ),
 }
 
 

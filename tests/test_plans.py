@@ -1,4 +1,6 @@
-"""Plans: what they promise for sparse weights and each engine, and that nothing costs a layer's size for each unit."""
+"""Plans: what they promise for sparse weights and each engine, and that nothing costs a layer's
+size for each unit.
+"""
 
 import io
 import math
@@ -11,13 +13,23 @@ from rich.console import Console
 from tiny import MACHINES, mixed_target
 
 import pgmengine as pgm
-from pgmengine.barren import barren
-from pgmengine.inside import ancestors, generations
-from pgmengine.model import Model
-from pgmengine.weights import add_rows
+from pgmengine.graph.arrows_inside import ancestors, generations
+from pgmengine.graph.model import Model
+from pgmengine.graph.queries import barren
+from pgmengine.graph.weights import add_rows
 
-METHODS = (pgm.Exact(), pgm.Forward(), pgm.MCMC(), pgm.AIS(), pgm.ParallelTempering(), pgm.SimulatedTempering(),
-           pgm.TemperedTransitions(), pgm.MeanField(), pgm.WangLandau(lambda x: x["s"][:, 0].astype(int), 2))  # fmt: skip
+METHODS = (
+    pgm.Exact(),
+    pgm.Forward(),
+    pgm.MCMC(),
+    pgm.AIS(),
+    pgm.ParallelTempering(),
+    pgm.SimulatedTempering(),
+    # Fmt: skip
+    pgm.TemperedTransitions(),
+    pgm.MeanField(),
+    pgm.WangLandau(lambda x: x["s"][:, 0].astype(int), 2),
+)
 
 
 class Slow:
@@ -63,7 +75,9 @@ def one_unit_layers(steps):
     ids=lambda m: type(m).__name__,
 )
 def test_sparse_weights_are_priced_by_their_entries(method):
-    """An entry stored counts, and a place without one does not; as many entries cost as much, stored or dense."""
+    """An entry stored counts, and a place without one does not; as many entries cost as much,
+    stored or dense.
+    """
     want = ("log_z",) if isinstance(method, pgm.AIS) else ("marginals",)
     target = lattice(40).given()
     dense = target.model.with_params({"s-s.weight": target.model.params["s-s.weight"].toarray()})
@@ -88,7 +102,9 @@ def test_every_candidate_for_a_large_lattice_is_priced_and_nothing_is_made_of_al
 
 
 def test_a_large_lattice_is_swept_without_all_pairs():
-    """Short chains of the default method: means of spins without fields, 4 chains apart, lie within their range."""
+    """Short chains of the default method: means of spins without fields, 4 chains apart, lie within
+    their range.
+    """
     tracemalloc.start()
     r = pgm.infer(lattice(316), method=pgm.MCMC(warmup=2, draws=3, rhat_limit=math.inf), rng=0)
     assert tracemalloc.get_traced_memory()[1] < 2**30
@@ -109,7 +125,9 @@ def made_inputs(monkeypatch):
 def test_forward_follows_a_chain_inside_a_layer_without_making_whole_layers_anew(
     monkeypatch, sparse, errors=6.0
 ):
-    """Means against the recursion of a chain; a false alarm has probability 2e-9 a unit by the normal tail."""
+    """Means against the recursion of a chain; a false alarm has probability 2e-9 a unit by the
+    normal tail.
+    """
     size, draws = 300, 4000
     made, model = made_inputs(monkeypatch), chain(size, 1.5, sparse)
     r = pgm.infer(model, method=pgm.Forward(draws), rng=0)
@@ -201,7 +219,9 @@ def seconds(method, model, evidence=None, want=("marginals",)):
 
 
 def test_seconds_tell_engines_apart():
-    """What runs take in each engine differs by orders of magnitude for equal unit updates; so do plans."""
+    """What runs take in each engine differs by orders of magnitude for equal unit updates; so do
+    plans.
+    """
     small = pgm.MCMC(rhat_limit=math.inf)
     assert seconds(pgm.MCMC(kernel=Slow()), chain(50)) > 50 * seconds(pgm.MCMC(), chain(50))
     model, evidence = one_unit_layers(200)

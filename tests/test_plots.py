@@ -27,7 +27,9 @@ def test_images_lie_where_their_rows_are():
     assert found.shape == (8, 10)
     np.testing.assert_array_equal(found[1:3, 6:9], rows[1].reshape(2, 3))
     np.testing.assert_array_equal(found[5:7, 1:4], rows[2].reshape(2, 3))
-    assert (found[0] > rows.max()).all() and (found[4:, 5:] > rows.max()).all()  # frames: above the scale
+    assert (found[0] > rows.max()).all() and (
+        found[4:, 5:] > rows.max()
+    ).all()  # frames: above the scale
     holes = shown(pgm.plots.images(np.where(np.arange(6) < 2, np.nan, rows), (2, 3)))
     assert np.isnan(holes).sum() == 6
     with pytest.raises(pgm.PgmError, match="rows have 6 pixels, images of shape \\(2, 2\\) have 4"):
@@ -57,7 +59,10 @@ def test_samples_and_completions():
 
 def test_histories_have_error_bands():
     x = pgm.datasets.bars_and_stripes().x_train
-    fits = [pgm.fit(pgm.rbm(16, 3, rng=i), {"v": x}, updates=30, rng=i, progress=False) for i in range(3)]
+    fits = [
+        pgm.fit(pgm.rbm(16, 3, rng=i), {"v": x}, updates=30, rng=i, progress=False)
+        for i in range(3)
+    ]
     ax = pgm.plots.history(fits, "weight_norm")
     expected = np.mean([f.history["weight_norm"]["value"] for f in fits], axis=0)
     np.testing.assert_allclose(ax.lines[0].get_ydata(), expected)
@@ -71,12 +76,16 @@ def test_levels_autocorrelation_and_gap():
     beta = pgm.plots.levels(r).lines[0].get_ydata()
     np.testing.assert_array_equal(beta, r.stats["betas"][r.stats["levels"][:, 0, 0]])
     assert (
-        pgm.plots.autocorrelation(pgm.infer(pgm.rbm(4, 2, rng=0), method=pgm.MCMC(draws=200), rng=0))
+        pgm.plots.autocorrelation(
+            pgm.infer(pgm.rbm(4, 2, rng=0), method=pgm.MCMC(draws=200), rng=0)
+        )
         .lines[0]
         .get_ydata()[0]
         == 1
     )
-    heights = [p.get_height() for p in pgm.plots.bound_gap([-4.4, -4.2, -4.04], [-4.0] * 3, bins=3).patches]
+    heights = [
+        p.get_height() for p in pgm.plots.bound_gap([-4.4, -4.2, -4.04], [-4.0] * 3, bins=3).patches
+    ]
     assert sum(heights) == 3
     with pytest.raises(pgm.PgmError, match="SimulatedTempering"):
         pgm.plots.levels(pgm.infer(pgm.rbm(3, 2, rng=0)))

@@ -1,4 +1,6 @@
-"""The modules of compiled loops for other kinds of processors say what the one that is taken here says."""
+"""The modules of compiled loops for other kinds of processors say what the one that is taken here
+says.
+"""
 
 import os
 import subprocess
@@ -18,26 +20,37 @@ OTHERS = [name for name in _kernels.PROCESSORS if name != _kernels.PROCESSOR]
 
 
 def chains(model, target):
-    """States and log densities of a few sweeps, whatever the layers: inputs and draws are the same bits for any width."""
+    """States and log densities of a few sweeps, whatever the layers: inputs and draws are the same
+    bits for any width.
+    """
     for kernel in (pgm.Gibbs(), pgm.Blend(0.5)):
         r = pgm.MCMC(kernel=kernel, chains=3, warmup=2, draws=4).run(target, ("samples",), rng=1)
         yield from (np.asarray(r.samples[n]) for n in model.structure.layers)
 
 
 def rounded(model, target):
-    """What is summed over lanes: enumeration, annealing, and the bound, its rounds ending by blocks of rows."""
+    """What is summed over lanes: enumeration, annealing, and the bound, its rounds ending by blocks
+    of rows.
+    """
     r = pgm.Exact().run(target, ("log_z", "gradient"))
-    yield from (r.log_z, *(value.toarray() if hasattr(value, "toarray") else value for value in r.gradient.values()))
+    yield from (
+        r.log_z,
+        *(value.toarray() if hasattr(value, "toarray") else value for value in r.gradient.values()),
+    )
     if all(layer.unit.support is not None for layer in model.structure.layers.values()):
         yield pgm.AIS(chains=20, betas=30).run(target, ("log_z",), rng=2).log_z
         yield pgm.MeanField(updates=500, tolerance=1e-12).run(target, ("log_z",)).log_z
 
 
 def wide(rng):
-    """Layers and panels of more than one vector, learning, and enumeration by bunches, in four parameters of a model."""
+    """Layers and panels of more than one vector, learning, and enumeration by bunches, in four
+    parameters of a model.
+    """
     model = pgm.rbm(100, 18, rng=3)
     x = (rng.random((30, 100)) < 0.3).astype(float)
-    f = pgm.fit(model, {"v": x}, updates=5, batch_size=20, negative=pgm.CAST(chains=10), progress=False)
+    f = pgm.fit(
+        model, {"v": x}, updates=5, batch_size=20, negative=pgm.CAST(chains=10), progress=False
+    )
     yield from f.model.params.values()
     yield pgm.infer(f.model, {"v": x}, ("log_prob",)).log_prob
 
@@ -48,19 +61,31 @@ def found():
     for machine in tiny.MACHINES:
         model = machine.build()
         target = tiny.mixed_target(machine, rows=5)
-        out[machine.name] = list(chains(model, target)), list(rounded(model, target)) if machine in tiny.FINITE else []
+        out[machine.name] = (
+            list(chains(model, target)),
+            list(rounded(model, target)) if machine in tiny.FINITE else [],
+        )
     return out | {"wide": ([], list(wide(np.random.default_rng(0))))}
 
 
 def run(name, *command):
     """A Python process whose processor is said to be another one."""
-    env = os.environ | {"PGMENGINE_KERNELS": name, "PYTHONPATH": str(Path(pgm.__file__).parent.parent)}
-    return subprocess.run([sys.executable, *command], env=env, cwd=HERE.parent, capture_output=True, text=True)
+    env = os.environ | {
+        "PGMENGINE_KERNELS": name,
+        "PYTHONPATH": str(Path(pgm.__file__).parent.parent),
+    }
+    return subprocess.run(
+        [sys.executable, *command], env=env, cwd=HERE.parent, capture_output=True, text=True
+    )
 
 
 def flat(results):
-    return {f"{name}/{part}/{i}": np.asarray(value) for name, parts in results.items()
-            for part, values in zip(("same", "near"), parts) for i, value in enumerate(values)}
+    return {
+        f"{name}/{part}/{i}": np.asarray(value)
+        for name, parts in results.items()
+        for part, values in zip(("same", "near"), parts)
+        for i, value in enumerate(values)
+    }
 
 
 @pytest.mark.parametrize("name", OTHERS or ["base"])
@@ -74,7 +99,9 @@ def test_every_processor_answers_alike(tmp_path, name, rtol=1e-9, atol=1e-9):
         if "/same/" in key:
             np.testing.assert_array_equal(other[key], value, err_msg=f"{name}: {key}")
         else:
-            np.testing.assert_allclose(other[key], value, rtol=rtol, atol=atol, err_msg=f"{name}: {key}")
+            np.testing.assert_allclose(
+                other[key], value, rtol=rtol, atol=atol, err_msg=f"{name}: {key}"
+            )
 
 
 def test_the_last_module_that_runs_here_is_taken_and_others_by_name():
@@ -82,7 +109,10 @@ def test_the_last_module_that_runs_here_is_taken_and_others_by_name():
     if not os.environ.get("PGMENGINE_KERNELS"):
         assert _kernels.PROCESSOR == _kernels.PROCESSORS[-1]
     said = run("abacus", "-c", "import pgmengine")
-    assert said.returncode and "PGMENGINE_KERNELS is 'abacus'; what runs on this processor is base" in said.stderr
+    assert (
+        said.returncode
+        and "PGMENGINE_KERNELS is 'abacus'; what runs on this processor is base" in said.stderr
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Learning refuses where the methods of its two phases would: a gradient without a bound or a chain is no gradient."""
+"""Learning refuses where the methods of its two phases would: a gradient without a bound or a chain
+is no gradient.
+"""
 
 import math
 
@@ -6,10 +8,17 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.kernels.chains import make_chains, start
+from pgmengine.engine.chains import make_chains, start
 
-NEGATIVES = (pgm.CD(), pgm.PCD(chains=5), pgm.FastPCD(chains=5), pgm.PT(3, chains=5), pgm.CAST(chains=5),
-             pgm.TransSAP(betas=[0.5, 1.0], chains=5), pgm.AdaptiveSAP(betas=[0.5, 1.0], chains=5))
+NEGATIVES = (
+    pgm.CD(),
+    pgm.PCD(chains=5),
+    pgm.FastPCD(chains=5),
+    pgm.PT(3, chains=5),
+    pgm.CAST(chains=5),
+    pgm.TransSAP(betas=[0.5, 1.0], chains=5),
+    pgm.AdaptiveSAP(betas=[0.5, 1.0], chains=5),
+)
 ENDLESS = pytest.mark.parametrize("unit", [pgm.MultiValued(math.inf), pgm.Gaussian()], ids=repr)
 ROWS = np.clip(np.random.default_rng(0).normal(size=(8, 2)), -1, 1)
 
@@ -26,8 +35,12 @@ def model_of(layers, couples=(), causes=()):
 
 
 def test_no_bound_no_gradient():
-    model = model_of([("h", pgm.Binary(), 3), ("v", pgm.MultiValued(math.inf), 2)], causes=[("h", "v")])
-    with pytest.raises(pgm.PgmError, match="MeanField refused: there is no such bound for layer 'v'"):
+    model = model_of(
+        [("h", pgm.Binary(), 3), ("v", pgm.MultiValued(math.inf), 2)], causes=[("h", "v")]
+    )
+    with pytest.raises(
+        pgm.PgmError, match="MeanField refused: there is no such bound for layer 'v'"
+    ):
         pgm.fit(model, {"v": ROWS}, positive=pgm.MeanField(), updates=2, progress=False)
     pgm.fit(model, {"v": ROWS}, positive=pgm.Exact(), updates=2, progress=False)
     pgm.fit(model, {"v": ROWS}, updates=2, progress=False)
@@ -35,8 +48,13 @@ def test_no_bound_no_gradient():
 
 @ENDLESS
 def test_tables_need_finitely_many_values(unit):
-    model = model_of([("g", unit, 1), ("a", pgm.Binary(), 2), ("v", pgm.Binary(), 2)], causes=[("g", "v"), ("a", "v")])
-    with pytest.raises(pgm.PgmError, match="MeanField refused: layer 'g' is free and has infinitely many values"):
+    model = model_of(
+        [("g", unit, 1), ("a", pgm.Binary(), 2), ("v", pgm.Binary(), 2)],
+        causes=[("g", "v"), ("a", "v")],
+    )
+    with pytest.raises(
+        pgm.PgmError, match="MeanField refused: layer 'g' is free and has infinitely many values"
+    ):
         pgm.fit(model, {"v": ROWS > 0}, positive=pgm.MeanField(), updates=2, progress=False)
 
 
@@ -57,7 +75,10 @@ def test_a_parent_of_what_nothing_is_known_about_moves_all_the_same(unit):
     layers = [("a", unit, 1), ("b", pgm.Binary(), 2), ("c", pgm.Binary(), 2)]
     model = model_of(layers, couples=[("a", "b")], causes=[("a", "c")])
     data = {"a": ROWS[:, :1], "b": ROWS > 0, "c": ROWS < 0}
-    assert pgm.fit(model, data, negative=pgm.PCD(chains=5), updates=2, progress=False).state["update"] == 2
+    assert (
+        pgm.fit(model, data, negative=pgm.PCD(chains=5), updates=2, progress=False).state["update"]
+        == 2
+    )
 
 
 def test_chains_are_not_made_where_they_cannot_be_swept():

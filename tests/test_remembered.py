@@ -1,4 +1,6 @@
-"""What models remember of patterns of evidence: programs, skeletons and covers give the same answers, and stay small."""
+"""What models remember of patterns of evidence: programs, skeletons and covers give the same
+answers, and stay small.
+"""
 
 import gc
 import tracemalloc
@@ -11,10 +13,10 @@ from brute import Brute
 from tiny import MACHINES, as_evidence, patterns
 
 import pgmengine as pgm
-from pgmengine.enumeration import cover, program
-from pgmengine.kernels import compiled, plain
+from pgmengine.engine import compiled, plain
+from pgmengine.infer.exact import cover, program
+from pgmengine.infer.variational import conditions, factors
 from pgmengine.learn.run import compact
-from pgmengine.methods import conditions, factors
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 table = pytest.mark.parametrize("machine", MACHINES, ids=repr)
@@ -24,7 +26,9 @@ table = pytest.mark.parametrize("machine", MACHINES, ids=repr)
 def test_patterns_asked_again_give_the_same(machine, monkeypatch):
     model, rows, compiled = machine.build(), patterns(machine), []
     made = program._compile
-    monkeypatch.setattr(program, "_compile", lambda *args: compiled.append(made(*args)) or compiled[-1])
+    monkeypatch.setattr(
+        program, "_compile", lambda *args: compiled.append(made(*args)) or compiled[-1]
+    )
     want = ("log_z", "log_prob", "marginals")
     for row in rows:
         evidence = {name: value[0] for name, value in as_evidence(machine, [row]).items()}
@@ -32,14 +36,18 @@ def test_patterns_asked_again_give_the_same(machine, monkeypatch):
         truth = Brute(machine, row)
         np.testing.assert_allclose(first.log_z[0], truth.log_z, **EXACT)
         np.testing.assert_allclose(first.log_prob, truth.log_z - Brute(machine, {}).log_z, **EXACT)
-        assert np.array_equal(third.log_z, first.log_z) and np.array_equal(third.log_prob, first.log_prob)
+        assert np.array_equal(third.log_z, first.log_z) and np.array_equal(
+            third.log_prob, first.log_prob
+        )
         for x in machine.layers:
             assert np.array_equal(third.mean[x.name], first.mean[x.name])
             np.testing.assert_allclose(np.ravel(first.mean[x.name]), truth.mean(x.name), **EXACT)
             if x.unit.support is not None:
                 assert np.array_equal(third.prob[x.name], first.prob[x.name])
                 np.testing.assert_allclose(first.prob[x.name], truth.prob(x.name), **EXACT)
-    plain = all(x.unit in (pgm.Binary(), pgm.Spin()) for x in machine.layers) and "large" not in repr(machine)
+    plain = all(
+        x.unit in (pgm.Binary(), pgm.Spin()) for x in machine.layers
+    ) and "large" not in repr(machine)
     assert not plain or all(p is not None for p in compiled) and compiled
 
 
@@ -57,11 +65,18 @@ def test_programs_serve_other_values():
 
 @pytest.mark.parametrize("sigma", [1.0, 1e3])
 def test_large_gaussian_evidence_keeps_its_digits(sigma):
-    model, v = pgm.rbm(6, 3, visible=pgm.Gaussian(sigma), rng=0), 1e3 * np.array([1.0, -2.0, 0.5, 3.0, -1.0, 2.0])
+    model, v = (
+        pgm.rbm(6, 3, visible=pgm.Gaussian(sigma), rng=0),
+        1e3 * np.array([1.0, -2.0, 0.5, 3.0, -1.0, 2.0]),
+    )
     model = model.with_params({"v-h.weight": 0.01 * model.params["v-h.weight"]})
     w, b, c = (model.params[k].astype(np.longdouble) for k in ("v-h.weight", "v.bias", "h.bias"))
     x = v.astype(np.longdouble)
-    base = -(x**2) / (2 * np.longdouble(sigma) ** 2) - np.log(np.longdouble(sigma)) - np.log(2 * np.longdouble(np.pi)) / 2
+    base = (
+        -(x**2) / (2 * np.longdouble(sigma) ** 2)
+        - np.log(np.longdouble(sigma))
+        - np.log(2 * np.longdouble(np.pi)) / 2
+    )
     truth = (base + b * x).sum() + np.logaddexp(0, c + x @ w).sum()
     for _ in range(3):
         found = pgm.infer(model, {"v": v}, want=("log_z", "marginals")).log_z[0]
@@ -92,7 +107,9 @@ def test_covers_are_searched_once_while_a_model_learns(monkeypatch):
     monkeypatch.setattr(cover, "_cheapest", lambda *args: calls.append(1) or search(*args))
     for model in (pgm.boltzmann_machine(5, rng=0), sparse_machine()):
         name, calls[:] = next(iter(model.structure.layers)), []
-        x = np.where(np.random.default_rng(0).random((8, model.structure.layers[name].size)) < 0.5, -1.0, 1.0)
+        x = np.where(
+            np.random.default_rng(0).random((8, model.structure.layers[name].size)) < 0.5, -1.0, 1.0
+        )
         pgm.fit(model, {name: x}, negative=pgm.ExactGradient(), updates=10, progress=False)
         assert len(calls) <= 2
 
@@ -108,13 +125,21 @@ def test_nothing_known_is_read_only():
         pgm.rbm(3, 2, rng=0).given().evidence.observed["h"][0] = True
 
 
-FACTS = (factors.independent, factors._order, factors._heard, plain.layers_by_unit, conditions.free_parents,
-         compiled._drawable)
+FACTS = (
+    factors.independent,
+    factors._order,
+    factors._heard,
+    plain.layers_by_unit,
+    conditions.free_parents,
+    compiled._drawable,
+)
 
 
 @table
 def test_facts_belong_to_their_masks(machine):
-    """Of targets with many patterns, of their rows in any number and order, and with do(): those of the masks anew."""
+    """Of targets with many patterns, of their rows in any number and order, and with do(): those of
+    the masks anew.
+    """
     model, rows = machine.build(), patterns(machine)
     many = model.given(as_evidence(machine, rows))
     for fact in FACTS:

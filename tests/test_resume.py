@@ -1,4 +1,6 @@
-"""Going on from checkpoints and states: to the same bits, after a kill, and never from those of another fit."""
+"""Going on from checkpoints and states: to the same bits, after a kill, and never from those of
+another fit.
+"""
 
 import functools
 import signal
@@ -27,7 +29,9 @@ def test_resuming_gives_the_same_bits(tmp_path, name, optimizer):
     path, start = tmp_path / "c", pgm.rbm(16, 4, rng=0)
     whole = pgm.fit(start, {"v": x}, updates=19, callbacks=monitor, **settings)
     for updates in (7, 8, 19):
-        part = pgm.fit(start, {"v": x}, updates=updates, callbacks=monitor, checkpoint=path, **settings)
+        part = pgm.fit(
+            start, {"v": x}, updates=updates, callbacks=monitor, checkpoint=path, **settings
+        )
     for key, value in whole.model.params.items():
         np.testing.assert_array_equal(part.model.params[key], value)
     for key, value in whole.history.items():
@@ -37,19 +41,30 @@ def test_resuming_gives_the_same_bits(tmp_path, name, optimizer):
     np.testing.assert_array_equal(warm.model.params["v-h.weight"], whole.model.params["v-h.weight"])
 
 
-@pytest.mark.parametrize("negative", [
-    pgm.TransSAP(pgm.Adaptive(5), chains=10), pgm.AdaptiveSAP(pgm.Adaptive(5), every=2, steps=5, chains=10),
-    pgm.CAST(betas=pgm.Adaptive(5), chains=10, swap_every=2),
-], ids=repr)
+@pytest.mark.parametrize(
+    "negative",
+    [
+        pgm.TransSAP(pgm.Adaptive(5), chains=10),
+        pgm.AdaptiveSAP(pgm.Adaptive(5), every=2, steps=5, chains=10),
+        pgm.CAST(betas=pgm.Adaptive(5), chains=10, swap_every=2),
+    ],
+    ids=repr,
+)
 def test_a_ladder_that_was_adapted_to_where_learning_began_goes_on(negative, tmp_path):
     """A new one, of the model that learning goes on from, would be another."""
     x = pgm.datasets.bars_and_stripes(3).x_train
     settings = {"negative": negative, "optimizer": pgm.SGD(0.5), "progress": False}
     whole = pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=40, **settings)
-    half = pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=30, checkpoint=tmp_path / "c", **settings)
-    for part in (pgm.fit(half.model, {"v": x}, updates=40, state=half.state, **settings),
-                 pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=40, checkpoint=tmp_path / "c", **settings)):
-        np.testing.assert_array_equal(part.model.params["v-h.weight"], whole.model.params["v-h.weight"])
+    half = pgm.fit(
+        pgm.rbm(9, 4, rng=0), {"v": x}, updates=30, checkpoint=tmp_path / "c", **settings
+    )
+    for part in (
+        pgm.fit(half.model, {"v": x}, updates=40, state=half.state, **settings),
+        pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=40, checkpoint=tmp_path / "c", **settings),
+    ):
+        np.testing.assert_array_equal(
+            part.model.params["v-h.weight"], whole.model.params["v-h.weight"]
+        )
 
 
 SCRIPT = """
@@ -85,7 +100,12 @@ def test_a_killed_process_leaves_the_last_good_checkpoint(tmp_path):
     one, two = (pgm.load(tmp_path / f"{name}.model") for name in ("c", "whole"))
     for key, value in one.params.items():
         np.testing.assert_array_equal(two.params[key], value)
-    assert {p.name for p in tmp_path.iterdir() if ".part" not in p.name} == {"c", "whole", "c.model", "whole.model"}
+    assert {p.name for p in tmp_path.iterdir() if ".part" not in p.name} == {
+        "c",
+        "whole",
+        "c.model",
+        "whole.model",
+    }
 
 
 @pytest.mark.parametrize("rows", [7, 32, 50])
@@ -115,7 +135,13 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     ):
         arguments = {"model": pgm.rbm(16, 4, rng=0), "data": x, **changed}
         with pytest.raises(pgm.PgmError, match=f"another fit.*{match}"):
-            pgm.fit(arguments.pop("model"), {"v": arguments.pop("data")}, updates=3, checkpoint=path, **arguments)
+            pgm.fit(
+                arguments.pop("model"),
+                {"v": arguments.pop("data")},
+                updates=3,
+                checkpoint=path,
+                **arguments,
+            )
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(pgm.PgmError, match="not a readable checkpoint"):
         pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=3, checkpoint=path)
@@ -128,13 +154,23 @@ def test_a_fit_that_was_stopped_stays_stopped(tmp_path):
     x = pgm.datasets.bars_and_stripes(3).x_train
     stop = pgm.EarlyStopping(pgm.ExactLogLikelihood({"v": x}, every=1), patience=3, least=10.0)
     one, two = (
-        pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=100, callbacks=[stop], checkpoint=tmp_path / "c") for _ in "ab"
+        pgm.fit(
+            pgm.rbm(9, 4, rng=0), {"v": x}, updates=100, callbacks=[stop], checkpoint=tmp_path / "c"
+        )
+        for _ in "ab"
     )
     assert one.state["update"] == two.state["update"] == 3
     assert one.stopped == two.stopped
     with pytest.raises(pgm.PgmError, match="name="):
-        pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=3, callbacks=[pgm.EarlyStopping(pgm.WeightNorms())])
-    watched = pgm.EarlyStopping(pgm.WeightNorms(every=1), name="norm v.bias", patience=2, least=100.0)
+        pgm.fit(
+            pgm.rbm(9, 4, rng=0),
+            {"v": x},
+            updates=3,
+            callbacks=[pgm.EarlyStopping(pgm.WeightNorms())],
+        )
+    watched = pgm.EarlyStopping(
+        pgm.WeightNorms(every=1), name="norm v.bias", patience=2, least=100.0
+    )
     assert pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=9, callbacks=[watched]).stopped
 
 
@@ -144,20 +180,27 @@ def test_odd_settings(tmp_path):
     for _ in range(2):
         pgm.fit(model, {"v": x}, optimizer=pgm.SGD(rate), updates=2, checkpoint=tmp_path / "c")
     kernel = pgm.GrowingBlend(2, 4)
-    for negative in (pgm.TransSAP(pgm.Adaptive(5), kernel=kernel, chains=5), pgm.AdaptiveSAP(kernel=kernel, chains=5)):
+    for negative in (
+        pgm.TransSAP(pgm.Adaptive(5), kernel=kernel, chains=5),
+        pgm.AdaptiveSAP(kernel=kernel, chains=5),
+    ):
         assert pgm.fit(model, {"v": x}, negative=negative, updates=4).state["update"] == 4
     state = pgm.fit(model, {"v": x}, optimizer=pgm.Adam(), updates=1).state
     for other in ({"optimizer": pgm.AdaMax()}, {"negative": pgm.CD()}):
         with pytest.raises(pgm.PgmError, match="the state is of a fit with"):
             pgm.fit(model, {"v": x}, updates=2, state=state, **other)
-    plain = pgm.fit(model, {"v": x}, optimizer=pgm.SGD(0.1), updates=1).state  # the same name, but keeps less
+    plain = pgm.fit(
+        model, {"v": x}, optimizer=pgm.SGD(0.1), updates=1
+    ).state  # the same name, but keeps less
     with pytest.raises(pgm.PgmError, match="only one of them has 'optimizer/m/h.bias'"):
         pgm.fit(model, {"v": x}, optimizer=pgm.SGD(0.1, momentum=0.9), updates=2, state=plain)
     with pytest.raises(pgm.PgmError, match="no folder"):
         pgm.fit(model, {"v": x}, updates=1, checkpoint=tmp_path / "none" / "c")
     with pytest.raises(pgm.PgmError, match="no checkpoint"):
         pgm.pretrain(pgm.dbm([9, 4, 3], rng=0), {"v": x}, checkpoint=tmp_path / "c")
-    pgm.pretrain(pgm.dbm([9, 4, 3], rng=0), {"v": x}, updates=3, sample_weight=np.arange(1.0, 1 + len(x)))
+    pgm.pretrain(
+        pgm.dbm([9, 4, 3], rng=0), {"v": x}, updates=3, sample_weight=np.arange(1.0, 1 + len(x))
+    )
 
 
 class Slow:
@@ -182,7 +225,9 @@ def test_a_checkpoint_of_another_sparsity_pattern_is_refused(tmp_path):
         b = pgm.GraphBuilder()
         b.layer("v", pgm.Binary(), 4)
         b.layer("h", pgm.Binary(), 4)
-        b.couple("v", "h", weight=sp.csr_array((np.full(4, 0.5), (np.arange(4), columns)), shape=(4, 4)))
+        b.couple(
+            "v", "h", weight=sp.csr_array((np.full(4, 0.5), (np.arange(4), columns)), shape=(4, 4))
+        )
         return b.build(rng=0)
 
     x = np.random.default_rng(0).integers(0, 2, (20, 4)).astype(float)
@@ -192,7 +237,11 @@ def test_a_checkpoint_of_another_sparsity_pattern_is_refused(tmp_path):
 
 
 def test_what_has_made_more_updates_than_are_asked_for_is_refused(tmp_path):
-    model, data, path = pgm.rbm(16, 4, rng=0), {"v": pgm.datasets.bars_and_stripes().x_train}, tmp_path / "c"
+    model, data, path = (
+        pgm.rbm(16, 4, rng=0),
+        {"v": pgm.datasets.bars_and_stripes().x_train},
+        tmp_path / "c",
+    )
     f = pgm.fit(model, data, updates=5, checkpoint=path)
     assert pgm.fit(model, data, updates=5, checkpoint=path).state["update"] == 5
     with pytest.raises(pgm.PgmError, match="c has made 5 updates, and 4 are asked for"):
@@ -206,7 +255,9 @@ def test_the_generator_that_is_given_is_not_set_back_to_a_state():
     """It may be in use elsewhere, where its numbers would come again."""
     model, data = pgm.rbm(16, 4, rng=0), {"v": pgm.datasets.bars_and_stripes().x_train}
     half, rng = pgm.fit(model, data, updates=3), np.random.default_rng(99)
-    one, two = (pgm.fit(half.model, data, updates=9, state=half.state, rng=given) for given in (rng, 0))
+    one, two = (
+        pgm.fit(half.model, data, updates=9, state=half.state, rng=given) for given in (rng, 0)
+    )
     assert rng.bit_generator.state["state"]["inc"] != one.state["rng"]["state"]["inc"]
     np.testing.assert_array_equal(one.model.params["v-h.weight"], two.model.params["v-h.weight"])
 
@@ -214,7 +265,9 @@ def test_the_generator_that_is_given_is_not_set_back_to_a_state():
 def test_legacy_random_numbers_resume(tmp_path):
     model, data = pgm.rbm(16, 4, rng=0), {"v": pgm.datasets.bars_and_stripes().x_train}
     for updates in (2, 4):
-        f = pgm.fit(model, data, updates=updates, checkpoint=tmp_path / "c", rng=np.random.RandomState(1))
+        f = pgm.fit(
+            model, data, updates=updates, checkpoint=tmp_path / "c", rng=np.random.RandomState(1)
+        )
     whole = pgm.fit(model, data, updates=4, rng=np.random.RandomState(1))
     np.testing.assert_array_equal(f.model.params["v-h.weight"], whole.model.params["v-h.weight"])
     with pytest.raises(pgm.PgmError, match="differs in rng"):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
+from pgmengine.infer.sampling import collect
 from pgmengine.learn.batch import GradientSum, add_expected
-from pgmengine.methods import collect
 
 
 def weighted_case(case):
@@ -15,7 +15,11 @@ def weighted_case(case):
     rng = np.random.default_rng(0)
     x = rng.integers(0, 2, (6, 4)).astype(float)
     if case == "drbm":
-        return pgm.drbm(4, 3, 3, rng=1), {"x": x, "y": rng.integers(0, 3, (6, 1)).astype(float)}, ("x",)
+        return (
+            pgm.drbm(4, 3, 3, rng=1),
+            {"x": x, "y": rng.integers(0, 3, (6, 1)).astype(float)},
+            ("x",),
+        )
     return (pgm.dbm([4, 3, 2], rng=1) if case == "dbm" else pgm.rbm(4, 3, rng=1)), {"v": x}, ()
 
 
@@ -38,13 +42,23 @@ def test_a_row_of_weight_three_counts_as_three_rows(case, rtol=1e-9):
 
 
 def cd_step(case, weights, change=None):
-    """What one update of CD with weighted rows adds to the parameters; `change`: a row that gets other values."""
+    """What one update of CD with weighted rows adds to the parameters; `change`: a row that gets
+    other values.
+    """
     model, data, given = weighted_case(case)
     if change is not None:
         data = {k: v.copy() for k, v in data.items()}
         for v in data.values():
             v[change] = 1 - v[change] if v.shape[1] > 1 else (v[change] + 1) % 3
-    f = pgm.fit(model, data, negative=pgm.CD(), given=given, optimizer=pgm.SGD(0.5), updates=1, sample_weight=weights)
+    f = pgm.fit(
+        model,
+        data,
+        negative=pgm.CD(),
+        given=given,
+        optimizer=pgm.SGD(0.5),
+        updates=1,
+        sample_weight=weights,
+    )
     return np.concatenate([np.ravel(f.model.params[k] - v) for k, v in model.params.items()])
 
 
@@ -67,7 +81,9 @@ def test_a_row_without_weight_has_no_part_in_cd(case):
 def test_distinct_row_weights_are_no_loop_over_rows(monkeypatch):
     calls = []
     real = pgm.Exact.gradient
-    monkeypatch.setattr(pgm.Exact, "gradient", lambda self, t, w: calls.append(t.rows) or real(self, t, w))
+    monkeypatch.setattr(
+        pgm.Exact, "gradient", lambda self, t, w: calls.append(t.rows) or real(self, t, w)
+    )
     x = np.random.default_rng(0).integers(0, 2, (50, 5)).astype(float)
     pgm.fit(pgm.dbm([5, 3, 2], rng=0), {"v": x}, updates=2, sample_weight=np.arange(1.0, 51))
     assert calls == [50, 50]
@@ -75,7 +91,12 @@ def test_distinct_row_weights_are_no_loop_over_rows(monkeypatch):
 
 @pytest.mark.parametrize(
     ("weight", "match"),
-    [([1, 2], "shape"), ([1, -1, 1], "row 1 is -1"), ([0, 0, 0], "nothing"), ([1, np.nan, 1], "sample_weight")],
+    [
+        ([1, 2], "shape"),
+        ([1, -1, 1], "row 1 is -1"),
+        ([0, 0, 0], "nothing"),
+        ([1, np.nan, 1], "sample_weight"),
+    ],
 )
 def test_bad_sample_weights(weight, match):
     with pytest.raises(pgm.PgmError, match=match):
@@ -86,12 +107,24 @@ def test_bad_sample_weights(weight, match):
 def test_a_batch_that_weighs_nothing_leaves_the_offsets_of_centred_gradients(negative):
     """Two rows of ones, one of weight 0: its batches tell nothing of the means."""
     optimizer = pgm.Centered(pgm.SGD(0.1), follow=0.3)
-    f = pgm.fit(pgm.rbm(2, 1, rng=0), {"v": np.ones((2, 2))}, negative=negative, optimizer=optimizer, batch_size=1,
-                updates=9, sample_weight=[1, 0], progress=False)
+    f = pgm.fit(
+        pgm.rbm(2, 1, rng=0),
+        {"v": np.ones((2, 2))},
+        negative=negative,
+        optimizer=optimizer,
+        batch_size=1,
+        updates=9,
+        sample_weight=[1, 0],
+        progress=False,
+    )
     np.testing.assert_array_equal(f.state["optimizer/offset/v"], 1.0)
 
 
-SHORT = pgm.MCMC(chains=2, warmup=3, draws=4), pgm.ParallelTempering(rungs=3, warmup=5, draws=4), pgm.Forward(draws=50)
+SHORT = (
+    pgm.MCMC(chains=2, warmup=3, draws=4),
+    pgm.ParallelTempering(rungs=3, warmup=5, draws=4),
+    pgm.Forward(draws=50),
+)
 
 
 @pytest.mark.parametrize("method", SHORT, ids=lambda m: type(m).__name__)
@@ -99,10 +132,15 @@ def test_rows_that_weigh_are_asked_about_at_once(method, rtol=1e-9):
     """What a sampler says of the gradient is the weighted sum over rows of what it says of each."""
     directed = isinstance(method, pgm.Forward)
     model = pgm.sbn([5, 3, 2], rng=0) if directed else pgm.dbm([5, 3, 2], rng=0)
-    x, weights = np.random.default_rng(0).integers(0, 2, (6, 5)).astype(float), np.array([0.5, 0, 2, 1, 0.3, 0.7])
+    x, weights = (
+        np.random.default_rng(0).integers(0, 2, (6, 5)).astype(float),
+        np.array([0.5, 0, 2, 1, 0.3, 0.7]),
+    )
     target, found = model.given({"v": x}), {}
     for row in range(6):  # the same draws whatever the weights
-        r = method.run(replace(target, weights=(np.arange(6) == row) * weights), ("gradient",), rng=1)
+        r = method.run(
+            replace(target, weights=(np.arange(6) == row) * weights), ("gradient",), rng=1
+        )
         found = {k: found.get(k, 0) + v for k, v in r.gradient.items()}
     whole = GradientSum(model, np.float64)
     add_expected(method, target, weights, whole, np.random.default_rng(1))
@@ -111,7 +149,9 @@ def test_rows_that_weigh_are_asked_about_at_once(method, rtol=1e-9):
         assert np.abs(value).max() > 0
 
 
-@pytest.mark.parametrize("model", [pgm.dbm([5, 3, 2], rng=0), pgm.sbn([5, 3, 2], rng=0)], ids=["dbm", "sbn"])
+@pytest.mark.parametrize(
+    "model", [pgm.dbm([5, 3, 2], rng=0), pgm.sbn([5, 3, 2], rng=0)], ids=["dbm", "sbn"]
+)
 def test_methods_that_choose_take_weights(model, rtol=1e-9):
     x, weights = np.random.default_rng(0).integers(0, 2, (6, 5)).astype(float), np.arange(6.0)
     target = model.given({"v": x})
@@ -125,7 +165,10 @@ def test_methods_that_choose_take_weights(model, rtol=1e-9):
 
 def test_weights_of_any_size():
     x = np.random.default_rng(0).integers(0, 2, (6, 4)).astype(float)
-    one, two = (pgm.fit(pgm.rbm(4, 2, rng=0), {"v": x}, updates=3, sample_weight=np.full(6, w)) for w in (1.0, 1e308))
+    one, two = (
+        pgm.fit(pgm.rbm(4, 2, rng=0), {"v": x}, updates=3, sample_weight=np.full(6, w))
+        for w in (1.0, 1e308)
+    )
     np.testing.assert_allclose(one.model.params["v.bias"], two.model.params["v.bias"])
 
 

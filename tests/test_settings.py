@@ -12,7 +12,9 @@ X = np.random.default_rng(0).integers(0, 2, (20, 4)).astype(float)
 
 
 def learned(model=None, **settings):
-    return pgm.fit(model or pgm.rbm(4, 2, rng=0), {"v": X}, **{"updates": 3, "progress": False, **settings})
+    return pgm.fit(
+        model or pgm.rbm(4, 2, rng=0), {"v": X}, **{"updates": 3, "progress": False, **settings}
+    )
 
 
 def ask(method=None, **settings):
@@ -20,84 +22,152 @@ def ask(method=None, **settings):
     return pgm.infer(pgm.rbm(4, 2, rng=0), want=want, method=method, **settings)
 
 
-@pytest.mark.parametrize("make, words", [
-    (lambda: pgm.CD(0), "CD: k must be an integer of at least 1, not 0"),
-    (lambda: pgm.PCD(1.5), "PCD: k"),
-    (lambda: pgm.PCD(chains=0), "PCD: chains"),
-    (lambda: pgm.PCD(True), "PCD: k"),
-    (lambda: pgm.PT(0), "PT: temperatures"),
-    (lambda: pgm.PT(2, 0), "PT: k"),
-    (lambda: pgm.FastPCD(decay=2), "FastPCD: decay must be a finite number from 0 to 1, not 2"),
-    (lambda: pgm.FastPCD(rate=-1), "FastPCD: rate"),
-    (lambda: pgm.TransSAP(every=0), "TransSAP: every"),
-    (lambda: pgm.AdaptiveSAP(steps=0), "AdaptiveSAP: steps"),
-    (lambda: pgm.CAST(swap_every=0), "CAST: swap_every"),
-    (lambda: pgm.SGD(-1), "SGD: rate must be a finite number from 0 up, not -1"),
-    (lambda: pgm.SGD("fast"), "SGD: rate"),
-    (lambda: pgm.SGD(momentum=1), "SGD: momentum must be a finite number from 0 up, below 1, not 1"),
-    (lambda: pgm.SGD(l1=np.inf), "SGD: l1"),
-    (lambda: pgm.Adam(beta2=1.0), "Adam: beta2"),
-    (lambda: pgm.AdaMax(weight_decay=-1), "AdaMax: weight_decay"),
-    (lambda: pgm.Centered(follow=2), "Centered: follow"),
-    (lambda: pgm.Tied(pgm.Averaged(pgm.Centered()), (("v.bias",),)), "Tied does not go with Centered"),
-    (lambda: pgm.Centered(pgm.Tied(pgm.SGD(), (("v.bias",),))), "Centered does not go with Tied"),
-    (lambda: pgm.harmonic(1, 0), "harmonic: b"),
-    (lambda: pgm.linear_decay(-1, 5), "linear_decay: rate"),
-    (lambda: pgm.linear_decay(1, 0), "linear_decay: updates must be an integer of at least 1, not 0"),
-    (lambda: pgm.linear_decay(1, 5, 0.5), "linear_decay: rise must be an integer of at least 0, not 0.5"),
-    (lambda: pgm.WeightNorms(every=0), "WeightNorms: every"),
-    (lambda: pgm.EarlyStopping(pgm.WeightNorms(), patience=0), "EarlyStopping: patience"),
-    (lambda: pgm.EarlyStopping(pgm.WeightNorms(), least=np.nan), "EarlyStopping: least"),
-    (lambda: pgm.SGD(momentum=lambda t: 0.5), "SGD: momentum must be a finite number from 0 up, below 1, not <function"),
-    (lambda: pgm.Adam(weight_decay=pgm.harmonic(1, 2)), "Adam: weight_decay must be a finite number"),
-    (lambda: pgm.FastPCD(decay=lambda t: 0.5), "FastPCD: decay must be a finite number"),
-    (lambda: pgm.Centered(follow=lambda t: 0.5), "Centered: follow must be a finite number"),
-    (lambda: pgm.SGD(pgm.harmonic), "SGD: rate must be an instance such as harmonic(...)"),
-    (lambda: pgm.Centered(pgm.SGD), "Centered: optimizer must be an instance such as SGD(...)"),
-    (lambda: pgm.Averaged(0.1), "Averaged: optimizer must be one such as pgm.Adam(), not 0.1"),
-    (lambda: pgm.Averaged(follow="x"), "Averaged: follow must be a finite number from 0 to 1, not 'x'"),
-    (lambda: pgm.Tied(pgm.SGD(), ((),)), "Tied: a group names no parameter"),
-    (lambda: pgm.GrowingBlend("a", 1), "GrowingBlend: begin must be an integer of at least 0, not 'a'"),
-    (lambda: pgm.GrowingBlend(5, 3), "GrowingBlend: end must be at least begin, 5, not 3"),
-    (lambda: pgm.CAST(gamma=10), "CAST: gamma must be a schedule such as OneOverT(initial=2.4), where 2.4"),
-    (lambda: pgm.AdaptiveSAP(gamma=10), "AdaptiveSAP: gamma"),
-    (lambda: pgm.SimulatedTempering(gamma=pgm.OneOverT), "SimulatedTempering: gamma must be an instance such as"),
-    (lambda: pgm.WangLandau(len, 3, gamma=None), "WangLandau: gamma"),
-    (lambda: pgm.rbm(2, 2, rng="a"), "rng must be an integer"),
-    (lambda: pgm.infer(pgm.rbm(2, 2, rng=0), want="samples", rng=-1), "rng must be an integer"),
-    (lambda: pgm.MCMC(thin=0), "MCMC: thin"),
-    (lambda: pgm.MCMC(warmup=-1), "MCMC: warmup must be an integer of at least 0"),
-    (lambda: pgm.ParallelTempering(rungs=0), "ParallelTempering: rungs"),
-    (lambda: pgm.SimulatedTempering(draws=0), "SimulatedTempering: draws"),
-    (lambda: pgm.TemperedTransitions(chains=0), "TemperedTransitions: chains"),
-    (lambda: pgm.AIS(chains=0), "AIS: chains"),
-    (lambda: pgm.Linear(0), "Linear: count"),
-    (lambda: pgm.WangLandau(len, 0), "WangLandau: bins"),
-    (lambda: pgm.Exact(max_bits="a"), "Exact: max_bits must be a number from 0 up, or math.inf, not 'a'"),
-    (lambda: pgm.Forward(below=np.nan), "Forward: below"),
-    (lambda: pgm.MCMC(rhat_limit=None), "MCMC: rhat_limit"),
-    (lambda: pgm.ParallelTempering(rhat_limit="x"), "ParallelTempering: rhat_limit"),
-    (lambda: pgm.SimulatedTempering(rhat_limit=-1), "SimulatedTempering: rhat_limit"),
-    (lambda: pgm.TemperedTransitions(rhat_limit=None), "TemperedTransitions: rhat_limit"),
-    (lambda: pgm.WangLandau(len, 3, rhat_limit=None), "WangLandau: rhat_limit"),
-    (lambda: pgm.Auto(max_work="a"), "Auto: max_work"),
-    (lambda: pgm.Auto(candidates=pgm.MCMC()), "Auto: candidates must be a tuple of methods, not MCMC("),
-    (lambda: pgm.Auto(candidates=()), "Auto: candidates must be a tuple"),
-    (lambda: pgm.Auto(candidates=(pgm.MCMC,)), "method must be an instance such as MCMC(...)"),
-    (lambda: pgm.MeanField(precision=int), "MeanField: precision must be np.float64 or np.float32"),
-    (lambda: ask(pgm.AIS(betas=5.0)), "betas must be numbers in [0, 1] that reach 1, or a schedule, not 5.0"),
-    (lambda: ask(pgm.AIS(reference=[0.0])), "reference must map layer names to arrays, not list"),
-    (lambda: ask(pgm.AIS(reference={"x": [0.0]})), "reference: layer 'x'"),
-    (lambda: ask(pgm.AIS(reference={"v": [0.0]})), "reference: layer 'v' has shape (1,), expected (4,)"),
-    (lambda: ask(pgm.AIS(reference={"v": [0, np.nan, 0, 0]})), "reference: layer 'v', index 1 is nan, expected a finite"),
-    (lambda: ask(pgm.MCMC(), state=[1]), "MCMC: state must be the state of another result, not list"),
-    (lambda: ask(pgm.MCMC(), state={"v": np.zeros((4, 4))}), "layer 'h' needs shape (4, 2)"),
-    (lambda: ask(pgm.MCMC(), state={"v": np.full((4, 4), np.nan), "h": np.zeros((4, 2))}), "no value of Binary()"),
-    (lambda: ask(pgm.MeanField(), state=3), "MeanField: state must be the state of another result, not int"),
-    (lambda: ask(soft={"v": np.zeros((0, 4))}), "soft: layer 'v' has no rows"),
-    (lambda: pgm.base_rates(pgm.rbm(4, 2, rng=0), {"v": np.full((9, 4), 255)}),
-     "data: layer 'v', row 0, index 0 is 255, expected a "),
-])
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: pgm.CD(0), "CD: k must be an integer of at least 1, not 0"),
+        (lambda: pgm.PCD(1.5), "PCD: k"),
+        (lambda: pgm.PCD(chains=0), "PCD: chains"),
+        (lambda: pgm.PCD(True), "PCD: k"),
+        (lambda: pgm.PT(0), "PT: temperatures"),
+        (lambda: pgm.PT(2, 0), "PT: k"),
+        (lambda: pgm.FastPCD(decay=2), "FastPCD: decay must be a finite number from 0 to 1, not 2"),
+        (lambda: pgm.FastPCD(rate=-1), "FastPCD: rate"),
+        (lambda: pgm.TransSAP(every=0), "TransSAP: every"),
+        (lambda: pgm.AdaptiveSAP(steps=0), "AdaptiveSAP: steps"),
+        (lambda: pgm.CAST(swap_every=0), "CAST: swap_every"),
+        (lambda: pgm.SGD(-1), "SGD: rate must be a finite number from 0 up, not -1"),
+        (lambda: pgm.SGD("fast"), "SGD: rate"),
+        (
+            lambda: pgm.SGD(momentum=1),
+            "SGD: momentum must be a finite number from 0 up, below 1, not 1",
+        ),
+        (lambda: pgm.SGD(l1=np.inf), "SGD: l1"),
+        (lambda: pgm.Adam(beta2=1.0), "Adam: beta2"),
+        (lambda: pgm.AdaMax(weight_decay=-1), "AdaMax: weight_decay"),
+        (lambda: pgm.Centered(follow=2), "Centered: follow"),
+        (
+            lambda: pgm.Tied(pgm.Averaged(pgm.Centered()), (("v.bias",),)),
+            "Tied does not go with Centered",
+        ),
+        (
+            lambda: pgm.Centered(pgm.Tied(pgm.SGD(), (("v.bias",),))),
+            "Centered does not go with Tied",
+        ),
+        (lambda: pgm.harmonic(1, 0), "harmonic: b"),
+        (lambda: pgm.linear_decay(-1, 5), "linear_decay: rate"),
+        (
+            lambda: pgm.linear_decay(1, 0),
+            "linear_decay: updates must be an integer of at least 1, not 0",
+        ),
+        (
+            lambda: pgm.linear_decay(1, 5, 0.5),
+            "linear_decay: rise must be an integer of at least 0, not 0.5",
+        ),
+        (lambda: pgm.WeightNorms(every=0), "WeightNorms: every"),
+        (lambda: pgm.EarlyStopping(pgm.WeightNorms(), patience=0), "EarlyStopping: patience"),
+        (lambda: pgm.EarlyStopping(pgm.WeightNorms(), least=np.nan), "EarlyStopping: least"),
+        (
+            lambda: pgm.SGD(momentum=lambda t: 0.5),
+            "SGD: momentum must be a finite number from 0 up, below 1, not <function",
+        ),
+        (
+            lambda: pgm.Adam(weight_decay=pgm.harmonic(1, 2)),
+            "Adam: weight_decay must be a finite number",
+        ),
+        (lambda: pgm.FastPCD(decay=lambda t: 0.5), "FastPCD: decay must be a finite number"),
+        (lambda: pgm.Centered(follow=lambda t: 0.5), "Centered: follow must be a finite number"),
+        (lambda: pgm.SGD(pgm.harmonic), "SGD: rate must be an instance such as harmonic(...)"),
+        (lambda: pgm.Centered(pgm.SGD), "Centered: optimizer must be an instance such as SGD(...)"),
+        (lambda: pgm.Averaged(0.1), "Averaged: optimizer must be one such as pgm.Adam(), not 0.1"),
+        (
+            lambda: pgm.Averaged(follow="x"),
+            "Averaged: follow must be a finite number from 0 to 1, not 'x'",
+        ),
+        (lambda: pgm.Tied(pgm.SGD(), ((),)), "Tied: a group names no parameter"),
+        (
+            lambda: pgm.GrowingBlend("a", 1),
+            "GrowingBlend: begin must be an integer of at least 0, not 'a'",
+        ),
+        (lambda: pgm.GrowingBlend(5, 3), "GrowingBlend: end must be at least begin, 5, not 3"),
+        (
+            lambda: pgm.CAST(gamma=10),
+            "CAST: gamma must be a schedule such as OneOverT(initial=2.4), where 2.4",
+        ),
+        (lambda: pgm.AdaptiveSAP(gamma=10), "AdaptiveSAP: gamma"),
+        (
+            lambda: pgm.SimulatedTempering(gamma=pgm.OneOverT),
+            "SimulatedTempering: gamma must be an instance such as",
+        ),
+        (lambda: pgm.WangLandau(len, 3, gamma=None), "WangLandau: gamma"),
+        (lambda: pgm.rbm(2, 2, rng="a"), "rng must be an integer"),
+        (lambda: pgm.infer(pgm.rbm(2, 2, rng=0), want="samples", rng=-1), "rng must be an integer"),
+        (lambda: pgm.MCMC(thin=0), "MCMC: thin"),
+        (lambda: pgm.MCMC(warmup=-1), "MCMC: warmup must be an integer of at least 0"),
+        (lambda: pgm.ParallelTempering(rungs=0), "ParallelTempering: rungs"),
+        (lambda: pgm.SimulatedTempering(draws=0), "SimulatedTempering: draws"),
+        (lambda: pgm.TemperedTransitions(chains=0), "TemperedTransitions: chains"),
+        (lambda: pgm.AIS(chains=0), "AIS: chains"),
+        (lambda: pgm.Linear(0), "Linear: count"),
+        (lambda: pgm.WangLandau(len, 0), "WangLandau: bins"),
+        (
+            lambda: pgm.Exact(max_bits="a"),
+            "Exact: max_bits must be a number from 0 up, or math.inf, not 'a'",
+        ),
+        (lambda: pgm.Forward(below=np.nan), "Forward: below"),
+        (lambda: pgm.MCMC(rhat_limit=None), "MCMC: rhat_limit"),
+        (lambda: pgm.ParallelTempering(rhat_limit="x"), "ParallelTempering: rhat_limit"),
+        (lambda: pgm.SimulatedTempering(rhat_limit=-1), "SimulatedTempering: rhat_limit"),
+        (lambda: pgm.TemperedTransitions(rhat_limit=None), "TemperedTransitions: rhat_limit"),
+        (lambda: pgm.WangLandau(len, 3, rhat_limit=None), "WangLandau: rhat_limit"),
+        (lambda: pgm.Auto(max_work="a"), "Auto: max_work"),
+        (
+            lambda: pgm.Auto(candidates=pgm.MCMC()),
+            "Auto: candidates must be a tuple of methods, not MCMC(",
+        ),
+        (lambda: pgm.Auto(candidates=()), "Auto: candidates must be a tuple"),
+        (lambda: pgm.Auto(candidates=(pgm.MCMC,)), "method must be an instance such as MCMC(...)"),
+        (
+            lambda: pgm.MeanField(precision=int),
+            "MeanField: precision must be np.float64 or np.float32",
+        ),
+        (
+            lambda: ask(pgm.AIS(betas=5.0)),
+            "betas must be numbers in [0, 1] that reach 1, or a schedule, not 5.0",
+        ),
+        (
+            lambda: ask(pgm.AIS(reference=[0.0])),
+            "reference must map layer names to arrays, not list",
+        ),
+        (lambda: ask(pgm.AIS(reference={"x": [0.0]})), "reference: layer 'x'"),
+        (
+            lambda: ask(pgm.AIS(reference={"v": [0.0]})),
+            "reference: layer 'v' has shape (1,), expected (4,)",
+        ),
+        (
+            lambda: ask(pgm.AIS(reference={"v": [0, np.nan, 0, 0]})),
+            "reference: layer 'v', index 1 is nan, expected a finite",
+        ),
+        (
+            lambda: ask(pgm.MCMC(), state=[1]),
+            "MCMC: state must be the state of another result, not list",
+        ),
+        (lambda: ask(pgm.MCMC(), state={"v": np.zeros((4, 4))}), "layer 'h' needs shape (4, 2)"),
+        (
+            lambda: ask(pgm.MCMC(), state={"v": np.full((4, 4), np.nan), "h": np.zeros((4, 2))}),
+            "no value of Binary()",
+        ),
+        (
+            lambda: ask(pgm.MeanField(), state=3),
+            "MeanField: state must be the state of another result, not int",
+        ),
+        (lambda: ask(soft={"v": np.zeros((0, 4))}), "soft: layer 'v' has no rows"),
+        (
+            lambda: pgm.base_rates(pgm.rbm(4, 2, rng=0), {"v": np.full((9, 4), 255)}),
+            "data: layer 'v', row 0, index 0 is 255, expected a ",
+        ),
+    ],
+)
 def test_settings_without_a_meaning(make, words):
     with pytest.raises(pgm.PgmError) as error:
         make()
@@ -110,7 +180,9 @@ def test_states_may_be_lists():
 
 
 def test_settings_that_mean_something():
-    """Numbers of numpy, a rate of 0, schedules whatever they say, tempered transitions alone: none of them raises."""
+    """Numbers of numpy, a rate of 0, schedules whatever they say, tempered transitions alone: none
+    of them raises.
+    """
     assert pgm.PCD(np.int64(2), chains=np.int32(3)).k == 2 and pgm.SGD(np.float32(0.5)).rate == 0.5
     for optimizer in (pgm.SGD(0.0), pgm.SGD(lambda t: -0.1)):
         before = pgm.rbm(4, 2, rng=0).params["v-h.weight"]
@@ -120,29 +192,40 @@ def test_settings_that_mean_something():
         assert learned(negative=negative).state["update"] == 3
 
 
-@pytest.mark.parametrize("settings, words", [
-    ({"negative": "pcd"}, "negative must be one such as pgm.PCD(), not 'pcd'"),
-    ({"positive": "x"}, "positive must be one such as"),
-    ({"optimizer": 0.1}, "optimizer must be one such as pgm.Adam(), not 0.1"),
-    ({"negative": pgm.PCD(kernel=pgm.Gibbs)}, "an instance such as Gibbs(...)"),
-    ({"batch_size": 2.5}, "batch_size must be an integer of at least 1, not 2.5"),
-    ({"batch_size": None}, "batch_size"),
-    ({"updates": -3}, "updates must be an integer of at least 0, not -3"),
-    ({"updates": None, "epochs": 1.5}, "epochs"),
-    ({"callbacks": pgm.WeightNorms()}, "callbacks must be a list"),
-    ({"callbacks": [pgm.WeightNorms]}, "an instance such as WeightNorms(...)"),
-    ({"callbacks": [3]}, "a callback is called as"),
-    ({"given": "v"}, "given must be a sequence of layers such as ('v',)"),
-    ({"state": 3}, "state must be the `state` of an earlier fit, not 3"),
-    ({"checkpoint": 3}, "checkpoint must be a path, not 3"),
-    ({"rng": "a"}, "rng must be an integer of at least 0, None or a numpy Generator, not 'a'"),
-    ({"rng": -1}, "rng must be an integer of at least 0"),
-    ({"optimizer": pgm.SGD(lambda t: "a")}, "update 1: the rate's schedule says 'a', expected a number"),
-    ({"negative": pgm.FastPCD(rate=lambda t: None)}, "update 1: the rate's schedule says None, expected a number"),
-    ({"optimizer": pgm.Tied(pgm.SGD(), (("v.bias", "v.bias"),))}, "'v.bias' is named twice"),
-    ({"callbacks": [pgm.ExactLogLikelihood({"v": X}), pgm.ExactLogLikelihood({"v": X[:3]})]},
-     "two callbacks say 'log_likelihood'"),
-])
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"negative": "pcd"}, "negative must be one such as pgm.PCD(), not 'pcd'"),
+        ({"positive": "x"}, "positive must be one such as"),
+        ({"optimizer": 0.1}, "optimizer must be one such as pgm.Adam(), not 0.1"),
+        ({"negative": pgm.PCD(kernel=pgm.Gibbs)}, "an instance such as Gibbs(...)"),
+        ({"batch_size": 2.5}, "batch_size must be an integer of at least 1, not 2.5"),
+        ({"batch_size": None}, "batch_size"),
+        ({"updates": -3}, "updates must be an integer of at least 0, not -3"),
+        ({"updates": None, "epochs": 1.5}, "epochs"),
+        ({"callbacks": pgm.WeightNorms()}, "callbacks must be a list"),
+        ({"callbacks": [pgm.WeightNorms]}, "an instance such as WeightNorms(...)"),
+        ({"callbacks": [3]}, "a callback is called as"),
+        ({"given": "v"}, "given must be a sequence of layers such as ('v',)"),
+        ({"state": 3}, "state must be the `state` of an earlier fit, not 3"),
+        ({"checkpoint": 3}, "checkpoint must be a path, not 3"),
+        ({"rng": "a"}, "rng must be an integer of at least 0, None or a numpy Generator, not 'a'"),
+        ({"rng": -1}, "rng must be an integer of at least 0"),
+        (
+            {"optimizer": pgm.SGD(lambda t: "a")},
+            "update 1: the rate's schedule says 'a', expected a number",
+        ),
+        (
+            {"negative": pgm.FastPCD(rate=lambda t: None)},
+            "update 1: the rate's schedule says None, expected a number",
+        ),
+        ({"optimizer": pgm.Tied(pgm.SGD(), (("v.bias", "v.bias"),))}, "'v.bias' is named twice"),
+        (
+            {"callbacks": [pgm.ExactLogLikelihood({"v": X}), pgm.ExactLogLikelihood({"v": X[:3]})]},
+            "two callbacks say 'log_likelihood'",
+        ),
+    ],
+)
 def test_what_fit_refuses(settings, words):
     with pytest.raises(pgm.PgmError) as error:
         learned(**settings)
@@ -150,7 +233,11 @@ def test_what_fit_refuses(settings, words):
 
 
 def test_blends_grow_from_begin_to_end():
-    for begin, end, shares in ((2, 4, [0, 0, 0, 0.5, 1, 1]), (3, 3, [0, 0, 0, 1, 1, 1]), (0, 0, [1] * 6)):
+    for begin, end, shares in (
+        (2, 4, [0, 0, 0, 0.5, 1, 1]),
+        (3, 3, [0, 0, 0, 1, 1, 1]),
+        (0, 0, [1] * 6),
+    ):
         assert [pgm.GrowingBlend(begin, end)(t).alpha for t in range(6)] == shares
 
 
@@ -161,16 +248,33 @@ def test_nothing_given_is_none_too():
 
 def test_a_monitor_may_also_stop():
     monitor = pgm.ExactLogLikelihood({"v": X}, every=1)
-    assert len(learned(callbacks=[monitor, pgm.EarlyStopping(monitor)]).history["log_likelihood"]["value"]) == 4
+    assert (
+        len(
+            learned(callbacks=[monitor, pgm.EarlyStopping(monitor)]).history["log_likelihood"][
+                "value"
+            ]
+        )
+        == 4
+    )
 
 
-@pytest.mark.parametrize("of, to, words", [
-    ({"model": pgm.rbm(4, 1, rng=0)}, {}, "'optimizer/m/h.bias' has shape (1,), expected (2,)"),
-    ({"negative": pgm.PCD(chains=5)}, {"negative": pgm.PCD(chains=9)}, "'negative/v' has shape (5, 4), expected (9, 4)"),
-    ({"optimizer": pgm.Centered(pgm.Adam())}, {"optimizer": pgm.Centered(pgm.AdaMax())},
-     "Centered(Adam) and PCD, this one has Centered(AdaMax) and PCD"),
-    ({"rng": np.random.Generator(np.random.MT19937(0))}, {}, "a fit with other random numbers"),
-])
+@pytest.mark.parametrize(
+    "of, to, words",
+    [
+        ({"model": pgm.rbm(4, 1, rng=0)}, {}, "'optimizer/m/h.bias' has shape (1,), expected (2,)"),
+        (
+            {"negative": pgm.PCD(chains=5)},
+            {"negative": pgm.PCD(chains=9)},
+            "'negative/v' has shape (5, 4), expected (9, 4)",
+        ),
+        (
+            {"optimizer": pgm.Centered(pgm.Adam())},
+            {"optimizer": pgm.Centered(pgm.AdaMax())},
+            "Centered(Adam) and PCD, this one has Centered(AdaMax) and PCD",
+        ),
+        ({"rng": np.random.Generator(np.random.MT19937(0))}, {}, "a fit with other random numbers"),
+    ],
+)
 def test_states_of_other_fits(of, to, words):
     state = learned(**of).state
     with pytest.raises(pgm.PgmError) as error:
@@ -194,16 +298,19 @@ def rate_by(other):
     return lambda t: other(t)
 
 
-@pytest.mark.parametrize("one, other", [
-    (lambda t: 0.1, lambda t: 0.5),
-    (rate_of(0.1), rate_of(0.5)),
-    (functools.partial(scaled, 0.1), functools.partial(scaled, 0.5)),
-    (lambda t: 0.1 if t in {1, 2, 3} else 0.2, lambda t: 0.1 if t in {1, 2, 4} else 0.2),
-    (lambda t, *, a=0.1: a, lambda t, *, a=0.5: a),
-    (rate_in({"a": [0.1]}), rate_in({"a": [0.5]})),
-    (rate_by(rate_of(0.1)), rate_by(rate_of(0.5))),
-    (rate_by(functools.partial(scaled, 0.1)), rate_by(functools.partial(scaled, 0.5))),
-])
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (lambda t: 0.1, lambda t: 0.5),
+        (rate_of(0.1), rate_of(0.5)),
+        (functools.partial(scaled, 0.1), functools.partial(scaled, 0.5)),
+        (lambda t: 0.1 if t in {1, 2, 3} else 0.2, lambda t: 0.1 if t in {1, 2, 4} else 0.2),
+        (lambda t, *, a=0.1: a, lambda t, *, a=0.5: a),
+        (rate_in({"a": [0.1]}), rate_in({"a": [0.5]})),
+        (rate_by(rate_of(0.1)), rate_by(rate_of(0.5))),
+        (rate_by(functools.partial(scaled, 0.1)), rate_by(functools.partial(scaled, 0.5))),
+    ],
+)
 def test_a_checkpoint_knows_its_schedule(tmp_path, one, other):
     path = tmp_path / "c.safetensors"
     learned(optimizer=pgm.SGD(one), checkpoint=path)
@@ -232,9 +339,13 @@ class Rising(Plain):
 def test_a_checkpoint_knows_objects_by_what_they_hold(tmp_path):
     """Not by where they lie in memory, which is another place in the next process."""
     path = tmp_path / "c.safetensors"
-    for make in (lambda by: {"optimizer": pgm.SGD(Rising(by))}, lambda by: {"optimizer": pgm.SGD(Rising(by).__call__)},
-                 lambda by: {"negative": pgm.PCD(kernel=Plain(by))}, lambda by: {"rng": np.random.PCG64(int(by * 10))},
-                 lambda by: {"rng": np.random.SeedSequence(int(by * 10))}):
+    for make in (
+        lambda by: {"optimizer": pgm.SGD(Rising(by))},
+        lambda by: {"optimizer": pgm.SGD(Rising(by).__call__)},
+        lambda by: {"negative": pgm.PCD(kernel=Plain(by))},
+        lambda by: {"rng": np.random.PCG64(int(by * 10))},
+        lambda by: {"rng": np.random.SeedSequence(int(by * 10))},
+    ):
         path.unlink(missing_ok=True)
         learned(checkpoint=path, **make(0.1))
         assert learned(checkpoint=path, updates=5, **make(0.1)).state["update"] == 5
@@ -254,7 +365,12 @@ def test_a_checkpoint_knows_numbers_of_the_module_and_where_learning_went_on(tmp
         learned(optimizer=pgm.SGD(rate), checkpoint=path, updates=7)
     path.unlink()
     for updates in (5, 7):
-        assert learned(first.model, state=first.state, checkpoint=path, updates=updates).state["update"] == updates
+        assert (
+            learned(first.model, state=first.state, checkpoint=path, updates=updates).state[
+                "update"
+            ]
+            == updates
+        )
     with pytest.raises(pgm.PgmError, match="differs in state"):
         learned(first.model, checkpoint=path, updates=9)
 
@@ -281,7 +397,9 @@ def test_a_checkpoint_stays_small_with_row_weights_and_knows_them(tmp_path):
 
 
 def test_a_checkpoint_leaves_the_files_of_others_alone(tmp_path):
-    """What a killed process left goes; a young file may be of one that writes just now, another name is another fit's."""
+    """What a killed process left goes; a young file may be of one that writes just now, another
+    name is another fit's.
+    """
     kept = [tmp_path / name for name in ("fit.2.999.1.part", "fit.old.part", "fit.77.1.part")]
     left = tmp_path / "fit.999.1.part"
     for path in (left, *kept):

@@ -37,11 +37,16 @@ def test_features_serve_a_classifier_in_a_pipeline_and_a_grid(digits):
     pipe = make_pipeline(rbm, LogisticRegression(max_iter=1000))
     grid = GridSearchCV(pipe, {"rbmtransformer__n_components": [4, 40]}, cv=2).fit(x, y)
     assert grid.best_params_["rbmtransformer__n_components"] == 40 and grid.best_score_ > 0.7
-    assert list(grid.best_estimator_[0].get_feature_names_out()[:2]) == ["rbmtransformer0", "rbmtransformer1"]
+    assert list(grid.best_estimator_[0].get_feature_names_out()[:2]) == [
+        "rbmtransformer0",
+        "rbmtransformer1",
+    ]
 
 
 def test_scores_are_exact_log_likelihoods(digits, rtol=1e-9):
-    """For Binary and, with the density of the scaling, for Gaussian visible units; sum of all images is 1."""
+    """For Binary and, with the density of the scaling, for Gaussian visible units; sum of all
+    images is 1.
+    """
     x = digits[0][:100, 20:28]
     t = pgm.sklearn.RBMTransformer(n_components=3, n_iter=5, random_state=0).fit(x)
     every = np.array(np.meshgrid(*[[0.0, 1.0]] * 8)).reshape(8, -1).T
@@ -49,7 +54,9 @@ def test_scores_are_exact_log_likelihoods(digits, rtol=1e-9):
     v = load_iris().data[:, :1]
     g = pgm.sklearn.RBMTransformer(n_components=3, n_iter=5, random_state=0).fit(v)
     grid = np.linspace(v.mean() - 12, v.mean() + 12, 20_001)
-    np.testing.assert_allclose(np.trapezoid(np.exp(g.score_samples(grid[:, None])), grid), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(
+        np.trapezoid(np.exp(g.score_samples(grid[:, None])), grid), 1.0, rtol=1e-6
+    )
 
 
 def test_partial_fit_learns_and_samples_look_like_data(digits):
@@ -61,7 +68,9 @@ def test_partial_fit_learns_and_samples_look_like_data(digits):
     assert t.score(x) > first + 3
     drawn = t.sample(200, random_state=0)
     assert drawn.shape == (200, 64) and set(np.unique(drawn)) <= {0.0, 1.0}
-    assert np.abs(drawn.mean(axis=0) - x.mean(axis=0)).mean() < np.abs(0.5 - x.mean(axis=0)).mean() / 2
+    assert (
+        np.abs(drawn.mean(axis=0) - x.mean(axis=0)).mean() < np.abs(0.5 - x.mean(axis=0)).mean() / 2
+    )
     back = t.inverse_transform(t.transform(x))
     assert np.square(back - x).mean() < np.square(x.mean(axis=0) - x).mean()
 
@@ -72,18 +81,30 @@ def test_missing_pixels_are_filled_better_than_by_means(digits):
     imputer = pgm.sklearn.GraphicalImputer(n_components=32, n_iter=30, random_state=0).fit(holes)
     filled, missing = imputer.transform(holes), np.isnan(holes)
     assert np.array_equal(filled[~missing], x[~missing])
-    errors = [np.square(v - x)[missing].mean() for v in (filled, np.broadcast_to(np.nanmean(holes, axis=0), x.shape))]
+    errors = [
+        np.square(v - x)[missing].mean()
+        for v in (filled, np.broadcast_to(np.nanmean(holes, axis=0), x.shape))
+    ]
     assert errors[0] < 0.85 * errors[1]
-    drawn = pgm.sklearn.GraphicalImputer(n_components=8, n_iter=5, sample=True, random_state=0).fit_transform(holes[:50])
+    drawn = pgm.sklearn.GraphicalImputer(
+        n_components=8, n_iter=5, sample=True, random_state=0
+    ).fit_transform(holes[:50])
     assert set(np.unique(drawn)) <= {0.0, 1.0}
 
 
 def test_classifiers_classify(digits):
     x, y = load_iris(return_X_y=True)
-    assert cross_val_score(pgm.sklearn.DRBMClassifier(n_components=8, random_state=0), x, y, cv=3).mean() > 0.9
+    assert (
+        cross_val_score(
+            pgm.sklearn.DRBMClassifier(n_components=8, random_state=0), x, y, cv=3
+        ).mean()
+        > 0.9
+    )
     x, y = digits[0][:600], digits[1][:600]
     assert (
-        cross_val_score(pgm.sklearn.GenerativeClassifier(n_components=8, n_iter=20, random_state=0), x, y, cv=2).mean()
+        cross_val_score(
+            pgm.sklearn.GenerativeClassifier(n_components=8, n_iter=20, random_state=0), x, y, cv=2
+        ).mean()
         > 0.7
     )
 
@@ -109,7 +130,9 @@ def test_transformers_before_fit_and_with_categorical_units():
     assert r.inverse_transform(h).shape == x.shape
 
 
-@pytest.mark.parametrize("kind", ["RBMTransformer", "GraphicalImputer", "DRBMClassifier", "GenerativeClassifier"])
+@pytest.mark.parametrize(
+    "kind", ["RBMTransformer", "GraphicalImputer", "DRBMClassifier", "GenerativeClassifier"]
+)
 @pytest.mark.parametrize("name", ["batch_size", "n_iter", "n_components"])
 def test_sizes_without_a_meaning(kind, name):
     with pytest.raises(pgm.PgmError, match=f"{kind}: {name} must be"):
@@ -138,5 +161,7 @@ def test_data_that_binary_units_cannot_have_are_refused():
 
 def test_a_single_class_is_certain():
     x = np.random.default_rng(0).normal(size=(30, 3))
-    model = pgm.sklearn.DRBMClassifier(n_components=2, n_iter=1, random_state=0).fit(x, np.zeros(30))
+    model = pgm.sklearn.DRBMClassifier(n_components=2, n_iter=1, random_state=0).fit(
+        x, np.zeros(30)
+    )
     np.testing.assert_array_equal(model.predict_proba(x), np.ones((30, 1)))

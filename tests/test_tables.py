@@ -1,4 +1,6 @@
-"""The compiled rounds of mean field with directed children against plain numpy, and what a user may rely on."""
+"""The compiled rounds of mean field with directed children against plain numpy, and what a user may
+rely on.
+"""
 
 import numpy as np
 import pytest
@@ -17,7 +19,9 @@ SCALAR = [
 
 
 class Twin:
-    """One row: a table for every unit, children's xi fixed; units one after the other, as the formulas say."""
+    """One row: a table for every unit, children's xi fixed; units one after the other, as the
+    formulas say.
+    """
 
     def __init__(self, m, row, xi, soft=None):
         self.soft = soft or {}
@@ -34,9 +38,15 @@ class Twin:
                     self.free.append((x.name, i))
                 else:
                     self.q[x.name, i] = (
-                        np.all(values == (np.eye(x.unit.k)[v] if values.shape[1] > 1 else v), axis=1) * 1.0
+                        np.all(
+                            values == (np.eye(x.unit.k)[v] if values.shape[1] > 1 else v), axis=1
+                        )
+                        * 1.0
                     )
-        low_high = {n: (grid(x.unit)[0].min(axis=0), grid(x.unit)[0].max(axis=0)) for n, x in self.layers.items()}
+        low_high = {
+            n: (grid(x.unit)[0].min(axis=0), grid(x.unit)[0].max(axis=0))
+            for n, x in self.layers.items()
+        }
         self.xi = {n: low + xi * (high - low) / len(low) for n, (low, high) in low_high.items()}
 
     def values(self, name):
@@ -65,7 +75,9 @@ class Twin:
         values, base = grid(self.layers[c[0]].unit)
         out = base + (values - self.xi[c[0]]) @ self.bias(c)
         for u, weight in self.parents(c):
-            t = (values - self.xi[c[0]]) @ weight.T @ self.values(u[0]).T  # (K, states of the parent)
+            t = (
+                (values - self.xi[c[0]]) @ weight.T @ self.values(u[0]).T
+            )  # (K, states of the parent)
             out = out + np.log(np.exp(t) @ self.q[u])
         return out
 
@@ -74,17 +86,20 @@ class Twin:
         eta, share = self.bias(u).astype(float), np.zeros(len(values))
         eta = (
             eta
-            + np.ravel(self.soft.get(u[0], np.zeros(len(np.ravel(self.layers[u[0]].bias)))))[u[1] * len(eta) :][
-                : len(eta)
-            ]
+            + np.ravel(self.soft.get(u[0], np.zeros(len(np.ravel(self.layers[u[0]].bias)))))[
+                u[1] * len(eta) :
+            ][: len(eta)]
         )
         for p, weight in self.parents(u):
             eta = eta + self.mean(p) @ weight
         for a, b, weight in self.m.undirected:
-            for one, other, w in ((a, b, weight), (b, a, weight.T)) if a != b else ((a, a, weight),):
+            for one, other, w in (
+                ((a, b, weight), (b, a, weight.T)) if a != b else ((a, a, weight),)
+            ):
                 if one == u[0]:
                     eta = eta + sum(
-                        self.block(w, *u, other, j) @ self.mean((other, j)) for j in range(self.layers[other].size)
+                        self.block(w, *u, other, j) @ self.mean((other, j))
+                        for j in range(self.layers[other].size)
                     )
         for p, name, weight in self.m.directed:
             for j in range(self.layers[name].size if p == u[0] else 0):
@@ -110,7 +125,9 @@ def test_rounds_are_those_of_plain_numpy(m, xi, rtol=1e-9):
     model = m.build()
     order = [n for n in model.structure.children_first]
     for rounds in (1, 2, 5):
-        found = pgm.infer(model, as_evidence(m, rows), method=pgm.MeanField(updates=rounds, tolerance=0, xi=xi))
+        found = pgm.infer(
+            model, as_evidence(m, rows), method=pgm.MeanField(updates=rounds, tolerance=0, xi=xi)
+        )
         for i, row in enumerate(rows):
             twin = Twin(m, row, xi)
             for _ in range(rounds):
@@ -128,7 +145,9 @@ def test_rounds_with_soft_evidence_are_those_of_plain_numpy(rtol=1e-9):
         {"v": [1, 0, 1], "h1": [None, None], "h2": [None, None]},
         {"h1": np.array([1.5, -2.0]), "h2": np.array([0.3, 2.0])},
     )
-    found = pgm.infer(m.build(), {"v": [1, 0, 1]}, soft=soft, method=pgm.MeanField(updates=3, tolerance=0, xi=0.5))
+    found = pgm.infer(
+        m.build(), {"v": [1, 0, 1]}, soft=soft, method=pgm.MeanField(updates=3, tolerance=0, xi=0.5)
+    )
     twin = Twin(m, row, 0.5, soft)
     for _ in range(3):
         for u in (("h1", 0), ("h1", 1), ("h2", 0), ("h2", 1)):
@@ -142,17 +161,25 @@ FINITE = [m for m in MACHINES if m.directed and all(x.unit.support is not None f
 
 @pytest.mark.parametrize("m", FINITE, ids=repr)
 def test_along_the_tempering_path(m, slack=1e-9):
-    """At every beta, with a reference, below log Z; equal at 0; rows of one batch at different beta as alone."""
+    """At every beta, with a reference, below log Z; equal at 0; rows of one batch at different beta
+    as alone.
+    """
     rng, row = np.random.default_rng(1), draw_row(m, np.random.default_rng(2), 0.4)
     rows = [row] * 5
     reference = {x.name: rng.normal(0, 0.5, np.shape(x.bias)) for x in m.layers}
     betas = np.array([0.0, 0.37, 0.8, 1.0, 0.37])
-    target, method = m.build().given(as_evidence(m, rows)), pgm.MeanField(updates=3000, tolerance=1e-11)
+    target, method = (
+        m.build().given(as_evidence(m, rows)),
+        pgm.MeanField(updates=3000, tolerance=1e-11),
+    )
     together = method.run(target.at(betas, reference), ("log_z",)).log_z
     for i, beta in enumerate(betas):
         flat = {name: np.reshape(v, (v.shape[0], -1)) for name, v in reference.items()}
         exact = Brute(
-            m, row, beta=beta, reference=None if any(v.shape[1] > 1 for v in flat.values()) else reference
+            m,
+            row,
+            beta=beta,
+            reference=None if any(v.shape[1] > 1 for v in flat.values()) else reference,
         ).log_z
         if any(v.shape[1] > 1 for v in flat.values()):  # the oracle's reference is of one component
             found = method.run(target.take(np.array([i])).at(beta, {}), ("log_z",)).log_z[0]
@@ -181,7 +208,9 @@ def test_same_bits_with_several_terms_a_child(monkeypatch):
         monkeypatch.setenv("PGMENGINE_THREADS", threads)
         found.append(pgm.infer(model, {"v": x}, want=("gradient", "log_z"), method=pgm.MeanField()))
     for other in found[1:]:
-        np.testing.assert_array_equal(found[0].gradient["h->v.weight"], other.gradient["h->v.weight"])
+        np.testing.assert_array_equal(
+            found[0].gradient["h->v.weight"], other.gradient["h->v.weight"]
+        )
 
 
 @pytest.mark.parametrize("bias", [0.0, 0.3])
@@ -223,17 +252,31 @@ def test_xi_is_at_its_minimum_after_one_round(unit, rtol=1e-7):
     """Also where F has kinks, so that plain Newton steps would not arrive."""
     size = 2 if len(unit.support) > 2 else 3
     m = machine(
-        "hard", {"v": (unit, size), "h": (unit, size), "g": (pgm.Binary(), 2)}, (), [("g", "h"), ("h", "v")], 30.0
+        "hard",
+        {"v": (unit, size), "h": (unit, size), "g": (pgm.Binary(), 2)},
+        (),
+        [("g", "h"), ("h", "v")],
+        30.0,
     )
-    rows = [{**draw_row(m, np.random.default_rng(i), 1.0), "h": [None] * size, "g": [None] * 2} for i in range(8)]
+    rows = [
+        {**draw_row(m, np.random.default_rng(i), 1.0), "h": [None] * size, "g": [None] * 2}
+        for i in range(8)
+    ]
     r = pgm.infer(
-        m.build(), as_evidence(m, rows), want=("log_z", "marginals"), method=pgm.MeanField(updates=1, tolerance=0)
+        m.build(),
+        as_evidence(m, rows),
+        want=("log_z", "marginals"),
+        method=pgm.MeanField(updates=1, tolerance=0),
     )
-    expected = [bound(m, row, {name: p[i] for name, p in r.prob.items()}) for i, row in enumerate(rows)]
+    expected = [
+        bound(m, row, {name: p[i] for name, p in r.prob.items()}) for i, row in enumerate(rows)
+    ]
     np.testing.assert_allclose(r.log_z, expected, rtol=rtol, atol=rtol)
 
 
-@pytest.mark.parametrize("method", [pgm.MeanField(), pgm.Forward(40_000), pgm.MCMC(chains=8, draws=2000)], ids=repr)
+@pytest.mark.parametrize(
+    "method", [pgm.MeanField(), pgm.Forward(40_000), pgm.MCMC(chains=8, draws=2000)], ids=repr
+)
 @pytest.mark.parametrize("name", ["sbn deep", "sbn categorical", "sbn lateral"])
 def test_gradients_leave_out_what_do_has_cut(name, method, atol=0.08):
     m = next(m for m in MACHINES if m.name == name)
@@ -254,7 +297,9 @@ def test_values_in_single_precision_are_still_values():
     model = pgm.rbm(8, 12, visible=pgm.MultiValued(3), rng=0)
     x = rng.choice(pgm.MultiValued(3).support, (20, 8))
     x[::2, 2] = np.nan
-    direct = pgm.infer(model, {"v": x}, want="gradient", method=pgm.MeanField(updates=5, tolerance=0)).gradient
+    direct = pgm.infer(
+        model, {"v": x}, want="gradient", method=pgm.MeanField(updates=5, tolerance=0)
+    ).gradient
     settings = {
         "negative": pgm.ExactGradient(),
         "optimizer": pgm.SGD(1.0),
@@ -263,9 +308,13 @@ def test_values_in_single_precision_are_still_values():
         "progress": False,
     }
     methods = pgm.MeanField(updates=5, tolerance=0), pgm.Exact()
-    step = [pgm.fit(model, {"v": x}, positive=p, **settings).model.params["v.bias"] for p in methods]
+    step = [
+        pgm.fit(model, {"v": x}, positive=p, **settings).model.params["v.bias"] for p in methods
+    ]
     free = pgm.infer(model, want="gradient").gradient["v.bias"]
-    np.testing.assert_allclose(step[0] - model.params["v.bias"], direct["v.bias"] / 20 - free, atol=1e-5)
+    np.testing.assert_allclose(
+        step[0] - model.params["v.bias"], direct["v.bias"] / 20 - free, atol=1e-5
+    )
     np.testing.assert_allclose(step[0], step[1], atol=0.05)
 
 
@@ -281,7 +330,9 @@ def test_a_state_that_does_not_fit_is_refused(digits):
 def digits():
     rng = np.random.default_rng(0)
     model = pgm.sbn([64, 24, 8], rng=0)
-    model = model.with_params({name: rng.normal(0, 0.7, v.shape) for name, v in model.params.items()})
+    model = model.with_params(
+        {name: rng.normal(0, 0.7, v.shape) for name, v in model.params.items()}
+    )
     x = rng.integers(0, 2, (45, 64)).astype(float)
     return model, np.where(rng.random(x.shape) < 0.2, np.nan, x)
 
@@ -291,7 +342,11 @@ def test_same_bits_for_any_number_of_threads_and_rows(digits, monkeypatch):
     found = []
     for threads in ("1", "2", "5"):
         monkeypatch.setenv("PGMENGINE_THREADS", threads)
-        found.append(pgm.infer(model, {"v": x}, want=("log_z", "marginals", "gradient"), method=pgm.MeanField()))
+        found.append(
+            pgm.infer(
+                model, {"v": x}, want=("log_z", "marginals", "gradient"), method=pgm.MeanField()
+            )
+        )
     for other in found[1:]:
         np.testing.assert_array_equal(found[0].log_z, other.log_z)
         for name in ("h1->v.weight", "h2->h1.weight"):
@@ -300,7 +355,9 @@ def test_same_bits_for_any_number_of_threads_and_rows(digits, monkeypatch):
 
 @pytest.mark.parametrize("rows", [1, 7, 8, 9, 17])
 def test_rows_need_not_fill_a_block(digits, rows, rtol=1e-6):
-    """The bound of a row hardly depends on the rows beside it: they only decide how many rounds are made."""
+    """The bound of a row hardly depends on the rows beside it: they only decide how many rounds are
+    made.
+    """
     model, x = digits
     whole = pgm.infer(model, {"v": x}, want="log_z", method=pgm.MeanField())
     some = pgm.infer(model, {"v": x[:rows]}, want="log_z", method=pgm.MeanField())
@@ -316,11 +373,18 @@ def test_warm_start_restarts_and_executor(digits):
     again = method.run(target, ("log_z",), state=first.state)
     assert again.stats["rounds"] < first.stats["rounds"]
     np.testing.assert_allclose(again.log_z, first.log_z, rtol=1e-9)
-    rugged = model.with_params({name: 6 * value for name, value in model.params.items()}).given({"v": x})
-    once, more = (pgm.MeanField(tolerance=1e-8, restarts=n).run(rugged, ("log_z",), rng=0).log_z for n in (0, 3))
+    rugged = model.with_params({name: 6 * value for name, value in model.params.items()}).given(
+        {"v": x}
+    )
+    once, more = (
+        pgm.MeanField(tolerance=1e-8, restarts=n).run(rugged, ("log_z",), rng=0).log_z
+        for n in (0, 3)
+    )
     assert np.all(more >= once - 1e-7) and np.any(more > once + 1e-3)
     with ThreadPoolExecutor(2) as pool:
-        shared = pgm.infer(model, {"v": x}, want=("log_z", "marginals"), method=method, executor=pool)
+        shared = pgm.infer(
+            model, {"v": x}, want=("log_z", "marginals"), method=method, executor=pool
+        )
     np.testing.assert_allclose(shared.log_z, first.log_z, rtol=1e-6)
     assert isinstance(shared.stats["rounds"], int)
 
@@ -331,13 +395,21 @@ def test_a_network_of_variables_in_any_order(rtol=1e-9):
     graph = model.to_networkx(level="variables")
     other = pgm.GraphBuilder.from_networkx(graph, unit=pgm.Binary()).build()
     x = np.array([1.0, 0, 1, 1, 0, 1])
-    direct = pgm.infer(model, {"v": x}, want="log_prob", method=pgm.MeanField(updates=2000, tolerance=1e-12))
-    place = {label: (name, i) for name, layer in other.structure.layers.items() for i, label in enumerate(layer.labels)}
+    direct = pgm.infer(
+        model, {"v": x}, want="log_prob", method=pgm.MeanField(updates=2000, tolerance=1e-12)
+    )
+    place = {
+        label: (name, i)
+        for name, layer in other.structure.layers.items()
+        for i, label in enumerate(layer.labels)
+    }
     evidence = {name: np.full(layer.size, np.nan) for name, layer in other.structure.layers.items()}
     for i, value in enumerate(x):
         name, at = place[("v", i)]
         evidence[name][at] = value
-    found = pgm.infer(other, evidence, want="log_prob", method=pgm.MeanField(updates=2000, tolerance=1e-12))
+    found = pgm.infer(
+        other, evidence, want="log_prob", method=pgm.MeanField(updates=2000, tolerance=1e-12)
+    )
     np.testing.assert_allclose(found.log_prob, direct.log_prob, rtol=rtol)
 
 
@@ -364,7 +436,9 @@ def test_what_it_cannot_bound_is_refused_in_words():
     b.cause("h", "v", weight=np.ones((2, 2)))
     with pytest.raises(pgm.PgmError, match="'v' of NoisyOr.* needs an input above 0"):
         pgm.infer(b.build(), {"v": [1, 0]}, method=pgm.MeanField())
-    assert pgm.infer(b.build(), {"v": [0, 0]}, want="log_prob", method=pgm.MeanField()).log_prob[0] < 0
+    assert (
+        pgm.infer(b.build(), {"v": [0, 0]}, want="log_prob", method=pgm.MeanField()).log_prob[0] < 0
+    )
     g = pgm.GraphBuilder()
     g.layer("h", pgm.Gaussian(), 2)
     g.layer("v", pgm.Binary(), 2)

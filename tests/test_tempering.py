@@ -1,4 +1,6 @@
-"""Tempering against the oracle: invariance with levels, weights, transitions, broken rules that are caught."""
+"""Tempering against the oracle: invariance with levels, weights, transitions, broken rules that are
+caught.
+"""
 
 import numpy as np
 import pytest
@@ -9,13 +11,13 @@ from test_kernels import KERNELS, exact_start, p_value, table
 from tiny import FINITE, INFINITE, as_evidence, draw_row
 
 import pgmengine as pgm
-from pgmengine.kernels import compiled
-from pgmengine.kernels.chains import make_chains
-from pgmengine.methods import levels as levels_module
-from pgmengine.methods.coupled import CoupledTempering
-from pgmengine.methods.levels import Levels, OneOverT
-from pgmengine.methods.parallel_tempering import Ladders, rounds
-from pgmengine.methods.tempered_transitions import excursion
+from pgmengine.engine import compiled
+from pgmengine.engine.chains import make_chains
+from pgmengine.infer.sampling import levels as levels_module
+from pgmengine.infer.sampling.coupled import CoupledTempering
+from pgmengine.infer.sampling.levels import Levels, OneOverT
+from pgmengine.infer.sampling.parallel_tempering import Ladders, rounds
+from pgmengine.infer.sampling.tempered_transitions import excursion
 
 BETAS = np.array([0.0, 0.3, 0.7, 1.0])
 
@@ -31,7 +33,9 @@ def test_pt_log_z_and_even_rejections():
     inside, errors = [], []
     for seed in range(20):
         model = random_rbm(seed)
-        r = pgm.infer(model, want=("log_z",), method=pgm.ParallelTempering(warmup=1000, draws=8000), rng=seed)
+        r = pgm.infer(
+            model, want=("log_z",), method=pgm.ParallelTempering(warmup=1000, draws=8000), rng=seed
+        )
         exact = pgm.infer(model, want=("log_z",)).log_z
         inside.append(covers(r, exact)[0])
         errors.append(abs(r.log_z - exact)[0])
@@ -41,14 +45,19 @@ def test_pt_log_z_and_even_rejections():
 
 @table
 def test_joint_distribution_of_the_ladder_is_invariant(machine):
-    """States at all rungs start exactly from their distributions; after swaps and sweeps each rung still has its own."""
+    """States at all rungs start exactly from their distributions; after swaps and sweeps each rung
+    still has its own.
+    """
     rng, count = np.random.default_rng(4), 4000
     row = draw_row(machine, np.random.default_rng(11), 0.2)
     target = machine.build().given(as_evidence(machine, [row]))
     ladders = Ladders(target, BETAS, count, pgm.FlipState(), rng)
     truths = [Brute(machine, row, beta=beta) for beta in BETAS]
     parts = [exact_start(truth, count, rng) for truth in truths]
-    x = {n: np.stack([part[n] for part in parts], axis=1).reshape(count * len(BETAS), -1) for n in parts[0]}
+    x = {
+        n: np.stack([part[n] for part in parts], axis=1).reshape(count * len(BETAS), -1)
+        for n in parts[0]
+    }
     many = target.take(np.zeros(count * len(BETAS), dtype=int)).at(np.tile(BETAS, count))
     ladders.chains = compiled.CompiledChains(many, pgm.FlipState(), x, rng)
     for _ in range(3):
@@ -84,7 +93,9 @@ def joint_p_values(machine, rng, count=20_000):
         chains.step(adapt=False)
     counts = np.bincount(chains.level[0], minlength=4)
     keep = p * count > 5
-    out = [chi2.sf(((counts - p * count)[keep] ** 2 / (p * count)[keep]).sum(), max(keep.sum() - 1, 1))]
+    out = [
+        chi2.sf(((counts - p * count)[keep] ** 2 / (p * count)[keep]).sum(), max(keep.sum() - 1, 1))
+    ]
     values = chains.chains.values()
     for k, truth in enumerate(truths):
         if counts[k] > 200:
@@ -108,9 +119,17 @@ def test_a_forgotten_proposal_ratio_at_the_ends_is_caught(monkeypatch):
 def test_weights_converge_to_differences_of_log_z(gamma):
     model = random_rbm(2, 8, 6, 1.0)
     method = pgm.SimulatedTempering(betas=pgm.Linear(6), warmup=20_000, draws=20_000, gamma=gamma)
-    r = pgm.infer(model, {"v": [[np.nan] * 8, [1] * 4 + [np.nan] * 4]}, want=("log_z", "marginals"), method=method, rng=0)
+    r = pgm.infer(
+        model,
+        {"v": [[np.nan] * 8, [1] * 4 + [np.nan] * 4]},
+        want=("log_z", "marginals"),
+        method=method,
+        rng=0,
+    )
     target = model.given({"v": [[np.nan] * 8, [1] * 4 + [np.nan] * 4]})
-    truth = np.stack([pgm.Exact().run(target.at(b), ("log_z",)).log_z for b in np.linspace(0, 1, 6)], axis=1)
+    truth = np.stack(
+        [pgm.Exact().run(target.at(b), ("log_z",)).log_z for b in np.linspace(0, 1, 6)], axis=1
+    )
     found = r.stats["log_g"] + np.log(r.stats["occupancy"])
     np.testing.assert_allclose(found - found[:, :1], truth - truth[:, :1], rtol=0, atol=0.15)
     assert np.all(np.abs(r.log_z - truth[:, -1]) < 5 * r.log_z_error)
@@ -182,12 +201,16 @@ def test_slow_chains_of_the_coupled_sampler_stay_at_p_and_change_places(gamma):
 
 def test_a_bimodal_model_is_crossed_by_tempering_only():
     """Two spins that prefer to be equal, weight 5: plain Gibbs stays where it starts."""
-    model = pgm.boltzmann_machine(2).with_params({"x-x.weight": np.array([[0, 5.0], [5.0, 0]]), "x.bias": [0.1, 0.1]})
+    model = pgm.boltzmann_machine(2).with_params(
+        {"x-x.weight": np.array([[0, 5.0], [5.0, 0]]), "x.bias": [0.1, 0.1]}
+    )
     exact = pgm.infer(model).mean["x"][0]
     for method in (
         pgm.ParallelTempering(draws=20_000),
         pgm.SimulatedTempering(draws=40_000, warmup=10_000),
-        pgm.WangLandau(lambda x: (x["x"].sum(axis=1) / 2 + 1).astype(int), 3, warmup=5_000, draws=20_000),
+        pgm.WangLandau(
+            lambda x: (x["x"].sum(axis=1) / 2 + 1).astype(int), 3, warmup=5_000, draws=20_000
+        ),
     ):
         found = pgm.infer(model, method=method, rng=1)
         assert abs(found.mean["x"][0] - exact) < 0.1  # occupancy within 5 %
@@ -200,7 +223,12 @@ def test_auto_falls_through_to_tempering_and_to_ais():
         {"x-x.weight": (np.ones((40, 40)) - np.eye(40)) * 0.08, "x.bias": np.full(40, 0.02)}
     )
     chooser = pgm.Auto(
-        candidates=(pgm.Exact(max_bits=10), pgm.MCMC(warmup=50, draws=200), pgm.AIS(), pgm.ParallelTempering())
+        candidates=(
+            pgm.Exact(max_bits=10),
+            pgm.MCMC(warmup=50, draws=200),
+            pgm.AIS(),
+            pgm.ParallelTempering(),
+        )
     )
     r = pgm.infer(model, method=chooser, rng=0)
     assert isinstance(r.method, pgm.ParallelTempering) and "did not mix" in str(r.refused[1])
@@ -223,10 +251,17 @@ def test_ladders_are_read_in_any_order_and_refused_with_a_reason():
             pgm.infer(model, method=pgm.SimulatedTempering(betas=bad), rng=0)
 
 
-@pytest.mark.parametrize("way", [
-    lambda x, t: x["v"], lambda x, t: x.get("v"), lambda x, t: dict(x.items())["v"], lambda x, t: {**x}["v"],
-    lambda x, t: x["v"] if t else np.zeros((8, 4)),
-], ids=["[]", "get", "items", "**", "later"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda x, t: x["v"],
+        lambda x, t: x.get("v"),
+        lambda x, t: dict(x.items())["v"],
+        lambda x, t: {**x}["v"],
+        lambda x, t: x["v"] if t else np.zeros((8, 4)),
+    ],
+    ids=["[]", "get", "items", "**", "later"],
+)
 def test_wang_landau_sees_what_a_partition_reads_however_it_does(way):
     model, calls = pgm.rbm(4, 2, rng=0), []
     model = model.with_params({"v.bias": [0.3, 0.7, 0.6, 1.9]})
@@ -239,14 +274,26 @@ def test_wang_landau_sees_what_a_partition_reads_however_it_does(way):
     np.testing.assert_allclose(r.mean["v"], pgm.infer(model).mean["v"], rtol=0, atol=0.05)
 
 
-@pytest.mark.parametrize("method", [
-    pgm.MCMC(draws=20, warmup=5), pgm.ParallelTempering(draws=20, warmup=5),
-    pgm.SimulatedTempering(draws=80, warmup=50), pgm.TemperedTransitions(draws=20, warmup=5),
-    pgm.WangLandau(partition=lambda x: x["v"].sum(axis=1).astype(int), bins=5, draws=50, warmup=20),
-], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "method",
+    [
+        pgm.MCMC(draws=20, warmup=5),
+        pgm.ParallelTempering(draws=20, warmup=5),
+        pgm.SimulatedTempering(draws=80, warmup=50),
+        pgm.TemperedTransitions(draws=20, warmup=5),
+        pgm.WangLandau(
+            partition=lambda x: x["v"].sum(axis=1).astype(int), bins=5, draws=50, warmup=20
+        ),
+    ],
+    ids=lambda m: type(m).__name__,
+)
 def test_energies_are_those_of_the_draws(method, rtol=1e-5):
     model = pgm.dbm([4, 3, 2], rng=0)
-    r = pgm.infer(model, {"v": [[np.nan] * 4, [1, 0, 1, np.nan]]}, want=("samples",), method=method, rng=0)
+    r = pgm.infer(
+        model, {"v": [[np.nan] * 4, [1, 0, 1, np.nan]]}, want=("samples",), method=method, rng=0
+    )
     chains, draws, rows = r.stats["energy"].shape
     x = {name: value.reshape(chains * draws * rows, -1) for name, value in r.samples.items()}
-    np.testing.assert_allclose(r.stats["energy"].reshape(-1), -model.log_density(x), rtol=rtol, atol=rtol)
+    np.testing.assert_allclose(
+        r.stats["energy"].reshape(-1), -model.log_density(x), rtol=rtol, atol=rtol
+    )

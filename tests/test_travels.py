@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
+from pgmengine.infer.sampling.coupled import CoupledTempering
+from pgmengine.infer.sampling.travels import Travels
 from pgmengine.learn.history import History
-from pgmengine.methods.coupled import CoupledTempering
-from pgmengine.methods.travels import Travels
 
 X = pgm.datasets.bars_and_stripes().x_train
 BETAS = np.linspace(0.5, 1.0, 8)

@@ -1,4 +1,5 @@
-"""Whether statuses, errors and intervals can be trusted: answers that were wrong with a good status.
+"""Whether statuses, errors and intervals can be trusted: answers that were wrong with a good
+status.
 
 Each case was wrong in the first edition. Verdicts compare with exact answers, many standard errors
 wide, or count over seeds.
@@ -10,14 +11,16 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.convergence import least_error, series_statistics
-from pgmengine.methods.simulated_tempering import round_trips
-from pgmengine.methods.starts import dispersed
-from pgmengine.methods.trust import few, normal_end, pareto_shape, travelled
+from pgmengine.infer.convergence import least_error, series_statistics
+from pgmengine.infer.sampling.simulated_tempering import round_trips
+from pgmengine.infer.sampling.starts import dispersed
+from pgmengine.infer.sampling.trust import few, normal_end, pareto_shape, travelled
 
 
 def late_phase(spins=60, pairs=30):
-    """A unit that is off until beta is near 1, and then holds nearly all of the mass with its spins."""
+    """A unit that is off until beta is near 1, and then holds nearly all of the mass with its
+    spins.
+    """
     b = pgm.GraphBuilder()
     b.layer("c", pgm.Binary(), 1, bias=[-128.0])
     b.layer("s", pgm.Spin(), spins)
@@ -34,12 +37,16 @@ def ferromagnet(n=60, weight=4.0):
 
 
 def two_spins(weight, bias=(0.3, 0.2)):
-    return pgm.boltzmann_machine(2, weight=[[0, weight], [weight, 0]]).with_params({"x.bias": np.array(bias)})
+    return pgm.boltzmann_machine(2, weight=[[0, weight], [weight, 0]]).with_params(
+        {"x.bias": np.array(bias)}
+    )
 
 
 def belief_net(sizes, scale, seed):
     rng, model = np.random.default_rng(seed), pgm.sbn(sizes)
-    return model.with_params({name: scale * rng.normal(size=np.shape(v)) for name, v in model.params.items()})
+    return model.with_params(
+        {name: scale * rng.normal(size=np.shape(v)) for name, v in model.params.items()}
+    )
 
 
 # Annealing.
@@ -59,16 +66,22 @@ def test_the_status_says_how_the_reverse_run_began():
     small = pgm.infer(pgm.rbm(8, 6, rng=0), want=("log_z",), method=pgm.AIS(), rng=0)
     large = pgm.infer(pgm.rbm(40, 30, rng=0), want=("log_z",), method=pgm.AIS(), rng=0)
     up = pgm.infer(pgm.rbm(8, 6, rng=0), want=("log_z",), method=pgm.AIS(reverse=False), rng=0)
-    assert small.status is pgm.Status.OK and small.stats["reverse_exact"].all() and not small.warnings
-    assert large.status is pgm.Status.ONE_SIDED and large.status.good and "exact draws" in large.warnings[0]
+    assert (
+        small.status is pgm.Status.OK and small.stats["reverse_exact"].all() and not small.warnings
+    )
+    assert (
+        large.status is pgm.Status.ONE_SIDED
+        and large.status.good
+        and "exact draws" in large.warnings[0]
+    )
     assert up.status is pgm.Status.ONE_SIDED
 
 
 def test_intervals_of_skewed_weights_hold(runs=4000, chains=100, sd=1.5):
     """Log weights are normal; of three standard errors at least 99 % hold where nothing is flagged.
 
-    The standard error of the share is below 0.25 %, so less than 97.5 % is beyond six of them. Three
-    standard errors of the mean alone hold in 96 % or less.
+    The standard error of the share is below 0.25 %, so less than 97.5 % is beyond six of them.
+    Three standard errors of the mean alone hold in 96 % or less.
     """
     w = sd * np.random.default_rng(0).normal(size=(runs, chains)) - sd**2 / 2
     p = np.exp(w)
@@ -78,7 +91,10 @@ def test_intervals_of_skewed_weights_hold(runs=4000, chains=100, sd=1.5):
     high = np.fmax(np.log(mean) + 3 * error / mean, normal_end(w))
     kept = np.array([not few(one[None], chains) for one in ess])
     assert 0.3 < kept.mean() < 0.8
-    assert np.mean((low <= 0) & (high >= 0)) > 0.985 and np.mean(((low <= 0) & (high >= 0))[kept]) > 0.975
+    assert (
+        np.mean((low <= 0) & (high >= 0)) > 0.985
+        and np.mean(((low <= 0) & (high >= 0))[kept]) > 0.975
+    )
     plain = np.log(mean) + 3 * error / mean
     assert np.mean((low <= 0) & (plain >= 0)) < 0.975
 
@@ -123,7 +139,9 @@ def test_a_unit_that_never_changed_has_an_error():
     assert 3 * 2 / 4000 <= 1.96 * error * (1 + 1e-9) and 1.96 * error < 3 * 2 / 1000
     assert np.ravel(r.stats["mcse"]["y"])[0] == 0.0
     layer = model.structure.layers["x"]
-    assert least_error(layer, np.full((1, 3), 100.0)) == pytest.approx(np.full((1, 3), 2 * 0.03 / 1.96))
+    assert least_error(layer, np.full((1, 3), 100.0)) == pytest.approx(
+        np.full((1, 3), 2 * 0.03 / 1.96)
+    )
 
 
 def test_chains_start_in_opposite_valleys():
@@ -138,13 +156,22 @@ def test_starts_of_categories_move_on_and_those_that_are_impossible_are_not_take
     b.layer("h", pgm.Binary(), 1)
     b.layer("v", pgm.NoisyOr(), 1)
     b.cause("h", "v", weight=[[2.0]])
-    x = dispersed(b.build().given({"v": [1]}).take(np.zeros(8, dtype=int)), 4, pgm.Gibbs(), np.random.default_rng(0))
+    x = dispersed(
+        b.build().given({"v": [1]}).take(np.zeros(8, dtype=int)),
+        4,
+        pgm.Gibbs(),
+        np.random.default_rng(0),
+    )
     assert np.all(x["h"] == 1) and np.all(x["v"] == 1)
     b = pgm.GraphBuilder()
     b.layer("c", pgm.Categorical(3), 4)
-    x = dispersed(b.build().given().take(np.zeros(8, dtype=int)), 4, pgm.Gibbs(), np.random.default_rng(0))
+    x = dispersed(
+        b.build().given().take(np.zeros(8, dtype=int)), 4, pgm.Gibbs(), np.random.default_rng(0)
+    )
     label = x["c"].reshape(2, 4, 4, 3).argmax(axis=3)
-    assert np.array_equal(label[:, 1], (label[:, 0] + 1) % 3) and np.array_equal(label[:, 3], label[:, 2])
+    assert np.array_equal(label[:, 1], (label[:, 0] + 1) % 3) and np.array_equal(
+        label[:, 3], label[:, 2]
+    )
 
 
 @pytest.mark.parametrize("method", [pgm.MCMC(), pgm.Auto()])
@@ -171,9 +198,13 @@ def test_a_ladder_confirms_chains_and_answers_where_they_disagree():
     both = pgm.Auto(candidates=(Stuck(), pgm.ParallelTempering()))
     r = pgm.infer(model, method=both, rng=0)
     assert isinstance(r.method, pgm.ParallelTempering) and "disagrees" in r.refused[0].refusal
-    alone = pgm.infer(model, method=pgm.Auto(candidates=both.candidates, confirm_seconds=0.0), rng=0)
+    alone = pgm.infer(
+        model, method=pgm.Auto(candidates=both.candidates, confirm_seconds=0.0), rng=0
+    )
     assert isinstance(alone.method, Stuck)
-    fine = pgm.infer(model, method=pgm.Auto(candidates=(pgm.MCMC(), pgm.ParallelTempering())), rng=0)
+    fine = pgm.infer(
+        model, method=pgm.Auto(candidates=(pgm.MCMC(), pgm.ParallelTempering())), rng=0
+    )
     assert isinstance(fine.method, pgm.MCMC) and not fine.refused
 
 
@@ -191,8 +222,12 @@ def test_chains_that_do_not_travel_are_not_good():
     rng = np.random.default_rng(0)
     model = pgm.rbm(20, 18).with_params({"v-h.weight": 8 * rng.normal(size=(20, 18))})
     tempered = pgm.infer(model, method=pgm.ParallelTempering(rungs=2, warmup=50, draws=200), rng=0)
-    wandering = pgm.infer(model, want=("marginals", "log_z"), rng=0,
-                          method=pgm.SimulatedTempering(betas=2, warmup=100, draws=300))
+    wandering = pgm.infer(
+        model,
+        want=("marginals", "log_z"),
+        rng=0,
+        method=pgm.SimulatedTempering(betas=2, warmup=100, draws=300),
+    )
     for r in (tempered, wandering):
         assert not r.status.good and (r.stats["round_trips"] < 20).all()
         assert any("round trips" in line for line in r.warnings)
@@ -203,7 +238,9 @@ def test_wang_landau_judges_chains_not_what_was_resampled(weight, seeds=4):
     """Bins of one spin, between which chains hardly move: off by 0.5 with an error of 0.008 before."""
     model = two_spins(weight)
     exact = pgm.infer(model, method=pgm.Exact()).mean["x"]
-    method = pgm.WangLandau(partition=lambda x: (x["x"][:, 0] > 0).astype(int), bins=2, warmup=300, draws=300)
+    method = pgm.WangLandau(
+        partition=lambda x: (x["x"][:, 0] > 0).astype(int), bins=2, warmup=300, draws=300
+    )
     for seed in range(seeds):
         r = pgm.infer(model, method=method, rng=seed)
         z = np.abs(r.mean["x"] - exact) / np.ravel(r.stats["mcse"]["x"])
@@ -231,8 +268,12 @@ def test_few_draws_of_strong_belief_nets_do_not_carry_the_weight_unseen():
 
 def test_forward_draws_until_the_error_asked_for():
     model, evidence = belief_net([6, 5, 4], 1.0, 3), {"v": [0, 1, 0, 1, 1, 0]}
-    rough, fine = (pgm.infer(model, evidence, want=("log_z", "samples"), method=pgm.Forward(100, error=e), rng=0)
-                   for e in (1.0, 0.02))
+    rough, fine = (
+        pgm.infer(
+            model, evidence, want=("log_z", "samples"), method=pgm.Forward(100, error=e), rng=0
+        )
+        for e in (1.0, 0.02)
+    )
     assert rough.stats["drawn"][0] == 100 < fine.stats["drawn"][0] and fine.log_z_error[0] <= 0.03
     assert fine.samples["h1"].shape[0] == 100 and fine.stats["log_weights"].shape == (100, 1)
 
@@ -247,7 +288,10 @@ def test_each_term_of_log_prob_has_the_best_method():
     assert {type(m).__name__ for m in r.method.methods} == {"Exact", "AIS"} and r.kind == "estimate"
     whole = pgm.infer(model, want=("log_z",), method=pgm.AIS(), rng=1)
     given = pgm.infer(model, {"v": x}, want=("log_z",), method=pgm.Exact()).log_z
-    assert np.all(np.abs(r.log_prob - (given - whole.log_z)) < 6 * np.hypot(r.stats["log_prob_error"], whole.log_z_error))
+    assert np.all(
+        np.abs(r.log_prob - (given - whole.log_z))
+        < 6 * np.hypot(r.stats["log_prob_error"], whole.log_z_error)
+    )
     assert np.ptp(r.log_prob - given) < 1e-9
     told = pgm.explain(model, {"v": x}, want=("log_prob", "marginals"))
     assert "log_z without evidence by AIS, estimate" in told and "marginals by Exact, exact" in told
@@ -255,11 +299,15 @@ def test_each_term_of_log_prob_has_the_best_method():
 
 
 def test_a_question_stays_whole_where_one_method_is_best():
-    assert isinstance(pgm.infer(pgm.rbm(6, 4, rng=0), want=("marginals", "log_prob", "mode")).method, pgm.Exact)
+    assert isinstance(
+        pgm.infer(pgm.rbm(6, 4, rng=0), want=("marginals", "log_prob", "mode")).method, pgm.Exact
+    )
     large = pgm.infer(pgm.rbm(40, 30, rng=0), want=("marginals", "pairs"), rng=0)
     assert isinstance(large.method, pgm.MCMC)
     split = pgm.infer(pgm.rbm(40, 30, rng=0), want=("marginals", "log_z"), rng=0)
-    assert [type(m) for m in split.method.methods] == [pgm.MCMC, pgm.AIS] and split.mean["v"].shape == (40,)
+    assert [type(m) for m in split.method.methods] == [pgm.MCMC, pgm.AIS] and split.mean[
+        "v"
+    ].shape == (40,)
 
 
 def test_a_refused_part_refuses_the_question():
@@ -267,10 +315,14 @@ def test_a_refused_part_refuses_the_question():
         pgm.infer(pgm.rbm(40, 40, rng=0), want=("marginals", "mode"))
 
 
-@pytest.mark.parametrize("method", [pgm.Exact(), pgm.AIS(40, 50), pgm.ParallelTempering(draws=50, warmup=50)])
+@pytest.mark.parametrize(
+    "method", [pgm.Exact(), pgm.AIS(40, 50), pgm.ParallelTempering(draws=50, warmup=50)]
+)
 @pytest.mark.parametrize("want", [("log_z",), ("log_prob",), ("log_z", "log_prob")])
 def test_a_result_holds_what_was_wanted_whichever_method_answered(method, want):
-    r = pgm.infer(pgm.rbm(5, 3, rng=0), {"v": [1, 0, 1, 0, math.nan]}, want=want, method=method, rng=0)
+    r = pgm.infer(
+        pgm.rbm(5, 3, rng=0), {"v": [1, 0, 1, 0, math.nan]}, want=want, method=method, rng=0
+    )
     for name in ("log_z", "log_z_error", "log_z_interval", "log_prob"):
         assert hasattr(r, name) is (name != "log_prob" or "log_prob" in want)
     with pytest.raises(pgm.NotAsked):
@@ -278,7 +330,9 @@ def test_a_result_holds_what_was_wanted_whichever_method_answered(method, want):
 
 
 def test_means_without_being_wanted_are_not_there():
-    """Forward works log Z out for itself, and chains of a question for pairs are confirmed by their means."""
+    """Forward works log Z out for itself, and chains of a question for pairs are confirmed by their
+    means.
+    """
     net = pgm.infer(pgm.sbn([4, 3], rng=0), {"v": [1, 0, 1, math.nan]}, method=pgm.Forward(), rng=0)
     pairs = pgm.infer(pgm.rbm(30, 28, rng=0), want=("pairs",), rng=0)
     assert not hasattr(net, "log_z") and not hasattr(pairs, "mean") and hasattr(pairs, "pairs")

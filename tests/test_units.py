@@ -44,7 +44,9 @@ def test_continuous_unit_by_quadrature(eta):
     moment = [(weights * nodes**k * np.exp(eta * nodes - abs(eta))).sum() for k in range(3)]
     np.testing.assert_allclose(unit.log_normalizer(eta), math.log(moment[0]) + abs(eta), rtol=1e-12)
     np.testing.assert_allclose(unit.mean(eta), moment[1] / moment[0], rtol=1e-11, atol=1e-14)
-    np.testing.assert_allclose(unit.variance(eta), moment[2] / moment[0] - (moment[1] / moment[0]) ** 2, rtol=1e-9)
+    np.testing.assert_allclose(
+        unit.variance(eta), moment[2] / moment[0] - (moment[1] / moment[0]) ** 2, rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.5, -2.0])
@@ -60,7 +62,10 @@ def test_mean_and_variance_are_derivatives_of_the_log_normalizer(unit):
     slope = (unit.log_normalizer(eta + h) - unit.log_normalizer(eta - h)) / (2 * h)
     np.testing.assert_allclose(unit.mean(eta), slope, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(
-        unit.variance(eta), (unit.mean(eta + h) - unit.mean(eta - h)) / (2 * h), rtol=1e-6, atol=1e-8
+        unit.variance(eta),
+        (unit.mean(eta + h) - unit.mean(eta - h)) / (2 * h),
+        rtol=1e-6,
+        atol=1e-8,
     )
 
 
@@ -111,7 +116,9 @@ def test_states_are_numbered_in_the_order_of_the_support(unit):
     support, rng = np.asarray(unit.support), np.random.default_rng(0)
     number = rng.integers(0, len(support), (5, 7))
     assert np.array_equal(unit.state_of(support[number]), number)
-    assert np.array_equal(unit.state_of(support[number] + 1e-9 * rng.normal(size=support[number].shape)), number)
+    assert np.array_equal(
+        unit.state_of(support[number] + 1e-9 * rng.normal(size=support[number].shape)), number
+    )
 
 
 def test_states_of_users_units_need_no_one_hot_rows():
@@ -125,7 +132,9 @@ def test_states_of_users_units_need_no_one_hot_rows():
 def test_noisy_or_is_the_binary_family():
     unit, z = pgm.NoisyOr(), np.array([0.0, 1e-9, 0.3, 2.0, 50.0, 1e4])
     np.testing.assert_allclose(unit.log_conditional(np.zeros(6), z), -z, rtol=1e-12)
-    np.testing.assert_allclose(np.exp(unit.log_conditional(np.ones(6), z)), -np.expm1(-z), rtol=1e-12)
+    np.testing.assert_allclose(
+        np.exp(unit.log_conditional(np.ones(6), z)), -np.expm1(-z), rtol=1e-12
+    )
     np.testing.assert_allclose(unit.log_normalizer(unit.link(z)), z, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(unit.mean(unit.link(z)), -np.expm1(-z), rtol=1e-9)
     assert np.all(unit.sample(unit.link(np.zeros(50)), np.random.default_rng(0)) == 0)
@@ -136,9 +145,13 @@ def test_multivalued_is_twice_a_normalised_family():
         np.testing.assert_allclose(pgm.MultiValued(s).log_normalizer(0.0), math.log(2), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("s", "w"), [(1, 0.65848), (2, 0.78340), (4, 0.89410), (math.inf, 1.08866)])
+@pytest.mark.parametrize(
+    ("s", "w"), [(1, 0.65848), (2, 0.78340), (4, 0.89410), (math.inf, 1.08866)]
+)
 def test_alpha_of_system_1(s, w):
-    """alpha_s(w) with |H| = 2: the correlation <v1 v2> of two spins that share two hidden units with weights w."""
+    """alpha_s(w) with |H| = 2: the correlation <v1 v2> of two spins that share two hidden units
+    with weights w.
+    """
     from scipy.optimize import brentq
 
     def alpha(x):

@@ -5,10 +5,10 @@ import pytest
 from walks import counted_walks, numpy_walk_only
 
 import pgmengine as pgm
-from pgmengine.enumeration import program, walk
-from pgmengine.enumeration.cover import choose_cover
-from pgmengine.enumeration.problem import build_problem
-from pgmengine.enumeration.skeleton import skeleton_of
+from pgmengine.infer.exact import program, walk
+from pgmengine.infer.exact.cover import choose_cover
+from pgmengine.infer.exact.problem import build_problem
+from pgmengine.infer.exact.skeleton import skeleton_of
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -27,7 +27,9 @@ def test_compiled_walk_equals_numpy_walk_on_a_larger_machine(monkeypatch):
 @pytest.mark.parametrize("size", [0.1, 2.0, 20.0, 60.0])
 @pytest.mark.parametrize("hidden", [pgm.Binary(), pgm.Spin(), pgm.Categorical(3)], ids=repr)
 def test_eight_states_at_a_time_equal_the_numpy_walk(hidden, size, monkeypatch):
-    """Means and log Z, with lateral couplings inside the cover and out, and exponents up to the limit of the walk."""
+    """Means and log Z, with lateral couplings inside the cover and out, and exponents up to the
+    limit of the walk.
+    """
     rng, b = np.random.default_rng(1), pgm.GraphBuilder()
     size = size if hidden == pgm.Binary() else size / 2
     lateral = np.triu(rng.normal(size=(7, 7)), 1)
@@ -53,7 +55,9 @@ def test_eight_states_at_a_time_equal_the_numpy_walk(hidden, size, monkeypatch):
 
 def test_sums_whose_products_overflow(monkeypatch):
     """Four sums of e^300 each: their product is no number, so each is divided by itself."""
-    model = pgm.rbm(12, 6, rng=0).with_params({"v.bias": np.where(np.arange(12) % 3, 300.0, -300.0)})
+    model = pgm.rbm(12, 6, rng=0).with_params(
+        {"v.bias": np.where(np.arange(12) % 3, 300.0, -300.0)}
+    )
     monkeypatch.setattr(program, "MOST_ROWS", 0)
     compiled = pgm.infer(model, want=("log_z", "marginals"))
     numpy_walk_only(monkeypatch)
@@ -85,14 +89,16 @@ def test_patterns_on_threads_give_the_same_bits(monkeypatch):
         monkeypatch.setenv("PGMENGINE_THREADS", count)
         found.append(pgm.infer(model, {"v": v}, want=want, method=pgm.Exact()))
     for other in found[1:]:
-        assert np.array_equal(other.log_z, found[0].log_z) and np.array_equal(other.log_prob, found[0].log_prob)
+        assert np.array_equal(other.log_z, found[0].log_z) and np.array_equal(
+            other.log_prob, found[0].log_prob
+        )
         assert np.array_equal(other.pairs["v-h"], found[0].pairs["v-h"])
         for name in ("v", "h"):
             assert np.array_equal(other.mean[name], found[0].mean[name])
             assert np.array_equal(other.mode[name], found[0].mode[name])
     for i in (0, 5, 39):
-        alone = pgm.infer(model, {"v": v[i: i + 1]}, want=want, method=pgm.Exact())
-        np.testing.assert_allclose(alone.log_z, found[0].log_z[i: i + 1], rtol=1e-13)
+        alone = pgm.infer(model, {"v": v[i : i + 1]}, want=want, method=pgm.Exact())
+        np.testing.assert_allclose(alone.log_z, found[0].log_z[i : i + 1], rtol=1e-13)
         np.testing.assert_allclose(alone.mean["h"][0], found[0].mean["h"][i], rtol=1e-10)
 
 

@@ -56,7 +56,9 @@ def machine(name, layers, couples=(), causes=(), scale=1.0, sparse=False, keep=1
     for key, (unit, size) in layers.items():
         shape = (size,) if width(unit) == 1 else (size, width(unit))
         bias = rng.normal(0, 0.5 * scale, shape)
-        made[key] = TinyLayer(key, unit, size, np.abs(bias) if isinstance(unit, pgm.NoisyOr) else bias)
+        made[key] = TinyLayer(
+            key, unit, size, np.abs(bias) if isinstance(unit, pgm.NoisyOr) else bias
+        )
 
     def weight(a, b, directed):
         ua, ub = made[a].unit, made[b].unit
@@ -101,7 +103,9 @@ FINITE = (
     machine("rbm sparse", {"v": (B, 4), "h": (S, 4)}, VH, sparse=True, keep=0.5),
     machine("dbm", {"v": (B, 3), "h1": (B, 3), "h2": (B, 2)}, CHAIN),
     machine("dbm mixed", {"v": (C, 1), "h1": (S, 3), "h2": (pgm.MultiValued(2), 2)}, CHAIN),
-    machine("dbm four", {"v": (B, 2), "h1": (B, 3), "h2": (S, 2), "h3": (B, 2)}, [*CHAIN, ("h2", "h3")]),
+    machine(
+        "dbm four", {"v": (B, 2), "h1": (B, 3), "h2": (S, 2), "h3": (B, 2)}, [*CHAIN, ("h2", "h3")]
+    ),
     machine("triangle", {"v": (B, 2), "h1": (B, 2), "h2": (S, 2)}, [*CHAIN, ("v", "h2")]),
     machine("ising", {"x": (S, 5)}, [("x", "x")]),
     machine("boltzmann", {"x": (B, 6)}, [("x", "x")], keep=0.5),
@@ -113,7 +117,12 @@ FINITE = (
     machine("sbn", {"v": (B, 4), "h": (B, 3)}, (), [("h", "v")]),
     machine("sbn deep", {"v": (B, 3), "h1": (B, 2), "h2": (B, 2)}, (), DEEP),
     machine("sbn spin", {"v": (S, 3), "h1": (S, 2), "h2": (B, 2)}, (), DEEP),
-    machine("sbn multivalued", {"v": (pgm.MultiValued(2), 2), "h": (pgm.MultiValued(3), 2)}, (), [("h", "v")]),
+    machine(
+        "sbn multivalued",
+        {"v": (pgm.MultiValued(2), 2), "h": (pgm.MultiValued(3), 2)},
+        (),
+        [("h", "v")],
+    ),
     machine("sbn categorical", {"v": (C, 2), "h1": (C, 1), "h2": (B, 2)}, (), DEEP),
     machine("sbn skip", {"v": (B, 3), "h1": (B, 2), "h2": (B, 2)}, (), [*DEEP, ("h2", "v")]),
     machine("sbn lateral", {"v": (B, 4), "h": (B, 2)}, (), [("h", "v"), ("v", "v")], keep=0.7),
@@ -121,33 +130,54 @@ FINITE = (
     machine("noisy-or", {"v": (pgm.NoisyOr(), 3), "h": (B, 3)}, (), [("h", "v")]),
     machine("noisy-or deep", {"v": (B, 2), "h1": (pgm.NoisyOr(), 2), "h2": (B, 2)}, (), DEEP),
     machine("dbn", {"v": (B, 3), "h1": (B, 3), "h2": (B, 2)}, [("h1", "h2")], [("h1", "v")]),
-    machine("dbn multivalued", {"v": (S, 2), "h1": (pgm.MultiValued(2), 2), "h2": (B, 2)}, [("h1", "h2")], [("h1", "v")]),
+    machine(
+        "dbn multivalued",
+        {"v": (S, 2), "h1": (pgm.MultiValued(2), 2), "h2": (B, 2)},
+        [("h1", "h2")],
+        [("h1", "v")],
+    ),
     machine("mixed", {"v": (B, 3), "h1": (B, 2), "h2": (S, 2)}, [("v", "h2")], [("h1", "v")]),
-    machine("mixed child", {"a": (B, 2), "v": (B, 3), "p": (S, 2)}, [("a", "v"), ("v", "v")], [("p", "v")]),
+    machine(
+        "mixed child",
+        {"a": (B, 2), "v": (B, 3), "p": (S, 2)},
+        [("a", "v"), ("v", "v")],
+        [("p", "v")],
+    ),
     machine("two parents", {"v": (B, 2), "a": (S, 2), "b": (C, 1)}, (), [("a", "v"), ("b", "v")]),
 )
 INFINITE = (
     machine("rbm continuous", {"v": (B, 4), "h": (pgm.MultiValued(inf), 2)}, VH),
     machine("rbm gaussian", {"v": (pgm.Gaussian(0.7), 2), "h": (B, 3)}, VH, scale=0.5),
-    machine("gaussian child", {"v": (pgm.Gaussian(0.7), 2), "h": (B, 3)}, (), [("h", "v")], scale=0.5),
+    machine(
+        "gaussian child", {"v": (pgm.Gaussian(0.7), 2), "h": (B, 3)}, (), [("h", "v")], scale=0.5
+    ),
     machine("continuous child", {"v": (pgm.MultiValued(inf), 2), "h": (B, 2)}, (), [("h", "v")]),
 )
 MACHINES = FINITE + INFINITE
 
 
 def random_machine(seed, most=3_000):
-    """Two to four layers of any finite units, undirected, directed and inside couplings at will, dense or sparse."""
+    """Two to four layers of any finite units, undirected, directed and inside couplings at will,
+    dense or sparse.
+    """
     rng = np.random.default_rng(seed)
     units = (B, S, pgm.MultiValued(1), pgm.MultiValued(3), C, pgm.NoisyOr())
     while True:
-        layers = {f"l{i}": (units[rng.integers(len(units))], int(rng.integers(1, 4))) for i in range(rng.integers(2, 5))}
+        layers = {
+            f"l{i}": (units[rng.integers(len(units))], int(rng.integers(1, 4)))
+            for i in range(rng.integers(2, 5))
+        }
         couples, causes = [], []
         for (i, a), (j, b) in itertools.combinations_with_replacement(enumerate(layers), 2):
             if rng.random() < (0.3 if i == j else 0.7):
-                (causes if rng.random() < 0.5 or layers[b][0] == pgm.NoisyOr() else couples).append((a, b))
+                (causes if rng.random() < 0.5 or layers[b][0] == pgm.NoisyOr() else couples).append(
+                    (a, b)
+                )
         if math.prod(len(unit.support) ** size for unit, size in layers.values()) > most:
             continue
-        made = machine(f"random {seed}", layers, couples, causes, sparse=bool(rng.random() < 0.3), keep=0.8)
+        made = machine(
+            f"random {seed}", layers, couples, causes, sparse=bool(rng.random() < 0.3), keep=0.8
+        )
         try:
             made.build()
         except pgm.PgmError:  # noisy-or units without arrows into them, or with parents below 0
@@ -166,7 +196,9 @@ def draw_row(m, rng, share):
     row = {}
     for x in m.layers:
         values = range(x.unit.k) if isinstance(x.unit, pgm.Categorical) else x.unit.support
-        pick = [rng.choice(values) if values is not None else rng.uniform(-1, 1) for _ in range(x.size)]
+        pick = [
+            rng.choice(values) if values is not None else rng.uniform(-1, 1) for _ in range(x.size)
+        ]
         row[x.name] = [v if rng.random() < share else None for v in pick]
     return row
 
@@ -174,7 +206,9 @@ def draw_row(m, rng, share):
 def as_evidence(m, rows):
     """The rows as (rows, size) arrays with NaN."""
     return {
-        x.name: np.array([[np.nan if v is None else v for v in row[x.name]] for row in rows], dtype=float)
+        x.name: np.array(
+            [[np.nan if v is None else v for v in row[x.name]] for row in rows], dtype=float
+        )
         for x in m.layers
     }
 
@@ -185,7 +219,9 @@ def patterns(m, seed=0):
     rows = [draw_row(m, rng, share) for share in (0.0, 0.5, 0.5, 0.8, 1.0)]
     for x in m.layers:
         full = draw_row(m, rng, 1.0)
-        rows.append({y.name: full[y.name] if y.name == x.name else [None] * y.size for y in m.layers})
+        rows.append(
+            {y.name: full[y.name] if y.name == x.name else [None] * y.size for y in m.layers}
+        )
     return rows
 
 
@@ -208,4 +244,6 @@ def mixed_target(machine, rows=24):
         for n in model.structure.directed_layers
         if n not in model.structure.undirected_layers
     }
-    return model.given(seen, soft=soft, do=do).at(rng.choice([0.0, 0.37, 1.0], size=rows), reference)
+    return model.given(seen, soft=soft, do=do).at(
+        rng.choice([0.0, 0.37, 1.0], size=rows), reference
+    )

@@ -1,4 +1,6 @@
-"""Plain numpy twins: the generator of the compiled sweeps, and a random source that replays it for the plain engine."""
+"""Plain numpy twins: the generator of the compiled sweeps, and a random source that replays it for
+the plain engine.
+"""
 
 import numpy as np
 
@@ -13,7 +15,10 @@ def threefry(counter, key, rounds=12):
         x = [counter[:, i].astype(np.uint32) + k[i] for i in range(4)]
         for r in range(rounds):
             partner = (1, 3) if r % 2 == 0 else (3, 1)
-            for a, b, turn in ((0, partner[0], ROTATIONS[r % 8][0]), (2, partner[1], ROTATIONS[r % 8][1])):
+            for a, b, turn in (
+                (0, partner[0], ROTATIONS[r % 8][0]),
+                (2, partner[1], ROTATIONS[r % 8][1]),
+            ):
                 x[a] = x[a] + x[b]
                 x[b] = (x[b] << np.uint32(turn) | x[b] >> np.uint32(32 - turn)) ^ x[a]
             if r % 4 == 3:
@@ -27,13 +32,17 @@ def uniforms(key, sweep, chain, layer, count, second=False):
     """The first `count` uniforms of a place, as the compiled sweeps number them."""
     blocks = -(-count // 64)
     lane = (np.arange(blocks * 16) + (2**31 if second else 0)).astype(np.uint32)
-    counter = np.stack([lane, *(np.full(len(lane), v, dtype=np.uint32) for v in (sweep, chain, layer))], axis=1)
+    counter = np.stack(
+        [lane, *(np.full(len(lane), v, dtype=np.uint32) for v in (sweep, chain, layer))], axis=1
+    )
     words = threefry(counter, key).reshape(blocks, 16, 4).transpose(0, 2, 1).reshape(-1)[:count]
     return ((words >> np.uint32(1)).astype(np.float64) + 0.5) * 2.0**-31
 
 
 class Replay:
-    """A random source for the plain engine that hands out the uniforms of the compiled one, visit by visit."""
+    """A random source for the plain engine that hands out the uniforms of the compiled one, visit
+    by visit.
+    """
 
     def __init__(self, target, key, by_unit, streams=None, backward=False):
         self.backward = backward
@@ -52,7 +61,12 @@ class Replay:
                 if not free.any():
                     continue
                 one, two = (
-                    np.stack([uniforms(self.key, sweep, c, place[name], layer.size, second) for c in self.streams])
+                    np.stack(
+                        [
+                            uniforms(self.key, sweep, c, place[name], layer.size, second)
+                            for c in self.streams
+                        ]
+                    )
                     for second in (False, True)
                 )
                 if name in self.by_unit:

@@ -1,6 +1,6 @@
 """Which of the enumerations is used, for tests that compare them."""
 
-from pgmengine.enumeration import program, walk
+from pgmengine.infer.exact import program, walk
 
 
 def numpy_walk_only(monkeypatch):
@@ -11,5 +11,7 @@ def numpy_walk_only(monkeypatch):
 
 def counted_walks(monkeypatch):
     calls, made = [], walk.GrayWalker.walk
-    monkeypatch.setattr(walk.GrayWalker, "walk", lambda self, moments: calls.append(moments) or made(self, moments))
+    monkeypatch.setattr(
+        walk.GrayWalker, "walk", lambda self, moments: calls.append(moments) or made(self, moments)
+    )
     return calls

@@ -1,4 +1,5 @@
-"""What is written by hand in JAX, on the CPU: float32, whole runs compiled, keys of the default generator.
+"""What is written by hand in JAX, on the CPU: float32, whole runs compiled, keys of the default
+generator.
 
 softplus is written out: jax.nn.softplus is logaddexp, which takes five times as long on CPUs.
 """
@@ -33,7 +34,9 @@ def _flip_state(key: jax.Array, x: jax.Array, field: jax.Array) -> jax.Array:
 
 
 def _going_on(step: Callable[..., Any], state: Any, *fixed: Any) -> Callable[[int], Any]:
-    """run(count) of `count` compiled steps (state, key, *fixed) -> state, from where the last run ended."""
+    """run(count) of `count` compiled steps (state, key, *fixed) -> state, from where the last run
+    ended.
+    """
 
     @partial(jax.jit, donate_argnums=0)
     def steps(state: Any, key: jax.Array, count: int, *fixed: Any) -> Any:
@@ -55,12 +58,16 @@ def _going_on(step: Callable[..., Any], state: Any, *fixed: Any) -> Callable[[in
 
 def sweeps(weight: Array, b: Array, c: Array, v: Array) -> Callable[[int], jax.Array]:
     """Block Gibbs sweeps of an RBM; run(count) returns the visible states."""
-    return _rbm(weight, b, c, np.asarray(v), _gibbs, np.zeros(np.shape(v), dtype=bool), clamped=False)
+    return _rbm(
+        weight, b, c, np.asarray(v), _gibbs, np.zeros(np.shape(v), dtype=bool), clamped=False
+    )
 
 
 def flip_sweeps(weight: Array, b: Array, c: Array, v: Array) -> Callable[[int], jax.Array]:
     """The same with flip-the-state transitions."""
-    return _rbm(weight, b, c, np.asarray(v), _flip_state, np.zeros(np.shape(v), dtype=bool), clamped=False)
+    return _rbm(
+        weight, b, c, np.asarray(v), _flip_state, np.zeros(np.shape(v), dtype=bool), clamped=False
+    )
 
 
 def clamped_sweeps(weight: Array, b: Array, c: Array, rows: Array) -> Callable[[int], jax.Array]:
@@ -68,9 +75,18 @@ def clamped_sweeps(weight: Array, b: Array, c: Array, rows: Array) -> Callable[[
     return _rbm(weight, b, c, np.nan_to_num(rows), _gibbs, ~np.isnan(rows), clamped=True)
 
 
-def _rbm(weight: Array, b: Array, c: Array, v: Array, move: Callable[..., jax.Array], seen: Array,
-         clamped: bool) -> Callable[[int], jax.Array]:
-    def step(state: Any, key: jax.Array, w: jax.Array, b: jax.Array, c: jax.Array, seen: jax.Array) -> Any:
+def _rbm(
+    weight: Array,
+    b: Array,
+    c: Array,
+    v: Array,
+    move: Callable[..., jax.Array],
+    seen: Array,
+    clamped: bool,
+) -> Callable[[int], jax.Array]:
+    def step(
+        state: Any, key: jax.Array, w: jax.Array, b: jax.Array, c: jax.Array, seen: jax.Array
+    ) -> Any:
         one, two = jax.random.split(key)
         v, h = state
         h = move(one, h, v @ w + c)
@@ -82,7 +98,9 @@ def _rbm(weight: Array, b: Array, c: Array, v: Array, move: Callable[..., jax.Ar
     return lambda count: run(count)[0]
 
 
-def dbm_sweeps(w1: Array, w2: Array, a: Array, b: Array, c: Array, v: Array) -> Callable[[int], jax.Array]:
+def dbm_sweeps(
+    w1: Array, w2: Array, a: Array, b: Array, c: Array, v: Array
+) -> Callable[[int], jax.Array]:
     """Block Gibbs sweeps of a deep machine of three layers: the middle one, then the other two."""
 
     def step(state: Any, key: jax.Array, w1: Any, w2: Any, a: Any, b: Any, c: Any) -> Any:
@@ -97,15 +115,21 @@ def dbm_sweeps(w1: Array, w2: Array, a: Array, b: Array, c: Array, v: Array) -> 
 
 
 def ising(n: int, beta: float) -> Callable[[int], Any]:
-    """Sweeps of a periodic n x n lattice of spins, even and odd sites in boards (n, n / 2) of their own."""
+    """Sweeps of a periodic n x n lattice of spins, even and odd sites in boards (n, n / 2) of their
+    own.
+    """
     odd_rows = (jnp.arange(n) % 2 == 1)[:, None]
-    boards = tuple(jnp.asarray(2 * b - 1, dtype=jnp.float32) for b in
-                   np.random.default_rng(0).integers(0, 2, (2, n, n // 2)))
+    boards = tuple(
+        jnp.asarray(2 * b - 1, dtype=jnp.float32)
+        for b in np.random.default_rng(0).integers(0, 2, (2, n, n // 2))
+    )
 
     def half(key: jax.Array, x: jax.Array, left: jax.Array) -> jax.Array:
         side = jnp.where(left, jnp.roll(x, 1, 1), jnp.roll(x, -1, 1))
         near = x + side + jnp.roll(x, 1, 0) + jnp.roll(x, -1, 0)
-        return jnp.where(jax.random.uniform(key, x.shape) < jax.nn.sigmoid(2 * beta * near), 1.0, -1.0)
+        return jnp.where(
+            jax.random.uniform(key, x.shape) < jax.nn.sigmoid(2 * beta * near), 1.0, -1.0
+        )
 
     def step(state: Any, key: jax.Array) -> Any:
         one, two = jax.random.split(key)
@@ -115,8 +139,9 @@ def ising(n: int, beta: float) -> Callable[[int], Any]:
     return _going_on(step, boards)
 
 
-def pcd(weight: Array, b: Array, c: Array, x: Array, chain: Array, rate: float,
-        batch: int = 100) -> Callable[[int], Any]:
+def pcd(
+    weight: Array, b: Array, c: Array, x: Array, chain: Array, rate: float, batch: int = 100
+) -> Callable[[int], Any]:
     """Updates of PCD-1 of an RBM; chain: hidden states (chains, hidden). run returns (w, b, c)."""
 
     def step(state: Any, key: jax.Array, rows: jax.Array) -> Any:
@@ -126,7 +151,11 @@ def pcd(weight: Array, b: Array, c: Array, x: Array, chain: Array, rate: float,
         up = jax.nn.sigmoid(v @ w + c)
         down = _gibbs(one, v, chain @ w.T + b)
         h = _gibbs(two, chain, down @ w + c)
-        w, b, c = _stepped(w, v, up, down, h, rate), _moved(b, v, down, rate), _moved(c, up, h, rate)
+        w, b, c = (
+            _stepped(w, v, up, down, h, rate),
+            _moved(b, v, down, rate),
+            _moved(c, up, h, rate),
+        )
         return w, b, c, h, (place + batch) % len(rows)
 
     run = _going_on(step, (*_f32(weight, b, c, chain), jnp.array(0)), *_f32(x))
@@ -141,9 +170,21 @@ def _moved(b: Any, x: Any, fx: Any, rate: float) -> jax.Array:
     return b + rate * (x.mean(0) - fx.mean(0))
 
 
-def sap(w1: Array, w2: Array, a: Array, b: Array, c: Array, x: Array, chain: Array, rate: float, rounds: int = 5,
-        batch: int = 100) -> Callable[[int], Any]:
-    """Updates of stochastic approximation for a deep machine, `rounds` of mean field; chain: states of the middle."""
+def sap(
+    w1: Array,
+    w2: Array,
+    a: Array,
+    b: Array,
+    c: Array,
+    x: Array,
+    chain: Array,
+    rate: float,
+    rounds: int = 5,
+    batch: int = 100,
+) -> Callable[[int], Any]:
+    """Updates of stochastic approximation for a deep machine, `rounds` of mean field; chain: states
+    of the middle.
+    """
 
     def step(state: Any, key: jax.Array, rows: jax.Array) -> Any:
         w1, w2, a, b, c, middle, place = state
@@ -163,8 +204,12 @@ def sap(w1: Array, w2: Array, a: Array, b: Array, c: Array, x: Array, chain: Arr
     return lambda count: run(count)[:5]
 
 
-def ais(weight: Array, b: Array, c: Array, base: Array, betas: Array, chains: int) -> Callable[[], float]:
-    """Log Z by annealing from independent units with log-odds `base`, hidden units summed out of the weights."""
+def ais(
+    weight: Array, b: Array, c: Array, base: Array, betas: Array, chains: int
+) -> Callable[[], float]:
+    """Log Z by annealing from independent units with log-odds `base`, hidden units summed out of
+    the weights.
+    """
     arrays, keys = _f32(weight, b, c, base), {"next": jax.random.key(0)}
     pairs = tuple(_f32(betas[:-1], betas[1:]))
     log_z_0 = np.logaddexp(0, base).sum() + len(c) * np.log(2)
@@ -198,7 +243,9 @@ def _states(bits: int) -> Array:
 
 
 def log_z(weight: Array, b: Array, c: Array, bits: int, chunk: int = 10) -> Callable[[], float]:
-    """Log Z by 2^bits states of the hidden units, in chunks whose low bits' fields are computed once."""
+    """Log Z by 2^bits states of the hidden units, in chunks whose low bits' fields are computed
+    once.
+    """
     chunk = min(chunk, bits)
     low, high = _f32(_states(chunk), _states(bits - chunk))
     arrays = _f32(weight, b, c)
@@ -208,24 +255,42 @@ def log_z(weight: Array, b: Array, c: Array, bits: int, chunk: int = 10) -> Call
         fields, weights = low @ w[:, :chunk].T + b, low @ c[:chunk]
 
         def part(state: Any) -> jax.Array:
-            total = _softplus(fields + w[:, chunk:bits] @ state).sum(1) + weights + state @ c[chunk:bits]
+            total = (
+                _softplus(fields + w[:, chunk:bits] @ state).sum(1)
+                + weights
+                + state @ c[chunk:bits]
+            )
             top = total.max()
             return top + jnp.log(jnp.exp(total - top).sum())
 
         return jax.lax.map(part, high)
 
-    return lambda: float(np.logaddexp.reduce(np.asarray(sums(low, high, *arrays), dtype=np.float64)))
+    return lambda: float(
+        np.logaddexp.reduce(np.asarray(sums(low, high, *arrays), dtype=np.float64))
+    )
 
 
 def posterior(weight: Array, b: Array, c: Array, rows: Array) -> Callable[[int], Any]:
-    """Exact posterior means of every row's missing pixels and hidden units; run(count) of the next `count` rows."""
+    """Exact posterior means of every row's missing pixels and hidden units; run(count) of the next
+    `count` rows.
+    """
     missing = np.argwhere(np.isnan(rows))[:, 1].reshape(len(rows), -1)
     arrays = _f32(weight, b, c, np.nan_to_num(rows), _states(missing.shape[1]))
     place = {"next": 0}
 
     @jax.jit
-    def several(start: Any, pixels: Any, hidden: Any, count: Any, missing: Any, w: Any, b: Any, c: Any, known: Any,
-                states: Any) -> Any:
+    def several(
+        start: Any,
+        pixels: Any,
+        hidden: Any,
+        count: Any,
+        missing: Any,
+        w: Any,
+        b: Any,
+        c: Any,
+        known: Any,
+        states: Any,
+    ) -> Any:
         def one(i: int, found: Any) -> Any:
             row = (start + i) % len(known)
             gap = missing[row]
@@ -240,14 +305,20 @@ def posterior(weight: Array, b: Array, c: Array, rows: Array) -> Callable[[int],
         place["next"] += count
         room = 2 ** max(0, count - 1).bit_length()  # so that few shapes are compiled
         pixels, hidden = jnp.zeros((room, missing.shape[1])), jnp.zeros((room, len(c)))
-        found = jax.block_until_ready(several(start, pixels, hidden, count, jnp.asarray(missing), *arrays))
+        found = jax.block_until_ready(
+            several(start, pixels, hidden, count, jnp.asarray(missing), *arrays)
+        )
         return found[0][:count], found[1][:count]
 
     return run
 
 
-def belief_bound(biases: list[Array], weights: list[Array], x: Array, tolerance: float) -> Callable[[], Array]:
-    """The rounds of numpy_.BeliefRounds, compiled whole, in float32: the bound of every row, (rows,)."""
+def belief_bound(
+    biases: list[Array], weights: list[Array], x: Array, tolerance: float
+) -> Callable[[], Array]:
+    """The rounds of numpy_.BeliefRounds, compiled whole, in float32: the bound of every row,
+    (rows,).
+    """
     arrays = tuple(_f32(*biases)), tuple(_f32(*weights)), *_f32(x)
 
     @jax.jit
@@ -273,7 +344,9 @@ def belief_bound(biases: list[Array], weights: list[Array], x: Array, tolerance:
 
 
 def _log_sums(q: Any, w: Any, b: Any, xi: Any) -> Any:
-    """For k = 0, 1: log E[exp((k - xi) z)], and the tilted mean and variance of z, each (rows, children)."""
+    """For k = 0, 1: log E[exp((k - xi) z)], and the tilted mean and variance of z, each (rows,
+    children).
+    """
     found = []
     for k in (0.0, 1.0):
         e = jnp.exp((k - xi)[:, None, :] * w)
@@ -289,7 +362,9 @@ def _tightened(bias: Any, weight: Any, q: Any, xi: Any) -> Any:
     out = []
     for child in (0, 1):
         mean = q[child] @ weight[child] + bias[child + 1]
-        (log0, m0, s0), (log1, m1, s1) = _log_sums(q[child], weight[child], bias[child + 1], xi[child])
+        (log0, m0, s0), (log1, m1, s1) = _log_sums(
+            q[child], weight[child], bias[child + 1], xi[child]
+        )
         phi = jax.nn.sigmoid(log1 - log0)
         g = mean - (1 - phi) * m0 - phi * m1
         h = (1 - phi) * s0 + phi * s1 + phi * (1 - phi) * (m1 - m0) ** 2
@@ -333,6 +408,8 @@ def _bound(bias: Any, weight: Any, q: Any, xi: Any) -> jax.Array:
         p = jnp.clip(q[layer], 1e-30, 1 - 1e-7)
         total -= (p * jnp.log(p) + (1 - p) * jnp.log1p(-p)).sum(1)
         mean = q[layer] @ weight[layer] + bias[layer + 1]
-        f = xi[layer] * mean + _log_add(*(s[0] for s in _log_sums(q[layer], weight[layer], bias[layer + 1], xi[layer])))
+        f = xi[layer] * mean + _log_add(
+            *(s[0] for s in _log_sums(q[layer], weight[layer], bias[layer + 1], xi[layer]))
+        )
         total += (q[layer + 1] * mean - f).sum(1)
     return total

@@ -1,4 +1,6 @@
-"""What is written by hand in numpy: float32, in place, buffers reused; and float64 where digits are the question."""
+"""What is written by hand in numpy: float32, in place, buffers reused; and float64 where digits are
+the question.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class Layer:
 
     def __init__(self, rows: int, bias: Array, rng: np.random.Generator) -> None:
         self.bias, self.rng = bias, rng
-        self.field, self.u, self.x = (np.zeros((rows, len(bias)), dtype=np.float32) for _ in range(3))
+        self.field, self.u, self.x = (
+            np.zeros((rows, len(bias)), dtype=np.float32) for _ in range(3)
+        )
 
     def field_from(self, *terms: tuple[Array, Array]) -> None:
         """field = bias + sum of x @ w."""
@@ -41,7 +45,9 @@ class Layer:
         np.less(self.u, 1, out=self.x, casting="unsafe")
 
     def flip_state(self) -> None:
-        """x flips with probability min(1, e^(field (1 - 2x))), the Metropolis step to the other state."""
+        """x flips with probability min(1, e^(field (1 - 2x))), the Metropolis step to the other
+        state.
+        """
         self.field *= 1 - 2 * self.x
         np.minimum(self.field, 0, out=self.field)
         np.exp(self.field, out=self.field)
@@ -66,8 +72,14 @@ def clamped_sweeps(weight: Array, b: Array, c: Array, rows: Array) -> Run:
     return _rbm(weight, b, c, known, Layer.gibbs, lambda v: np.copyto(v, known, where=seen))
 
 
-def _rbm(weight: Array, b: Array, c: Array, v: Array, move: Callable[[Layer], None],
-         clamp: Callable[[Array], None] = lambda v: None) -> Run:
+def _rbm(
+    weight: Array,
+    b: Array,
+    c: Array,
+    v: Array,
+    move: Callable[[Layer], None],
+    clamp: Callable[[Array], None] = lambda v: None,
+) -> Run:
     rng = np.random.default_rng(0)
     w, b, c = _f32(weight, b, c)
     back = np.ascontiguousarray(w.T)
@@ -108,7 +120,9 @@ def dbm_sweeps(w1: Array, w2: Array, a: Array, b: Array, c: Array, v: Array) -> 
 
 
 def ising(n: int, beta: float) -> Run:
-    """Sweeps of a periodic n x n lattice of spins, even and odd sites in boards (n, n / 2) of their own."""
+    """Sweeps of a periodic n x n lattice of spins, even and odd sites in boards (n, n / 2) of their
+    own.
+    """
     rng = np.random.default_rng(0)
     up = expit(2 * beta * np.arange(-4, 5)).astype(np.float32)
     boards = [rng.choice(np.array([-1, 1], dtype=np.int8), size=(n, n // 2)) for _ in range(2)]
@@ -135,17 +149,25 @@ def _states(bits: int) -> Array:
     return ((np.arange(2**bits)[:, None] >> np.arange(bits)) & 1).astype(np.float32)
 
 
-def log_z(weight: Array, b: Array, c: Array, bits: int, precision: type, chunk: int = 9) -> Callable[[], float]:
-    """Log Z by the states of the hidden units, 2^bits of them (all, if bits is their number), in chunks of 2^chunk.
+def log_z(
+    weight: Array, b: Array, c: Array, bits: int, precision: type, chunk: int = 9
+) -> Callable[[], float]:
+    """Log Z by the states of the hidden units, 2^bits of them (all, if bits is their number), in
+    chunks of 2^chunk.
 
-    The fields of a chunk are those of its low bits, computed once, and one row for its high bits: no products. float64:
-    np.logaddexp, as one would write it; float32: softplus in place, in passes that numpy has vector instructions for.
+    The fields of a chunk are those of its low bits, computed once, and one row for its high bits:
+    no products. float64: np.logaddexp, as one would write it; float32: softplus in place, in passes
+    that numpy has vector instructions for.
     """
     chunk = min(chunk, bits)
     w, b, c = (np.asarray(a, dtype=precision) for a in (weight, b, c))
     low, high = _states(chunk).astype(precision), _states(bits - chunk).astype(precision)
     fields, weights = low @ w[:, :chunk].T + b, low @ c[:chunk]
-    sums = _softplus_sums if precision is np.float32 else lambda x, work: np.logaddexp(0, x).sum(axis=1)
+    sums = (
+        _softplus_sums
+        if precision is np.float32
+        else lambda x, work: np.logaddexp(0, x).sum(axis=1)
+    )
 
     def job() -> float:
         x, work, parts = np.empty_like(fields), np.empty_like(fields), []
@@ -169,10 +191,14 @@ def _softplus_sums(x: Array, work: Array) -> Array:
     return work.sum(axis=1)
 
 
-def posterior(weight: Array, b: Array, c: Array, rows: Array) -> Callable[[int], tuple[Array, Array]]:
-    """Exact posterior means of every row's missing pixels (as many in each) and of its hidden units.
+def posterior(
+    weight: Array, b: Array, c: Array, rows: Array
+) -> Callable[[int], tuple[Array, Array]]:
+    """Exact posterior means of every row's missing pixels (as many in each) and of its hidden
+    units.
 
-    run(count): of the next `count` rows, by the 2^missing states of their pixels with the hidden units summed out.
+    run(count): of the next `count` rows, by the 2^missing states of their pixels with the hidden
+    units summed out.
     """
     w, b, c = _f32(weight, b, c)
     missing = np.argwhere(np.isnan(rows))[:, 1].reshape(len(rows), -1)
@@ -203,8 +229,12 @@ def posterior(weight: Array, b: Array, c: Array, rows: Array) -> Callable[[int],
     return run
 
 
-def belief_bound(biases: list[Array], weights: list[Array], x: Array, tolerance: float) -> Callable[[], Array]:
-    """The mean-field bound of a belief network v <- h1 <- h2 with all of v observed, (rows,): see BeliefRounds."""
+def belief_bound(
+    biases: list[Array], weights: list[Array], x: Array, tolerance: float
+) -> Callable[[], Array]:
+    """The mean-field bound of a belief network v <- h1 <- h2 with all of v observed, (rows,): see
+    BeliefRounds.
+    """
 
     def job() -> Array:
         rounds = BeliefRounds(biases, weights, x)
@@ -215,7 +245,8 @@ def belief_bound(biases: list[Array], weights: list[Array], x: Array, tolerance:
 
 
 class BeliefRounds:
-    """Eqs. 20 to 25 of Saul, Jaakkola and Jordan (1996), all rows at once: unit after unit, xi by Newton steps.
+    """Eqs. 20 to 25 of Saul, Jaakkola and Jordan (1996), all rows at once: unit after unit, xi by
+    Newton steps.
 
     biases: of h2, h1, v; weights: h2 -> h1, h1 -> v.
     """
@@ -226,7 +257,9 @@ class BeliefRounds:
         self.xi = [np.full((len(x), len(b)), 0.5) for b in self.bias[1:]]
 
     def log_sums(self, child: int, xi: Array) -> list[Array]:
-        """log E[exp((k - xi) z)] for k = 0, 1, and the tilted means and variances of z, each (2, rows, children)."""
+        """log E[exp((k - xi) z)] for k = 0, 1, and the tilted means and variances of z, each (2,
+        rows, children).
+        """
         q, weight, bias = self.mean[child][:, :, None], self.weight[child], self.bias[child + 1]
         out = []
         for k in (0.0, 1.0):
@@ -234,8 +267,13 @@ class BeliefRounds:
             e = np.exp(t)
             sums = 1.0 - q + q * e
             tilted = q * e / sums
-            out.append((np.log(sums).sum(axis=1) + (k - xi) * bias, (tilted * weight).sum(axis=1) + bias,
-                        (tilted * (1 - tilted) * weight**2).sum(axis=1)))
+            out.append(
+                (
+                    np.log(sums).sum(axis=1) + (k - xi) * bias,
+                    (tilted * weight).sum(axis=1) + bias,
+                    (tilted * (1 - tilted) * weight**2).sum(axis=1),
+                )
+            )
         return [np.stack(part) for part in zip(*out, strict=True)]
 
     def tighten(self, child: int) -> None:
@@ -299,9 +337,11 @@ class BeliefRounds:
 
 
 def tiny_rbm(weight: Array, b: Array, c: Array) -> Callable[[Array], Array]:
-    """p(h = 1 | v) of a small RBM with NaN in v: enumeration of its states, a dozen lines, nothing checked."""
+    """p(h = 1 | v) of a small RBM with NaN in v: enumeration of its states, a dozen lines, nothing
+    checked.
+    """
     states = _states(len(b) + len(c)).astype(np.float64)
-    v, h = states[:, :len(b)], states[:, len(b):]
+    v, h = states[:, : len(b)], states[:, len(b) :]
     density = np.exp(v @ b + h @ c + ((v @ weight) * h).sum(axis=1))
 
     def ask(row: Array) -> Array:

@@ -1,4 +1,6 @@
-"""rbms (PyPI): its Bernoulli machine, Gibbs steps, training step, annealing and enumeration, called as its scripts do."""
+"""rbms (PyPI): its Bernoulli machine, Gibbs steps, training step, annealing and enumeration, called
+as its scripts do.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def machine(weight: Array, b: Array, c: Array) -> BBRBM:
 
 
 def sweeps(weight: Array, b: Array, c: Array, v: Array) -> Callable[[int], torch.Tensor]:
-    """Block Gibbs sweeps of an RBM (one hidden half sweep more in each call); run(count) returns the visible states."""
+    """Block Gibbs sweeps of an RBM (one hidden half sweep more in each call); run(count) returns
+    the visible states.
+    """
     torch.manual_seed(0)
     model = machine(weight, b, c)
     chains = model.init_chains(len(v), start_v=_tensor(v))
@@ -41,11 +45,14 @@ def sweeps(weight: Array, b: Array, c: Array, v: Array) -> Callable[[int], torch
     return run
 
 
-def pcd(weight: Array, b: Array, c: Array, x: Array, chain: Array, rate: float,
-        batch: int = 100) -> Callable[[int], list]:
-    """Updates of PCD-1 by its fit_batch_pcd and SGD, as in its train(); chain: *visible* states. run returns [w, b, c].
+def pcd(
+    weight: Array, b: Array, c: Array, x: Array, chain: Array, rate: float, batch: int = 100
+) -> Callable[[int], list]:
+    """Updates of PCD-1 by its fit_batch_pcd and SGD, as in its train(); chain: *visible* states.
+    run returns [w, b, c].
 
-    Its steps have the length `rate`, whatever the gradient's; its chains draw the hidden layer twice a step.
+    Its steps have the length `rate`, whatever the gradient's; its chains draw the hidden layer
+    twice a step.
     """
     torch.manual_seed(0)
     model, rows, one = machine(weight, b, c), _tensor(x), torch.ones(batch)
@@ -56,10 +63,12 @@ def pcd(weight: Array, b: Array, c: Array, x: Array, chain: Array, rate: float,
     @torch.no_grad()
     def run(count: int) -> list[torch.Tensor]:
         for _ in range(count):
-            data = rows[kept["next"]: kept["next"] + batch]
+            data = rows[kept["next"] : kept["next"] + batch]
             kept["next"] = (kept["next"] + batch) % len(rows)
             optimizer.zero_grad(set_to_none=False)
-            kept["chains"], _ = fit_batch_pcd((data, one), kept["chains"], model, gibbs_steps=1, beta=1.0, centered=False)
+            kept["chains"], _ = fit_batch_pcd(
+                (data, one), kept["chains"], model, gibbs_steps=1, beta=1.0, centered=False
+            )
             optimizer.step()
         return model.parameters()
 
@@ -67,7 +76,9 @@ def pcd(weight: Array, b: Array, c: Array, x: Array, chain: Array, rate: float,
 
 
 def ais(weight: Array, b: Array, c: Array, temperatures: int, chains: int) -> Callable[[], float]:
-    """Log Z by its annealing, whose steps are even and whose start is the model without weights and hidden biases."""
+    """Log Z by its annealing, whose steps are even and whose start is the model without weights and
+    hidden biases.
+    """
     torch.manual_seed(0)
     model = machine(weight, b, c)
     return torch.no_grad()(lambda: compute_partition_function_ais(chains, temperatures, model))

@@ -1,4 +1,6 @@
-"""scikit-learn: BernoulliRBM, its Gibbs step in float32, and its training step, which takes float64 alone."""
+"""scikit-learn: BernoulliRBM, its Gibbs step in float32, and its training step, which takes float64
+alone.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from sklearn.neural_network import BernoulliRBM
 Array = np.ndarray
 
 
-def machine(weight: Array, b: Array, c: Array, precision: type, rate: float = 0.1, batch: int = 10) -> BernoulliRBM:
+def machine(
+    weight: Array, b: Array, c: Array, precision: type, rate: float = 0.1, batch: int = 10
+) -> BernoulliRBM:
     """A fitted machine with these parameters."""
     rbm = BernoulliRBM(n_components=len(c), learning_rate=rate, batch_size=batch, random_state=0)
     rbm.partial_fit(np.zeros((batch, len(b))))
@@ -32,15 +36,22 @@ def sweeps(weight: Array, b: Array, c: Array, v: Array) -> Callable[[int], Array
     return run
 
 
-def pcd(weight: Array, b: Array, c: Array, x: Array, chain: Array, rate: float,
-        batch: int = 100) -> Callable[[int], list]:
-    """Updates of PCD-1 by partial_fit; chain: hidden states, as many as the batch has rows. run returns [w, b, c]."""
-    rbm, rows, place = machine(weight, b, c, np.float64, rate, batch), np.asarray(x, dtype=np.float64), {"next": 0}
+def pcd(
+    weight: Array, b: Array, c: Array, x: Array, chain: Array, rate: float, batch: int = 100
+) -> Callable[[int], list]:
+    """Updates of PCD-1 by partial_fit; chain: hidden states, as many as the batch has rows. run
+    returns [w, b, c].
+    """
+    rbm, rows, place = (
+        machine(weight, b, c, np.float64, rate, batch),
+        np.asarray(x, dtype=np.float64),
+        {"next": 0},
+    )
     rbm.h_samples_ = np.array(chain, dtype=np.float64)
 
     def run(count: int) -> list[Array]:
         for _ in range(count):
-            rbm.partial_fit(rows[place["next"]: place["next"] + batch])
+            rbm.partial_fit(rows[place["next"] : place["next"] + batch])
             place["next"] = (place["next"] + batch) % len(rows)
         return [rbm.components_.T, rbm.intercept_visible_, rbm.intercept_hidden_]
 

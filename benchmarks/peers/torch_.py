@@ -1,6 +1,7 @@
 """What is written by hand in PyTorch, on the CPU: float32, in place, fused addmm, buffers reused.
 
-u.uniform_() < p into a buffer takes two thirds of the time of torch.bernoulli(p); torch.compile of a sweep took longer.
+u.uniform_() < p into a buffer takes two thirds of the time of torch.bernoulli(p); torch.compile of
+a sweep took longer.
 """
 
 from __future__ import annotations
@@ -56,12 +57,20 @@ def flip_sweeps(weight: Array, b: Array, c: Array, v: Array) -> Run:
 def clamped_sweeps(weight: Array, b: Array, c: Array, rows: Array) -> Run:
     """Gibbs sweeps with the visible units of each row that are not NaN held fixed."""
     free = torch.tensor(np.isnan(rows))
-    known, = _tensors(np.nan_to_num(rows))
-    return _rbm(weight, b, c, np.nan_to_num(rows), Layer.gibbs, lambda v: torch.where(free, v, known, out=v))
+    (known,) = _tensors(np.nan_to_num(rows))
+    return _rbm(
+        weight, b, c, np.nan_to_num(rows), Layer.gibbs, lambda v: torch.where(free, v, known, out=v)
+    )
 
 
-def _rbm(weight: Array, b: Array, c: Array, v: Array, move: Callable[[Layer], None],
-         clamp: Callable[[torch.Tensor], object] = lambda v: None) -> Run:
+def _rbm(
+    weight: Array,
+    b: Array,
+    c: Array,
+    v: Array,
+    move: Callable[[Layer], None],
+    clamp: Callable[[torch.Tensor], object] = lambda v: None,
+) -> Run:
     torch.manual_seed(0)
     w, b, c = _tensors(weight, b, c)
     back = w.t().contiguous()
@@ -105,7 +114,9 @@ def dbm_sweeps(w1: Array, w2: Array, a: Array, b: Array, c: Array, v: Array) -> 
 
 
 def ising(n: int, beta: float) -> Callable[[int], list[torch.Tensor]]:
-    """Sweeps of a periodic n x n lattice of spins, even and odd sites in boards (n, n / 2) of their own."""
+    """Sweeps of a periodic n x n lattice of spins, even and odd sites in boards (n, n / 2) of their
+    own.
+    """
     torch.manual_seed(0)
     boards = [torch.randint(0, 2, (n, n // 2)).float().mul_(2).sub_(1) for _ in range(2)]
     odd_rows = (torch.arange(n) % 2 == 1)[:, None]
@@ -124,9 +135,12 @@ def ising(n: int, beta: float) -> Callable[[int], list[torch.Tensor]]:
     return run
 
 
-def pcd(weight: Array, b: Array, c: Array, x: Array, chain: Array, rate: float,
-        batch: int = 100) -> Callable[[int], list]:
-    """Updates of PCD-1 of an RBM, weights in place; chain: hidden states (chains, hidden). run returns [w, b, c]."""
+def pcd(
+    weight: Array, b: Array, c: Array, x: Array, chain: Array, rate: float, batch: int = 100
+) -> Callable[[int], list]:
+    """Updates of PCD-1 of an RBM, weights in place; chain: hidden states (chains, hidden). run
+    returns [w, b, c].
+    """
     torch.manual_seed(0)
     w, b, c, rows = _tensors(weight, b, c, x)
     visible, hidden = Layer(len(chain), b), Layer(len(chain), c)
@@ -136,7 +150,7 @@ def pcd(weight: Array, b: Array, c: Array, x: Array, chain: Array, rate: float,
     @torch.no_grad()
     def run(count: int) -> list[torch.Tensor]:
         for _ in range(count):
-            v = rows[place["next"]: place["next"] + batch]
+            v = rows[place["next"] : place["next"] + batch]
             place["next"] = (place["next"] + batch) % len(rows)
             torch.addmm(c, v, w, out=up).sigmoid_()
             visible.field_from(hidden.x, w.t())
@@ -151,7 +165,14 @@ def pcd(weight: Array, b: Array, c: Array, x: Array, chain: Array, rate: float,
     return run
 
 
-def _step(w: torch.Tensor, x: torch.Tensor, y: torch.Tensor, fx: torch.Tensor, fy: torch.Tensor, rate: float) -> None:
+def _step(
+    w: torch.Tensor,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    fx: torch.Tensor,
+    fy: torch.Tensor,
+    rate: float,
+) -> None:
     """w += rate (mean of x y' over the data - mean over the chains), in place."""
     w.addmm_(x.t(), y, alpha=rate / len(x)).addmm_(fx.t(), fy, alpha=-rate / len(fx))
 
@@ -160,9 +181,21 @@ def _step_bias(b: torch.Tensor, x: torch.Tensor, fx: torch.Tensor, rate: float) 
     b.add_(x.mean(0) - fx.mean(0), alpha=rate)
 
 
-def sap(w1: Array, w2: Array, a: Array, b: Array, c: Array, x: Array, chain: Array, rate: float, rounds: int = 5,
-        batch: int = 100) -> Callable[[int], list]:
-    """Updates of stochastic approximation for a deep machine, `rounds` of mean field; chain: states of the middle."""
+def sap(
+    w1: Array,
+    w2: Array,
+    a: Array,
+    b: Array,
+    c: Array,
+    x: Array,
+    chain: Array,
+    rate: float,
+    rounds: int = 5,
+    batch: int = 100,
+) -> Callable[[int], list]:
+    """Updates of stochastic approximation for a deep machine, `rounds` of mean field; chain: states
+    of the middle.
+    """
     torch.manual_seed(0)
     w1, w2, a, b, c, rows = _tensors(w1, w2, a, b, c, x)
     down, middle, top = (Layer(len(chain), bias) for bias in (a, b, c))
@@ -172,7 +205,7 @@ def sap(w1: Array, w2: Array, a: Array, b: Array, c: Array, x: Array, chain: Arr
     @torch.no_grad()
     def run(count: int) -> list[torch.Tensor]:
         for _ in range(count):
-            v = rows[place["next"]: place["next"] + batch]
+            v = rows[place["next"] : place["next"] + batch]
             place["next"] = (place["next"] + batch) % len(rows)
             torch.addmm(b, v, w1, out=below)
             q2.fill_(0.5)
@@ -195,11 +228,19 @@ def sap(w1: Array, w2: Array, a: Array, b: Array, c: Array, x: Array, chain: Arr
     return run
 
 
-def ais(weight: Array, b: Array, c: Array, base: Array, betas: Array, chains: int) -> Callable[[], float]:
-    """Log Z by annealing from independent units with log-odds `base`, hidden units summed out of the weights."""
+def ais(
+    weight: Array, b: Array, c: Array, base: Array, betas: Array, chains: int
+) -> Callable[[], float]:
+    """Log Z by annealing from independent units with log-odds `base`, hidden units summed out of
+    the weights.
+    """
     torch.manual_seed(0)
     w, b, c, base = _tensors(weight, b, c, base)
-    back, softplus, steps = w.t().contiguous(), torch.nn.functional.softplus, np.asarray(betas).tolist()
+    back, softplus, steps = (
+        w.t().contiguous(),
+        torch.nn.functional.softplus,
+        np.asarray(betas).tolist(),
+    )
     log_z_0 = softplus(base).double().sum().item() + len(c) * np.log(2)
 
     @torch.no_grad()
@@ -228,7 +269,9 @@ def _states(bits: int) -> torch.Tensor:
 
 
 def log_z(weight: Array, b: Array, c: Array, bits: int, chunk: int = 12) -> Callable[[], float]:
-    """Log Z by 2^bits states of the hidden units, in chunks whose low bits' fields are computed once."""
+    """Log Z by 2^bits states of the hidden units, in chunks whose low bits' fields are computed
+    once.
+    """
     chunk = min(chunk, bits)
     w, b, c = _tensors(weight, b, c)
     low, high = _states(chunk), _states(bits - chunk)
@@ -247,8 +290,12 @@ def log_z(weight: Array, b: Array, c: Array, bits: int, chunk: int = 12) -> Call
     return job
 
 
-def posterior(weight: Array, b: Array, c: Array, rows: Array) -> Callable[[int], tuple[torch.Tensor, torch.Tensor]]:
-    """Exact posterior means of every row's missing pixels and hidden units; run(count) of the next `count` rows."""
+def posterior(
+    weight: Array, b: Array, c: Array, rows: Array
+) -> Callable[[int], tuple[torch.Tensor, torch.Tensor]]:
+    """Exact posterior means of every row's missing pixels and hidden units; run(count) of the next
+    `count` rows.
+    """
     w, b, c, known = _tensors(weight, b, c, np.nan_to_num(rows))
     missing = torch.tensor(np.argwhere(np.isnan(rows))[:, 1].reshape(len(rows), -1))
     states = _states(missing.shape[1])

@@ -1,11 +1,13 @@
-"""System 3 (Salakhutdinov 2010): adaptive tempering crosses where Gibbs sampling does not (figures 2 and 4).
+"""System 3 (Salakhutdinov 2010): adaptive tempering crosses where Gibbs sampling does not (figures
+2 and 4).
 
     python benchmarks/reproduce/adaptive_tempering.py OUT [--scale full]
 
-Writes adaptive_tempering.txt and adaptive_tempering.png into OUT. Two models: two spins that prefer to be equal (weight
-5), and an RBM trained on Artificial Modes with p_mut 0.01. For each the share of time in each mode by plain Gibbs, by
-fast-weight chasing (Gibbs whose weights a decaying term pushes away from where it is, as in Fast PCD), by simulated
-tempering, parallel tempering and Wang-Landau sampling, beside the exact shares; and the temperature of one chain in time.
+Writes adaptive_tempering.txt and adaptive_tempering.png into OUT. Two models: two spins that prefer
+to be equal (weight 5), and an RBM trained on Artificial Modes with p_mut 0.01. For each the share
+of time in each mode by plain Gibbs, by fast-weight chasing (Gibbs whose weights a decaying term
+pushes away from where it is, as in Fast PCD), by simulated tempering, parallel tempering and
+Wang-Landau sampling, beside the exact shares; and the temperature of one chain in time.
 """
 
 from __future__ import annotations
@@ -17,15 +19,17 @@ import numpy as np
 import typer
 
 import pgmengine as pgm
-from pgmengine.kernels.chains import make_chains, start
+from pgmengine.engine.chains import make_chains, start
 
 
 def main(out: Path, scale: str = "small") -> None:
     """Run both models and write the table and the figure."""
     out.mkdir(parents=True, exist_ok=True)
     sweeps = {"small": 20_000, "full": 200_000}[scale]
-    lines = [f"# scale {scale}: {sweeps} sweeps of 8 chains (a quarter for parallel tempering and Wang-Landau); share of "
-             "time in each mode"]
+    lines = [
+        f"# scale {scale}: {sweeps} sweeps of 8 chains (a quarter for parallel tempering and Wang-Landau); share of "
+        "time in each mode"
+    ]
     shown = {}
     for name, model, modes, layer, partition in (two_spins(), artificial_modes()):
         exact = exact_shares(model, modes, layer)
@@ -35,10 +39,16 @@ def main(out: Path, scale: str = "small") -> None:
         for method, share in found.items():
             if method != "levels":
                 worst = np.abs(share - exact).max()
-                lines.append(f"{method:22s} " + " ".join(f"{s:6.3f}" for s in share) + f"   off by at most {worst:.3f}")
+                lines.append(
+                    f"{method:22s} "
+                    + " ".join(f"{s:6.3f}" for s in share)
+                    + f"   off by at most {worst:.3f}"
+                )
         lines.append(f"time per step, simulated tempering over plain sweeps: {overhead(model):.2f}")
         shown[name] = found
-    lines.append(f"\n784x500 RBM, 100 chains: simulated tempering step over a plain sweep: {large_overhead():.2f}")
+    lines.append(
+        f"\n784x500 RBM, 100 chains: simulated tempering step over a plain sweep: {large_overhead():.2f}"
+    )
     (out / "adaptive_tempering.txt").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
     figure(shown, out / "adaptive_tempering.png")
@@ -46,17 +56,33 @@ def main(out: Path, scale: str = "small") -> None:
 
 def two_spins():
     """Two spins with weight 5 and a little bias: all the probability is at (-1, -1) and (1, 1)."""
-    model = pgm.boltzmann_machine(2).with_params({"x-x.weight": np.array([[0.0, 5.0], [5.0, 0.0]]), "x.bias": [0.1, 0.1]})
+    model = pgm.boltzmann_machine(2).with_params(
+        {"x-x.weight": np.array([[0.0, 5.0], [5.0, 0.0]]), "x.bias": [0.1, 0.1]}
+    )
     modes = np.array([[-1.0, -1.0], [1.0, 1.0]])
-    return "two spins, weight 5", model, modes, "x", (lambda x: (x["x"].sum(axis=1) / 2 + 1).astype(int), 3)
+    return (
+        "two spins, weight 5",
+        model,
+        modes,
+        "x",
+        (lambda x: (x["x"].sum(axis=1) / 2 + 1).astype(int), 3),
+    )
 
 
 def artificial_modes():
     """An RBM with 16 hidden units trained on Artificial Modes by exact gradients."""
     data = pgm.datasets.artificial_modes(0.01)
     model = pgm.rbm(16, 16, rng=0)
-    fitted = pgm.fit(model, {"v": data.x_train[:2000]}, negative=pgm.ExactGradient(), optimizer=pgm.Adam(0.02),
-                     batch_size=500, updates=600, rng=0, progress=False)
+    fitted = pgm.fit(
+        model,
+        {"v": data.x_train[:2000]},
+        negative=pgm.ExactGradient(),
+        optimizer=pgm.Adam(0.02),
+        batch_size=500,
+        updates=600,
+        rng=0,
+        progress=False,
+    )
     half = np.repeat([0.0, 1.0], 8)
     modes = np.stack((np.zeros(16), np.ones(16), half, 1 - half))
 
@@ -75,26 +101,49 @@ def shares(states, modes):
 
 def exact_shares(model, modes, layer):
     """The same under the model, from exact draws."""
-    draws = pgm.infer(model, want=("samples",), method=pgm.Exact(draws=400_000), rng=0).samples[layer]
+    draws = pgm.infer(model, want=("samples",), method=pgm.Exact(draws=400_000), rng=0).samples[
+        layer
+    ]
     return shares(draws.reshape(len(draws), -1), modes)
 
 
 def runs(model, modes, layer, partition, sweeps):
     """Shares by method, and levels of one tempered chain."""
+
     def of(result):
         return shares(result.samples[layer].reshape(-1, modes.shape[1]), modes)
 
     want, chains = ("samples",), 8
-    tempered = pgm.infer(model, want=want, rng=1, method=pgm.SimulatedTempering(
-        betas=pgm.Linear(12), chains=chains, warmup=sweeps, draws=sweeps))
+    tempered = pgm.infer(
+        model,
+        want=want,
+        rng=1,
+        method=pgm.SimulatedTempering(
+            betas=pgm.Linear(12), chains=chains, warmup=sweeps, draws=sweeps
+        ),
+    )
     return {
         "Gibbs, one start": shares(gibbs(model, modes, layer, sweeps), modes),
         "fast weights": shares(fast_weights(model, modes, layer, sweeps // 4), modes),
         "simulated tempering": of(tempered),
-        "parallel tempering": of(pgm.infer(model, want=want, rng=1, method=pgm.ParallelTempering(
-            rungs=12, chains=chains, draws=sweeps // 4))),
-        "Wang-Landau": of(pgm.infer(model, want=want, rng=1, method=pgm.WangLandau(
-            *partition, chains=chains, warmup=sweeps // 4, draws=sweeps // 4))),
+        "parallel tempering": of(
+            pgm.infer(
+                model,
+                want=want,
+                rng=1,
+                method=pgm.ParallelTempering(rungs=12, chains=chains, draws=sweeps // 4),
+            )
+        ),
+        "Wang-Landau": of(
+            pgm.infer(
+                model,
+                want=want,
+                rng=1,
+                method=pgm.WangLandau(
+                    *partition, chains=chains, warmup=sweeps // 4, draws=sweeps // 4
+                ),
+            )
+        ),
         "levels": tempered.stats["betas"][tempered.stats["levels"][:, 0, 0]],
     }
 
@@ -113,7 +162,9 @@ def gibbs(model, modes, layer, sweeps):
 
 
 def fast_weights(model, modes, layer, sweeps, rate=0.02, decay=0.95):
-    """States of 8 chains with fast weights: the weights lose `rate` times the chains' own statistics, which decays."""
+    """States of 8 chains with fast weights: the weights lose `rate` times the chains' own
+    statistics, which decays.
+    """
     rng = np.random.default_rng(1)
     x = start(model.given({layer: np.repeat(modes[:1], 8, axis=0)}), rng)
     key = next(k for k in model.params if k.endswith("weight"))
@@ -130,7 +181,7 @@ def fast_weights(model, modes, layer, sweeps, rate=0.02, decay=0.95):
 
 def overhead(model, chains=100, steps=2000):
     """Time of an adaptive simulated-tempering step over that of a plain sweep."""
-    from pgmengine.methods.levels import FlatHistogram, Levels
+    from pgmengine.infer.sampling.levels import FlatHistogram, Levels
 
     rng = np.random.default_rng(0)
     target = model.given()
@@ -139,7 +190,10 @@ def overhead(model, chains=100, steps=2000):
     plain = make_chains(many, pgm.Gibbs(), start(many, rng), rng)
     times = {"plain": [], "tempered": []}
     for _ in range(5):
-        for name, step in (("plain", lambda: plain.sweep(1)), ("tempered", lambda: levels.step(adapt=True))):
+        for name, step in (
+            ("plain", lambda: plain.sweep(1)),
+            ("tempered", lambda: levels.step(adapt=True)),
+        ):
             begin = time.perf_counter()
             for _ in range(steps // 5):
                 step()
@@ -177,7 +231,11 @@ def figure(shown, path: Path) -> None:
         half = len(found["levels"]) // 2
         shown_part = slice(half, half + 2000)
         right.plot(found["levels"][shown_part], linewidth=0.8)
-        right.set(xlabel="sweep after the adaptation", ylabel="inverse temperature", title="one tempered chain")
+        right.set(
+            xlabel="sweep after the adaptation",
+            ylabel="inverse temperature",
+            title="one tempered chain",
+        )
     picture.savefig(path, dpi=120)
 
 

@@ -1,22 +1,25 @@
-"""System 3 (Salakhutdinov 2010), table 1 and figure 4: a deep Boltzmann machine 784-500-1000 on MNIST.
+"""System 3 (Salakhutdinov 2010), table 1 and figure 4: a deep Boltzmann machine 784-500-1000 on
+MNIST.
 
-    python benchmarks/reproduce/deep_boltzmann.py OUT DIRECTORY [--scale full] [--only NAME] [--updates N]
+    python benchmarks/reproduce/deep_boltzmann.py OUT DIRECTORY [--scale full] [--only NAME]
+    [--updates N]
                                                   [--rate R [--rise N]]
 
 DIRECTORY holds the MNIST files. Learned by SAP (PCD), TransSAP and CAST, and by SAP with fast
 weights at the slow rate (SlowFast, which has no published value: Fast PCD has a large, fixed rate):
-batches of 100, 5 mean-field updates,
-rate 10 / (2000 + t), from base rates and weights N(0, 0.01^2), with momentum 0.9 and centred gradients: without these
-two such a start is left very slowly. With --rate the rate falls linearly from R to 0 instead, without momentum, which
-learns far more; with --rise it first rises from 0 over N updates, without which many hidden units end for good (see
-RESULTS). Writes deep_boltzmann.txt and .png into OUT (with NAME in their names if one is given), models as
-NAME.safetensors, and checkpoints from which it goes on when it is run again. `full` makes 200,000 updates of each,
-`small` 2,000 of a 784-100-200 machine. Training images are binarised anew every 3,000 updates, each pixel 1 with
-probability equal to its grey value; test images once.
+batches of 100, 5 mean-field updates, rate 10 / (2000 + t), from base rates and weights N(0,
+0.01^2), with momentum 0.9 and centred gradients: without these two such a start is left very
+slowly. With --rate the rate falls linearly from R to 0 instead, without momentum, which learns far
+more; with --rise it first rises from 0 over N updates, without which many hidden units end for good
+(see RESULTS). Writes deep_boltzmann.txt and .png into OUT (with NAME in their names if one is
+given), models as NAME.safetensors, and checkpoints from which it goes on when it is run again.
+`full` makes 200,000 updates of each, `small` 2,000 of a 784-100-200 machine. Training images are
+binarised anew every 3,000 updates, each pixel 1 with probability equal to its grey value; test
+images once.
 
-Measured, of the last model and of the average of the parameters of about the last 5,000 updates: the variational bound of
-log p of the test images, with log Z by annealed importance sampling in both directions, as in the
-curves.
+Measured, of the last model and of the average of the parameters of about the last 5,000 updates:
+the variational bound of log p of the test images, with log Z by annealed importance sampling in
+both directions, as in the curves.
 """
 
 from __future__ import annotations
@@ -32,8 +35,8 @@ import typer
 from safetensors import safe_open
 
 import pgmengine as pgm
-from pgmengine.kernels.chains import make_chains, start
-from pgmengine.methods.levels import Levels
+from pgmengine.engine.chains import make_chains, start
+from pgmengine.infer.sampling.levels import Levels
 
 PUBLISHED = {"SAP": "-87.23", "SlowFast": "none", "TransSAP": "-85.41", "CAST": "-84.12"}
 # the paper's rate of the slow weights
@@ -72,8 +75,15 @@ def methods():
     }
 
 
-def main(out: Path, data: Path, scale: str = "small", only: str = "", updates: int = 0, rate: float = 0.0,
-         rise: int = 0) -> None:
+def main(
+    out: Path,
+    data: Path,
+    scale: str = "small",
+    only: str = "",
+    updates: int = 0,
+    rate: float = 0.0,
+    rise: int = 0,
+) -> None:
     """Learn, measure, and write the table and the figure."""
     os.environ["PGMENGINE_DATA"] = str(data)
     size, test = SCALES[scale], pgm.datasets.mnist(rng=0).x_test
@@ -89,23 +99,38 @@ def main(out: Path, data: Path, scale: str = "small", only: str = "", updates: i
         f, cost = learned(name, negative, grey, test, size, steps, updates, out)
         for label, model in ((name, f.model), ("  average", f.averaged)):
             row = measured(model, test, size)
-            lines.append(f"{label:10s} {row['bound']:8.2f} ({PUBLISHED[name]})  "
-                         f"{row['forward']:8.2f} {row['reverse']:8.2f} +- {row['error']:.2f}     "
-                         f"{cost:6.1f}")
+            lines.append(
+                f"{label:10s} {row['bound']:8.2f} ({PUBLISHED[name]})  "
+                f"{row['forward']:8.2f} {row['reverse']:8.2f} +- {row['error']:.2f}     "
+                f"{cost:6.1f}"
+            )
             (out / f"deep_boltzmann{only}.txt").write_text("\n".join(lines) + "\n")
             print(lines[-1], file=sys.stderr, flush=True)
-        found[name] = f.history, (gibbs_pictures(f.model, size.sweeps), tempered_pictures(f.model, size.sweeps))
+        found[name] = (
+            f.history,
+            (gibbs_pictures(f.model, size.sweeps), tempered_pictures(f.model, size.sweeps)),
+        )
     figure(found, out / f"deep_boltzmann{only}.png")
     print("\n".join(lines))
 
 
 def binarised(grey: np.ndarray, draw: int) -> np.ndarray:
     """Each pixel 1 with probability equal to its grey value."""
-    return (np.random.default_rng([0, draw]).random(grey.shape, dtype=np.float32) < grey).astype(np.float32)
+    return (np.random.default_rng([0, draw]).random(grey.shape, dtype=np.float32) < grey).astype(
+        np.float32
+    )
 
 
-def learned(name: str, negative, grey: np.ndarray, test: np.ndarray, size: Scale, steps: pgm.SGD,
-            updates: int, out: Path):
+def learned(
+    name: str,
+    negative,
+    grey: np.ndarray,
+    test: np.ndarray,
+    size: Scale,
+    steps: pgm.SGD,
+    updates: int,
+    out: Path,
+):
     """(the fit, milliseconds an update), from the checkpoint on if there is one."""
     x = binarised(grey, 0)
     model = beginning(x, size.sizes)
@@ -115,12 +140,25 @@ def learned(name: str, negative, grey: np.ndarray, test: np.ndarray, size: Scale
     optimizer = pgm.Averaged(pgm.Centered(steps), follow=1 / 5000)
     while True:
         draw = done // FRESH
-        f = pgm.fit(model, {"v": binarised(grey, draw)}, negative=negative, optimizer=optimizer, batch_size=100,
-                    updates=min((draw + 1) * FRESH, updates), rng=0, progress=False,
-                    callbacks=[curve, lambda model, update: made.append(update)], checkpoint=path)
+        f = pgm.fit(
+            model,
+            {"v": binarised(grey, draw)},
+            negative=negative,
+            optimizer=optimizer,
+            batch_size=100,
+            updates=min((draw + 1) * FRESH, updates),
+            rng=0,
+            progress=False,
+            callbacks=[curve, lambda model, update: made.append(update)],
+            checkpoint=path,
+        )
         done = f.state["update"]
-        print(f"[{time.time() - begin:7.0f} s] {name} {done} " + ", ".join(
-            f"{who} {f.history[who]['value'][-1]:.2f}" for who in ("bound", "train")), file=sys.stderr, flush=True)
+        print(
+            f"[{time.time() - begin:7.0f} s] {name} {done} "
+            + ", ".join(f"{who} {f.history[who]['value'][-1]:.2f}" for who in ("bound", "train")),
+            file=sys.stderr,
+            flush=True,
+        )
         if done >= updates:
             break
     pgm.save(f.model, out / f"{name}.safetensors")
@@ -176,7 +214,9 @@ def updates_in(checkpoint: Path) -> int:
 
 
 def annealing(model: pgm.Model, images: np.ndarray, betas: int, reverse: bool = False) -> pgm.AIS:
-    """From the base rates of images on; from even units on, log Z came out as much as six nats too low."""
+    """From the base rates of images on; from even units on, log Z came out as much as six nats too
+    low.
+    """
     reference = pgm.base_rates(model, {"v": images}, 0.05 * len(images))
     return pgm.AIS(chains=100, betas=betas, reverse=reverse, reference=reference)
 
@@ -192,7 +232,9 @@ def measured(model: pgm.Model, test, size: Scale) -> dict[str, float]:
 
 
 def gibbs_pictures(model: pgm.Model, sweeps: int, chains: int = 8, times: int = 12):
-    """Means of the visible units of some chains, at times spread over the run, (chains, times, pixels)."""
+    """Means of the visible units of some chains, at times spread over the run, (chains, times,
+    pixels).
+    """
     rng = np.random.default_rng(0)
     target = model.given().take(np.zeros(chains, dtype=int))
     moving, shown = make_chains(target, pgm.Gibbs(), start(target, rng), rng), []
@@ -203,9 +245,14 @@ def gibbs_pictures(model: pgm.Model, sweeps: int, chains: int = 8, times: int = 
 
 
 def tempered_pictures(model: pgm.Model, sweeps: int, chains: int = 8, times: int = 12):
-    """The same with simulated tempering over 20 temperatures from 0.9 to 1; each picture is of the last state at 1."""
+    """The same with simulated tempering over 20 temperatures from 0.9 to 1; each picture is of the
+    last state at 1.
+    """
     rng = np.random.default_rng(0)
-    levels, shown = Levels(model.given(), np.array(NEAR), chains, pgm.Gibbs(), pgm.OneOverT(), rng), []
+    levels, shown = (
+        Levels(model.given(), np.array(NEAR), chains, pgm.Gibbs(), pgm.OneOverT(), rng),
+        [],
+    )
     last = levels.chains.values()
     for _ in range(times):
         for _ in range(sweeps // times):
@@ -236,14 +283,24 @@ def figure(found, path: Path) -> None:
     figure_, axes = plt.subplots(1 + 2 * len(found), 1, **shape)
     for name, (history, _) in found.items():
         for who, style in (("bound", "-"), ("train", ":")):
-            axes[0, 0].plot(history[who]["update"], history[who]["value"], style, marker=".", label=f"{name}, {who}")
+            axes[0, 0].plot(
+                history[who]["update"],
+                history[who]["value"],
+                style,
+                marker=".",
+                label=f"{name}, {who}",
+            )
     axes[0, 0].set(xlabel="updates", ylabel="variational bound, 1,000 images", ylim=(-160, -80))
     axes[0, 0].legend()
     for i, (name, (_, both)) in enumerate(found.items()):
-        for k, (how, pictures) in enumerate(zip(("Gibbs", "simulated tempering"), both, strict=True)):
+        for k, (how, pictures) in enumerate(
+            zip(("Gibbs", "simulated tempering"), both, strict=True)
+        ):
             rows = [np.hstack([p.reshape(28, 28) for p in chain]) for chain in pictures]
             axes[1 + 2 * i + k, 0].imshow(np.vstack(rows), cmap="gray")
-            axes[1 + 2 * i + k, 0].set(title=f"{name}: chains (rows) in time, {how}", xticks=[], yticks=[])
+            axes[1 + 2 * i + k, 0].set(
+                title=f"{name}: chains (rows) in time, {how}", xticks=[], yticks=[]
+            )
     figure_.savefig(path, dpi=100)
 
 

@@ -1,15 +1,16 @@
-"""System 2 (Bruegge, Fischer and Igel 2013): does the flip-the-state operator T mix faster than Gibbs sampling G?
+"""System 2 (Bruegge, Fischer and Igel 2013): does the flip-the-state operator T mix faster than
+Gibbs sampling G?
 
-    python benchmarks/reproduce/flip_state.py OUT [--scale full] [--data DIRECTORY] [--weights mnistvh_CD25.mat]
+    python benchmarks/reproduce/flip_state.py OUT [--scale full] [--data DIRECTORY] [--weights
+    mnistvh_CD25.mat]
 
-Writes flip_state.txt (tables) and flip_state.png into OUT. Three parts: second-largest eigenvalues of exact transition
-matrices (figure 3, upper), autocorrelation times of the energy on trained models (by the variance
-of means over chains that start from exact draws, of models too large for these by an autoregressive
-fit), changes of class (tables 3 and 4).
-`small` takes minutes; `full` has the paper's numbers of models and steps. MNIST is left out without
---data, the public CD25(500) RBM without --weights. --only NAME: autocorrelation times of the data sets so named, or
-"class changes"; --models N of them. Each model's times are kept in OUT/parts, from which it goes
-on.
+Writes flip_state.txt (tables) and flip_state.png into OUT. Three parts: second-largest eigenvalues
+of exact transition matrices (figure 3, upper), autocorrelation times of the energy on trained
+models (by the variance of means over chains that start from exact draws, of models too large for
+these by an autoregressive fit), changes of class (tables 3 and 4). `small` takes minutes; `full`
+has the paper's numbers of models and steps. MNIST is left out without --data, the public CD25(500)
+RBM without --weights. --only NAME: autocorrelation times of the data sets so named, or "class
+changes"; --models N of them. Each model's times are kept in OUT/parts, from which it goes on.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import typer
 
 import pgmengine as pgm
 from pgmengine import diagnostics
-from pgmengine.kernels.chains import make_chains, start
+from pgmengine.engine.chains import make_chains, start
 
 KERNELS = {"T": pgm.FlipState(), "G": pgm.Gibbs()}
 
@@ -52,8 +53,14 @@ SCALES = {
 }
 
 
-def main(out: Path, scale: str = "small", data: Path | None = None, weights: Path | None = None,
-         only: str = "", models: int = 0) -> None:
+def main(
+    out: Path,
+    scale: str = "small",
+    data: Path | None = None,
+    weights: Path | None = None,
+    only: str = "",
+    models: int = 0,
+) -> None:
     """Run the experiments and write the tables and the figure."""
     size, begin = SCALES[scale], time.time()
     size = replace(size, models=models or size.models)
@@ -79,7 +86,9 @@ def main(out: Path, scale: str = "small", data: Path | None = None, weights: Pat
 
 def slem_shares(size: Scale, report) -> dict[int, list[float]]:
     """Fraction of random RBMs with a smaller SLEM under T, by side and weight range; zero biases."""
-    report("\n## SLEM: fraction of random n x n RBMs, weights U[-c, c], on which T is faster (paper: rises with c and n)")
+    report(
+        "\n## SLEM: fraction of random n x n RBMs, weights U[-c, c], on which T is faster (paper: rises with c and n)"
+    )
     report("n   " + " ".join(f"c={c:<4d}" for c in range(1, 11)))
     shares = {}
     for n in (2, 3, 4):
@@ -89,7 +98,10 @@ def slem_shares(size: Scale, report) -> dict[int, list[float]]:
             wins = 0
             for _ in range(size.slem_models):
                 model = pgm.rbm(n, n).with_params({"v-h.weight": rng.uniform(-c, c, (n, n))})
-                t, g = (diagnostics.slem(diagnostics.transition_matrix(model.given(), k)) for k in KERNELS.values())
+                t, g = (
+                    diagnostics.slem(diagnostics.transition_matrix(model.given(), k))
+                    for k in KERNELS.values()
+                )
                 wins += t < g
             shares[n].append(wins / size.slem_models)
         report(f"{n}x{n} " + " ".join(f"{s:<6.2f}" for s in shares[n]))
@@ -97,13 +109,26 @@ def slem_shares(size: Scale, report) -> dict[int, list[float]]:
 
 
 def trained(x, hidden, updates, seed, negative, rate=0.05):
-    """An RBM trained as in the paper: N(0, 0.01^2) start, mini-batches of 100, no momentum, no decay."""
+    """An RBM trained as in the paper: N(0, 0.01^2) start, mini-batches of 100, no momentum, no
+    decay.
+    """
     rng = np.random.default_rng(seed)
-    params = {"v-h.weight": rng.normal(0, 0.01, (x.shape[1], hidden)), "v.bias": rng.normal(0, 0.01, x.shape[1]),
-              "h.bias": rng.normal(0, 0.01, hidden)}
+    params = {
+        "v-h.weight": rng.normal(0, 0.01, (x.shape[1], hidden)),
+        "v.bias": rng.normal(0, 0.01, x.shape[1]),
+        "h.bias": rng.normal(0, 0.01, hidden),
+    }
     model = pgm.rbm(x.shape[1], hidden).with_params(params)
-    fitted = pgm.fit(model, {"v": x}, negative=negative, optimizer=pgm.SGD(rate), batch_size=min(100, len(x)),
-                     updates=updates, rng=seed, progress=False)
+    fitted = pgm.fit(
+        model,
+        {"v": x},
+        negative=negative,
+        optimizer=pgm.SGD(rate),
+        batch_size=min(100, len(x)),
+        updates=updates,
+        rng=seed,
+        progress=False,
+    )
     return fitted.model
 
 
@@ -133,17 +158,21 @@ def public(path: Path):
     from scipy.io import loadmat
 
     raw = loadmat(path)
-    return pgm.rbm(784, 500).with_params({"v.bias": raw["visbiases"][0], "h.bias": raw["hidbiases"][0],
-                                          "v-h.weight": raw["vishid"]})
+    return pgm.rbm(784, 500).with_params(
+        {"v.bias": raw["visbiases"][0], "h.bias": raw["hidbiases"][0], "v-h.weight": raw["vishid"]}
+    )
 
 
-def autocorrelation_times(size: Scale, data: Path | None, weights: Path | None, report, out: Path,
-                          only: str = "") -> dict[str, np.ndarray]:
+def autocorrelation_times(
+    size: Scale, data: Path | None, weights: Path | None, report, out: Path, only: str = ""
+) -> dict[str, np.ndarray]:
     """tau of the energy under T and G on trained models: (models, 2) by data set."""
     report("\n## Autocorrelation time of the energy; gain = 1 - tau_T / tau_G")
     report("Models trained by PCD-10. Published gain for MNIST, n = 500: 17.28 %.")
-    report(f"{'data':22s} models  median tau_T, tau_G   gain: mean (se), median, quartiles   "
-           "after cost   others")
+    report(
+        f"{'data':22s} models  median tau_T, tau_G   gain: mean (se), median, quartiles   "
+        "after cost   others"
+    )
     found = {}
     for name, (x, hidden, models, updates) in problems(size, data, weights).items():
         if only not in name:
@@ -168,9 +197,24 @@ def autocorrelation_times(size: Scale, data: Path | None, weights: Path | None, 
 def problems(size: Scale, data: Path | None, weights: Path | None):
     """Name -> (rows, hidden units, models, updates)."""
     out = {
-        "Bars-and-Stripes 4x4": (pgm.datasets.bars_and_stripes().x_train, 16, size.models, size.updates),
-        "Modes, p_mut 0.1": (pgm.datasets.artificial_modes(0.1).x_train, 16, size.models, size.updates),
-        "Modes, p_mut 0.01": (pgm.datasets.artificial_modes(0.01).x_train, 16, size.models, size.updates),
+        "Bars-and-Stripes 4x4": (
+            pgm.datasets.bars_and_stripes().x_train,
+            16,
+            size.models,
+            size.updates,
+        ),
+        "Modes, p_mut 0.1": (
+            pgm.datasets.artificial_modes(0.1).x_train,
+            16,
+            size.models,
+            size.updates,
+        ),
+        "Modes, p_mut 0.01": (
+            pgm.datasets.artificial_modes(0.01).x_train,
+            16,
+            size.models,
+            size.updates,
+        ),
     }
     if data is not None:
         os.environ["PGMENGINE_DATA"] = str(data)
@@ -202,14 +246,18 @@ def line(name: str, rows: np.ndarray) -> str:
     tau = np.median(rows[:, :, 0], axis=0)
     window, ar = np.median(rows[:, :, 2], axis=0), np.median(rows[:, :, 3], axis=0)
     mean, middle, left = gain[:, 0].mean(), np.median(gain[:, 0]), np.median(after)
-    return (f"{name:22s} {len(rows):4d} {tau[0]:11.2f} {tau[1]:8.2f}   {mean:7.1%} ({error:.1%}) "
-            f"{middle:7.1%} {low:7.1%} .. {high:.1%}   {left:7.1%} (x {cost:.2f})   "
-            f"windowed {np.median(gain[:, 2]):.1%} (tau {window[0]:.1f}, {window[1]:.1f}), "
-            f"AR {np.median(gain[:, 3]):.1%} (tau {ar[0]:.1f}, {ar[1]:.1f})")
+    return (
+        f"{name:22s} {len(rows):4d} {tau[0]:11.2f} {tau[1]:8.2f}   {mean:7.1%} ({error:.1%}) "
+        f"{middle:7.1%} {low:7.1%} .. {high:.1%}   {left:7.1%} (x {cost:.2f})   "
+        f"windowed {np.median(gain[:, 2]):.1%} (tau {window[0]:.1f}, {window[1]:.1f}), "
+        f"AR {np.median(gain[:, 3]):.1%} (tau {ar[0]:.1f}, {ar[1]:.1f})"
+    )
 
 
 def class_changes(size: Scale, report) -> dict[float, dict[str, np.ndarray]]:
-    """Changes of the nearest mode in 10,000 steps from all-ones, and steps to the first change from training points."""
+    """Changes of the nearest mode in 10,000 steps from all-ones, and steps to the first change from
+    training points.
+    """
     found = {}
     for p_mut in (0.1, 0.01):
         data = pgm.datasets.artificial_modes(p_mut)
@@ -220,15 +268,23 @@ def class_changes(size: Scale, report) -> dict[float, dict[str, np.ndarray]]:
         for i in range(size.models):
             model = trained(data.x_train, 16, size.updates, i, pgm.CD(k=5))
             for key, kernel in KERNELS.items():
-                counts[key][i] = diagnostics.class_changes(visibles(model, kernel, np.ones((1, 16)), 10_000, i), modes)
-                begin = data.x_train[np.random.default_rng(i).choice(len(data.x_train), size.first_change_starts)]
-                first[key][i] = first_change(model, kernel, begin, modes, size.first_change_limit, i)
+                counts[key][i] = diagnostics.class_changes(
+                    visibles(model, kernel, np.ones((1, 16)), 10_000, i), modes
+                )
+                begin = data.x_train[
+                    np.random.default_rng(i).choice(len(data.x_train), size.first_change_starts)
+                ]
+                first[key][i] = first_change(
+                    model, kernel, begin, modes, size.first_change_limit, i
+                )
         for key in KERNELS:
             late = np.mean(first[key] >= size.first_change_limit)
-            report(f"{key}: class changes in 10,000 steps: mean {counts[key].mean():.1f}, median "
-                   f"{np.median(counts[key]):.1f}; steps to the first: mean {first[key].mean():.1f}, median "
-                   f"{np.median(first[key]):.1f}"
-                   + (f" ({late:.1%} stopped at {size.first_change_limit})" if late else ""))
+            report(
+                f"{key}: class changes in 10,000 steps: mean {counts[key].mean():.1f}, median "
+                f"{np.median(counts[key]):.1f}; steps to the first: mean {first[key].mean():.1f}, median "
+                f"{np.median(first[key]):.1f}"
+                + (f" ({late:.1%} stopped at {size.first_change_limit})" if late else "")
+            )
         found[p_mut] = counts
     return found
 
@@ -237,7 +293,9 @@ def chains_from(model, kernel, v, seed):
     """Chains that start at visible states, hidden units drawn given them."""
     rng = np.random.default_rng(seed)
     hidden = start(model.given({"v": v}), rng)["h"]
-    return make_chains(model.given().take(np.zeros(len(v), dtype=int)), kernel, {"v": v, "h": hidden}, rng)
+    return make_chains(
+        model.given().take(np.zeros(len(v), dtype=int)), kernel, {"v": v, "h": hidden}, rng
+    )
 
 
 def visibles(model, kernel, v, steps, seed):
@@ -251,14 +309,18 @@ def visibles(model, kernel, v, steps, seed):
 
 
 def first_change(model, kernel, v, modes, limit, seed):
-    """Steps until the nearest mode is another than at the start, `limit` for chains that never change."""
+    """Steps until the nearest mode is another than at the start, `limit` for chains that never
+    change.
+    """
     chains = chains_from(model, kernel, v, seed)
     label = diagnostics.nearest_modes(v, modes)
     steps = np.full(len(v), limit)
     for t in range(1, limit + 1):
         chains.sweep(1)
         now = diagnostics.nearest_modes(chains.values()["v"], modes)
-        label = np.where(label < 0, now, label)  # a start between modes belongs to the first that it comes near
+        label = np.where(
+            label < 0, now, label
+        )  # a start between modes belongs to the first that it comes near
         steps[(now >= 0) & (now != label) & (steps == limit)] = t
         if (steps < limit).all():
             break
@@ -277,7 +339,11 @@ def figure(shares, tau, changes, path: Path) -> None:
     figure_, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4), layout="constrained")
     for n, share in shares.items():
         left.plot(range(1, 11), share, marker="o", label=f"{n}x{n}")
-    left.set(xlabel="weights uniform in [-c, c]", ylabel="fraction of RBMs where T is faster", ylim=(0, 1.02))
+    left.set(
+        xlabel="weights uniform in [-c, c]",
+        ylabel="fraction of RBMs where T is faster",
+        ylim=(0, 1.02),
+    )
     left.legend()
     middle.boxplot([100 * (1 - t[:, 0] / t[:, 1]) for t in tau.values()], tick_labels=list(tau))
     middle.axhline(0, color="grey", linewidth=0.8)

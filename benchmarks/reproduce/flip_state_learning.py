@@ -1,15 +1,18 @@
-"""System 2 (Bruegge, Fischer and Igel 2013), table 1 and figure 3 (lower): does flip-the-state help learning?
+"""System 2 (Bruegge, Fischer and Igel 2013), table 1 and figure 3 (lower): does flip-the-state help
+learning?
 
-    python benchmarks/reproduce/flip_state_learning.py OUT [--scale full] [--data DIRECTORY] [--only NAME]
+    python benchmarks/reproduce/flip_state_learning.py OUT [--scale full] [--data DIRECTORY] [--only
+    NAME]
 
-RBMs learn by CD-k, PCD-k and t-PT_k with Gibbs sampling G and with flip-the-state T; the exact log-likelihood every 100
-updates. Start, batches and chains as in the paper: N(0, 0.01^2), batches of 100 (32 on Bars-and-Stripes), as many model
-samples as rows, no momentum, no decay. For every method and rate the median over repeats of the largest
-log-likelihood, and the p-value of the two-sided Wilcoxon signed-rank test over repeats with the same start.
+RBMs learn by CD-k, PCD-k and t-PT_k with Gibbs sampling G and with flip-the-state T; the exact
+log-likelihood every 100 updates. Start, batches and chains as in the paper: N(0, 0.01^2), batches
+of 100 (32 on Bars-and-Stripes), as many model samples as rows, no momentum, no decay. For every
+method and rate the median over repeats of the largest log-likelihood, and the p-value of the
+two-sided Wilcoxon signed-rank test over repeats with the same start.
 
-Writes flip_state_learning.txt and flip_state_learning.png into OUT, and every run into OUT/parts, from which it goes on
-when it is run again. MNIST (n = 10) is left out without --data. --workers N shares the runs out over processes,
---scheduler ADDRESS over a dask cluster.
+Writes flip_state_learning.txt and flip_state_learning.png into OUT, and every run into OUT/parts,
+from which it goes on when it is run again. MNIST (n = 10) is left out without --data. --workers N
+shares the runs out over processes, --scheduler ADDRESS over a dask cluster.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ from sweep import sweep_on
 
 import pgmengine as pgm
 
-BEST = -(28 / 32) * np.log(32) - (4 / 32) * np.log(16)  # of Bars-and-Stripes: two of its patterns appear twice
+BEST = -(28 / 32) * np.log(32) - (4 / 32) * np.log(
+    16
+)  # of Bars-and-Stripes: two of its patterns appear twice
 KERNELS = {"G": pgm.Gibbs(), "T": pgm.FlipState()}
 
 
@@ -48,13 +53,23 @@ SCALES = {
 }
 
 
-def main(out: Path, scale: str = "small", data: Path | None = None, only: str = "", repeats: int = 0,
-         updates: int = 0, workers: int = 1, scheduler: str = "") -> None:
+def main(
+    out: Path,
+    scale: str = "small",
+    data: Path | None = None,
+    only: str = "",
+    repeats: int = 0,
+    updates: int = 0,
+    workers: int = 1,
+    scheduler: str = "",
+) -> None:
     """Run the experiment and write the table and the figure."""
     size, begin = SCALES[scale], time.time()
     size = Scale(repeats or size.repeats, updates or size.updates, size.rates, size.ladders)
     out.mkdir(parents=True, exist_ok=True)
-    lines = [f"# scale {scale}: {size.repeats} repeats of {size.updates} updates; median of the largest log-likelihood"]
+    lines = [
+        f"# scale {scale}: {size.repeats} repeats of {size.updates} updates; median of the largest log-likelihood"
+    ]
     lines.append(f"best possible on Bars-and-Stripes: {BEST:.3f}")
     lines.append(f"{'data':22s} {'method':9s} rate        G         T   T better in   p (Wilcoxon)")
 
@@ -70,8 +85,13 @@ def main(out: Path, scale: str = "small", data: Path | None = None, only: str = 
                 for label, make in methods(size, len(x)).items():
                     both = {}
                     for key, kernel in KERNELS.items():
-                        jobs = [(name, directory, make(kernel), rate, size.updates, r) for r in range(size.repeats)]
-                        both[key] = sweep.results(f"{name}-{label}-{key}-{rate}-{size.updates}", run, jobs)
+                        jobs = [
+                            (name, directory, make(kernel), rate, size.updates, r)
+                            for r in range(size.repeats)
+                        ]
+                        both[key] = sweep.results(
+                            f"{name}-{label}-{key}-{rate}-{size.updates}", run, jobs
+                        )
                     curves[name, label, rate] = both
                     report(row(name, label, rate, {k: v.max(axis=1) for k, v in both.items()}))
     figure(curves, out / "flip_state_learning.png")
@@ -80,9 +100,11 @@ def main(out: Path, scale: str = "small", data: Path | None = None, only: str = 
 @lru_cache(maxsize=1)
 def problems(data: str):
     """Name -> (rows, hidden units)."""
-    found = {"Bars-and-Stripes 4x4": (pgm.datasets.bars_and_stripes().x_train, 16),
-             "Modes, p_mut 0.1": (pgm.datasets.artificial_modes(0.1).x_train, 16),
-             "Modes, p_mut 0.01": (pgm.datasets.artificial_modes(0.01).x_train, 16)}
+    found = {
+        "Bars-and-Stripes 4x4": (pgm.datasets.bars_and_stripes().x_train, 16),
+        "Modes, p_mut 0.1": (pgm.datasets.artificial_modes(0.1).x_train, 16),
+        "Modes, p_mut 0.01": (pgm.datasets.artificial_modes(0.01).x_train, 16),
+    }
     if data:
         os.environ["PGMENGINE_DATA"] = data
         found["MNIST, n = 10"] = pgm.datasets.mnist().x_train, 10
@@ -93,22 +115,41 @@ def methods(size: Scale, rows: int):
     """Label -> (kernel -> negative phase)."""
     chains = min(100, rows)
     out = {f"CD-{k}": lambda kernel, k=k: pgm.CD(k=k, kernel=kernel) for k in (1, 5)}
-    out |= {f"PCD-{k}": lambda kernel, k=k: pgm.PCD(k=k, chains=chains, kernel=kernel) for k in (1, 5)}
-    out |= {f"{t}-PT_{k}": lambda kernel, t=t, k=k: pgm.PT(temperatures=t, k=k, chains=chains, kernel=kernel)
-            for t, k in size.ladders}
+    out |= {
+        f"PCD-{k}": lambda kernel, k=k: pgm.PCD(k=k, chains=chains, kernel=kernel) for k in (1, 5)
+    }
+    out |= {
+        f"{t}-PT_{k}": lambda kernel, t=t, k=k: pgm.PT(
+            temperatures=t, k=k, chains=chains, kernel=kernel
+        )
+        for t, k in size.ladders
+    }
     return out
 
 
 def run(name: str, data: str, negative, rate: float, updates: int, repeat: int) -> np.ndarray:
     """Exact log-likelihood (points,) every 100 updates; of 2,000 rows at most."""
     (x, hidden), rng = problems(data)[name], np.random.default_rng(repeat)
-    model = pgm.rbm(x.shape[1], hidden).with_params({
-        "v-h.weight": rng.normal(0, 0.01, (x.shape[1], hidden)), "v.bias": rng.normal(0, 0.01, x.shape[1]),
-        "h.bias": rng.normal(0, 0.01, hidden)})
+    model = pgm.rbm(x.shape[1], hidden).with_params(
+        {
+            "v-h.weight": rng.normal(0, 0.01, (x.shape[1], hidden)),
+            "v.bias": rng.normal(0, 0.01, x.shape[1]),
+            "h.bias": rng.normal(0, 0.01, hidden),
+        }
+    )
     shown = x if len(x) <= 2000 else x[rng.choice(len(x), 2000, replace=False)]
     monitor = pgm.ExactLogLikelihood({"v": shown}, every=100)
-    f = pgm.fit(model, {"v": x}, negative=negative, optimizer=pgm.SGD(rate), batch_size=min(100, len(x)), updates=updates,
-                callbacks=[monitor], rng=repeat, progress=False)
+    f = pgm.fit(
+        model,
+        {"v": x},
+        negative=negative,
+        optimizer=pgm.SGD(rate),
+        batch_size=min(100, len(x)),
+        updates=updates,
+        callbacks=[monitor],
+        rng=repeat,
+        progress=False,
+    )
     return f.history["log_likelihood"]["value"]
 
 
@@ -117,8 +158,10 @@ def row(name: str, label: str, rate: float, top: dict[str, np.ndarray]) -> str:
     gain = top["T"] - top["G"]
     p = wilcoxon(gain).pvalue if np.any(gain) else 1.0
     medians = f"{np.median(top['G']):9.3f} {np.median(top['T']):9.3f}"
-    return (f"{name:22s} {label:9s} {rate:<5g} {medians}   {np.sum(gain > 0):3d} of "
-            f"{len(gain):3d}   {p:.3g}")
+    return (
+        f"{name:22s} {label:9s} {rate:<5g} {medians}   {np.sum(gain > 0):3d} of "
+        f"{len(gain):3d}   {p:.3g}"
+    )
 
 
 def figure(curves, path: Path) -> None:
@@ -131,13 +174,21 @@ def figure(curves, path: Path) -> None:
     from matplotlib import pyplot as plt
 
     names = list(dict.fromkeys((name, rate) for name, _, rate in curves))
-    figure_, axes = plt.subplots(1, len(names), figsize=(5 * len(names), 4), layout="constrained", squeeze=False)
+    figure_, axes = plt.subplots(
+        1, len(names), figsize=(5 * len(names), 4), layout="constrained", squeeze=False
+    )
     for axis, (name, rate) in zip(axes[0], names, strict=True):
         labels = [label for n, label, r in curves if (n, r) == (name, rate)]
         for i, label in enumerate(labels):
             for kernel, style in (("G", "--"), ("T", "-")):
                 median = np.median(curves[name, label, rate][kernel], axis=0)
-                axis.plot(100 * np.arange(len(median)), median, style, color=f"C{i}", label=f"{label} {kernel}")
+                axis.plot(
+                    100 * np.arange(len(median)),
+                    median,
+                    style,
+                    color=f"C{i}",
+                    label=f"{label} {kernel}",
+                )
         axis.set(title=f"{name}, rate {rate:g}", xlabel="updates", ylabel="log-likelihood")
     axes[0, -1].legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
     figure_.savefig(path, dpi=100)

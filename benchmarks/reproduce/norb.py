@@ -1,14 +1,17 @@
-"""System 3's second experiment as a pipeline: grey images, a Gaussian-binary RBM, and a deep Boltzmann machine on top.
+"""System 3's second experiment as a pipeline: grey images, a Gaussian-binary RBM, and a deep
+Boltzmann machine on top.
 
-    python benchmarks/reproduce/norb.py OUT [FILE] [--hidden 4000] [--deep 4000] [--updates N] [--data DIRECTORY]
+    python benchmarks/reproduce/norb.py OUT [FILE] [--hidden 4000] [--deep 4000] [--updates N]
+    [--data DIRECTORY]
 
-The paper learns NORB with a Gaussian RBM of 4,000 hidden units, whose features a DBM of two layers of 4,000 units learns
-by CAST. FILE is a .mat or .npz file of images: the first array in it, or the one called x, images, data or train_data,
-with the images along its longest axis. NORB is not at hand: without FILE the grey levels of USPS (16x16) are used, read
-from DIRECTORY, and smaller layers by default.
+The paper learns NORB with a Gaussian RBM of 4,000 hidden units, whose features a DBM of two layers
+of 4,000 units learns by CAST. FILE is a .mat or .npz file of images: the first array in it, or the
+one called x, images, data or train_data, with the images along its longest axis. NORB is not at
+hand: without FILE the grey levels of USPS (16x16) are used, read from DIRECTORY, and smaller layers
+by default.
 
-Pixels are shifted and scaled to mean 0 and standard deviation 1. Writes norb.txt and norb.png into OUT: images, their
-reconstructions from the features, and samples of the whole model.
+Pixels are shifted and scaled to mean 0 and standard deviation 1. Writes norb.txt and norb.png into
+OUT: images, their reconstructions from the features, and samples of the whole model.
 """
 
 from __future__ import annotations
@@ -22,18 +25,27 @@ import numpy as np
 import typer
 
 import pgmengine as pgm
-from pgmengine.kernels.chains import make_chains, start
+from pgmengine.engine.chains import make_chains, start
 
 NAMES = ("x", "images", "data", "train_data")
 
 
-def main(out: Path, file: Path | None = None, hidden: int = 400, deep: int = 200, updates: int = 3_000,
-         data: Path | None = None) -> None:
+def main(
+    out: Path,
+    file: Path | None = None,
+    hidden: int = 400,
+    deep: int = 200,
+    updates: int = 3_000,
+    data: Path | None = None,
+) -> None:
     """Learn both parts, and write the table and the picture."""
     if data is not None:
         os.environ["PGMENGINE_DATA"] = str(data)
     out.mkdir(parents=True, exist_ok=True)
-    begin, lines = time.time(), [f"# {hidden} features, deep layers of {deep}, {updates} updates each"]
+    begin, lines = (
+        time.time(),
+        [f"# {hidden} features, deep layers of {deep}, {updates} updates each"],
+    )
     images = read_images(file) if file is not None else pgm.datasets.usps(threshold=None).x_train
     mean, sd = images.mean(axis=0), images.std(axis=0) + 1e-2
     x = (images - mean) / sd
@@ -49,8 +61,10 @@ def main(out: Path, file: Path | None = None, hidden: int = 400, deep: int = 200
     top = deep_machine(rows, deep, updates, report)
     some = np.linspace(0, len(x) - 1, 12).astype(int)  # files may be sorted by class
     shown = [x[some], means(features, rows[some]), means(features, samples(top, 12))]
-    report(f"sample pixels: mean {shown[2].mean():.3f}, standard deviation {shown[2].std():.3f} (images: "
-           f"{x.mean():.3f}, {x.std():.3f})")
+    report(
+        f"sample pixels: mean {shown[2].mean():.3f}, standard deviation {shown[2].std():.3f} (images: "
+        f"{x.mean():.3f}, {x.std():.3f})"
+    )
     figure([part * sd + mean for part in shown], out / "norb.png")
 
 
@@ -73,34 +87,64 @@ def read_images(path: Path) -> np.ndarray:
 def gaussian_rbm(x: np.ndarray, hidden: int, updates: int, report) -> pgm.Model:
     """A Gaussian-binary RBM by CD-1 with centred gradients."""
     rng, size = np.random.default_rng(0), (x.shape[1], hidden)
-    model = pgm.rbm(*size, visible=pgm.Gaussian()).with_params({"v-h.weight": rng.normal(0, 0.01, size)})
+    model = pgm.rbm(*size, visible=pgm.Gaussian()).with_params(
+        {"v-h.weight": rng.normal(0, 0.01, size)}
+    )
     error = pgm.ReconstructionError({"v": x[:1000]}, every=max(updates // 4, 1))
-    f = pgm.fit(model, {"v": x}, negative=pgm.CD(k=1), optimizer=pgm.Centered(pgm.SGD(0.005, momentum=0.9)),
-                updates=updates, callbacks=[error], progress=False)
+    f = pgm.fit(
+        model,
+        {"v": x},
+        negative=pgm.CD(k=1),
+        optimizer=pgm.Centered(pgm.SGD(0.005, momentum=0.9)),
+        updates=updates,
+        callbacks=[error],
+        progress=False,
+    )
     history = f.history["reconstruction_error"]
-    report("Gaussian RBM, mean square error of reconstruction (images have variance 1): "
-           + ", ".join(f"{v:.3f} at {u}" for u, v in zip(history["update"], history["value"], strict=True)))
+    report(
+        "Gaussian RBM, mean square error of reconstruction (images have variance 1): "
+        + ", ".join(
+            f"{v:.3f} at {u}" for u, v in zip(history["update"], history["value"], strict=True)
+        )
+    )
     return f.model
 
 
 def sampled(model: pgm.Model, x: np.ndarray) -> np.ndarray:
     """Features of all rows, drawn from their posterior."""
-    return np.concatenate([pgm.Exact(draws=1).run(model.given({"v": part}), ("samples",), rng=i).samples["h"][0]
-                           for i, part in enumerate(np.array_split(x, max(len(x) // 500, 1)))])
+    return np.concatenate(
+        [
+            pgm.Exact(draws=1).run(model.given({"v": part}), ("samples",), rng=i).samples["h"][0]
+            for i, part in enumerate(np.array_split(x, max(len(x) // 500, 1)))
+        ]
+    )
 
 
 def deep_machine(rows: np.ndarray, deep: int, updates: int, report) -> pgm.Model:
     """A DBM on the features by CAST."""
     model = pgm.base_rate_start(pgm.dbm([rows.shape[1], deep, deep], rng=0), {"v": rows})
-    model = model.with_params({k: 0.1 * v for k, v in model.params.items() if k.endswith(".weight")})
+    model = model.with_params(
+        {k: 0.1 * v for k, v in model.params.items() if k.endswith(".weight")}
+    )
     ais = pgm.AIS(chains=50, betas=300, reverse=False)
     bound = pgm.VariationalBound({"v": rows[:500]}, every=max(updates // 4, 1), log_z=ais)
     optimizer = pgm.Centered(pgm.SGD(pgm.harmonic(10, 2000), momentum=0.9))
-    f = pgm.fit(model, {"v": rows}, negative=pgm.CAST(chains=100), optimizer=optimizer, updates=updates,
-                callbacks=[bound], progress=False)
+    f = pgm.fit(
+        model,
+        {"v": rows},
+        negative=pgm.CAST(chains=100),
+        optimizer=optimizer,
+        updates=updates,
+        callbacks=[bound],
+        progress=False,
+    )
     history = f.history["bound"]
-    report("deep machine, variational bound of the features, nats: "
-           + ", ".join(f"{v:.1f} at {u}" for u, v in zip(history["update"], history["value"], strict=True)))
+    report(
+        "deep machine, variational bound of the features, nats: "
+        + ", ".join(
+            f"{v:.1f} at {u}" for u, v in zip(history["update"], history["value"], strict=True)
+        )
+    )
     return f.model
 
 
@@ -118,7 +162,9 @@ def means(model: pgm.Model, features: np.ndarray) -> np.ndarray:
 
 
 def figure(parts, path: Path) -> None:
-    """Images, reconstructions and samples in three rows, if matplotlib is installed and the images are square."""
+    """Images, reconstructions and samples in three rows, if matplotlib is installed and the images
+    are square.
+    """
     try:
         import matplotlib
     except ImportError:
@@ -129,10 +175,16 @@ def figure(parts, path: Path) -> None:
     side = round(parts[0].shape[1] ** 0.5)
     if side * side != parts[0].shape[1]:
         return
-    rows = [np.hstack([np.clip(image, 0, 1).reshape(side, side) for image in part]) for part in parts]
+    rows = [
+        np.hstack([np.clip(image, 0, 1).reshape(side, side) for image in part]) for part in parts
+    ]
     figure_, axis = plt.subplots(figsize=(12, 3.4), layout="constrained")
     axis.imshow(np.vstack(rows), cmap="gray")
-    axis.set(xticks=[], yticks=[], title="images; reconstructed from their features; samples of the deep machine")
+    axis.set(
+        xticks=[],
+        yticks=[],
+        title="images; reconstructed from their features; samples of the deep machine",
+    )
     figure_.savefig(path, dpi=100)
 
 

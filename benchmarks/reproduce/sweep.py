@@ -1,4 +1,6 @@
-"""Repeats of an experiment: on worker processes, on a dask cluster, or here; kept in files, from which it goes on."""
+"""Repeats of an experiment: on worker processes, on a dask cluster, or here; kept in files, from
+which it goes on.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,12 @@ class Sweep:
     executor: Executor | None
     folder: Path
 
-    def results(self, name: str, function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> np.ndarray:
-        """function(*job) of every job, stacked; those in the folder as NAME-i.npy are taken from there."""
+    def results(
+        self, name: str, function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]
+    ) -> np.ndarray:
+        """function(*job) of every job, stacked; those in the folder as NAME-i.npy are taken from
+        there.
+        """
         files = [self.folder / f"{name}-{i}.npy" for i in range(len(jobs))]
         missing = [i for i, file in enumerate(files) if not file.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -38,7 +44,9 @@ class Sweep:
 
 @contextmanager
 def sweep_on(workers: int, scheduler: str, folder: Path) -> Iterator[Sweep]:
-    """Processes of one thread each, the workers of the dask scheduler at an address, or with one worker this process."""
+    """Processes of one thread each, the workers of the dask scheduler at an address, or with one
+    worker this process.
+    """
     if scheduler:
         from distributed import Client
 

@@ -17,7 +17,9 @@ CHAINS, TEMPERATURES, PART = 500, 2000, 20
 
 
 def rows(settings: Settings) -> Iterator[Row]:
-    """One row: the peers' work does not depend on the temperature, so they do one step in PART, scaled up."""
+    """One row: the peers' work does not depend on the temperature, so they do one step in PART,
+    scaled up.
+    """
 
     @cache
     def base() -> Array:
@@ -30,12 +32,23 @@ def rows(settings: Settings) -> Iterator[Row]:
 
     def ours() -> Callable[[], object]:
         model = material.rbm(*material.trained(settings))
-        method = pgm.AIS(chains=CHAINS, betas=pgm.Linear(TEMPERATURES), reverse=False, reference={"v": base()})
+        method = pgm.AIS(
+            chains=CHAINS, betas=pgm.Linear(TEMPERATURES), reverse=False, reference={"v": base()}
+        )
         return lambda: pgm.infer(model, want=("log_z",), method=method, rng=0)
 
-    cases = {OURS: once(ours),
-             TORCH.name: TORCH.once(lambda peer: peer.ais(*some(), CHAINS), PART),
-             JAX.name: JAX.once(lambda peer: peer.ais(*some(), CHAINS), PART),
-             RBMS.name: RBMS.once(lambda peer: peer.ais(*some()[:3], TEMPERATURES // PART + 1, CHAINS), PART)}
-    yield Row(f"AIS, trained 784x500 RBM, {CHAINS} chains, {TEMPERATURES} temperatures", "s", cases, goal=3.0,
-              note=f"peers: {TEMPERATURES // PART} temperatures, times {PART}; pgmengine all of them")
+    cases = {
+        OURS: once(ours),
+        TORCH.name: TORCH.once(lambda peer: peer.ais(*some(), CHAINS), PART),
+        JAX.name: JAX.once(lambda peer: peer.ais(*some(), CHAINS), PART),
+        RBMS.name: RBMS.once(
+            lambda peer: peer.ais(*some()[:3], TEMPERATURES // PART + 1, CHAINS), PART
+        ),
+    }
+    yield Row(
+        f"AIS, trained 784x500 RBM, {CHAINS} chains, {TEMPERATURES} temperatures",
+        "s",
+        cases,
+        goal=3.0,
+        note=f"peers: {TEMPERATURES // PART} temperatures, times {PART}; pgmengine all of them",
+    )

@@ -23,8 +23,12 @@ def rows(settings: Settings) -> Iterator[Row]:
     """See the table."""
     yield _pcd(settings)
     yield _small()
-    yield Row("CAST update over PCD update, 784x500 RBM, 100 chains (and 100 fast ones)", "times",
-              {OURS: _over(settings, _rbm, pgm.CAST(100), 50)}, limit=2.2)
+    yield Row(
+        "CAST update over PCD update, 784x500 RBM, 100 chains (and 100 fast ones)",
+        "times",
+        {OURS: _over(settings, _rbm, pgm.CAST(100), 50)},
+        limit=2.2,
+    )
     yield _sap(settings)
 
 
@@ -40,9 +44,16 @@ class Updates:
         """Seconds an update, the mean over `updates` of them."""
         times: list[float] = []
         self.done += updates
-        fitted = pgm.fit(self.model, {"v": self.x}, negative=self.negative, optimizer=pgm.SGD(RATE), updates=self.done,
-                         callbacks=[lambda model, update: times.append(time.perf_counter())], state=self.state,
-                         progress=False)
+        fitted = pgm.fit(
+            self.model,
+            {"v": self.x},
+            negative=self.negative,
+            optimizer=pgm.SGD(RATE),
+            updates=self.done,
+            callbacks=[lambda model, update: times.append(time.perf_counter())],
+            state=self.state,
+            progress=False,
+        )
         self.model, self.state = fitted.model, fitted.state
         return (times[-1] - times[0]) / (len(times) - 1)
 
@@ -65,9 +76,13 @@ def _ours(settings: Settings, start: Callable[[Array], pgm.Model], updates: int)
     return lambda: 1e3 * made()(updates)
 
 
-def _over(settings: Settings, start: Callable[[Array], pgm.Model], negative: Any, updates: int) -> Case:
-    pcd, other = (cache(lambda phase=phase: Updates(material.images(settings, 5000), start, phase))
-                  for phase in (pgm.PCD(), negative))
+def _over(
+    settings: Settings, start: Callable[[Array], pgm.Model], negative: Any, updates: int
+) -> Case:
+    pcd, other = (
+        cache(lambda phase=phase: Updates(material.images(settings, 5000), start, phase))
+        for phase in (pgm.PCD(), negative)
+    )
 
     def ratio() -> float:
         pcd(), other()
@@ -88,35 +103,64 @@ def _pcd(settings: Settings) -> Row:
         x = material.images(settings, 5000)
         model = _rbm(x)
         chain = (np.random.default_rng(0).random((100, 500)) < 0.3).astype(float)
-        return model.params["v-h.weight"], model.params["v.bias"], model.params["h.bias"], x, chain, RATE
+        return (
+            model.params["v-h.weight"],
+            model.params["v.bias"],
+            model.params["h.bias"],
+            x,
+            chain,
+            RATE,
+        )
 
     def visible() -> tuple[Any, ...]:
         return *given()[:4], given()[3][:100], RATE
 
-    cases = {OURS: _ours(settings, _rbm, 100),
-             TORCH.name: TORCH.rate(lambda peer: _warmed(peer.pcd(*given())), 1e3),
-             JAX.name: JAX.rate(lambda peer: _warmed(peer.pcd(*given())), 1e3),
-             RBMS.name: RBMS.rate(lambda peer: _warmed(peer.pcd(*visible())), 1e3),
-             SKLEARN.name: SKLEARN.rate(lambda peer: _warmed(peer.pcd(*given())), 1e3)}
-    return Row("PCD-1 update, 784x500 RBM, batch 100, 100 chains", "ms an update", cases, goal=3.0,
-               note="rbms: fit_batch_pcd and SGD, which normalises the gradient and draws the hidden layer twice; "
-                    "scikit-learn: partial_fit, in float64; pgmengine: parameters and step in float64")
+    cases = {
+        OURS: _ours(settings, _rbm, 100),
+        TORCH.name: TORCH.rate(lambda peer: _warmed(peer.pcd(*given())), 1e3),
+        JAX.name: JAX.rate(lambda peer: _warmed(peer.pcd(*given())), 1e3),
+        RBMS.name: RBMS.rate(lambda peer: _warmed(peer.pcd(*visible())), 1e3),
+        SKLEARN.name: SKLEARN.rate(lambda peer: _warmed(peer.pcd(*given())), 1e3),
+    }
+    return Row(
+        "PCD-1 update, 784x500 RBM, batch 100, 100 chains",
+        "ms an update",
+        cases,
+        goal=3.0,
+        note="rbms: fit_batch_pcd and SGD, which normalises the gradient and draws the hidden layer twice; "
+        "scikit-learn: partial_fit, in float64; pgmengine: parameters and step in float64",
+    )
 
 
 def _small() -> Row:
     @cache
     def given() -> tuple[Any, ...]:
-        model, chain = pgm.rbm(16, 16, rng=0), (np.random.default_rng(0).random((32, 16)) < 0.5).astype(float)
-        return model.params["v-h.weight"], model.params["v.bias"], model.params["h.bias"], rows, chain, RATE
+        model, chain = (
+            pgm.rbm(16, 16, rng=0),
+            (np.random.default_rng(0).random((32, 16)) < 0.5).astype(float),
+        )
+        return (
+            model.params["v-h.weight"],
+            model.params["v.bias"],
+            model.params["h.bias"],
+            rows,
+            chain,
+            RATE,
+        )
 
     rows = pgm.datasets.bars_and_stripes().x_train  # 32 of them
     made = cache(lambda: Updates(rows, lambda _: pgm.rbm(16, 16, rng=0), pgm.PCD(chains=32)))
-    cases = {OURS: lambda: 1e6 * made()(1000),
-             TORCH.name: TORCH.rate(lambda peer: _warmed(peer.pcd(*given(), batch=32)), 1e6),
-             JAX.name: JAX.rate(lambda peer: _warmed(peer.pcd(*given(), batch=32)), 1e6),
-             SKLEARN.name: SKLEARN.rate(lambda peer: _warmed(peer.pcd(*given(), batch=32)), 1e6)}
-    return Row("PCD-1 update, 16x16 RBM, batch 32, 32 chains: what an update costs besides its sums", "us an update",
-               cases)
+    cases = {
+        OURS: lambda: 1e6 * made()(1000),
+        TORCH.name: TORCH.rate(lambda peer: _warmed(peer.pcd(*given(), batch=32)), 1e6),
+        JAX.name: JAX.rate(lambda peer: _warmed(peer.pcd(*given(), batch=32)), 1e6),
+        SKLEARN.name: SKLEARN.rate(lambda peer: _warmed(peer.pcd(*given(), batch=32)), 1e6),
+    }
+    return Row(
+        "PCD-1 update, 16x16 RBM, batch 32, 32 chains: what an update costs besides its sums",
+        "us an update",
+        cases,
+    )
 
 
 def _sap(settings: Settings) -> Row:
@@ -125,10 +169,24 @@ def _sap(settings: Settings) -> Row:
         x = material.images(settings, 5000)
         p = _dbm(x).params
         chain = (np.random.default_rng(0).random((100, 500)) < 0.3).astype(float)
-        return p["v-h1.weight"], p["h1-h2.weight"], p["v.bias"], p["h1.bias"], p["h2.bias"], x, chain, RATE
+        return (
+            p["v-h1.weight"],
+            p["h1-h2.weight"],
+            p["v.bias"],
+            p["h1.bias"],
+            p["h2.bias"],
+            x,
+            chain,
+            RATE,
+        )
 
-    cases = {OURS: _ours(settings, _dbm, 20),
-             TORCH.name: TORCH.rate(lambda peer: _warmed(peer.sap(*given())), 1e3),
-             JAX.name: JAX.rate(lambda peer: _warmed(peer.sap(*given())), 1e3)}
-    return Row("SAP update, 784-500-1000 deep machine, 5 rounds of mean field, batch 100, 100 chains", "ms an update",
-               cases)
+    cases = {
+        OURS: _ours(settings, _dbm, 20),
+        TORCH.name: TORCH.rate(lambda peer: _warmed(peer.sap(*given())), 1e3),
+        JAX.name: JAX.rate(lambda peer: _warmed(peer.sap(*given())), 1e3),
+    }
+    return Row(
+        "SAP update, 784-500-1000 deep machine, 5 rounds of mean field, batch 100, 100 chains",
+        "ms an update",
+        cases,
+    )

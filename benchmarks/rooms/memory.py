@@ -14,7 +14,7 @@ from harness import OURS, Case, Row, Settings
 from peers import JAX, NUMPY, RBMS, SKLEARN, THRML, TORCH, Peer
 
 import pgmengine as pgm
-from pgmengine.kernels.chains import make_chains
+from pgmengine.engine.chains import make_chains
 
 Array = np.ndarray
 VISIBLE, HIDDEN, CHAINS, SWEEPS = 784, 500, 100, 100
@@ -27,9 +27,14 @@ def rows(settings: Settings) -> Iterator[Row]:
     cases = {OURS: _peak(_ours)}
     for peer in (TORCH, JAX, THRML, RBMS, SKLEARN, NUMPY):
         cases[peer.name] = _peak(partial(_theirs, peer)) if peer.present else None
-    yield Row("peak memory of 100 chains of a 784x500 RBM, 100 sweeps, model included", "times its float64 weights",
-              cases, limit=3.0, note="measured once, beyond imports and a run of 3x2 units; peers hold float32 weights, "
-              "pgmengine float64 ones in the model and float32 ones in the chains; THRML 2 sweeps")
+    yield Row(
+        "peak memory of 100 chains of a 784x500 RBM, 100 sweeps, model included",
+        "times its float64 weights",
+        cases,
+        limit=3.0,
+        note="measured once, beyond imports and a run of 3x2 units; peers hold float32 weights, "
+        "pgmengine float64 ones in the model and float32 ones in the chains; THRML 2 sweeps",
+    )
 
 
 def _ours(visible: int, hidden: int) -> None:
@@ -43,7 +48,9 @@ def _theirs(peer: Peer, visible: int, hidden: int) -> None:
     weight = 0.1 * np.random.default_rng(0).standard_normal((visible, hidden), dtype=np.float32)
     functions = importlib.import_module(f"peers.{peer.file}")
     v = np.zeros((CHAINS, visible), dtype=np.float32)
-    run = functions.sweeps(weight, np.zeros(visible, dtype=np.float32), np.zeros(hidden, dtype=np.float32), v)
+    run = functions.sweeps(
+        weight, np.zeros(visible, dtype=np.float32), np.zeros(hidden, dtype=np.float32), v
+    )
     run(2 if peer is THRML else SWEEPS)
 
 
@@ -57,7 +64,9 @@ def _peak(work: Callable[[int, int], None]) -> Case:
 
 
 def _beyond(work: Callable[[int, int], None]) -> float:
-    """Bytes at the peak of the work beyond those before it; a tiny run loads and starts what is loaded on first use."""
+    """Bytes at the peak of the work beyond those before it; a tiny run loads and starts what is
+    loaded on first use.
+    """
     work(3, 2)
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
     before = _kib("VmRSS")

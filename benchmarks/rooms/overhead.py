@@ -17,17 +17,24 @@ import pgmengine as pgm
 
 def rows(settings: Settings) -> Iterator[Row]:
     """See the table."""
-    cases = {OURS: _importing("import pgmengine"), TORCH.name: _peer(TORCH, "import torch"),
-             JAX.name: _peer(JAX, "import jax, jax.numpy"), THRML.name: _peer(THRML, "import thrml"),
-             RBMS.name: _peer(RBMS, "from rbms.bernoulli_bernoulli.classes import BBRBM"),
-             SKLEARN.name: _peer(SKLEARN, "from sklearn.neural_network import BernoulliRBM"),
-             NUMPY.name: _peer(NUMPY, "import numpy"), "python alone": _importing("pass")}
+    cases = {
+        OURS: _importing("import pgmengine"),
+        TORCH.name: _peer(TORCH, "import torch"),
+        JAX.name: _peer(JAX, "import jax, jax.numpy"),
+        THRML.name: _peer(THRML, "import thrml"),
+        RBMS.name: _peer(RBMS, "from rbms.bernoulli_bernoulli.classes import BBRBM"),
+        SKLEARN.name: _peer(SKLEARN, "from sklearn.neural_network import BernoulliRBM"),
+        NUMPY.name: _peer(NUMPY, "import numpy"),
+        "python alone": _importing("pass"),
+    }
     yield Row("cold import, a fresh process each time", "s", cases, limit=0.4)
     yield _question()
 
 
 def _importing(code: str) -> Case:
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}  # as users have it
+    environment = {
+        k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"
+    }  # as users have it
 
     def case() -> float:
         begin = time.perf_counter()
@@ -56,7 +63,14 @@ def _question() -> Row:
 
         return run
 
-    cases = {OURS: rate(lambda: infer, 1e6),
-             NUMPY.name: NUMPY.rate(lambda peer: by_hand(peer.tiny_rbm(weight, b, c)), 1e6)}
-    return Row("infer on an RBM of 3 units, one row", "us a call", cases, limit=150.0,
-               note="numpy: a bare function for this one question, nothing checked or planned")
+    cases = {
+        OURS: rate(lambda: infer, 1e6),
+        NUMPY.name: NUMPY.rate(lambda peer: by_hand(peer.tiny_rbm(weight, b, c)), 1e6),
+    }
+    return Row(
+        "infer on an RBM of 3 units, one row",
+        "us a call",
+        cases,
+        limit=150.0,
+        note="numpy: a bare function for this one question, nothing checked or planned",
+    )

@@ -1,6 +1,7 @@
 """pgmengine alone: what a unit of work costs as units, chains, rows, threads and sparsity grow.
 
-In brackets the ratio to the first point: flat is 1. All on one thread, but for the curves of threads.
+In brackets the ratio to the first point: flat is 1. All on one thread, but for the curves of
+threads.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import scipy.sparse as sp
 from harness import Case, Row, Settings, rate
 
 import pgmengine as pgm
-from pgmengine.kernels.chains import make_chains, start
+from pgmengine.engine.chains import make_chains, start
 from rooms.beliefs import learned
 from rooms.sweeps import ours
 
@@ -25,27 +26,57 @@ Array = np.ndarray
 
 def rows(settings: Settings) -> Iterator[Row]:
     """One row a curve; its cases are the points."""
-    yield _curve("sweeps: units, 100 chains, 8 % flip", "ns a changed unit and weight",
-                 {f"{n}x{n}": _sweep(n, n, 100) for n in (125, 250, 500, 1000, 2000, 4000)})
-    yield _curve("sweeps: chains, 784x500, 8 % flip", "us a chain and sweep",
-                 {str(n): _chains(n) for n in (1, 4, 16, 64, 256, 1024, 4096)})
-    yield _curve("sweeps: share of units that flip, 784x500, 100 chains", "us a chain and sweep",
-                 {f"{flips:.0%}": _flips(flips) for flips in (0.02, 0.05, 0.1, 0.2, 0.5)})
-    yield _curve("sweeps: neighbours of each of 100,000 spins, sparse", "ns a spin update",
-                 {str(n): _sparse(100_000, n) for n in (2, 4, 8, 16, 32)})
-    yield _curve("sweeps: spins of a sparse graph, 4 neighbours each", "ns a spin update",
-                 {str(n): _sparse(n, 4) for n in (1000, 10_000, 100_000, 1_000_000)})
-    yield _curve("exact log Z: visible units, 18 hidden", "ns a state and visible unit",
-                 {str(n): _log_z(n, 18) for n in (16, 64, 256, 784, 2048)})
-    yield _curve("exact log Z: hidden units, 784 visible", "ns a state and visible unit",
-                 {str(n): _log_z(784, n) for n in (10, 14, 18, 22)})
-    yield _curve("bound of an 8x24x64 belief net: rows", "us a row",
-                 {str(n): _bound(settings, n) for n in (1, 8, 64, 512)})
+    yield _curve(
+        "sweeps: units, 100 chains, 8 % flip",
+        "ns a changed unit and weight",
+        {f"{n}x{n}": _sweep(n, n, 100) for n in (125, 250, 500, 1000, 2000, 4000)},
+    )
+    yield _curve(
+        "sweeps: chains, 784x500, 8 % flip",
+        "us a chain and sweep",
+        {str(n): _chains(n) for n in (1, 4, 16, 64, 256, 1024, 4096)},
+    )
+    yield _curve(
+        "sweeps: share of units that flip, 784x500, 100 chains",
+        "us a chain and sweep",
+        {f"{flips:.0%}": _flips(flips) for flips in (0.02, 0.05, 0.1, 0.2, 0.5)},
+    )
+    yield _curve(
+        "sweeps: neighbours of each of 100,000 spins, sparse",
+        "ns a spin update",
+        {str(n): _sparse(100_000, n) for n in (2, 4, 8, 16, 32)},
+    )
+    yield _curve(
+        "sweeps: spins of a sparse graph, 4 neighbours each",
+        "ns a spin update",
+        {str(n): _sparse(n, 4) for n in (1000, 10_000, 100_000, 1_000_000)},
+    )
+    yield _curve(
+        "exact log Z: visible units, 18 hidden",
+        "ns a state and visible unit",
+        {str(n): _log_z(n, 18) for n in (16, 64, 256, 784, 2048)},
+    )
+    yield _curve(
+        "exact log Z: hidden units, 784 visible",
+        "ns a state and visible unit",
+        {str(n): _log_z(784, n) for n in (10, 14, 18, 22)},
+    )
+    yield _curve(
+        "bound of an 8x24x64 belief net: rows",
+        "us a row",
+        {str(n): _bound(settings, n) for n in (1, 8, 64, 512)},
+    )
     if settings.threads > 1:
         counts = sorted({1, 2, settings.threads})
-        for name, unit, case in (("Gibbs sweeps, 784x500, 1,000 chains, 8 % flip", "us a chain and sweep", _chains(1000)),
-                                 ("exact log Z, 784x20", "s", _log_z(784, 20, 1.0)),
-                                 ("bound, 512 rows", "us a row", _bound(settings, 512))):
+        for name, unit, case in (
+            (
+                "Gibbs sweeps, 784x500, 1,000 chains, 8 % flip",
+                "us a chain and sweep",
+                _chains(1000),
+            ),
+            ("exact log Z, 784x20", "s", _log_z(784, 20, 1.0)),
+            ("bound, 512 rows", "us a row", _bound(settings, 512)),
+        ):
             yield Row(f"threads: {name}", unit, {str(n): _on(n, case) for n in counts}, peers=False)
 
 
@@ -55,15 +86,26 @@ def _curve(name: str, unit: str, cases: dict[str, Case]) -> Row:
 
 def _sweep(visible: int, hidden: int, chains: int) -> Case:
     scale = 1e9 / (chains * 2 * visible * hidden * material.FLIPS)
-    return rate(lambda: ours(material.rbm(*material.flipping(visible, hidden)), None, np.zeros((chains, visible))), scale)
+    return rate(
+        lambda: ours(
+            material.rbm(*material.flipping(visible, hidden)), None, np.zeros((chains, visible))
+        ),
+        scale,
+    )
 
 
 def _chains(chains: int) -> Case:
-    return rate(lambda: ours(material.rbm(*material.flipping(784, 500)), None, np.zeros((chains, 784))), 1e6 / chains)
+    return rate(
+        lambda: ours(material.rbm(*material.flipping(784, 500)), None, np.zeros((chains, 784))),
+        1e6 / chains,
+    )
 
 
 def _flips(flips: float) -> Case:
-    return rate(lambda: ours(material.rbm(*material.flipping(784, 500, flips)), None, np.zeros((100, 784))), 1e4)
+    return rate(
+        lambda: ours(material.rbm(*material.flipping(784, 500, flips)), None, np.zeros((100, 784))),
+        1e4,
+    )
 
 
 def _sparse(spins: int, neighbours: int) -> Case:
@@ -72,7 +114,9 @@ def _sparse(spins: int, neighbours: int) -> Case:
     def make() -> Callable[[int], None]:
         rng, half = np.random.default_rng(0), spins // 2
         ends = [np.repeat(np.arange(half), neighbours), rng.integers(0, half, half * neighbours)]
-        values = np.full(half * neighbours, 0.5 / neighbours)  # about half of the spins flip, however many neighbours
+        values = np.full(
+            half * neighbours, 0.5 / neighbours
+        )  # about half of the spins flip, however many neighbours
         weight = sp.coo_array((values, ends), shape=(half, half)).tocsr()
         builder = pgm.GraphBuilder()
         builder.layer("a", pgm.Spin(), half)

@@ -1,4 +1,6 @@
-"""Learning: the likelihood gradient is two inferences, E[statistics | data] - E[statistics | given]."""
+"""Learning: the likelihood gradient is two inferences, E[statistics | data] - E[statistics |
+given].
+"""
 
 from pgmengine.learn.averaged import Averaged
 from pgmengine.learn.fit import Fit, fit
@@ -15,14 +17,49 @@ from pgmengine.learn.monitors import (
     VariationalBound,
     WeightNorms,
 )
-from pgmengine.learn.negative import CAST, CD, PCD, PT, AdaptiveSAP, ExactGradient, FastPCD, TransSAP
+from pgmengine.learn.negative import (
+    CAST,
+    CD,
+    PCD,
+    PT,
+    AdaptiveSAP,
+    ExactGradient,
+    FastPCD,
+    TransSAP,
+)
 from pgmengine.learn.optimizers import SGD, Adam, AdaMax, Centered, Tied
 from pgmengine.learn.schedules import GrowingBlend, harmonic, linear_decay
 
 __all__ = [
-    "CAST", "CD", "PCD", "PT", "SGD", "AISLogLikelihood", "AdaMax", "Adam", "AdaptiveSAP", "Averaged",
-    "Centered", "EarlyStopping", "ExactGradient", "ExactLogLikelihood", "FastPCD", "Fit", "FlipRates", "FreeEnergyGap",
-    "GrowingBlend", "Occupancy", "PseudoLikelihood", "ReconstructionError", "Tied", "TransSAP",
-    "VariationalBound", "WeightNorms",
-    "base_rate_start", "fit", "harmonic", "linear_decay", "pretrain",
+    "CAST",
+    "CD",
+    "PCD",
+    "PT",
+    "SGD",
+    "AISLogLikelihood",
+    "AdaMax",
+    "Adam",
+    "AdaptiveSAP",
+    "Averaged",
+    "Centered",
+    "EarlyStopping",
+    "ExactGradient",
+    "ExactLogLikelihood",
+    "FastPCD",
+    "Fit",
+    "FlipRates",
+    "FreeEnergyGap",
+    "GrowingBlend",
+    "Occupancy",
+    "PseudoLikelihood",
+    "ReconstructionError",
+    "Tied",
+    "TransSAP",
+    "VariationalBound",
+    "WeightNorms",
+    "base_rate_start",
+    "fit",
+    "harmonic",
+    "linear_decay",
+    "pretrain",
 ]

@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.evidence import Evidence, Masks
+from pgmengine.base.types import Array, States
+from pgmengine.graph.evidence import Evidence, Masks
+from pgmengine.graph.model import Model
+from pgmengine.graph.structure import Structure
+from pgmengine.graph.target import Target
+from pgmengine.graph.weights import plus
+from pgmengine.infer.splitting import answer
 from pgmengine.learn.settled import at_means
-from pgmengine.model import Flat, Model
-from pgmengine.shares import answer
-from pgmengine.structure import Structure
-from pgmengine.target import Target
-from pgmengine.weights import plus
-
-Array = np.ndarray
 
 
 class Gradient(dict[str, Any]):
@@ -28,7 +27,7 @@ class Gradient(dict[str, Any]):
     idle: names of the parameters that act on nothing that is learned; theirs is 0.
     """
 
-    means: Callable[[], Flat]
+    means: Callable[[], States]
     idle: tuple[str, ...] = ()
 
     def copy(self) -> Gradient:
@@ -44,8 +43,10 @@ class Batch:
 
     given: Target  # the rows with only the `given` layers observed; one row when there are none
     weights: Array  # (rows,)
-    complete: Callable[[], Flat]  # posterior draws of the unobserved units, (rows, width)
-    outward: tuple[tuple[str, ...], tuple[str, ...]]  # layers with data; the others by their distance from these
+    complete: Callable[[], States]  # posterior draws of the unobserved units, (rows, width)
+    outward: tuple[
+        tuple[str, ...], tuple[str, ...]
+    ]  # layers with data; the others by their distance from these
 
     @property
     def rows(self) -> int:
@@ -64,24 +65,28 @@ class Batch:
 
 
 class GradientSum:
-    """Adds up a gradient: points at which to take that of the log density, and gradients that are known as arrays."""
+    """Adds up a gradient: points at which to take that of the log density, and gradients that are
+    known as arrays.
+    """
 
     def __init__(self, model: Model, precision: type) -> None:
         self.model, self.precision = model, precision
-        self.x: list[Flat] = []
+        self.x: list[States] = []
         self.weights: list[Array] = []
         self.known: list[tuple[Any, float]] = []
         self.mass = 0.0  # total weight so far
-        self.settled: tuple[str, ...] = ()  # layers that the states which follow leave to their means
+        self.settled: tuple[
+            str, ...
+        ] = ()  # layers that the states which follow leave to their means
 
-    def points(self, x: Flat, weights: Array) -> None:
+    def points(self, x: States, weights: Array) -> None:
         """Add sum over rows of weight * d log_density at x."""
         x = at_means(self.model, x, self.settled) if self.settled else x
         self.x.append({name: value.astype(self.precision, copy=False) for name, value in x.items()})
         self.weights.append(weights.astype(self.precision))
         self.mass += float(weights.sum())
 
-    def mean(self, x: Flat, mass: float) -> None:
+    def mean(self, x: States, mass: float) -> None:
         """Add mass * the mean over rows of d log_density at x."""
         rows = len(next(iter(x.values())))
         self.points(x, np.full(rows, mass / rows))
@@ -102,14 +107,25 @@ class GradientSum:
                 out[name] = plus(out[name], value, factor) if name in out else factor * value
         return out
 
-    def means(self) -> Callable[[], Flat]:
-        """Makes E[x] of undirected layers under what has been added so far: after the data phase E[x | data]."""
-        return partial(_means, self.model.structure, list(zip(self.x, self.weights, strict=True)), list(self.known),
-                       self.mass)
+    def means(self) -> Callable[[], States]:
+        """Makes E[x] of undirected layers under what has been added so far: after the data phase
+        E[x | data].
+        """
+        return partial(
+            _means,
+            self.model.structure,
+            list(zip(self.x, self.weights, strict=True)),
+            list(self.known),
+            self.mass,
+        )
 
 
-def _means(s: Structure, points: list[tuple[Flat, Array]], known: list[tuple[Any, float]], mass: float) -> Flat:
-    """The weighted mean of points and of gradients that are known as arrays, layer -> (width,); {} if nothing weighs."""
+def _means(
+    s: Structure, points: list[tuple[States, Array]], known: list[tuple[Any, float]], mass: float
+) -> States:
+    """The weighted mean of points and of gradients that are known as arrays, layer -> (width,); {}
+    if nothing weighs.
+    """
     out = {}
     for name in s.layers if mass else ():
         if name not in s.directed_layers:
@@ -120,23 +136,38 @@ def _means(s: Structure, points: list[tuple[Flat, Array]], known: list[tuple[Any
 
 
 def only(target: Target, names: Sequence[str]) -> Target:
-    """The target with evidence on the named layers only; a single row when that leaves all rows alike."""
+    """The target with evidence on the named layers only; a single row when that leaves all rows
+    alike.
+    """
     s, e = target.structure, target.evidence
     keep = set(names)
-    nothing = {n: np.broadcast_to(np.zeros(layer.width), (e.rows, layer.width)) for n, layer in s.layers.items()}
-    unseen = {n: np.broadcast_to(np.zeros(layer.size, dtype=bool), (e.rows, layer.size)) for n, layer in s.layers.items()}
+    nothing = {
+        n: np.broadcast_to(np.zeros(layer.width), (e.rows, layer.width))
+        for n, layer in s.layers.items()
+    }
+    unseen = {
+        n: np.broadcast_to(np.zeros(layer.size, dtype=bool), (e.rows, layer.size))
+        for n, layer in s.layers.items()
+    }
     values = {n: e.values[n] if n in keep else nothing[n] for n in s.layers}
     seen = {n: e.observed[n] if n in keep else unseen[n] for n in s.layers}
     out = replace(target, evidence=Evidence(e.has_rows, values, Masks(e.rows, seen, e.masks.cut)))
     return out if keep else out.take(np.zeros(1, dtype=int))
 
 
-def add_expected(method: Any, target: Target, weights: Array, total: GradientSum, rng: np.random.Generator,
-                 executor: Executor | None = None) -> Any:
-    """Add sum over rows of weight * E[d log_density | row], as a method knows it; returns its Q if it has one.
+def add_expected(
+    method: Any,
+    target: Target,
+    weights: Array,
+    total: GradientSum,
+    rng: np.random.Generator,
+    executor: Executor | None = None,
+) -> Any:
+    """Add sum over rows of weight * E[d log_density | row], as a method knows it; returns its Q if
+    it has one.
 
-    One that says `expect` adds it itself; one that says `gradient` takes the weights; any other answers for rows that
-    weigh, on an executor if there is one.
+    One that says `expect` adds it itself; one that says `gradient` takes the weights; any other
+    answers for rows that weigh, on an executor if there is one.
     """
     if hasattr(method, "expect"):
         return method.expect(target, weights, total)

@@ -1,4 +1,6 @@
-"""Checkpoints: everything that a fit needs to go on, in one .safetensors file that is replaced as a whole."""
+"""Checkpoints: everything that a fit needs to go on, in one .safetensors file that is replaced as a
+whole.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +15,30 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.errors import PgmError
-from pgmengine.files import SUM, read_tensors, writable, write_tensors
+from pgmengine.base.errors import PgmError
+from pgmengine.base.files import SUM, read_tensors, writable, write_tensors
+from pgmengine.base.types import Array
+from pgmengine.graph.declaration import declaration_of
+from pgmengine.graph.model import Model
+from pgmengine.graph.weights import numbers, pattern
 from pgmengine.learn.described import described, digest
-from pgmengine.model import Model
-from pgmengine.store import declaration_of
-from pgmengine.weights import numbers, pattern
 
 FORMAT = "pgmengine-checkpoint-4"
 OLD_SUM = "pgmengine-checkpoint-3"  # whose checksum left out dtypes
 LEFT = 60.0  # seconds after which nobody is writing a file any more
-Array = np.ndarray
 
 
-def fingerprint(model: Model, data: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def fingerprint(
+    model: Model, data: Mapping[str, Any], settings: Mapping[str, Any]
+) -> dict[str, Any]:
     """What a checkpoint must share with the fit that resumes from it."""
     shapes = {name: list(np.shape(value)) for name, value in data.items()}
-    return {"model": digest(json.dumps(declaration_of(model))), "parameters": digest_of(model), "data": shapes,
-            **{name: described(value) for name, value in settings.items()}}
+    return {
+        "model": digest(json.dumps(declaration_of(model))),
+        "parameters": digest_of(model),
+        "data": shapes,
+        **{name: described(value) for name, value in settings.items()},
+    }
 
 
 def digest_of(model: Model) -> str:
@@ -58,8 +66,12 @@ def write(
     write_tensors(path, tensors, {"format": FORMAT, "text": text})
 
 
-def read(path: str | Path, mark: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
-    """(arrays, notes) of a checkpoint, None if there is none; PgmError if it belongs to another fit."""
+def read(
+    path: str | Path, mark: Mapping[str, Any]
+) -> tuple[dict[str, Array], dict[str, Any]] | None:
+    """(arrays, notes) of a checkpoint, None if there is none; PgmError if it belongs to another
+    fit.
+    """
     place = place_of(path)
     _clear(place)
     if not place.exists():
@@ -86,8 +98,10 @@ def read(path: str | Path, mark: Mapping[str, Any]) -> tuple[dict[str, Array], d
     wanted = json.loads(json.dumps(dict(mark), default=_plain))
     other = [name for name in wanted if theirs.get(name) != wanted[name]]
     if other:
-        raise PgmError(f"{path}: belongs to another fit, which differs in {', '.join(other)}; give another path, or "
-                       "remove it to start again")
+        raise PgmError(
+            f"{path}: belongs to another fit, which differs in {', '.join(other)}; give another path, or "
+            "remove it to start again"
+        )
     return arrays, notes
 
 
@@ -129,7 +143,9 @@ def _history(found: Any) -> dict[str, list[Any]]:
 
 
 def _clear(path: Path) -> None:
-    """Remove what killed processes have left beside a checkpoint; a file that is young may be of one that is alive."""
+    """Remove what killed processes have left beside a checkpoint; a file that is young may be of
+    one that is alive.
+    """
     name = re.compile(rf"{re.escape(path.name)}\.\d+\.\d+\.part")
     for left in path.parent.iterdir():
         if name.fullmatch(left.name) and time.time() - left.stat().st_mtime > LEFT:
@@ -140,7 +156,9 @@ def _old_sum(text: str, arrays: Mapping[str, Array]) -> str:
     """The checksum that the format before this one had, of everything but dtypes."""
     found = zlib.crc32(text.encode())
     for name in sorted(arrays):
-        found = zlib.crc32(arrays[name].tobytes(), zlib.crc32(f"{name}{arrays[name].shape}".encode(), found))
+        found = zlib.crc32(
+            arrays[name].tobytes(), zlib.crc32(f"{name}{arrays[name].shape}".encode(), found)
+        )
     return f"{found:08x}"
 
 

@@ -11,17 +11,34 @@ from typing import Any
 
 import numpy as np
 
-Within = tuple[int, ...]  # the objects that hold what is described: one that holds itself ends there
-FIXED = (bool, int, float, str, tuple, np.generic, type(None))  # what a function may read of its module
+Within = tuple[
+    int, ...
+]  # the objects that hold what is described: one that holds itself ends there
+FIXED = (
+    bool,
+    int,
+    float,
+    str,
+    tuple,
+    np.generic,
+    type(None),
+)  # what a function may read of its module
 PLAIN = (*FIXED, list, dict, np.ndarray)
 
 
 @singledispatch
 def described(value: Any, within: Within = ()) -> Any:
     """A setting; of functions what they do and hold, of other objects their class and attributes."""
-    kind, own, inner = type(value).__qualname__, type(value).__repr__ is not object.__repr__, (*within, id(value))
+    kind, own, inner = (
+        type(value).__qualname__,
+        type(value).__repr__ is not object.__repr__,
+        (*within, id(value)),
+    )
     if is_dataclass(value) and not isinstance(value, type):
-        return {"class": kind, **{f.name: described(getattr(value, f.name), inner) for f in fields(value)}}
+        return {
+            "class": kind,
+            **{f.name: described(getattr(value, f.name), inner) for f in fields(value)},
+        }
     if isinstance(value, type):
         return value.__qualname__
     if hasattr(value, "__dict__"):
@@ -41,7 +58,10 @@ def _number(value: np.generic, within: Within = ()) -> Any:
 
 @described.register
 def _array(value: np.ndarray, within: Within = ()) -> Any:
-    return [list(value.shape), digest(repr(value.tolist()) if value.dtype.hasobject else value.tobytes())]
+    return [
+        list(value.shape),
+        digest(repr(value.tolist()) if value.dtype.hasobject else value.tobytes()),
+    ]
 
 
 @described.register(list | tuple)
@@ -81,22 +101,39 @@ def _method(value: MethodType, within: Within = ()) -> Any:
 
 @described.register
 def _function(value: FunctionType, within: Within = ()) -> Any:
-    read = {name: v for name in _names(value.__code__) if isinstance(v := value.__globals__.get(name), FIXED)}
+    read = {
+        name: v
+        for name in _names(value.__code__)
+        if isinstance(v := value.__globals__.get(name), FIXED)
+    }
     held = [cell.cell_contents for cell in value.__closure__ or ()]
-    inside = [_inside(v, (*within, id(value))) for v in (held, value.__defaults__, value.__kwdefaults__, read)]
+    inside = [
+        _inside(v, (*within, id(value)))
+        for v in (held, value.__defaults__, value.__kwdefaults__, read)
+    ]
     return [value.__qualname__, digest(_code(value.__code__)), *inside]
 
 
 def _inside(value: Any, within: Within) -> Any:
-    """What something holds; of objects that are neither settings nor functions the class: they may change in use."""
+    """What something holds; of objects that are neither settings nor functions the class: they may
+    change in use.
+    """
     known = isinstance(value, PLAIN) or is_dataclass(value) or callable(value)
-    return described(value, within) if known and id(value) not in within else type(value).__qualname__
+    return (
+        described(value, within) if known and id(value) not in within else type(value).__qualname__
+    )
 
 
 def _code(code: CodeType) -> str:
     """What a function does, whatever line of its file it stands on."""
-    inner = [_code(c) if isinstance(c, CodeType) else sorted(map(repr, c)) if isinstance(c, frozenset) else repr(c)
-             for c in code.co_consts]
+    inner = [
+        _code(c)
+        if isinstance(c, CodeType)
+        else sorted(map(repr, c))
+        if isinstance(c, frozenset)
+        else repr(c)
+        for c in code.co_consts
+    ]
     return repr((code.co_code, code.co_names, inner))
 
 
@@ -108,4 +145,6 @@ def _names(code: CodeType) -> list[str]:
 
 def digest(content: str | bytes) -> str:
     """A short sum by which contents are told apart."""
-    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:16]
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[
+        :16
+    ]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.errors import PgmError
-from pgmengine.model import Model
-from pgmengine.weights import numbers
+from pgmengine.base.errors import PgmError
+from pgmengine.graph.model import Model
+from pgmengine.graph.weights import numbers
 
 Callback = Callable[[Model, int], Mapping[str, Any] | None]
 OWN = 10  # updates between two weight norms
@@ -32,13 +32,17 @@ def _numbers(callback: Callback, said: Any) -> dict[str, Any]:
     if said is None:
         return {}
     if not isinstance(said, Mapping):
-        raise PgmError(f"callback {callback!r} returned {type(said).__name__}, expected a mapping of names to numbers, "
-                       "or None")
+        raise PgmError(
+            f"callback {callback!r} returned {type(said).__name__}, expected a mapping of names to numbers, "
+            "or None"
+        )
     try:
         return {str(name): _number(value) for name, value in said.items()}
     except (TypeError, ValueError):
-        raise PgmError(f"callback {callback!r} returned {said!r}, expected one number, or one row "
-                       "of them, for each name") from None
+        raise PgmError(
+            f"callback {callback!r} returned {said!r}, expected one number, or one row "
+            "of them, for each name"
+        ) from None
 
 
 class History:
@@ -47,12 +51,18 @@ class History:
     def __init__(self) -> None:
         self.values: dict[str, list[tuple[int, Any]]] = {}
 
-    def add(self, model: Model, update: int, callbacks: Sequence[Callback],
-            negative: Any = None) -> None:
+    def add(
+        self, model: Model, update: int, callbacks: Sequence[Callback], negative: Any = None
+    ) -> None:
         """Keep the answers of all callbacks after an update; `negative` runs the model phase."""
         found: dict[str, Any] = {}
         if update % OWN == 0:
-            norms = [float(np.vdot(w, w)) for k, v in model.params.items() if k.endswith(".weight") for w in [numbers(v)]]
+            norms = [
+                float(np.vdot(w, w))
+                for k, v in model.params.items()
+                if k.endswith(".weight")
+                for w in [numbers(v)]
+            ]
             found["weight_norm"] = sum(norms) ** 0.5
         for callback in callbacks:
             said = _numbers(callback, _said(callback, model, update, negative))
@@ -66,5 +76,10 @@ class History:
 
     def arrays(self) -> dict[str, dict[str, Any]]:
         """Name -> {"update": (n,), "value": (n,)}, or (n, numbers) of rows of numbers."""
-        return {name: {"update": np.array([u for u, _ in pairs]), "value": np.array([v for _, v in pairs])}
-                for name, pairs in self.values.items()}
+        return {
+            name: {
+                "update": np.array([u for u, _ in pairs]),
+                "value": np.array([v for _, v in pairs]),
+            }
+            for name, pairs in self.values.items()
+        }

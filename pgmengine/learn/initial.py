@@ -8,30 +8,32 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.couplings import Coupling
-from pgmengine.errors import PgmError
-from pgmengine.frames import data_by_layer
-from pgmengine.graph import GraphBuilder
-from pgmengine.layer import Layer
+from pgmengine.base.checks import amount, seeded
+from pgmengine.base.errors import PgmError
+from pgmengine.graph.builder import GraphBuilder
+from pgmengine.graph.couplings import Coupling
+from pgmengine.graph.frames import data_by_layer
+from pgmengine.graph.layer import Layer
+from pgmengine.graph.model import Model
+from pgmengine.graph.target import Target, make_target
+from pgmengine.graph.weights import is_sparse
+from pgmengine.infer.sampling.ais import base_rates
 from pgmengine.learn.fit import fit
 from pgmengine.learn.interrupt import pass_on
 from pgmengine.learn.optimizers import Adam, Tied
 from pgmengine.learn.positive import posterior_draw
-from pgmengine.methods.ais import base_rates
-from pgmengine.model import Model
-from pgmengine.settings import amount, seeded
-from pgmengine.target import Target, make_target
-from pgmengine.weights import is_sparse
 
 ROWS = 1000  # states that a layer is drawn at least, however few rows there are
 
 
 def base_rate_start(model: Model, data: Any, strength: float = 0.05) -> Model:
-    """The model with the biases of the observed layers such that, with zero weights, they have the data's means.
+    """The model with the biases of the observed layers such that, with zero weights, they have the
+    data's means.
 
-    Those that base_rates leaves out stay as they are. Each unit with bounded values counts `strength` * rows
-    states drawn evenly besides the data, so that units that never change get a finite bias (see base_rates). Early chains
-    then look like data, and learning need not begin by finding the biases.
+    Those that base_rates leaves out stay as they are. Each unit with bounded values counts
+    `strength` * rows states drawn evenly besides the data, so that units that never change get a
+    finite bias (see base_rates). Early chains then look like data, and learning need not begin by
+    finding the biases.
 
     >>> import pgmengine as pgm
     >>> model = pgm.base_rate_start(pgm.rbm(2, 2, rng=0), {"v": [[0, 1], [1, 1]]})
@@ -39,26 +41,35 @@ def base_rate_start(model: Model, data: Any, strength: float = 0.05) -> Model:
     True
     """
     amount("base_rate_start: strength", strength)
-    found, layers = base_rates(model, data, strength * make_target(model, data, what="data").rows), model.structure.layers
-    bias = {n: eta if layers[n].unit.canonical else layers[n].unit.log_normalizer(eta)  # A = z
-            for n, eta in found.items()}
-    return model.with_params({f"{n}.bias": np.reshape(z, layers[n].bias_shape) for n, z in bias.items()})
+    found, layers = (
+        base_rates(model, data, strength * make_target(model, data, what="data").rows),
+        model.structure.layers,
+    )
+    bias = {
+        n: eta if layers[n].unit.canonical else layers[n].unit.log_normalizer(eta)  # A = z
+        for n, eta in found.items()
+    }
+    return model.with_params(
+        {f"{n}.bias": np.reshape(z, layers[n].bias_shape) for n, z in bias.items()}
+    )
 
 
 def pretrain(model: Model, data: Any, **settings: Any) -> Model:
-    """Greedy layerwise start of a stack of layers (Hinton, Osindero and Teh 2006; Salakhutdinov and Hinton 2009).
+    """Greedy layerwise start of a stack of layers (Hinton, Osindero and Teh 2006; Salakhutdinov and
+    Hinton 2009).
 
-    The layers must form a path from the one layer of data on. Each coupling is learned as an RBM between the layer below,
-    with the states that the RBMs before it give the data, and the layer above. Where a layer will get input from both
-    sides in the whole model, an undirected one, its RBM has as many copies of the layer at the other end with tied
-    parameters, so that in the whole model the inputs from below and above together are of the right size.
+    The layers must form a path from the one layer of data on. Each coupling is learned as an RBM
+    between the layer below, with the states that the RBMs before it give the data, and the layer
+    above. Where a layer will get input from both sides in the whole model, an undirected one, its
+    RBM has as many copies of the layer at the other end with tied parameters, so that in the whole
+    model the inputs from below and above together are of the right size.
 
     Parameters
     ----------
     data : layer -> (rows, size), or a DataFrame, for the first layer of the path.
-    settings : those of fit but checkpoint and state, for every RBM; with copies the optimizer is wrapped in Tied, and
-        cannot be Centered. Callbacks see one RBM after the other. RBMs after the first learn from at least 1,000 rows,
-        which counts where `epochs` says how long.
+    settings : those of fit but checkpoint and state, for every RBM; with copies the optimizer is
+        wrapped in Tied, and cannot be Centered. Callbacks see one RBM after the other. RBMs after
+        the first learn from at least 1,000 rows, which counts where `epochs` says how long.
 
     Ctrl-C raises KeyboardInterrupt.
 
@@ -74,7 +85,11 @@ def pretrain(model: Model, data: Any, **settings: Any) -> Model:
     if not isinstance(data, Mapping) or len(data) != 1:
         raise PgmError("pretrain: data must be layer -> (rows, size) of one layer")
     model.structure.layer(next(iter(data)), what="data: layer")
-    steps, weights, rng = _steps(model, data), settings.pop("sample_weight", None), settings.pop("rng", 0)
+    steps, weights, rng = (
+        _steps(model, data),
+        settings.pop("sample_weight", None),
+        settings.pop("rng", 0),
+    )
     x: Any = next(iter(data.values()))
     out: dict[str, Any] = {}
     for step in steps:
@@ -94,16 +109,21 @@ class _Step:
     above: Layer
     key: str
     flipped: bool
-    both: tuple[bool, bool]  # whether each end has undirected input from both sides in the whole model
+    both: tuple[
+        bool, bool
+    ]  # whether each end has undirected input from both sides in the whole model
 
 
 def _steps(model: Model, data: Mapping[str, Any]) -> list[_Step]:
     """The path from the data on; PgmError if there is none."""
     path = _path(model, data)
     undirected = [False, *(not c.directed for c, _, _ in path), False]
-    return [_Step(below, above, c.key, c.a == above.name, (here and before, here and after))
-            for (c, below, above), before, here, after in zip(
-                path, undirected, undirected[1:], undirected[2:], strict=False)]
+    return [
+        _Step(below, above, c.key, c.a == above.name, (here and before, here and after))
+        for (c, below, above), before, here, after in zip(
+            path, undirected, undirected[1:], undirected[2:], strict=False
+        )
+    ]
 
 
 def _path(model: Model, data: Mapping[str, Any]) -> list[tuple[Coupling, Layer, Layer]]:
@@ -120,15 +140,23 @@ def _path(model: Model, data: Mapping[str, Any]) -> list[tuple[Coupling, Layer, 
         left.remove(c)
         name = other
     if left or not out or any(is_sparse(model.weight(c)) for c in s.couplings):
-        raise PgmError("pretrain needs layers in a path that starts at the one layer of data, with dense weights")
+        raise PgmError(
+            "pretrain needs layers in a path that starts at the one layer of data, with dense weights"
+        )
     return out
 
 
-def _learned(model: Model, step: _Step, x: Any, settings: Mapping[str, Any]) -> tuple[Model, Target]:
+def _learned(
+    model: Model, step: _Step, x: Any, settings: Mapping[str, Any]
+) -> tuple[Model, Target]:
     """The RBM of one coupling, and the rows that it was learned from."""
     lower = _copies(step.below, step.both[1] and not step.both[0])
     upper = _copies(step.above, step.both[0] and not step.both[1])
-    ties, optimizer, rows = _ties(lower, upper), settings.get("optimizer") or Adam(), dict.fromkeys(lower, x)
+    ties, optimizer, rows = (
+        _ties(lower, upper),
+        settings.get("optimizer") or Adam(),
+        dict.fromkeys(lower, x),
+    )
     own = {"optimizer": Tied(optimizer, ties) if ties else optimizer}
     found = fit(_pair(model, step, lower, upper), rows, **{**settings, **own})
     pass_on(found)
@@ -140,7 +168,9 @@ def _merge(out: dict[str, Any], step: _Step, found: Model) -> None:
     below, above, (from_below, from_above) = step.below.name, step.above.name, step.both
     weight = found.params[f"{below}-{above}.weight"] * (0.5 if from_below and from_above else 1.0)
     out[f"{step.key}.weight"] = weight.T if step.flipped else weight
-    bias = found.params[f"{below}.bias"]  # between two undirected couplings: the mean of both RBMs' biases
+    bias = found.params[
+        f"{below}.bias"
+    ]  # between two undirected couplings: the mean of both RBMs' biases
     out[f"{below}.bias"] = (out[f"{below}.bias"] + bias) / 2 if from_below else bias
     out[f"{above}.bias"] = found.params[f"{above}.bias"]
 
@@ -152,11 +182,17 @@ def _copies(layer: Layer, twice: bool) -> dict[str, Layer]:
 
 def _ties(lower: Iterable[str], upper: Iterable[str]) -> tuple[list[str], ...]:
     """The groups of parameters that are one."""
-    groups = [f"{b}.bias" for b in lower], [f"{a}.bias" for a in upper], [f"{b}-{a}.weight" for b in lower for a in upper]
+    groups = (
+        [f"{b}.bias" for b in lower],
+        [f"{a}.bias" for a in upper],
+        [f"{b}-{a}.weight" for b in lower for a in upper],
+    )
     return tuple(group for group in groups if len(group) > 1)
 
 
-def _pair(model: Model, step: _Step, lower: Mapping[str, Layer], upper: Mapping[str, Layer]) -> Model:
+def _pair(
+    model: Model, step: _Step, lower: Mapping[str, Layer], upper: Mapping[str, Layer]
+) -> Model:
     """The RBM of one coupling before learning, between all copies of its ends."""
     weight = model.params[f"{step.key}.weight"]
     weight = np.ascontiguousarray(weight.T if step.flipped else weight)

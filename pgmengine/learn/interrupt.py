@@ -35,6 +35,8 @@ class Interrupt:
 
 
 def pass_on(found: Any) -> None:
-    """KeyboardInterrupt if this fit was interrupted: for what makes several, or is told by nothing else."""
+    """KeyboardInterrupt if this fit was interrupted: for what makes several, or is told by nothing
+    else.
+    """
     if getattr(found, "interrupted", False):
         raise KeyboardInterrupt

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from pgmengine.errors import PgmError
+from pgmengine.base.errors import PgmError
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Monitors: callbacks (model, update) -> mapping of names to values, or None between.
 
-All but EarlyStopping take `every`, the number of updates from one value to the next; the ones that look at data take
-layer -> (rows, size) of complete or incomplete rows, as fit does.
+All but EarlyStopping take `every`, the number of updates from one value to the next; the ones that
+look at data take layer -> (rows, size) of complete or incomplete rows, as fit does.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.errors import PgmError
-from pgmengine.frames import data_by_layer
-from pgmengine.kernels import Gibbs
-from pgmengine.kernels.chains import make_chains, start
-from pgmengine.methods.ais import AIS
-from pgmengine.methods.answers import accepted
-from pgmengine.methods.conditions import free_parents
-from pgmengine.methods.exact import Exact
-from pgmengine.methods.factors import Factors, independent
-from pgmengine.methods.mean_field import MeanField
-from pgmengine.model import Flat, Model
-from pgmengine.settings import check_number, check_whole, seeded
-from pgmengine.stable import log_sum
-from pgmengine.target import Target
-from pgmengine.weights import numbers
+from pgmengine.base.checks import check_number, check_whole, seeded
+from pgmengine.base.errors import PgmError
+from pgmengine.base.numerics import log_sum
+from pgmengine.base.types import States
+from pgmengine.engine.chains import make_chains, start
+from pgmengine.engine.kernels import Gibbs
+from pgmengine.graph.frames import data_by_layer
+from pgmengine.graph.model import Model
+from pgmengine.graph.target import Target
+from pgmengine.graph.weights import numbers
+from pgmengine.infer.answers import accepted
+from pgmengine.infer.exact.method import Exact
+from pgmengine.infer.sampling.ais import AIS
+from pgmengine.infer.variational.conditions import free_parents
+from pgmengine.infer.variational.factors import Factors, independent
+from pgmengine.infer.variational.mean_field import MeanField
 
 Found = Mapping[str, float] | None
 
@@ -75,8 +76,8 @@ class VariationalBound(_Monitor):
 
     It is eq. 3 of system 3.
 
-    log Z is `log_z`'s answer with nothing observed, its standard error monitored as name + "_error"; it is 0 in a
-    normalised (directed) model.
+    log Z is `log_z`'s answer with nothing observed, its standard error monitored as name +
+    "_error"; it is 0 in a normalised (directed) model.
 
     >>> import pgmengine as pgm
     >>> monitor = pgm.VariationalBound({"v": [[0, 1, 1]]}, log_z=pgm.Exact())
@@ -98,13 +99,16 @@ class VariationalBound(_Monitor):
         if model.structure.normalized:
             return {self.name: float(bound.mean()), f"{self.name}_error": 0.0}
         whole = self.log_z.run(target.nothing_observed, ("log_z",), rng=self.rng)
-        error = float(np.linalg.norm(whole.log_z_error)) / len(whole.log_z)  # rows with a log Z each have chains each
+        error = float(np.linalg.norm(whole.log_z_error)) / len(
+            whole.log_z
+        )  # rows with a log Z each have chains each
         return {self.name: float((bound - whole.log_z).mean()), f"{self.name}_error": error}
 
 
 @dataclass(frozen=True, eq=False)
 class AISLogLikelihood(_Monitor):
-    """The mean log-likelihood of complete or factorising rows, with log Z by annealed importance sampling.
+    """The mean log-likelihood of complete or factorising rows, with log Z by annealed importance
+    sampling.
 
     >>> import pgmengine as pgm
     >>> sorted(pgm.AISLogLikelihood({"v": [[0, 1, 1]]})(pgm.rbm(3, 2, rng=0), 0))
@@ -121,16 +125,21 @@ class AISLogLikelihood(_Monitor):
         """The likelihood and the standard error of log Z."""
         target = model.given(self.data)
         if not independent(target):
-            raise PgmError("AISLogLikelihood needs rows whose posterior factorises; use VariationalBound")
-        return VariationalBound(self.data, self.name, log_z=self.log_z, rng=self.rng).measured(model)
+            raise PgmError(
+                "AISLogLikelihood needs rows whose posterior factorises; use VariationalBound"
+            )
+        return VariationalBound(self.data, self.name, log_z=self.log_z, rng=self.rng).measured(
+            model
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class PseudoLikelihood(_Monitor):
-    """Mean over rows of the sum over all units of log p(unit | the other units of the row), hidden units summed out.
+    """Mean over rows of the sum over all units of log p(unit | the other units of the row), hidden
+    units summed out.
 
-    All units, no random one: the same data give the same number. For complete rows of undirected layers given which the
-    hidden units are independent.
+    All units, no random one: the same data give the same number. For complete rows of undirected
+    layers given which the hidden units are independent.
 
     >>> import pgmengine as pgm
     >>> sorted(pgm.PseudoLikelihood({"v": [[0, 1, 1]]})(pgm.rbm(3, 2, rng=0), 0))
@@ -158,13 +167,21 @@ class PseudoLikelihood(_Monitor):
 def _check_pseudo(target: Target, data: Mapping[str, Any]) -> None:
     for name in data:
         layer = target.structure.layers[name]
-        if target.free[name].any() or layer.unit.support is None or name in target.structure.directed_layers:
-            raise PgmError(f"PseudoLikelihood needs complete rows of undirected units with finitely many values; layer "
-                           f"{name!r} is not so")
+        if (
+            target.free[name].any()
+            or layer.unit.support is None
+            or name in target.structure.directed_layers
+        ):
+            raise PgmError(
+                f"PseudoLikelihood needs complete rows of undirected units with finitely many values; layer "
+                f"{name!r} is not so"
+            )
         for arrow in target.structure.arrows_from[name]:
             if arrow.b in target.structure.undirected_layers:
-                raise PgmError("PseudoLikelihood needs units whose children have no undirected couplings; layer "
-                               f"{arrow.b!r}, a child of {name!r}, has some")
+                raise PgmError(
+                    "PseudoLikelihood needs units whose children have no undirected couplings; layer "
+                    f"{arrow.b!r}, a child of {name!r}, has some"
+                )
     if not independent(target):
         raise PgmError("PseudoLikelihood needs rows given which the hidden units are independent")
 
@@ -183,16 +200,21 @@ def _log_conditional(q: Factors, name: str, columns: Any, field: Any) -> Any:
                 block = q.target.model.weight(c)
                 rows = block[columns] if name == c.a else block.T[columns]
                 eta = layers[other].shaped(q.eta[other] + step @ rows)
-                weight = weight + np.where(q.target.free[other], layers[other].unit.log_normalizer(eta), 0.0).sum(axis=1)
+                weight = weight + np.where(
+                    q.target.free[other], layers[other].unit.log_normalizer(eta), 0.0
+                ).sum(axis=1)
         weights.append(weight)
     each = np.stack(weights)
-    here = np.take_along_axis(each, unit.state_of(value if unit.width > 1 else value[:, 0])[None], axis=0)[0]
+    here = np.take_along_axis(
+        each, unit.state_of(value if unit.width > 1 else value[:, 0])[None], axis=0
+    )[0]
     return here - log_sum(each, axis=0)
 
 
 @dataclass(frozen=True, eq=False)
 class ReconstructionError(_Monitor):
-    """Mean square of x - E[x | means of the hidden units given x], over units, of Categorical ones over their states.
+    """Mean square of x - E[x | means of the hidden units given x], over units, of Categorical ones
+    over their states.
 
     >>> import pgmengine as pgm
     >>> sorted(pgm.ReconstructionError({"v": [[0, 1, 1]]})(pgm.rbm(3, 2, rng=0), 0))
@@ -202,7 +224,9 @@ class ReconstructionError(_Monitor):
     data: Mapping[str, Any]
     name: str = "reconstruction_error"
     every: int = 100
-    updates: int = 200  # rounds of mean field at most, and the change of a mean in the last one, where units are coupled
+    # Rounds of mean field at most, and the change of a mean in the last one, where units are
+    # coupled
+    updates: int = 200
     tolerance: float = 1e-5
 
     def __post_init__(self) -> None:
@@ -230,9 +254,13 @@ class ReconstructionError(_Monitor):
 
 def _check_reconstruction(target: Target, data: Mapping[str, Any]) -> None:
     for name in data:
-        if name in target.structure.directed_layers or any(c.a == c.b == name for c in target.structure.couplings):
-            raise PgmError("ReconstructionError needs undirected layers of data without couplings inside; layer "
-                           f"{name!r} is not so")
+        if name in target.structure.directed_layers or any(
+            c.a == c.b == name for c in target.structure.couplings
+        ):
+            raise PgmError(
+                "ReconstructionError needs undirected layers of data without couplings inside; layer "
+                f"{name!r} is not so"
+            )
     if free_parents(target):
         raise PgmError("ReconstructionError needs hidden units without directed children")
     accepted(MeanField(), target, ("marginals",))
@@ -241,16 +269,19 @@ def _check_reconstruction(target: Target, data: Mapping[str, Any]) -> None:
 def _check_no_input(monitor: Any, model: Model) -> None:
     for name, layer in model.structure.layers.items():
         if layer.unit.observed_only:
-            raise PgmError(f"{type(monitor).__name__} needs a model of all its layers; layer {name!r} has {layer.unit!r} "
-                           "units, which have no distribution")
+            raise PgmError(
+                f"{type(monitor).__name__} needs a model of all its layers; layer {name!r} has {layer.unit!r} "
+                "units, which have no distribution"
+            )
 
 
 @dataclass(frozen=True, eq=False)
 class FreeEnergyGap(_Monitor):
-    """Mean log sum over hidden units of exp(log_density) on training rows less that on validation rows: over-fitting.
+    """Mean log sum over hidden units of exp(log_density) on training rows less that on validation
+    rows: over-fitting.
 
-    The same normaliser belongs to both, so it is not needed; PgmError for models with Input layers, whose rows have
-    normalisers of their own. By mean field; exact where that is.
+    The same normaliser belongs to both, so it is not needed; PgmError for models with Input layers,
+    whose rows have normalisers of their own. By mean field; exact where that is.
 
     >>> import pgmengine as pgm
     >>> sorted(pgm.FreeEnergyGap({"v": [[0, 1, 1]]}, {"v": [[1, 1, 1]]})(pgm.rbm(3, 2, rng=0), 0))
@@ -266,7 +297,10 @@ class FreeEnergyGap(_Monitor):
     def measured(self, model: Model) -> Mapping[str, float]:
         """In nats."""
         _check_no_input(self, model)
-        ends = [float(self.positive.run(model.given(x), ("log_z",)).log_z.mean()) for x in (self.train, self.validation)]
+        ends = [
+            float(self.positive.run(model.given(x), ("log_z",)).log_z.mean())
+            for x in (self.train, self.validation)
+        ]
         return {self.name: ends[0] - ends[1]}
 
 
@@ -288,7 +322,8 @@ class WeightNorms(_Monitor):
 
 @dataclass(frozen=True)
 class FlipRates(_Monitor):
-    """The share of each layer's units that a sweep changes, in chains that have run for a while: how well they can mix.
+    """The share of each layer's units that a sweep changes, in chains that have run for a while:
+    how well they can mix.
 
     PgmError for models with Input layers, which no chain can draw.
 
@@ -314,12 +349,19 @@ class FlipRates(_Monitor):
         rng, target = seeded(self.rng), model.given().take(np.zeros(self.chains, dtype=int))
         chains = make_chains(target, self.kernel, start(target, rng), rng)
         chains.sweep(self.sweeps)
-        before: Flat = chains.values()
+        before: States = chains.values()
         chains.sweep(1)
         after = chains.values()
         layers = model.structure.layers
-        return {f"flips {n}": float((layers[n].flat(before[n]) != layers[n].flat(after[n])).reshape(
-            self.chains, layers[n].size, -1).any(axis=2).mean()) for n in layers}
+        return {
+            f"flips {n}": float(
+                (layers[n].flat(before[n]) != layers[n].flat(after[n]))
+                .reshape(self.chains, layers[n].size, -1)
+                .any(axis=2)
+                .mean()
+            )
+            for n in layers
+        }
 
 
 @dataclass(frozen=True)
@@ -360,8 +402,10 @@ class Occupancy:
         """The entry of an update, from the run of the model phase; None between."""
         travels = getattr(negative, "travels", None)
         if travels is None:
-            raise PgmError("Occupancy needs a trainer with a ladder of temperatures, such as "
-                           "negative=CAST(), AdaptiveSAP(), PT() or TransSAP(); this fit has none")
+            raise PgmError(
+                "Occupancy needs a trainer with a ladder of temperatures, such as "
+                "negative=CAST(), AdaptiveSAP(), PT() or TransSAP(); this fit has none"
+            )
         if update % self.every:
             return None
         entry = travels.entry()
@@ -377,7 +421,8 @@ class Occupancy:
 
 @dataclass(frozen=True, eq=False)
 class EarlyStopping:
-    """A monitor that ends the fit once its value has not risen by more than `least` for `patience` values.
+    """A monitor that ends the fit once its value has not risen by more than `least` for `patience`
+    values.
 
     `rising=False` for errors, which should fall.
 
@@ -408,7 +453,9 @@ class EarlyStopping:
         """The name in the history that decides."""
         name = self.name or getattr(self.monitor, "name", "")
         if not name:
-            raise PgmError(f"EarlyStopping: say which name of {type(self.monitor).__name__} to watch, name=...")
+            raise PgmError(
+                f"EarlyStopping: say which name of {type(self.monitor).__name__} to watch, name=..."
+            )
         return name
 
     def stops(self, history: Mapping[str, list[tuple[int, float]]]) -> str:
@@ -416,7 +463,10 @@ class EarlyStopping:
         name = self.watched
         found = np.array([v for _, v in history.get(name, [])]) * (1 if self.rising else -1)
         values = np.where(np.isnan(found), -np.inf, found)
-        if len(values) <= self.patience or values[-self.patience:].max() > values[: -self.patience].max() + self.least:
+        if (
+            len(values) <= self.patience
+            or values[-self.patience :].max() > values[: -self.patience].max() + self.least
+        ):
             return ""
         way = "risen" if self.rising else "fallen"
         return f"{name} has not {way} by {self.least:g} for {self.patience} values"

@@ -1,8 +1,9 @@
-"""Optimizers: ascent on the log-likelihood, one frozen dataclass each; the loops are compiled (ascend.h).
+"""Optimizers: ascent on the log-likelihood, one frozen dataclass each; the loops are compiled
+(ascend.h).
 
-`start(params)` makes the state, name -> array; `step(structure, params, gradient, state, t)` returns new parameters and
-changes the state in place; t counts from 0. Weight decay: the gradient of a weight loses l2 * weight + l1 * sign(weight);
-biases do not decay.
+`start(params)` makes the state, name -> array; `step(structure, params, gradient, state, t)`
+returns new parameters and changes the state in place; t counts from 0. Weight decay: the gradient
+of a weight loses l2 * weight + l1 * sign(weight); biases do not decay.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from pgmengine import _kernels
-from pgmengine.errors import PgmError
+from pgmengine.base.checks import check_instance, check_number, check_rate
+from pgmengine.base.errors import PgmError
+from pgmengine.base.threads import parts
+from pgmengine.base.types import Array
+from pgmengine.graph.model import freeze
+from pgmengine.graph.structure import Structure
+from pgmengine.graph.weights import is_sparse, like, numbers, pattern, plus
 from pgmengine.learn.batch import Gradient
 from pgmengine.learn.projected import floors
 from pgmengine.learn.schedules import Rate, rate_at
-from pgmengine.model import freeze
-from pgmengine.settings import check_instance, check_number, check_rate
-from pgmengine.structure import Structure
-from pgmengine.threads import parts
-from pgmengine.weights import is_sparse, like, numbers, pattern, plus
 
 Params = dict[str, Any]
 
@@ -36,10 +38,11 @@ class Stepped(dict[str, Any]):
 
     def singles_of(self, params: Mapping[str, Any]) -> Params:
         """Those of parameters that nobody has replaced since."""
-        return {name: single for name, single in self.singles.items() if params[name] is self.made[name]}
+        return {
+            name: single for name, single in self.singles.items() if params[name] is self.made[name]
+        }
 
 
-Array = np.ndarray
 WORTH_A_THREAD = 20_000  # parameters
 
 
@@ -49,7 +52,14 @@ class Optimizer(Protocol):
     def start(self, params: Mapping[str, Any]) -> Params:
         """The state before the first step."""
 
-    def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
+    def step(
+        self,
+        structure: Structure,
+        params: Mapping[str, Any],
+        gradient: Gradient,
+        state: Params,
+        t: int,
+    ) -> Params:
         """New parameters."""
 
 
@@ -66,7 +76,9 @@ def _moments(name: str, params: Mapping[str, Any]) -> Params:
 
 @dataclass(frozen=True)
 class _Rule:
-    """What ascend.h does with one parameter: the kind of step, its moments, and what it keeps of them."""
+    """What ascend.h does with one parameter: the kind of step, its moments, and what it keeps of
+    them.
+    """
 
     kind: int
     moments: tuple[str, ...]
@@ -76,9 +88,17 @@ class _Rule:
     l1: float = 0.0
     l2: float = 0.0
 
-    def ascend(self, rate: float, params: Mapping[str, Any], gradient: Mapping[str, Any], state: Params,
-               t: int) -> Params:
-        """One compiled step for every parameter; PgmError names the first that is not a number within LARGEST."""
+    def ascend(
+        self,
+        rate: float,
+        params: Mapping[str, Any],
+        gradient: Mapping[str, Any],
+        state: Params,
+        t: int,
+    ) -> Params:
+        """One compiled step for every parameter; PgmError names the first that is not a number
+        within LARGEST.
+        """
         out, singles = {}, {}
         for k, value in params.items():
             p, g = numbers(value), numbers(gradient[k])
@@ -86,9 +106,24 @@ class _Rule:
             decay = (self.l1, self.l2) if k.endswith(".weight") else (0.0, 0.0)
             first, second = [*(state[f"{name}/{k}"] for name in self.moments), None, None][:2]
             new, copy = np.empty(len(p)), np.empty(len(p), dtype=np.float32)
-            if not _kernels.ascend(self.kind, rate, self.keep, self.unbias, self.epsilon, decay, p, g, new, copy, first,
-                                   second, parts(len(p), WORTH_A_THREAD)):
-                raise PgmError(f"update {t + 1}: {_diverged(k, g, new)}; learning has diverged, try a smaller rate")
+            if not _kernels.ascend(
+                self.kind,
+                rate,
+                self.keep,
+                self.unbias,
+                self.epsilon,
+                decay,
+                p,
+                g,
+                new,
+                copy,
+                first,
+                second,
+                parts(len(p), WORTH_A_THREAD),
+            ):
+                raise PgmError(
+                    f"update {t + 1}: {_diverged(k, g, new)}; learning has diverged, try a smaller rate"
+                )
             out[k], singles[k] = like(value, new), like(value, copy)
         return Stepped(out, singles)
 
@@ -97,7 +132,11 @@ def _diverged(name: str, gradient: Array, stepped: Array) -> str:
     """What is wrong with a parameter."""
     if not np.isfinite(gradient).all():
         return f"the gradient of {name!r} is not finite"
-    return f"{name!r} is not finite" if not np.isfinite(stepped).all() else f"{name!r} is beyond {_kernels.LARGEST:g}"
+    return (
+        f"{name!r} is not finite"
+        if not np.isfinite(stepped).all()
+        else f"{name!r} is beyond {_kernels.LARGEST:g}"
+    )
 
 
 @dataclass(frozen=True)
@@ -123,7 +162,14 @@ class SGD:
         """The velocity m, if there is momentum."""
         return _moments("m", params) if self.momentum else {}
 
-    def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
+    def step(
+        self,
+        structure: Structure,
+        params: Mapping[str, Any],
+        gradient: Gradient,
+        state: Params,
+        t: int,
+    ) -> Params:
         """One update."""
         moments, keep = ("m",) if self.momentum else (), (self.momentum, 0.0)
         rule = _Rule(_kernels.SGD, moments, keep, l1=self.l1, l2=self.weight_decay)
@@ -155,11 +201,20 @@ class Adam:
         """First and second moments."""
         return _moments("m", params) | _moments("v", params)
 
-    def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
+    def step(
+        self,
+        structure: Structure,
+        params: Mapping[str, Any],
+        gradient: Gradient,
+        state: Params,
+        t: int,
+    ) -> Params:
         """One update."""
         unbias = 1 - self.beta1 ** (t + 1), 1 - self.beta2 ** (t + 1)
         keep = self.beta1, self.beta2
-        rule = _Rule(_kernels.ADAM, ("m", "v"), keep, unbias, self.epsilon, self.l1, self.weight_decay)
+        rule = _Rule(
+            _kernels.ADAM, ("m", "v"), keep, unbias, self.epsilon, self.l1, self.weight_decay
+        )
         return rule.ascend(rate_at(self.rate, t), params, gradient, state, t)
 
 
@@ -188,20 +243,30 @@ class AdaMax:
         """First moment and the infinity norm."""
         return _moments("m", params) | _moments("v", params)
 
-    def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
+    def step(
+        self,
+        structure: Structure,
+        params: Mapping[str, Any],
+        gradient: Gradient,
+        state: Params,
+        t: int,
+    ) -> Params:
         """One update."""
         unbias, keep = (1 - self.beta1 ** (t + 1), 1.0), (self.beta1, self.beta2)
-        rule = _Rule(_kernels.ADAMAX, ("m", "v"), keep, unbias, self.epsilon, self.l1, self.weight_decay)
+        rule = _Rule(
+            _kernels.ADAMAX, ("m", "v"), keep, unbias, self.epsilon, self.l1, self.weight_decay
+        )
         return rule.ascend(rate_at(self.rate, t), params, gradient, state, t)
 
 
 @dataclass(frozen=True)
 class Centered:
-    """The gradient of the centred model (Montavon and Mueller 2012; Melchior, Fischer and Wiskott 2016).
+    """The gradient of the centred model (Montavon and Mueller 2012; Melchior, Fischer and Wiskott
+    2016).
 
-    For undirected couplings of layers without directed parents. With offsets o, running means of E[x | data]:
-    dW' = dW - o_a db_b^T - db_a o_b^T, and db' = db - sum of dW' o over the couplings. The same model in other
-    coordinates: the fixed points are the same, the way to them is not.
+    For undirected couplings of layers without directed parents. With offsets o, running means of
+    E[x | data]: dW' = dW - o_a db_b^T - db_a o_b^T, and db' = db - sum of dW' o over the couplings.
+    The same model in other coordinates: the fixed points are the same, the way to them is not.
 
     >>> import pgmengine as pgm
     >>> pgm.Centered(pgm.SGD(0.1)).follow
@@ -218,16 +283,28 @@ class Centered:
 
     def start(self, params: Mapping[str, Any]) -> Params:
         """That of the optimizer, and the offsets."""
-        offsets = {f"offset/{k.removesuffix('.bias')}": np.full(v.size, np.nan) for k, v in params.items()
-                   if k.endswith(".bias")}
+        offsets = {
+            f"offset/{k.removesuffix('.bias')}": np.full(v.size, np.nan)
+            for k, v in params.items()
+            if k.endswith(".bias")
+        }
         return self.optimizer.start(params) | offsets
 
-    def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
+    def step(
+        self,
+        structure: Structure,
+        params: Mapping[str, Any],
+        gradient: Gradient,
+        state: Params,
+        t: int,
+    ) -> Params:
         """One update."""
         means = gradient.means()
         for name, mean in means.items():
             offset = state[f"offset/{name}"]
-            offset[:] = np.where(np.isnan(offset), mean, (1 - self.follow) * offset + self.follow * mean)
+            offset[:] = np.where(
+                np.isnan(offset), mean, (1 - self.follow) * offset + self.follow * mean
+            )
         bias = {name: np.ravel(gradient[f"{name}.bias"]).astype(np.float64) for name in means}
         out = gradient.copy()
         for c in structure.undirected:
@@ -244,19 +321,25 @@ class Centered:
 
 
 def _check_inside(outer: Any, other: type) -> None:
-    """Centred gradients shift each bias by offsets of its own: ties break, or the fixed points of their sum move."""
+    """Centred gradients shift each bias by offsets of its own: ties break, or the fixed points of
+    their sum move.
+    """
     inner = outer.optimizer
     while inner is not None and not isinstance(inner, other):
         inner = getattr(inner, "optimizer", None)
     if inner is not None:
-        raise PgmError(f"{type(outer).__name__} does not go with {other.__name__}: centred gradients of tied parameters "
-                       "are not those of one parameter")
+        raise PgmError(
+            f"{type(outer).__name__} does not go with {other.__name__}: centred gradients of tied parameters "
+            "are not those of one parameter"
+        )
 
 
 def _plus_outer(slope: Any, terms: Sequence[tuple[Array, Array]]) -> Any:
     """Slope + sum of a b', at the stored entries of a sparse one."""
     if not is_sparse(slope):
-        left, right = (np.stack([term[i] for term in terms], axis=1).astype(slope.dtype) for i in (0, 1))
+        left, right = (
+            np.stack([term[i] for term in terms], axis=1).astype(slope.dtype) for i in (0, 1)
+        )
         return slope + left @ right.T
     at_entry = slope.tocoo()
     return like(slope, slope.data + sum(a[at_entry.row] * b[at_entry.col] for a, b in terms))
@@ -278,11 +361,15 @@ class Tied:
         check_optimizer(self.optimizer, "Tied: optimizer")
         _check_inside(self, Centered)
         try:
-            groups = tuple(group if isinstance(group, str) else tuple(group) for group in self.groups)
+            groups = tuple(
+                group if isinstance(group, str) else tuple(group) for group in self.groups
+            )
         except TypeError:
             groups = ("",)
         if any(isinstance(group, str) for group in groups):
-            raise PgmError(f"Tied: groups must be sequences of names of parameters, not {self.groups!r}")
+            raise PgmError(
+                f"Tied: groups must be sequences of names of parameters, not {self.groups!r}"
+            )
         if not all(groups):
             raise PgmError("Tied: a group names no parameter")
         object.__setattr__(self, "groups", groups)  # an iterator would be at its end
@@ -294,19 +381,34 @@ class Tied:
                 if sum(list(other).count(name) for other in self.groups) > 1:
                     raise PgmError(f"Tied: parameter {name!r} is named twice")
                 if name not in params:
-                    raise PgmError(f"Tied: parameter {name!r} is unknown; the parameters are {', '.join(params)}")
+                    raise PgmError(
+                        f"Tied: parameter {name!r} is unknown; the parameters are {', '.join(params)}"
+                    )
                 one, other = params[name], params[group[0]]
-                if one.shape != other.shape or pattern(one) != pattern(other) or (numbers(one) != numbers(other)).any():
+                if (
+                    one.shape != other.shape
+                    or pattern(one) != pattern(other)
+                    or (numbers(one) != numbers(other)).any()
+                ):
                     raise PgmError(f"Tied: {name!r} and {group[0]!r} differ to begin with")
         return self.optimizer.start(params)
 
-    def step(self, structure: Structure, params: Mapping[str, Any], gradient: Gradient, state: Params, t: int) -> Params:
+    def step(
+        self,
+        structure: Structure,
+        params: Mapping[str, Any],
+        gradient: Gradient,
+        state: Params,
+        t: int,
+    ) -> Params:
         """One update."""
         out, least = gradient.copy(), floors(structure)
         for group in self.groups:
             for name in group:
                 if least.get(name) != least.get(group[0]):
-                    raise PgmError(f"Tied: {name!r} and {group[0]!r} have not the same range, which noisy-or units bound")
+                    raise PgmError(
+                        f"Tied: {name!r} and {group[0]!r} have not the same range, which noisy-or units bound"
+                    )
             total = gradient[group[0]]
             for name in group[1:]:
                 total = plus(total, gradient[name])

@@ -1,4 +1,6 @@
-"""The data phase: E[d log_density | row], exact where the posterior factorises, else mean field, or any method."""
+"""The data phase: E[d log_density | row], exact where the posterior factorises, else mean field, or
+any method.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +10,31 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.methods.answers import evidence_patterns
-from pgmengine.methods.conditions import free_parents, obstacle
-from pgmengine.methods.exact import Exact
-from pgmengine.methods.factors import Factors, independent
-from pgmengine.methods.mcmc import MCMC
-from pgmengine.methods.mean_field import MeanField
-from pgmengine.model import Flat
-from pgmengine.target import Target
+from pgmengine.base.types import States
+from pgmengine.graph.target import Target
+from pgmengine.infer.answers import evidence_patterns
+from pgmengine.infer.exact.method import Exact
+from pgmengine.infer.sampling.mcmc import MCMC
+from pgmengine.infer.variational.conditions import free_parents, obstacle
+from pgmengine.infer.variational.factors import Factors, independent
+from pgmengine.infer.variational.mean_field import MeanField
 
 BITS = 10  # posteriors of up to so many are enumerated unless `positive` says otherwise
 
 
 def default_positive(target: Target, precision: type) -> Any:
-    """Mean field (exact) when all that is free is independent, Exact when that is cheap, else five mean-field updates.
+    """Mean field (exact) when all that is free is independent, Exact when that is cheap, else five
+    mean-field updates.
 
-    A short MCMC run for each row where mean field refuses, and with noisy-or children: their score has a pole at 0, which
-    the bound's gradient meets wherever a leak is small. Only the graph and patterns of evidence decide, never how many
-    rows there are or how much memory is free: updates take a few rows at a time.
+    A short MCMC run for each row where mean field refuses, and with noisy-or children: their score
+    has a pole at 0, which the bound's gradient meets wherever a leak is small. Only the graph and
+    patterns of evidence decide, never how many rows there are or how much memory is free: updates
+    take a few rows at a time.
     """
     each = one_of_each_pattern(target)
-    one = MeanField(updates=5, tolerance=1e-4 if precision is np.float32 else 0.0, precision=precision)
+    one = MeanField(
+        updates=5, tolerance=1e-4 if precision is np.float32 else 0.0, precision=precision
+    )
     if independent(each):
         return one
     exact = Exact(BITS)
@@ -54,13 +60,17 @@ def _short_runs(draws: int) -> MCMC:
 
 
 def unjudged(method: Any) -> Any:
-    """A method that leaves its chains unjudged, if it has chains to judge: an update has no use for R-hat."""
+    """A method that leaves its chains unjudged, if it has chains to judge: an update has no use for
+    R-hat.
+    """
     known = is_dataclass(method) and not isinstance(method, type) and hasattr(method, "rhat_limit")
     return replace(method, rhat_limit=math.inf) if known else method
 
 
-def posterior_draw(target: Target, rng: np.random.Generator, q: Any = None) -> Flat:
-    """One draw of what is free given each row, exact if that is cheap, flat; q: what the data phase knows of it."""
+def posterior_draw(target: Target, rng: np.random.Generator, q: Any = None) -> States:
+    """One draw of what is free given each row, exact if that is cheap, flat; q: what the data phase
+    knows of it.
+    """
     if independent(target):
         if not isinstance(q, Factors):
             q = Factors(target, np.float32)

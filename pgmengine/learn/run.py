@@ -10,8 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.errors import PgmError
-from pgmengine.kernels.packed import packed
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
+from pgmengine.engine.packed import packed
+from pgmengine.graph.model import Model
+from pgmengine.graph.target import Target
+from pgmengine.graph.weights import elementwise, like, numbers
 from pgmengine.learn.batch import Batch, GradientSum, add_expected, only
 from pgmengine.learn.checkpoint import digest_of
 from pgmengine.learn.negative.base import Negative
@@ -20,11 +24,7 @@ from pgmengine.learn.outward import outward
 from pgmengine.learn.positive import default_positive, posterior_draw, unjudged
 from pgmengine.learn.projected import projected
 from pgmengine.learn.settled import idle_parameters, settled_layers, without
-from pgmengine.model import Model
-from pgmengine.target import Target
-from pgmengine.weights import elementwise, like, numbers
 
-Array = np.ndarray
 State = dict[str, Any]
 # Numbers that the Mersenne twister makes at a time; numpy does not check where it is among them.
 MERSENNE = 624
@@ -34,9 +34,18 @@ log = logging.getLogger(__name__)
 class Run:
     """One fit under way; `model` is always that of the last complete update."""
 
-    def __init__(self, model: Model, target: Target, weights: Array, negative: Negative, positive: Any,
-                 given: tuple[str, ...], optimizer: Optimizer, rng: np.random.Generator,
-                 executor: Executor | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        target: Target,
+        weights: Array,
+        negative: Negative,
+        positive: Any,
+        given: tuple[str, ...],
+        optimizer: Optimizer,
+        rng: np.random.Generator,
+        executor: Executor | None = None,
+    ) -> None:
         model = _model(model, model.params)
         self.model, self.target = model, compact(target.with_model(model), negative.precision)
         self.weights, self.given = weights, given
@@ -58,7 +67,9 @@ class Run:
         return without(only(target, self.given), self.settled)
 
     def next_rows(self, size: int) -> Array:
-        """The next mini-batch: shuffled passes over the rows, the last batch of a pass may be smaller."""
+        """The next mini-batch: shuffled passes over the rows, the last batch of a pass may be
+        smaller.
+        """
         if not len(self.order):
             self.order = self.rng.permutation(self.target.rows)
         rows, self.order = self.order[:size], self.order[size:]
@@ -77,9 +88,13 @@ class Run:
             self.negative.add(total, batch, self.count, self.rng)
         gradient = total.total()
         for name in self.idle:
-            gradient[name] = elementwise(np.zeros_like, gradient[name])  # not what rounding leaves of it
+            gradient[name] = elementwise(
+                np.zeros_like, gradient[name]
+            )  # not what rounding leaves of it
         gradient.means, gradient.idle = means, self.idle
-        params = self.optimizer.step(self.model.structure, self.model.params, gradient, self.moments, self.count)
+        params = self.optimizer.step(
+            self.model.structure, self.model.params, gradient, self.moments, self.count
+        )
         if not isinstance(params, Stepped):
             params = self._checked(params)
         if self.negative is not None:
@@ -91,8 +106,10 @@ class Run:
         s, kind = self.model.structure, type(self.optimizer).__name__
         if not isinstance(params, Mapping) or set(params) != set(self.model.params):
             found = sorted(params) if isinstance(params, Mapping) else type(params).__name__
-            raise PgmError(f"update {self.count + 1}: step of {kind} returned {found}, expected "
-                           f"{sorted(self.model.params)}")
+            raise PgmError(
+                f"update {self.count + 1}: step of {kind} returned {found}, expected "
+                f"{sorted(self.model.params)}"
+            )
         try:
             self.model.with_params(projected(s, params))
         except PgmError as error:
@@ -100,11 +117,25 @@ class Run:
         return dict(params)
 
     def state(self) -> State:
-        """Everything needed to go on but the parameters: name -> array, and the random generator's state."""
-        parts = {"optimizer": self.moments, "negative": {} if self.negative is None else self.negative.state()}
-        out: State = {f"{part}/{name}": np.array(v) for part, values in parts.items() for name, v in values.items()}
+        """Everything needed to go on but the parameters: name -> array, and the random generator's
+        state.
+        """
+        parts = {
+            "optimizer": self.moments,
+            "negative": {} if self.negative is None else self.negative.state(),
+        }
+        out: State = {
+            f"{part}/{name}": np.array(v)
+            for part, values in parts.items()
+            for name, v in values.items()
+        }
         by = " and ".join(_kind(part) for part in (self.optimizer, self.settings))
-        rest = {"by": by, "update": self.count, "order": self.order, "rng": self.rng.bit_generator.state}
+        rest = {
+            "by": by,
+            "update": self.count,
+            "order": self.order,
+            "rng": self.rng.bit_generator.state,
+        }
         return out | rest | {"parameters": digest_of(self.model)}
 
     def load(self, state: State) -> None:
@@ -115,18 +146,26 @@ class Run:
         other = sorted((theirs ^ set(mine)) - {"by"})  # moments, averages, chains
         if state.get("by", mine["by"]) != mine["by"] or other:
             apart = f": only one of them has {other[0]!r}" if other else ""
-            raise PgmError(f"the state is of a fit with {state.get('by')}, this one has {mine['by']}{apart}")
+            raise PgmError(
+                f"the state is of a fit with {state.get('by')}, this one has {mine['by']}{apart}"
+            )
         for name, value in mine.items():
             if np.shape(state[name]) != np.shape(value) and name != "order":
-                raise PgmError(f"the state is of another fit: {name!r} has shape {np.shape(state[name])}, expected "
-                               f"{np.shape(value)}")
+                raise PgmError(
+                    f"the state is of another fit: {name!r} has shape {np.shape(state[name])}, expected "
+                    f"{np.shape(value)}"
+                )
             theirs_is, mine_is = np.asarray(state[name]).dtype, np.asarray(value).dtype
             if theirs_is.kind != mine_is.kind:
-                raise PgmError(f"the state is of another fit: {name!r} has entries of {theirs_is}, "
-                               f"expected {mine_is}")
+                raise PgmError(
+                    f"the state is of another fit: {name!r} has entries of {theirs_is}, "
+                    f"expected {mine_is}"
+                )
         if state.get("parameters", now) != now:
-            log.warning("the state is of a fit that ended with other parameters than those of this model: to go on from "
-                        "a fit, give its model, too")
+            log.warning(
+                "the state is of a fit that ended with other parameters than those of this model: to go on from "
+                "a fit, give its model, too"
+            )
         self.count, order = int(state["update"]), np.array(state["order"])
         if self.count < 0 or order.ndim != 1 or (order < 0).any():
             raise PgmError(
@@ -137,7 +176,11 @@ class Run:
         for name, value in self.moments.items():
             value[...] = state[f"optimizer/{name}"]
         if self.negative is not None:
-            own = {name.removeprefix("negative/"): v for name, v in state.items() if name.startswith("negative/")}
+            own = {
+                name.removeprefix("negative/"): v
+                for name, v in state.items()
+                if name.startswith("negative/")
+            }
             self.negative.load(own)
         # The one that was given may be in use elsewhere, so that it is not set back.
         self.rng = np.random.Generator(_bits(type(self.rng.bit_generator), state["rng"]))
@@ -185,7 +228,10 @@ def _kind(settings: Any) -> str:
 def compact(target: Target, precision: type) -> Target:
     """The same rows with values in the precision of learning."""
     e = target.evidence
-    values = {name: v if v.strides[0] == 0 else v.astype(precision, copy=False) for name, v in e.values.items()}
+    values = {
+        name: v if v.strides[0] == 0 else v.astype(precision, copy=False)
+        for name, v in e.values.items()
+    }
     return replace(target, evidence=replace(e, values=values))
 
 

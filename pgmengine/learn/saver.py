@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from pgmengine.errors import PgmError
+from pgmengine.base.errors import PgmError
 from pgmengine.learn.checkpoint import place_of, write
 from pgmengine.learn.history import History
 from pgmengine.learn.lock import Lock

@@ -1,4 +1,6 @@
-"""Schedules: what changes from update to update, numbers and kernels alike, is a function of the update."""
+"""Schedules: what changes from update to update, numbers and kernels alike, is a function of the
+update.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pgmengine.errors import PgmError
-from pgmengine.kernels import Blend
-from pgmengine.settings import check_instance, check_number, check_whole
+from pgmengine.base.checks import check_instance, check_number, check_whole
+from pgmengine.base.errors import PgmError
+from pgmengine.engine.kernels import Blend
 
 Rate = float | Callable[[int], float]
 
@@ -37,9 +39,11 @@ class harmonic:  # noqa: N801 - called like a function
 
 @dataclass(frozen=True)
 class linear_decay:  # noqa: N801 - called like a function
-    """The schedule rate (1 - t / updates), 0 from there on: large steps first, and none left that move the model about.
+    """The schedule rate (1 - t / updates), 0 from there on: large steps first, and none left that
+    move the model about.
 
-    The first `rise` updates have (t + 1) / rise of it: large steps at the very start can end hidden units for good.
+    The first `rise` updates have (t + 1) / rise of it: large steps at the very start can end hidden
+    units for good.
 
     >>> import pgmengine as pgm
     >>> pgm.linear_decay(0.05, 1000)(500)
@@ -79,7 +83,9 @@ class GrowingBlend:
     def __post_init__(self) -> None:
         check_whole(self, "begin", "end", least=0)
         if self.end < self.begin:
-            raise PgmError(f"GrowingBlend: end must be at least begin, {self.begin}, not {self.end}")
+            raise PgmError(
+                f"GrowingBlend: end must be at least begin, {self.begin}, not {self.end}"
+            )
 
     def __call__(self, t: int) -> Blend:
         """The kernel of update t."""
@@ -94,7 +100,9 @@ def rate_at(rate: Rate, t: int) -> float:
     try:
         return float(found)
     except (TypeError, ValueError):
-        raise PgmError(f"update {t + 1}: the rate's schedule says {found!r}, expected a number") from None
+        raise PgmError(
+            f"update {t + 1}: the rate's schedule says {found!r}, expected a number"
+        ) from None
 
 
 def at(setting: Any, t: int) -> Any:

@@ -1,9 +1,10 @@
 """What need not be learned, or sampled.
 
-Parameters of given layers alone have the gradient 0. And the model phase need not sample layers below which nothing is
-given: which these are depends on the graph alone, not on weights or rows, so that it holds for all of a fit. Their
-conditionals sum to 1, so E[d log_density] with respect to their biases and the weights into them is 0. Chains leave them
-out, and their place is taken by conditional means, parents first: the score (x - E[x | parents]) is 0 there.
+Parameters of given layers alone have the gradient 0. And the model phase need not sample layers
+below which nothing is given: which these are depends on the graph alone, not on weights or rows, so
+that it holds for all of a fit. Their conditionals sum to 1, so E[d log_density] with respect to
+their biases and the weights into them is 0. Chains leave them out, and their place is taken by
+conditional means, parents first: the score (x - E[x | parents]) is 0 there.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from pgmengine.evidence import Evidence, Masks
-from pgmengine.model import Flat, Model
-from pgmengine.structure import Structure
-from pgmengine.target import Target
+from pgmengine.base.types import States
+from pgmengine.graph.evidence import Evidence, Masks
+from pgmengine.graph.model import Model
+from pgmengine.graph.structure import Structure
+from pgmengine.graph.target import Target
 
 
 def settled_layers(s: Structure, given: Sequence[str]) -> tuple[str, ...]:
-    """Names, parents first: directed layers without arrows inside, not given, all of whose children are such layers."""
+    """Names, parents first: directed layers without arrows inside, not given, all of whose children
+    are such layers.
+    """
     out: list[str] = []
     for name in reversed(s.directed_layers):
         children = {arrow.b for arrow in s.arrows_from[name]}
@@ -30,12 +34,20 @@ def settled_layers(s: Structure, given: Sequence[str]) -> tuple[str, ...]:
 
 
 def idle_parameters(target: Target, given: Sequence[str]) -> tuple[str, ...]:
-    """Names of the parameters that act on given layers only, where these are complete: E[. | row] = E[. | given]."""
+    """Names of the parameters that act on given layers only, where these are complete: E[. | row] =
+    E[. | given].
+    """
     s = target.structure
     known = {name for name in given if not target.evidence.masks.some_free[name]}
     whole = {name for name in known if {arrow.a for arrow in s.arrows_into[name]} <= known}
-    return (*(f"{name}.bias" for name in s.layers if name in whole),
-            *(f"{c.key}.weight" for c in s.couplings if {c.a, c.b} <= known and (not c.directed or c.b in whole)))
+    return (
+        *(f"{name}.bias" for name in s.layers if name in whole),
+        *(
+            f"{c.key}.weight"
+            for c in s.couplings
+            if {c.a, c.b} <= known and (not c.directed or c.b in whole)
+        ),
+    )
 
 
 def without(target: Target, names: Sequence[str]) -> Target:
@@ -46,14 +58,16 @@ def without(target: Target, names: Sequence[str]) -> Target:
     values, seen = dict(e.values), dict(e.observed)
     for name in names:
         layer = target.structure.layers[name]
-        one = np.zeros((1, 1)) if layer.unit.support is None else np.atleast_2d(layer.unit.support[0])
+        one = (
+            np.zeros((1, 1)) if layer.unit.support is None else np.atleast_2d(layer.unit.support[0])
+        )
         some = np.tile(one, (1, layer.width // one.size))
         values[name] = np.broadcast_to(some.astype(e.values[name].dtype), (e.rows, layer.width))
         seen[name] = cut[name] = np.broadcast_to(True, (e.rows, layer.size))
     return replace(target, evidence=Evidence(e.has_rows, values, Masks(e.rows, seen, cut)))
 
 
-def at_means(model: Model, x: Flat, names: Sequence[str]) -> Flat:
+def at_means(model: Model, x: States, names: Sequence[str]) -> States:
     """States with the layers at their means given their parents."""
     x = dict(x)
     for name in names:

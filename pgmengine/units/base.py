@@ -8,13 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from pgmengine.stable import log_sum, softmax
-
-Array = np.ndarray
+from pgmengine.base.numerics import log_sum, softmax
+from pgmengine.base.types import Array
 
 
 class Draw(IntEnum):
-    """How the compiled sweeps draw a unit: from a table of its states, or by a formula of their own."""
+    """How the compiled sweeps draw a unit: from a table of its states, or by a formula of their
+    own.
+    """
 
     TABLE = 0
     NORMAL = 1
@@ -24,10 +25,11 @@ class Draw(IntEnum):
 
 @dataclass(frozen=True)
 class Unit:
-    """Base of all unit types. A finite type needs only `support` and `log_base`; the rest follows from them.
+    """Base of all unit types. A finite type needs only `support` and `log_base`; the rest follows
+    from them.
 
-    A scalar unit takes eta and x of shape (...,); Categorical(k) takes (..., k). A child's natural parameter is
-    link(zeta) of its directed input zeta, the identity unless a type says otherwise.
+    A scalar unit takes eta and x of shape (...,); Categorical(k) takes (..., k). A child's natural
+    parameter is link(zeta) of its directed input zeta, the identity unless a type says otherwise.
     """
 
     bounded: ClassVar[bool] = True
@@ -43,7 +45,9 @@ class Unit:
 
     @property
     def support(self) -> Array | None:
-        """Values (K,), ascending; (K, k) one-hot rows for Categorical; None when there are infinitely many."""
+        """Values (K,), ascending; (K, k) one-hot rows for Categorical; None when there are
+        infinitely many.
+        """
         return None
 
     @property
@@ -65,8 +69,14 @@ class Unit:
 
     @property
     def one_hot(self) -> bool:
-        """Whether the components of a value say which state it is: its mean is then the probability of each."""
-        return self.width > 1 and self.support is not None and np.array_equal(self.support, np.eye(self.width))
+        """Whether the components of a value say which state it is: its mean is then the probability
+        of each.
+        """
+        return (
+            self.width > 1
+            and self.support is not None
+            and np.array_equal(self.support, np.eye(self.width))
+        )
 
     @property
     def curvature(self) -> float | None:
@@ -151,10 +161,11 @@ class Unit:
         return self.log_normalizer(zeta)
 
     def log_sums(self, least: float) -> tuple[Array, Array] | None:
-        """Values y (sets, K, width) and their log base (K,): what makes log p(x | zeta) not linear in zeta.
+        """Values y (sets, K, width) and their log base (K,): what makes log p(x | zeta) not linear
+        in zeta.
 
-        A(zeta) = log sum_k h_k e^(y_k zeta), one set. Where `curvature` gives A the values do not matter; None when it is
-        no such sum. `least` is the least input that a child can have.
+        A(zeta) = log sum_k h_k e^(y_k zeta), one set. Where `curvature` gives A the values do not
+        matter; None when it is no such sum. `least` is the least input that a child can have.
         """
         if self.curvature is not None:
             return np.zeros((1, 1, 1)), np.zeros(1)
@@ -165,7 +176,11 @@ class Unit:
     def log_conditional(self, x: Array, zeta: Array) -> Array:
         """Log p(x | zeta) = x link(zeta) + log h(x) - A(link(zeta)) of a child, shape (...,)."""
         dot = np.asarray(x) * zeta
-        return (dot if self.width == 1 else dot.sum(axis=-1)) + self.log_h(x) - self.log_normalizer(zeta)
+        return (
+            (dot if self.width == 1 else dot.sum(axis=-1))
+            + self.log_h(x)
+            - self.log_normalizer(zeta)
+        )
 
     def score(self, x: Array, zeta: Array) -> Array:
         """D log p(x | zeta) / d zeta of a child, the shape of x."""

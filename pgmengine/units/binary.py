@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.stable import expit
+from pgmengine.base.numerics import expit
 from pgmengine.units.base import Array, Unit
 
 

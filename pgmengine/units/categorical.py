@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.errors import PgmError
-from pgmengine.stable import log_sum, softmax
+from pgmengine.base.errors import PgmError
+from pgmengine.base.numerics import log_sum, softmax
 from pgmengine.units.base import Array, Unit
 
 

@@ -8,14 +8,15 @@ from numbers import Real
 
 import numpy as np
 
-from pgmengine.errors import PgmError
-from pgmengine.limits import LARGEST, in_range
+from pgmengine.base.errors import PgmError
+from pgmengine.base.limits import LARGEST, in_range
 from pgmengine.units.base import Array, Draw, Unit
 
 
 @dataclass(frozen=True)
 class Gaussian(Unit):
-    """Real values with base measure N(0, sigma^2), A(eta) = sigma^2 eta^2 / 2: mean sigma^2 eta, variance sigma^2.
+    """Real values with base measure N(0, sigma^2), A(eta) = sigma^2 eta^2 / 2: mean sigma^2 eta,
+    variance sigma^2.
 
     >>> import pgmengine as pgm
     >>> float(pgm.Gaussian(2.0).mean(0.5))
@@ -27,8 +28,12 @@ class Gaussian(Unit):
 
     def __post_init__(self) -> None:
         most = math.sqrt(LARGEST)
-        if isinstance(self.sigma, bool) or not (isinstance(self.sigma, Real) and 1 / most <= self.sigma <= most):
-            raise PgmError(f"Gaussian: sigma must be a number from {1 / most:g} to {most:g}, not {self.sigma!r}")
+        if isinstance(self.sigma, bool) or not (
+            isinstance(self.sigma, Real) and 1 / most <= self.sigma <= most
+        ):
+            raise PgmError(
+                f"Gaussian: sigma must be a number from {1 / most:g} to {most:g}, not {self.sigma!r}"
+            )
         object.__setattr__(self, "sigma", float(self.sigma))
 
     @property

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.errors import PgmError
-from pgmengine.limits import in_range
+from pgmengine.base.errors import PgmError
+from pgmengine.base.limits import in_range
 from pgmengine.units.base import Array, Unit
 
 

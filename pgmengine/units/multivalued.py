@@ -1,4 +1,6 @@
-"""MultiValued units: s + 1 evenly spaced values on [-1, 1], or all of [-1, 1] (Yokoyama, Katsumata and Yasuda)."""
+"""MultiValued units: s + 1 evenly spaced values on [-1, 1], or all of [-1, 1] (Yokoyama, Katsumata
+and Yasuda).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.errors import PgmError
+from pgmengine.base.errors import PgmError
 from pgmengine.units.base import Array, Draw, Unit
 
 SMALL = 0.02  # below this the series of log(sinh(x) / x) is exact to rounding
@@ -18,8 +20,11 @@ def log_sinhc(x: Array) -> Array:
     x = np.abs(np.asarray(x, dtype=np.float64))
     far = np.where(x < SMALL, 1.0, x)
     x2 = np.where(x < SMALL, x, 0.0) ** 2
-    return np.where(x < SMALL, x2 * (1 / 6 - x2 * (1 / 180 - x2 / 2835)),
-                    far + np.log(-np.expm1(-2 * far) / (2 * far)))
+    return np.where(
+        x < SMALL,
+        x2 * (1 / 6 - x2 * (1 / 180 - x2 / 2835)),
+        far + np.log(-np.expm1(-2 * far) / (2 * far)),
+    )
 
 
 def langevin(x: Array) -> Array:
@@ -28,7 +33,9 @@ def langevin(x: Array) -> Array:
     near = np.abs(x) < SMALL
     far, small = np.where(near, 1.0, x), np.where(near, x, 0.0)
     x2 = small * small
-    return np.where(near, small * (1 / 3 - x2 * (1 / 45 - x2 * (2 / 945))), 1 / np.tanh(far) - 1 / far)
+    return np.where(
+        near, small * (1 / 3 - x2 * (1 / 45 - x2 * (2 / 945))), 1 / np.tanh(far) - 1 / far
+    )
 
 
 def langevin_slope(x: Array) -> Array:
@@ -43,10 +50,11 @@ def langevin_slope(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class MultiValued(Unit):
-    """Values X(s) = {(2k - s)/s, k = 0..s}, or [-1, 1] for s = inf; base measure 2/(s+1) on each value.
+    """Values X(s) = {(2k - s)/s, k = 0..s}, or [-1, 1] for s = inf; base measure 2/(s+1) on each
+    value.
 
-    A = ln phi_s, phi_s(x) = 2 sinh((s+1)x/s) / ((s+1) sinh(x/s)); phi_1 = 2 cosh, phi_inf = 2 sinh(x)/x and
-    phi_s(0) = 2 (system 1, eqs. 6, 7 and 14).
+    A = ln phi_s, phi_s(x) = 2 sinh((s+1)x/s) / ((s+1) sinh(x/s)); phi_1 = 2 cosh, phi_inf = 2
+    sinh(x)/x and phi_s(0) = 2 (system 1, eqs. 6, 7 and 14).
 
     >>> import pgmengine as pgm
     >>> pgm.MultiValued(2).support
@@ -56,9 +64,13 @@ class MultiValued(Unit):
     s: float
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.s, (int, np.integer)) and not isinstance(self.s, bool) and self.s >= 1
+        whole = (
+            isinstance(self.s, (int, np.integer)) and not isinstance(self.s, bool) and self.s >= 1
+        )
         if not whole and not (isinstance(self.s, float) and self.s == math.inf):
-            raise PgmError(f"MultiValued: s must be an integer of at least 1 or math.inf, not {self.s!r}")
+            raise PgmError(
+                f"MultiValued: s must be an integer of at least 1 or math.inf, not {self.s!r}"
+            )
         object.__setattr__(self, "s", int(self.s) if whole else math.inf)
 
     @property
@@ -107,7 +119,9 @@ class MultiValued(Unit):
         return (p * (self.support - mean[..., None]) ** 2).sum(axis=-1)
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
-        """Inverse CDF; for s = inf, x = sign(eta) (1 + log(u + (1-u) e^(-2|eta|)) / |eta|), neither end overflows."""
+        """Inverse CDF; for s = inf, x = sign(eta) (1 + log(u + (1-u) e^(-2|eta|)) / |eta|), neither
+        end overflows.
+        """
         if not math.isinf(self.s):
             return super().sample(eta, rng)
         eta = np.asarray(eta, dtype=np.float64)

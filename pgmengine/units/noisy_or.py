@@ -15,16 +15,17 @@ BINARY = Binary()
 
 @dataclass(frozen=True)
 class NoisyOr(Unit):
-    """p(x = 0 | z) = e^-z with z = bias + sum_j theta_j x_j >= 0 (system 4, appendix A): children of arrows only.
+    """p(x = 0 | z) = e^-z with z = bias + sum_j theta_j x_j >= 0 (system 4, appendix A): children
+    of arrows only.
 
     It is the Binary family at eta = log(e^z - 1), where A = z; weights and bias must be >= 0.
 
-    The score of x = 1 is 1 / (e^z - 1): at small z a few improbable states carry the slope. `fit` keeps the bias (the
-    leak) at 1e-6 or more, where enumeration still finds it; posteriors that are sampled need a larger one to start from,
-    such as that of `base_rate_start`, and hardly ever leave 0 again. At a leak of exactly 0
-    the gradient of `Exact` is the slope from the right. Draws never visit the impossible states
-    that this slope rests on, so gradients of samplers lack it. Compiled chains take less than 1e-9
-    from all parents of a unit for 0.
+    The score of x = 1 is 1 / (e^z - 1): at small z a few improbable states carry the slope. `fit`
+    keeps the bias (the leak) at 1e-6 or more, where enumeration still finds it; posteriors that are
+    sampled need a larger one to start from, such as that of `base_rate_start`, and hardly ever
+    leave 0 again. At a leak of exactly 0 the gradient of `Exact` is the slope from the right. Draws
+    never visit the impossible states that this slope rests on, so gradients of samplers lack it.
+    Compiled chains take less than 1e-9 from all parents of a unit for 0.
 
     >>> import pgmengine as pgm
     >>> round(float(pgm.NoisyOr().log_conditional(0.0, 0.7)), 6)
@@ -60,9 +61,11 @@ class NoisyOr(Unit):
         return np.maximum(zeta, 0.0)
 
     def log_sums(self, least: float) -> tuple[Array, Array] | None:
-        """log(1 - e^-z) = -sum_m log(1 + e^(-2^m z)) (system 4, appendix A), up to where 2^m z is over 40: below 1e-17.
+        """log(1 - e^-z) = -sum_m log(1 + e^(-2^m z)) (system 4, appendix A), up to where 2^m z is
+        over 40: below 1e-17.
 
-        They count where x = 1, beside the linear -(1 - x) z. None when z can be so small that 40 are not enough.
+        They count where x = 1, beside the linear -(1 - x) z. None when z can be so small that 40
+        are not enough.
         """
         if least < 1e-10:
             return None

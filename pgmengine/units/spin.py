@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.stable import expit
+from pgmengine.base.numerics import expit
 from pgmengine.units.base import Array, Unit
 
 
@@ -39,7 +39,9 @@ class Spin(Unit):
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """+1 with probability 1 / (1 + e^(-2 eta))."""
-        return np.where(rng.random(np.shape(eta)) < expit(2 * np.asarray(eta, dtype=np.float64)), 1.0, -1.0)
+        return np.where(
+            rng.random(np.shape(eta)) < expit(2 * np.asarray(eta, dtype=np.float64)), 1.0, -1.0
+        )
 
     def max_log_weight(self, eta: Array) -> Array:
         """|eta|."""

@@ -1,4 +1,6 @@
-"""Negative phases: where the second expectation of the likelihood gradient comes from; one file each."""
+"""Negative phases: where the second expectation of the likelihood gradient comes from; one file
+each.
+"""
 
 from pgmengine.learn.negative.adaptive_sap import AdaptiveSAP
 from pgmengine.learn.negative.cast import CAST

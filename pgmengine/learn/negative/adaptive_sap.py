@@ -7,25 +7,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pgmengine.kernels import Gibbs
-from pgmengine.kernels.chains import Chains
+from pgmengine.base.checks import check_whole
+from pgmengine.engine.chains import Chains
+from pgmengine.engine.kernels import Gibbs
+from pgmengine.graph.target import Target
+from pgmengine.infer.sampling.levels import OneOverT, Weights, check_gamma, hop
+from pgmengine.infer.sampling.schedules import fixed, ladder
+from pgmengine.infer.sampling.travels import Travels
 from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved, with_ladder
 from pgmengine.learn.schedules import at
-from pgmengine.methods.levels import OneOverT, Weights, check_gamma, hop
-from pgmengine.methods.schedules import fixed, ladder
-from pgmengine.methods.travels import Travels
-from pgmengine.settings import check_whole
-from pgmengine.target import Target
 
 
 @dataclass(frozen=True)
 class AdaptiveSAP:
     """Stochastic approximation with adaptive simulated tempering (system 3, section 6).
 
-    After every `every` plain updates the chains wander over `betas` by Wang-Landau simulated tempering, all from beta = 1
-    and with common weights, until they have been at beta = 1 again steps / len(betas) times, and go on from there: a
-    number of visits that does not depend on the states, so with fixed weights these stay draws from the model. (The last
-    state at beta = 1 of a fixed number of steps is none.) A chain that has not come back so often in 10 * steps goes on
+    After every `every` plain updates the chains wander over `betas` by Wang-Landau simulated
+    tempering, all from beta = 1 and with common weights, until they have been at beta = 1 again
+    steps / len(betas) times, and go on from there: a number of visits that does not depend on the
+    states, so with fixed weights these stay draws from the model. (The last state at beta = 1 of a
+    fixed number of steps is none.) A chain that has not come back so often in 10 * steps goes on
     from its last visit. The rate of the weights has a floor, as in CAST; watch `Occupancy`.
 
     >>> import pgmengine as pgm
@@ -58,7 +59,10 @@ class _Run(Persistent):
 
     def __init__(self, settings: AdaptiveSAP, given: Target, rng: np.random.Generator) -> None:
         super().__init__("AdaptiveSAP", given, settings.chains, settings.kernel, rng, self._moved)
-        self.settings, self.betas = settings, ladder(settings.betas, self.one, at(settings.kernel, 0), rng)
+        self.settings, self.betas = (
+            settings,
+            ladder(settings.betas, self.one, at(settings.kernel, 0), rng),
+        )
         self.weights = Weights(1, len(self.betas), settings.gamma)
         self.travels = Travels("AdaptiveSAP", len(self.betas), settings.chains)
 
@@ -70,7 +74,10 @@ class _Run(Persistent):
     def _wander(self, chains: Chains, rng: np.random.Generator) -> None:
         top = len(self.betas) - 1
         level = np.full((1, len(chains.beta)), top)
-        last, left = chains.values(), np.full(len(chains.beta), max(1, self.settings.steps // len(self.betas)))
+        last, left = (
+            chains.values(),
+            np.full(len(chains.beta), max(1, self.settings.steps // len(self.betas))),
+        )
         self.travels.back()
         for _ in range(10 * self.settings.steps):
             before, power = level, chains.sweep_path()[1][None]

@@ -1,4 +1,6 @@
-"""What every negative phase offers: start(given, rng) makes a run, which adds its share of each update's gradient."""
+"""What every negative phase offers: start(given, rng) makes a run, which adds its share of each
+update's gradient.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,16 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from pgmengine.errors import PgmError
-from pgmengine.kernels.chains import Chains, make_chains, start
-from pgmengine.kernels.compiled import CompiledChains, knows
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
+from pgmengine.engine.chains import Chains, make_chains, start
+from pgmengine.engine.compiled import CompiledChains, knows
+from pgmengine.graph.model import Model
+from pgmengine.graph.target import Target
+from pgmengine.infer.sampling.travels import Travels
 from pgmengine.learn.batch import Batch, Gradient, GradientSum
 from pgmengine.learn.schedules import at
-from pgmengine.methods.travels import Travels
-from pgmengine.model import Model
-from pgmengine.target import Target
 
-Array = np.ndarray
 State = dict[str, Any]  # name -> array or number: what a checkpoint keeps
 
 
@@ -27,7 +29,9 @@ class Negative(Protocol):
     precision: ClassVar[type]
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
-        """The moving parts; `given` is the model phase of all data, one row when there are no `given` layers."""
+        """The moving parts; `given` is the model phase of all data, one row when there are no
+        `given` layers.
+        """
 
 
 class NegativeRun(Protocol):
@@ -55,15 +59,24 @@ class NegativeRun(Protocol):
 class Persistent(NegativeRun):
     """Chains that go on from update to update; `move(chains, update, rng)` moves them."""
 
-    def __init__(self, name: str, given: Target, count: int, kernel: Any, rng: np.random.Generator,
-                 move: Callable[[Chains, int, np.random.Generator], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        given: Target,
+        count: int,
+        kernel: Any,
+        rng: np.random.Generator,
+        move: Callable[[Chains, int, np.random.Generator], None],
+    ) -> None:
         self.one, self.kernel, self.move = unconditioned(name, given), kernel, move
         many = self.one.take(np.zeros(count, dtype=int))
         self.chains = make_chains(many, at(kernel, 0), start(many, rng), rng)
 
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
         """The mean gradient at the chains' states, after they have moved."""
-        self.chains = adopted(self.chains, self.driven(batch.given.model), at(self.kernel, update), rng)
+        self.chains = adopted(
+            self.chains, self.driven(batch.given.model), at(self.kernel, update), rng
+        )
         self.move(self.chains, update, rng)
         total.mean(self.chains.values(dtype=total.precision), -batch.mass)
 
@@ -81,7 +94,9 @@ class Persistent(NegativeRun):
 
 
 def with_ladder(settings: Any, betas: Array, state: State) -> State:
-    """The state, with the ladder of these settings if they say it in numbers: one that was found stays."""
+    """The state, with the ladder of these settings if they say it in numbers: one that was found
+    stays.
+    """
     return {**state, "/betas": betas} if isinstance(settings.betas, tuple) else state
 
 
@@ -97,14 +112,20 @@ def unconditioned(name: str, given: Target) -> Target:
     """The one row of the model phase; PgmError when rows of data have a phase of their own."""
     observed = [layer for layer, free in given.free.items() if not (free | given.cut[layer]).all()]
     if observed:
-        raise PgmError(f"{name} keeps its chains from update to update, but layer {observed[0]!r} is given, so that each "
-                       "row of data has a model phase of its own: use CD or ExactGradient")
+        raise PgmError(
+            f"{name} keeps its chains from update to update, but layer {observed[0]!r} is given, so that each "
+            "row of data has a model phase of its own: use CD or ExactGradient"
+        )
     return given.take(np.zeros(1, dtype=int))
 
 
 def adopted(chains: Chains, model: Model, kernel: Any, rng: np.random.Generator) -> Chains:
-    """The chains with other parameters and perhaps another kernel, in place where their engine allows it."""
+    """The chains with other parameters and perhaps another kernel, in place where their engine
+    allows it.
+    """
     if isinstance(chains, CompiledChains) != knows(chains.target, kernel):
-        return make_chains(chains.target.with_model(model).at(chains.beta), kernel, chains.values(), rng)
+        return make_chains(
+            chains.target.with_model(model).at(chains.beta), kernel, chains.values(), rng
+        )
     chains.adopt(model, kernel, rng)
     return chains

@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pgmengine.kernels import Gibbs
+from pgmengine.base.checks import check_whole
+from pgmengine.engine.kernels import Gibbs
+from pgmengine.graph.target import Target
+from pgmengine.infer.sampling.coupled import CoupledTempering
+from pgmengine.infer.sampling.levels import OneOverT, check_gamma
+from pgmengine.infer.sampling.schedules import fixed, ladder
 from pgmengine.learn.batch import Batch, GradientSum
 from pgmengine.learn.negative.base import NegativeRun, State, adopted, unconditioned, with_ladder
 from pgmengine.learn.schedules import at
-from pgmengine.methods.coupled import CoupledTempering
-from pgmengine.methods.levels import OneOverT, check_gamma
-from pgmengine.methods.schedules import fixed, ladder
-from pgmengine.settings import check_whole
-from pgmengine.target import Target
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,21 @@ class CAST:
 class _Run(NegativeRun):
     def __init__(self, settings: CAST, given: Target, rng: np.random.Generator) -> None:
         one, kernel, self.settings = unconditioned("CAST", given), at(settings.kernel, 0), settings
-        many, betas = one.take(np.zeros(settings.chains, dtype=int)), ladder(settings.betas, one, kernel, rng)
-        self.coupled = CoupledTempering(many, betas, kernel, settings.gamma, settings.swap_every * settings.k, rng)
+        many, betas = (
+            one.take(np.zeros(settings.chains, dtype=int)),
+            ladder(settings.betas, one, kernel, rng),
+        )
+        self.coupled = CoupledTempering(
+            many, betas, kernel, settings.gamma, settings.swap_every * settings.k, rng
+        )
         self.travels = self.coupled.travels
 
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
         """See NegativeRun."""
         coupled = self.coupled
-        coupled.chains = adopted(coupled.chains, batch.given.model, at(self.settings.kernel, update), rng)
+        coupled.chains = adopted(
+            coupled.chains, batch.given.model, at(self.settings.kernel, update), rng
+        )
         coupled.rng = rng
         for _ in range(self.settings.k):
             coupled.step()

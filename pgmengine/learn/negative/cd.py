@@ -7,25 +7,28 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pgmengine.kernels import Gibbs
-from pgmengine.kernels.chains import Chains, make_chains
+from pgmengine.base.checks import check_whole
+from pgmengine.engine.chains import Chains, make_chains
+from pgmengine.engine.kernels import Gibbs
+from pgmengine.graph.target import Target
 from pgmengine.learn.batch import Batch, GradientSum
 from pgmengine.learn.negative.base import NegativeRun, adopted
 from pgmengine.learn.schedules import at
-from pgmengine.settings import check_whole
-from pgmengine.target import Target
 
 
 @dataclass(frozen=True)
 class CD:
-    """Contrastive divergence (Hinton 2002): E[d log_density | data] less its mean k sweeps after the data.
+    """Contrastive divergence (Hinton 2002): E[d log_density | data] less its mean k sweeps after
+    the data.
 
-    Hidden units are drawn given the data; then each sweep visits the layers that have data first, and the others by their
-    distance from these. So an RBM goes h_0 | v_0, v_1 | h_0, h_1 | v_1, ..., whichever layer was declared first, and the
-    statistics are those of (v_k, h_k): taken at (v_k, h_(k-1)) they would teach the hidden layer nothing with k = 1.
-    The last sweep draws layers without data from their conditionals, whatever the kernel, so that the mean is that of
-    v_k E[h | v_k], as in system 2: moved by flip-the-state, h_k would still depend on h_0. Units of a layer with data
-    that a row leaves open move with their layer. `kernel` may be a schedule, update -> kernel.
+    Hidden units are drawn given the data; then each sweep visits the layers that have data first,
+    and the others by their distance from these. So an RBM goes h_0 | v_0, v_1 | h_0, h_1 | v_1,
+    ..., whichever layer was declared first, and the statistics are those of (v_k, h_k): taken at
+    (v_k, h_(k-1)) they would teach the hidden layer nothing with k = 1. The last sweep draws layers
+    without data from their conditionals, whatever the kernel, so that the mean is that of v_k E[h |
+    v_k], as in system 2: moved by flip-the-state, h_k would still depend on h_0. Units of a layer
+    with data that a row leaves open move with their layer. `kernel` may be a schedule, update ->
+    kernel.
 
     >>> import pgmengine as pgm
     >>> pgm.CD(k=1).k

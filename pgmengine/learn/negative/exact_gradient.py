@@ -7,15 +7,16 @@ from typing import ClassVar
 
 import numpy as np
 
+from pgmengine.graph.target import Target
+from pgmengine.infer.exact.method import Exact
 from pgmengine.learn.batch import Batch, GradientSum, add_expected
 from pgmengine.learn.negative.base import NegativeRun
-from pgmengine.methods.exact import Exact
-from pgmengine.target import Target
 
 
 @dataclass(frozen=True)
 class ExactGradient:
-    """The model expectation by enumeration; for `given` layers that of each row (system 1, eqs. 25-28).
+    """The model expectation by enumeration; for `given` layers that of each row (system 1, eqs.
+    25-28).
 
     >>> import pgmengine as pgm
     >>> pgm.ExactGradient()

@@ -7,26 +7,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pgmengine.errors import PgmError
-from pgmengine.kernels import Gibbs
-from pgmengine.kernels.packed import packed
+from pgmengine.base.checks import check_number, check_rate, check_whole
+from pgmengine.base.errors import PgmError
+from pgmengine.base.limits import LARGEST
+from pgmengine.engine.kernels import Gibbs
+from pgmengine.engine.packed import packed
+from pgmengine.graph.model import Model
+from pgmengine.graph.target import Target
+from pgmengine.graph.weights import elementwise, like, numbers
 from pgmengine.learn.batch import Batch, Gradient, GradientSum
 from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved
 from pgmengine.learn.projected import projected
 from pgmengine.learn.schedules import Rate, rate_at
-from pgmengine.limits import LARGEST
-from pgmengine.model import Model
-from pgmengine.settings import check_number, check_rate, check_whole
-from pgmengine.target import Target
-from pgmengine.weights import elementwise, like, numbers
 
 
 @dataclass(frozen=True)
 class FastPCD:
     """Fast persistent contrastive divergence (Tieleman and Hinton 2009; system 3, section 4.1).
 
-    The chains move at theta + theta_fast; after each update theta_fast = decay theta_fast + rate gradient. So the
-    probability falls where the chains are, and they move on.
+    The chains move at theta + theta_fast; after each update theta_fast = decay theta_fast + rate
+    gradient. So the probability falls where the chains are, and they move on.
 
     >>> import pgmengine as pgm
     >>> pgm.FastPCD(rate=0.01).decay
@@ -52,10 +52,19 @@ class FastPCD:
 
 class _Run(Persistent):
     def __init__(self, settings: FastPCD, given: Target, rng: np.random.Generator) -> None:
-        super().__init__("FastPCD", given, settings.chains, settings.kernel, rng,
-                         lambda chains, t, rng: moved(chains, settings.k))
+        super().__init__(
+            "FastPCD",
+            given,
+            settings.chains,
+            settings.kernel,
+            rng,
+            lambda chains, t, rng: moved(chains, settings.k),
+        )
         self.settings, self.update = settings, 0
-        self.fast = {k: like(v, np.zeros(numbers(v).size, dtype=np.float32)) for k, v in given.model.params.items()}
+        self.fast = {
+            k: like(v, np.zeros(numbers(v).size, dtype=np.float32))
+            for k, v in given.model.params.items()
+        }
 
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
         """See NegativeRun."""
@@ -78,8 +87,10 @@ class _Run(Persistent):
                 f += rate * numbers(gradient[k])
                 fine = np.isfinite(f.sum())
             if not fine:
-                raise PgmError(f"update {self.update + 1}: the fast weights of {k!r} are not finite; try a smaller rate "
-                               "of FastPCD")
+                raise PgmError(
+                    f"update {self.update + 1}: the fast weights of {k!r} are not finite; try a smaller rate "
+                    "of FastPCD"
+                )
 
     def state(self) -> State:
         """The chains' states and the fast weights."""

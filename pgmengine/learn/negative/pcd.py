@@ -7,15 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pgmengine.kernels import Gibbs
+from pgmengine.base.checks import check_whole
+from pgmengine.engine.kernels import Gibbs
+from pgmengine.graph.target import Target
 from pgmengine.learn.negative.base import NegativeRun, Persistent, moved
-from pgmengine.settings import check_whole
-from pgmengine.target import Target
 
 
 @dataclass(frozen=True)
 class PCD:
-    """Persistent contrastive divergence (Tieleman 2008; SAP): chains that go on, k sweeps an update.
+    """Persistent contrastive divergence (Tieleman 2008; SAP): chains that go on, k sweeps an
+    update.
 
     `kernel` may be a schedule, update -> kernel.
 
@@ -34,4 +35,11 @@ class PCD:
 
     def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
         """See Negative."""
-        return Persistent("PCD", given, self.chains, self.kernel, rng, lambda chains, t, rng: moved(chains, self.k))
+        return Persistent(
+            "PCD",
+            given,
+            self.chains,
+            self.kernel,
+            rng,
+            lambda chains, t, rng: moved(chains, self.k),
+        )

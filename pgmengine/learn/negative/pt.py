@@ -7,19 +7,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pgmengine.kernels import Gibbs
+from pgmengine.base.checks import check_whole
+from pgmengine.engine.kernels import Gibbs
+from pgmengine.graph.target import Target
+from pgmengine.infer.sampling.parallel_tempering import Ladders
+from pgmengine.infer.sampling.travels import Travels
 from pgmengine.learn.batch import Batch, GradientSum
 from pgmengine.learn.negative.base import NegativeRun, State, adopted, unconditioned
 from pgmengine.learn.schedules import at
-from pgmengine.methods.parallel_tempering import Ladders
-from pgmengine.methods.travels import Travels
-from pgmengine.settings import check_whole
-from pgmengine.target import Target
 
 
 @dataclass(frozen=True)
 class PT:
-    """Parallel tempering, t-PT_k of system 2: `temperatures` chains at betas even in [0, 1], k sweeps, then swaps.
+    """Parallel tempering, t-PT_k of system 2: `temperatures` chains at betas even in [0, 1], k
+    sweeps, then swaps.
 
     `chains` ladders give as many states at beta = 1 for each update.
 
@@ -48,16 +49,20 @@ class _Run(NegativeRun):
     def __init__(self, settings: PT, given: Target, rng: np.random.Generator) -> None:
         self.settings = settings
         betas = np.linspace(1.0, 0.0, settings.temperatures)[::-1].copy()
-        self.ladders = Ladders(unconditioned("PT", given), betas, settings.chains, at(settings.kernel, 0), rng)
+        self.ladders = Ladders(
+            unconditioned("PT", given), betas, settings.chains, at(settings.kernel, 0), rng
+        )
         self.travels = Travels("PT", len(betas), self.ladders.at.size)
 
     def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
         """See NegativeRun."""
         ladders = self.ladders
-        ladders.chains = adopted(ladders.chains, batch.given.model, at(self.settings.kernel, update), rng)
+        ladders.chains = adopted(
+            ladders.chains, batch.given.model, at(self.settings.kernel, update), rng
+        )
         ladders.rng = rng
         ladders.chains.sweep(self.settings.k - 1)
-        pairs = ladders.at[..., ladders.sweeps % 2:-1:2].size
+        pairs = ladders.at[..., ladders.sweeps % 2 : -1 : 2].size
         before = ladders.at.copy()
         ladders.step()
         level = np.empty(ladders.at.size, dtype=np.int64)

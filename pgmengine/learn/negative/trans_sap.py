@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pgmengine.kernels import Gibbs
-from pgmengine.kernels.chains import Chains
+from pgmengine.base.checks import check_whole
+from pgmengine.engine.chains import Chains
+from pgmengine.engine.kernels import Gibbs
+from pgmengine.graph.target import Target
+from pgmengine.infer.sampling.schedules import Linear, fixed, ladder
+from pgmengine.infer.sampling.tempered_transitions import excursion
+from pgmengine.infer.sampling.travels import Travels
 from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved, with_ladder
 from pgmengine.learn.schedules import at
-from pgmengine.methods.schedules import Linear, fixed, ladder
-from pgmengine.methods.tempered_transitions import excursion
-from pgmengine.methods.travels import Travels
-from pgmengine.settings import check_whole
-from pgmengine.target import Target
 
 
 @dataclass(frozen=True)

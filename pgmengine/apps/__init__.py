@@ -1,0 +1,1 @@
+"""Applications: the command line, the demo, the generative classifier."""

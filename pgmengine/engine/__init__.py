@@ -1,0 +1,1 @@
+"""Engines that move chains: packed weights, compiled and reference sweeps, kernels, prices."""

@@ -1,0 +1,491 @@
+"""The compiled engine: event-driven sweeps that keep each chain's inputs and apply only what
+changed (sweep.h).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from pgmengine import _kernels
+from pgmengine.base.errors import PgmError
+from pgmengine.base.threads import parts
+from pgmengine.base.types import Array, States
+from pgmengine.engine.packed import matrix, packed, padded, row, stride_of, zeros
+from pgmengine.engine.plain import layers_by_unit, summed_layers
+from pgmengine.graph.evidence import distinct
+from pgmengine.graph.layer import Layer
+from pgmengine.graph.model import Model
+from pgmengine.graph.target import Target, fact, times
+from pgmengine.units.base import Draw
+
+REFRESH = 512  # sweeps between two recomputations of all inputs: bounds rounding drift
+WORTH_A_THREAD = 20_000  # unit updates
+BEYOND = f"{np.finfo(np.float32).max:.1g}"
+
+
+def knows(target: Target, kernel: Any) -> bool:
+    """Whether the compiled engine can do this: kernels that blend Gibbs and FlipState, units with a
+    compiled draw.
+    """
+    return says_its_share(kernel) and _drawable(target)
+
+
+def says_its_share(kernel: Any) -> bool:
+    """Return whether the class of a kernel says itself which blend of Gibbs and FlipState it is.
+
+    An inherited `flip_share` does not count, because the subclass may have another transition.
+    """
+    return "flip_share" in vars(type(kernel))
+
+
+def share_of(kernel: Any) -> float:
+    """Return the share of FlipState in a kernel that says it; PgmError unless it is from 0 to 1."""
+    share = kernel.flip_share
+    known = isinstance(share, Real) and not isinstance(share, bool)
+    if not known or not 0.0 <= float(share) <= 1.0:
+        raise PgmError(
+            f"the kernel {kernel!r}: flip_share must be a number from 0 to 1, the share "
+            f"of FlipState beside Gibbs, not {share!r}; without it its transition is run"
+        )
+    return float(share)
+
+
+@fact
+def _drawable(target: Target) -> bool:
+    s, free = target.structure, target.evidence.masks.some_free
+    drawn = {layer.unit for name, layer in s.layers.items() if free[name] or s.arrows_into[name]}
+    units = {layer.unit for layer in s.layers.values()}
+    known = all(
+        unit.support is None or 2 <= len(unit.support) <= _kernels.MOST_STATES for unit in units
+    )
+    known &= all(
+        unit.width == 1 or unit.one_hot for unit in units
+    )  # of others it takes the state for the value
+    return known and all(unit.draw is not None for unit in drawn)
+
+
+class CompiledChains:
+    """Chains in compiled code; see Chains.
+
+    `beta` (chains,) float32 may be changed in place between sweeps. Each chain draws from the
+    stream of its number, so what it does depends neither on the other chains nor on the number of
+    threads; only `sweep_once`, and the first `sweep_path` after `adopt`, take their inputs from
+    products that may round otherwise among other chains.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        kernel: Any,
+        x: States,
+        rng: np.random.Generator,
+        streams: Array | None = None,
+    ) -> None:
+        s = target.structure
+        self.target, self.x, self.made = target, x, 0
+        self.beta = target.beta.astype(np.float32)
+        self.moving = [name for name, free in target.evidence.masks.some_free.items() if free]
+        self.order = [name for names in target.visited for name in names if name in self.moving]
+        self.units = sum(s.layers[name].size for name in self.moving)
+        self.by_unit = layers_by_unit(target)
+        self.summed = summed_layers(target, False), summed_layers(target, True)
+        self.two_sided = self._two_sided()
+        self.arrays: dict[
+            str, Array
+        ] = {}  # layer -> state numbers or values, (chains, padded size)
+        self.supports = {
+            n: None
+            if np.array_equal(x.unit.support, range(len(x.unit.support)))
+            else x.unit.support
+            for n, x in s.layers.items()
+            if x.unit.support is not None
+        }
+        # layer -> field, zeta and what zeta lacks in precision, (chains, padded width)
+        self.inputs: dict[str, tuple[Array | None, Array | None, Array | None]] = {}
+        self.changed = np.zeros(len(s.layers), dtype=np.int64)
+        self.place = {name: i for i, name in enumerate(s.layers)}
+        self.links = [link for c in s.couplings for link in self._links(c)]
+        visits = np.array([self.place[name] for name in self.order], dtype=np.int32)
+        stream = np.arange(target.rows) if streams is None else streams
+        self.key, self.share = key_from(rng), share_of(kernel)
+        self.machine = _kernels.Machine(
+            len(s.layers),
+            len(self.links),
+            visits,
+            self.beta,
+            self.key,
+            stream.astype(np.uint32),
+            self.share,
+        )
+        for name in s.layers:
+            self._describe(name)
+        self.linked = False  # whether the machine has the weights
+        self.endless = any(not layer.unit.bounded for layer in s.layers.values())
+        self.free_constant = np.array(
+            [sum(base_constant(layer) for layer in s.layers.values()), 0.0]
+        )
+        self.known = ~np.all(
+            [free.all(axis=1) for free in target.free.values()], axis=0
+        )  # rows with any evidence
+        self.constant = self._unknown()
+        self.stale = True  # whether the inputs are yet to be computed
+        self.adopted = False  # whether no sweep has been made since the parameters changed
+
+    def adopt(self, model: Model, kernel: Any, rng: np.random.Generator) -> None:
+        """See Chains."""
+        parameters = packed(model)
+        self.target, self.made, self.stale, self.adopted = (
+            self.target.with_model(model),
+            0,
+            True,
+            True,
+        )
+        if self.known.any():
+            self.constant = self._unknown()
+        for name, index in self.place.items():
+            self.machine.bias(index, parameters.bias(name))
+        self.linked = False
+        self.key, self.share = key_from(rng), share_of(kernel)
+        self.machine.rekey(self.key, self.share)
+
+    def place_at(self, x: States) -> None:
+        """See Chains."""
+        self.stale = True
+        x = self.target.clamp({name: x[name] for name in self.moving})
+        for name in self.moving:
+            layer = self.target.structure.layers[name]
+            found = layer.states(x[name]) if layer.unit.support is not None else x[name]
+            self.arrays[name][:, : layer.size] = found
+
+    def sweep(self, count: int, backward: bool = False) -> None:
+        """See Chains."""
+        self._pieces(count, backward=backward)
+
+    def sweep_once(self, anew: Collection[str] = ()) -> None:
+        """See Chains."""
+        apart = bool(
+            self.by_unit or self.target.structure.directed_layers
+        )  # inputs are more than products
+        if apart and not (anew and self.share):
+            self.sweep(1)
+            return
+        x: States = {}
+        for name in self.order:
+            if not apart:
+                self._fill_field(name, x)
+            self.machine.rekey(self.key, 0.0 if name in anew else self.share)
+            self._run(1, refresh=apart, only=self.place[name])
+            x.pop(name, None)
+        self.machine.rekey(self.key, self.share)
+        self.made, self.stale, self.adopted = self.made + 1, True, False
+
+    def _fill_field(self, name: str, x: States) -> None:
+        """The field of a layer from the values of its neighbours, which are in x or are put there."""
+        parameters, layer, field = (
+            packed(self.target.model),
+            self.target.structure.layers[name],
+            self.inputs[name][0],
+        )
+        assert field is not None
+        field[:] = parameters.bias(name)
+        inside = field[:, : layer.width]
+        if name in self.target.soft:
+            inside += self.target.soft[name]
+        for c, other in self.target.structure.meetings[name]:
+            if other not in x:
+                x[other] = self._now(other, slice(None), np.float32)
+            parameters.add_product(c, name, x[other], inside)
+
+    def trace(self, count: int) -> Array:
+        """See Chains."""
+        out = np.empty((count, self.target.rows, 2))
+        self._pieces(count, trace=out)
+        out += self._constant()
+        return out[..., 0] + times(self.beta, out[..., 1])
+
+    def anneal(self, betas: Array, joint: bool = False, backward: bool = False) -> Array:
+        """See Chains."""
+        weight = np.zeros(self.target.rows)
+        self._constant()  # while states are possible: at beta = 0 they need not be
+        self._pieces(
+            len(betas) - 1,
+            betas=np.ascontiguousarray(betas, dtype=np.float64),
+            log_weight=weight,
+            joint=joint,
+            backward=backward,
+        )
+        return weight + times(betas[-1] - betas[0], self._constant()[:, 1])
+
+    def values(self, rows: Any = slice(None), dtype: type = np.float64) -> States:
+        """See Chains."""
+        return {name: self._now(name, rows, dtype) for name in self.x}
+
+    def keep(self) -> list[Array]:
+        """See Chains."""
+        self._compute_inputs()
+        return [array.copy() for array in self._all()]
+
+    def restore(self, kept: list[Array], rows: Array) -> None:
+        """See Chains."""
+        for array, old in zip(self._all(), kept, strict=True):
+            array[rows] = old[rows]
+
+    def _all(self) -> list[Array]:
+        """Everything that changes as the chains move."""
+        inputs = [array for name in self.inputs for array in self.inputs[name] if array is not None]
+        return [self.arrays[name] for name in self.moving] + inputs
+
+    def _pieces(
+        self, count: int, trace: Array | None = None, betas: Array | None = None, **options: Any
+    ) -> None:
+        done = 0
+        while done < count:
+            some = min(count - done, REFRESH - self.made % REFRESH)
+            self._run(
+                some,
+                self.made % REFRESH == 0 or self.stale,
+                trace=None if trace is None else trace[done : done + some],
+                betas=None if betas is None else betas[done : done + some + 1],
+                **options,
+            )
+            self.made += some
+            self.adopted = False
+            done += some
+
+    def sweep_path(self) -> tuple[Array, Array]:
+        """See Chains."""
+        if (
+            self.adopted and self.two_sided
+        ):  # what a sweep of kept inputs would begin with is a product, too
+            self.sweep_once()
+            both = self._densities(last=True)
+        else:
+            out = np.empty((1, self.target.rows, 2))
+            self._pieces(1, trace=out)
+            both = out[0]
+        both += self._constant()
+        return both[:, 0], both[:, 1]
+
+    def log_density(self) -> Array:
+        """See Chains."""
+        path, power = self.path()
+        return path + times(self.beta, power)
+
+    def path(self) -> tuple[Array, Array]:
+        """See Chains."""
+        both = self._path() + self._constant()
+        return both[:, 0], both[:, 1]
+
+    def _unknown(self) -> Array:
+        """The constants before they have been computed; rows without evidence only have those of
+        the base measures.
+        """
+        return np.where(self.known[:, None], np.nan, self.free_constant)
+
+    def _constant(self) -> Array:
+        """What the evidence adds to (path, power), -inf if it is impossible; 0 where no state has
+        told so far.
+        """
+        missing = np.flatnonzero(np.isnan(self.constant[:, 0]))
+        if not len(missing):
+            return self.constant
+        x, found = {name: v[missing] for name, v in self.values().items()}, self._path()[missing]
+        at_0, at_1 = self._densities_of(missing, x)
+        possible = np.isfinite(found[:, 1])
+        rest = at_1[possible] - at_0[possible] - found[possible, 1]
+        self.constant[missing[possible]] = np.stack(
+            (at_0[possible] - found[possible, 0], rest), axis=1
+        )
+        return np.nan_to_num(self.constant, neginf=-np.inf)
+
+    def _densities_of(self, rows: Array, x: States) -> Array:
+        """Log densities of states (rows, width) at beta = 0 and 1, (2, rows).
+
+        Chains of one row of evidence may be parted among workers, and products round otherwise
+        among fewer rows, so each of these is asked about alone.
+        """
+        known = (*self.target.evidence.values.values(), *self.target.soft.values())
+        one = all((some == some[:1]).all() for some in map(distinct, known))
+        parts = np.split(np.arange(len(rows)), len(rows)) if one else [np.arange(len(rows))]
+        found = np.empty((2, len(rows)))
+        for some in parts:
+            target, states = self.target.take(rows[some]), {name: v[some] for name, v in x.items()}
+            found[:, some] = [target.at(beta).log_density(states) for beta in (0.0, 1.0)]
+        return found
+
+    def _compute_inputs(self) -> None:
+        """Before a first sweep: it would compute them itself."""
+        if self.stale:
+            self._run(0, refresh=True)
+
+    def _path(self) -> Array:
+        self._compute_inputs()
+        return self._densities(last=False)
+
+    def _densities(self, last: bool) -> Array:
+        out = np.empty((self.target.rows, 2))
+        self.machine.log_density(out, last)
+        return out
+
+    def _link(self) -> None:
+        """Give the machine the weights of the present model."""
+        parameters = packed(self.target.model)
+        for i, (source, name, c, arrow, at_once) in enumerate(self.links):
+            weight = parameters.into(c, name)
+            self.machine.link(i, self.place[source], self.place[name], arrow, at_once, *weight)
+        self.linked = True
+
+    def _run(self, sweeps: int, refresh: bool, **options: Any) -> None:
+        if not self.linked and (refresh or "only" not in options):
+            self._link()
+        work = parts(sweeps * self.target.rows * self.units, WORTH_A_THREAD / 2)
+        self.machine.sweep(self.made, sweeps, refresh, self.changed, work, **options)
+        self.stale = False
+        if self.endless:
+            self._check_inputs()
+
+    def _check_inputs(self) -> None:
+        """PgmError if real values have driven an input out of single precision: what is drawn from
+        it is wrong.
+        """
+        with np.errstate(all="ignore"):
+            far = [
+                name
+                for name, kept in self.inputs.items()
+                for array in kept
+                if array is not None and not math.isfinite(np.add.reduce(array, axis=None))
+            ]
+        if far:
+            raise PgmError(
+                f"layer {far[0]!r}: its inputs in a chain are beyond single precision, {BEYOND}; are the data "
+                "standardised, or has learning diverged?"
+            )
+
+    def _describe(self, name: str) -> None:
+        target, s = self.target, self.target.structure
+        layer, rows = s.layers[name], self.target.rows
+        finite, moves, directed = (
+            layer.unit.support is not None,
+            name in self.moving,
+            name in s.directed_layers,
+        )
+        units, stride = padded(layer.size), stride_of(layer)
+        if name not in self.arrays:
+            self.arrays[name] = state = zeros((rows, units), np.uint8 if finite else np.float32)
+            state[:, : layer.size] = layer.states(self.x[name]) if finite else self.x[name]
+        linked = any(name in (c.a, c.b) for c in s.undirected)
+        field = (
+            zeros((rows, stride))
+            if moves and (linked or name in target.soft or not directed)
+            else None
+        )
+        zeta = zeros((rows, stride)) if directed and self._keeps_zeta(name) else None
+        complement = layer.unit.draw is Draw.COMPLEMENT
+        rest = zeros((rows, stride)) if complement and zeta is not None else None
+        self.inputs[name] = field, zeta, rest
+        still = moves and any(
+            name in (c.a, c.b) and not {c.a, c.b} <= set(self.moving) for c in s.undirected
+        )
+        unit, table = layer.unit, None if not finite else layer.unit.log_base
+        uneven = unit.draw is Draw.NORMAL or (table is not None and bool(np.any(table != table[0])))
+        self.machine.layer(
+            self.place[name],
+            Draw.TABLE if finite else unit.draw or Draw.NORMAL,
+            0 if table is None else len(table),
+            unit.width,
+            layer.size,
+            moves,
+            name in self.by_unit,
+            (name in self.summed[0]) + 2 * (name in self.summed[1]),
+            directed,
+            complement,
+            uneven,
+            unit.curvature or 0.0,
+            None
+            if not finite or unit.width > 1 or unit.support is None
+            else unit.support.astype(np.float32),
+            None if table is None else table.astype(np.float32),
+            packed(target.model).bias(name),
+            row(target.reference[name], stride) if name in target.reference else None,
+            matrix(target.soft[name], stride) if name in target.soft and moves else None,
+            zeros((rows, stride)) if still or (moves and name in target.soft) else None,
+            field,
+            zeta,
+            rest,
+            self.arrays[name] if finite else None,
+            None if finite else self.arrays[name],
+            mask(target.free[name], units),
+            None if not target.cut[name].any() else mask(~target.cut[name], units, False),
+        )
+
+    def _two_sided(self) -> bool:
+        """Whether the fields of the layers that a sweep draws last, and biases, have all that the
+        log density needs.
+        """
+        s, last = self.target.structure, self.summed[1]
+        apart = all((c.a in last) != (c.b in last) for c in s.couplings)
+        return apart and not s.directed_layers and not self.target.soft
+
+    def _keeps_zeta(self, name: str) -> bool:
+        """Whether the directed input of a layer is read: it moves, or a parent does."""
+        return name in self.moving or any(
+            arrow.a in self.moving for arrow in self.target.structure.arrows_into[name]
+        )
+
+    def _links(self, c: Any) -> list[tuple[str, str, Any, bool, bool]]:
+        """The directions of a coupling through which something is to be added: (from, to, coupling,
+        arrow, at once).
+        """
+        out = []
+        if c.directed:
+            return [(c.a, c.b, c, True, c.a in self.by_unit)] if self._keeps_zeta(c.b) else []
+        if c.b in self.moving:
+            out.append((c.a, c.b, c, False, c.a == c.b))
+        if c.a in self.moving and c.a != c.b:
+            out.append((c.b, c.a, c, False, False))
+        return out
+
+    def _now(self, name: str, rows: Any, dtype: type) -> Array:
+        """The values of a layer, (rows, width)."""
+        if name not in self.moving:
+            return self.x[name][rows].astype(dtype, copy=False)
+        layer, state = self.target.structure.layers[name], self.arrays[name][rows]
+        if layer.unit.support is None:
+            found = state[:, : layer.size].astype(dtype)
+            return np.where(self.target.free[name][rows], found, self.x[name][rows]).astype(
+                dtype, copy=False
+            )
+        support = self.supports[name]
+        return (
+            state[:, : layer.size].astype(dtype)
+            if support is None  # the values are the numbers of the states
+            else support.astype(dtype)
+            .take(state[:, : layer.size], axis=0)
+            .reshape(len(state), layer.width)
+        )
+
+
+def base_constant(layer: Layer) -> float:
+    """What the machine leaves out of log h, which is the same for all values, summed over a layer."""
+    table = layer.unit.log_base
+    if table is None:
+        return layer.size * float(layer.unit.log_h(np.zeros(1))[0])
+    return 0.0 if np.any(table != table[0]) else layer.size * float(table[0])
+
+
+def key_from(rng: np.random.Generator) -> Array:
+    """A key of the generator of uniforms."""
+    return rng.integers(0, 2**32, size=4, dtype=np.uint32)
+
+
+def mask(which: Array, units: int, shared: bool = True) -> Array:
+    """A padded mask as bytes; one row when all rows are the same, if it may be shared."""
+    rows = which[:1] if shared and (which == which[0]).all() else which
+    out = zeros((len(rows), units), np.uint8)
+    out[:, : which.shape[1]] = rows
+    return out

@@ -1,0 +1,331 @@
+"""Seconds for plans: what engines take for a call, a visit of a layer, a unit, an entry.
+
+Every estimate is a sum of counts times rates, each rate measured on one core of a processor of 2023
+(benchmarks/rooms/plans.py compares what plans say with what runs take). Counts come from the graph,
+the evidence and the stored entries of weights. Unknown before a run, and so set to what is common,
+are the share of units that change in a sweep (one half), the rounds of mean field, and what users'
+own code takes. A first call in a process also imports what it needs, which no plan counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pgmengine._kernels import LANES
+from pgmengine.engine import compiled
+from pgmengine.engine.plain import layers_by_unit
+from pgmengine.graph.arrows_inside import arrows_inside, generations
+from pgmengine.graph.evidence import distinct
+from pgmengine.graph.target import Target
+from pgmengine.graph.weights import count, is_sparse
+
+US, NS = 1e-6, 1e-9
+SERIES = 20_000  # that are judged at most
+TRACE = 200  # numbers of each, and chain
+AT_ONCE = 2.0**23  # numbers that ancestral draws take together
+
+
+@dataclass(frozen=True)
+class Price:
+    """Seconds of one call, and of each chain in it."""
+
+    call: float = 0.0
+    chain: float = 0.0
+
+    def __add__(self, other: Price) -> Price:
+        return Price(self.call + other.call, self.chain + other.chain)
+
+    def __mul__(self, times: float) -> Price:
+        return Price(times * self.call, times * self.chain)
+
+    def of(self, chains: float, calls: float = 1.0) -> float:
+        """Seconds of so many calls for so many chains."""
+        return calls * (self.call + chains * self.chain)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Prices of what methods ask of chains.
+
+    A step of annealing is a sweep and a weight. Sweeps made `in_one_call` cost that call once.
+    """
+
+    sweep: Price
+    step: Price
+    density: Price
+    values: Price
+    in_one_call: bool
+
+    def run(self, chains: float, sweeps: float, calls: float) -> float:
+        """Seconds of sweeps in so many calls."""
+        return self.sweep.of(chains, sweeps) - (
+            self.sweep.call * (sweeps - calls) if self.in_one_call else 0.0
+        )
+
+    def anneal(self, chains: float, steps: float) -> float:
+        """Seconds of one annealing run."""
+        return self.step.of(chains, steps) - (
+            self.step.call * (steps - 1) if self.in_one_call else 0.0
+        )
+
+
+def engine(target: Target, kernel: Any) -> Engine:
+    """The engine that sweeps this target by this kernel, with its prices."""
+    return _compiled(target) if compiled.knows(target, kernel) else _plain(target)
+
+
+def free_units(target: Target, name: str) -> float:
+    """Free units of a layer, the mean over rows."""
+    return float(distinct(target.free[name]).mean() * target.structure.layers[name].size)
+
+
+def _moving(target: Target) -> list[str]:
+    return [name for name, free in target.evidence.masks.some_free.items() if free]
+
+
+def _states(target: Target, name: str) -> int:
+    support = target.structure.layers[name].unit.support
+    return 4 if support is None else len(support)
+
+
+def _compiled(target: Target) -> Engine:
+    """Event-driven sweeps: visits of layers, draws of units, rows of weights of what changes."""
+    s, moving, by_unit = target.structure, _moving(target), layers_by_unit(target)
+    chain = density = 0.0
+    for name in moving:
+        each = 20.0 if name in by_unit else 0.6 if _states(target, name) == 2 else 2.0
+        chain += 80 * NS + each * NS * _states(target, name) * free_units(target, name)
+        chain += (
+            1.5 * NS * len(s.couplings) if name in by_unit else 0.0
+        )  # its links are searched for
+    for c in s.couplings:
+        weight = target.model.weight(c)
+        some, sparse = count(weight), is_sparse(weight)
+        if c.directed and c.a in by_unit:
+            units = free_units(target, c.a)
+            each = (50 if sparse else 2) * (_states(target, c.a) - 1)
+            chain += (30 * units + each * some * units / s.layers[c.a].size) * NS
+        elif not c.directed:
+            ends = {c.a, c.b}
+            each = 0.035 if not sparse else 3.0 if ends <= by_unit else 1.0
+            chain += each * NS * some * len(ends & set(moving)) / len(ends)
+        if c.directed and not s.layers[c.b].unit.canonical:
+            chain += some * (2.0 if sparse else 0.1) * NS  # inputs are made anew
+    for name, layer in s.layers.items():
+        density += 60 * NS + layer.width * (30 if name in s.directed_layers else 0.3) * NS
+    sweep, every = Price(5 * US, chain), Price(12 * US, density)
+    values = Price(len(moving) * 2.5 * US, 1.0 * NS * sum(s.layers[n].width for n in moving))
+    return Engine(sweep, sweep + Price(10 * US, density), every, values, True)
+
+
+def _plain(target: Target) -> Engine:
+    """Numpy: a few calls for each layer, or for each unit of layers that move unit by unit."""
+    s, moving, by_unit = target.structure, _moving(target), layers_by_unit(target)
+    sweep = density = Price()
+    for name in moving:
+        units, states = free_units(target, name), _states(target, name)
+        sweep += (
+            Price(70 * US, 110 * NS * states * units)
+            if name not in by_unit
+            else Price(70 * US * units, 300 * NS * units)
+        )
+    for c in s.couplings:
+        weight = target.model.weight(c)
+        some, sparse = count(weight), is_sparse(weight)
+        product = Price(60 * US, 2.0 * NS * some) if sparse else Price(15 * US, 0.1 * NS * some)
+        units = free_units(target, c.a)
+        if c.directed and c.a in by_unit:
+            reached = some / s.layers[c.a].size
+            slicing = (120 + 1e-3 * s.layers[c.b].width * sparse) * US
+            sweep += Price(slicing, 18 * NS * _states(target, c.a) * reached) * units
+        elif c.a == c.b and c.a in by_unit:
+            sweep += Price(20 * US, 2 * NS * some / s.layers[c.a].size) * units
+        sweep, density = sweep + product * 2, density + product
+    for layer in s.layers.values():
+        density += Price(45 * US, 25 * NS * layer.width)
+    values = Price(1 * US * len(s.layers), 0.0)
+    return Engine(sweep, sweep + density * 4, density, values, False)
+
+
+def collecting(target: Target, wanted: tuple[str, ...], chains: float, draws: float) -> float:
+    """Seconds of adding draws of so many chains (of all rows) to what samplers collect."""
+    s = target.structure
+    width = sum(layer.width for layer in s.layers.values())
+    each = Price(2 * US * len(s.layers), (1 + 2 * ("samples" in wanted)) * NS * width)
+    for name, layer in s.layers.items():
+        if layer.unit.support is not None and not layer.unit.one_hot and _states(target, name) > 2:
+            each += Price(15 * US, 30 * NS * layer.size * _states(target, name))
+    for c in s.couplings:
+        if "pairs" in wanted:
+            each += Price(20 * US, 0.6 * NS * s.layers[c.a].width * s.layers[c.b].width)
+        if "gradient" in wanted:
+            each += Price(50 * US, 0.4 * NS * count(target.model.weight(c)))
+    return each.of(chains, draws)
+
+
+def judging(target: Target, chains: float, draws: float, limit: float) -> float:
+    """Seconds of R-hat, effective sizes and errors of all that moves, where they are asked."""
+    if limit == np.inf:
+        return 0.0
+    layers, moving = target.structure.layers, _moving(target)
+    series = target.rows * sum(free_units(target, n) * layers[n].unit.width for n in moving)
+    numbers = chains * min(draws, TRACE)
+    return 1e-3 * len(moving) + min(series, SERIES) * (100 * US + 580 * NS * numbers)
+
+
+def sampling(
+    target: Target,
+    kernel: Any,
+    wanted: tuple[str, ...],
+    chains: float,
+    warmup: float,
+    draws: float,
+    thin: float,
+    limit: float,
+) -> float:
+    """Seconds of chains (of each row) that warm up, draw, and are judged."""
+    e, n = engine(target, kernel), target.rows * chains
+    return (
+        e.run(n, warmup + draws * thin, warmup + draws)
+        + (e.density + e.values).of(n, draws)
+        + collecting(target, wanted, n, draws)
+        + judging(target, chains, draws, limit)
+    )
+
+
+def exchanging(
+    target: Target,
+    kernel: Any,
+    wanted: tuple[str, ...],
+    ladders: float,
+    rungs: float,
+    warmup: float,
+    draws: float,
+    thin: float,
+    limit: float,
+) -> float:
+    """Seconds of ladders (of each row) of chains that may change places after each sweep."""
+    e, n, tops = engine(target, kernel), target.rows * ladders * rungs, target.rows * ladders
+    swapping = Price(80 * US, 60 * NS)
+    return (
+        (e.sweep + e.density + swapping).of(n, warmup + draws * thin)
+        + e.density.of(n, draws)
+        + e.values.of(tops, draws)
+        + collecting(target, wanted, tops, draws)
+        + judging(target, ladders, draws, limit)
+    )
+
+
+def wandering(
+    target: Target,
+    kernel: Any,
+    wanted: tuple[str, ...],
+    chains: float,
+    levels: float,
+    warmup: float,
+    draws: float,
+    limit: float,
+) -> float:
+    """Seconds of chains (of each row) that hop over levels, one draw in `levels` of them kept."""
+    e, n = engine(target, kernel), target.rows * chains
+    hopping = Price(120 * US, 60 * NS)
+    return (
+        (e.sweep + e.density + hopping).of(n, warmup + draws)
+        + (e.density + e.values).of(n, draws)
+        + collecting(target, wanted, n, draws / max(levels, 1))
+        + judging(target, chains, draws / max(levels, 1), limit)
+    )
+
+
+def excursions(
+    target: Target,
+    kernel: Any,
+    wanted: tuple[str, ...],
+    chains: float,
+    steps: float,
+    warmup: float,
+    draws: float,
+    limit: float,
+) -> float:
+    """Seconds of tempered transitions: up and down the ladder, and back where it is not taken."""
+    e, n = engine(target, kernel), target.rows * chains
+    each = 2 * e.anneal(n, steps) + (e.sweep + e.density + e.values * 3).of(n)
+    return (
+        (warmup + draws) * each
+        + (e.density + e.values).of(n, draws)
+        + collecting(target, wanted, n, draws)
+        + judging(target, chains, draws, limit)
+    )
+
+
+def weighted_walk(
+    target: Target,
+    wanted: tuple[str, ...],
+    chains: float,
+    warmup: float,
+    draws: float,
+    limit: float,
+) -> float:
+    """Seconds of Wang-Landau in numpy: the partition is asked for each state of each unit."""
+    e, n = _plain(target), target.rows * chains
+    asking = Price()
+    for name in _moving(target):
+        one = Price(70 * US, 300 * NS) + Price(25 * US, 100 * NS) * _states(target, name)
+        asking += one * free_units(target, name)
+    return (
+        (e.sweep + asking).of(n, warmup + draws)
+        + e.density.of(n, draws)
+        + collecting(target, wanted, n, draws)
+        + judging(target, chains, draws, limit)
+    )
+
+
+def drawing(target: Target, wanted: tuple[str, ...], draws: float) -> float:
+    """Seconds of ancestral draws for each row: conditionals, products, generations."""
+    s, n = target.structure, target.rows * draws
+    width = sum(layer.width for layer in s.layers.values())
+    each, calls = Price(0.0, 30 * NS * width * ("samples" in wanted)), 0.0
+    for name, layer in s.layers.items():
+        each += Price(60 * US, (25 + 12 * _states(target, name)) * NS * layer.width)
+        if arrows_inside(target.model, name):
+            calls += len(generations(target.model, name)) * 50 * US + 3 * US * layer.width
+    for c in s.couplings:
+        weight = target.model.weight(c)
+        each += Price(20 * US, count(weight) * (1.5 if is_sparse(weight) else 0.05) * NS)
+        if "pairs" in wanted:
+            each += Price(0.0, 1.0 * NS * s.layers[c.a].width * s.layers[c.b].width)
+    return each.of(n) + calls * min(target.rows, max(1.0, n * width / AT_ONCE))
+
+
+def enumerating(
+    states: float, columns: float, moments: bool, pairs: bool, best: bool, plain: bool
+) -> float:
+    """Seconds of a walk over states whose weights and moments are made of so many columns."""
+    if plain:
+        return states * columns * 40 * NS
+    each = 5.0 + columns * (0.1 + 0.3 * moments + 1.2 * pairs + 0.6 * best)
+    return 0.6e-3 + states * each * NS
+
+
+def settling(target: Target, rounds: float, tables: bool) -> float:
+    """Seconds of rounds of mean field, by tables or with each unit in its family."""
+    s, by_unit = target.structure, layers_by_unit(target)
+    entries = {c: count(target.model.weight(c)) for c in s.couplings}
+    units = {name: free_units(target, name) for name in _moving(target)}
+    if tables:
+        each = sum(n * (30 if c.directed else 5) * NS for c, n in entries.items())
+        start = sum(entries.values()) + 10 * sum(units.values()) + 100 * len(entries)
+        return start * US + rounds * each * LANES * -(-target.rows // LANES)
+    each_round = Price()
+    for name, free in units.items():
+        each_round += Price(40 * US, 30 * NS * free)
+        each_round += Price(20 * US, 0.2 * US) * (free * (name in by_unit))
+    for c, n in entries.items():
+        if c.a == c.b and not is_sparse(target.model.weight(c)):
+            each_round += Price(3 * US, NS * s.layers[c.a].width) * units.get(c.a, 0.0)
+        elif c.a != c.b:
+            each_round += Price(20 * US + 0.4 * NS * n, 0.3 * NS * n)
+    return each_round.of(target.rows, rounds)

@@ -1,0 +1,7 @@
+"""Kernels: one MCMC transition of a unit given all else; sweeps apply them layer by layer."""
+
+from pgmengine.engine.kernels.blend import Blend
+from pgmengine.engine.kernels.flip_state import FlipState
+from pgmengine.engine.kernels.gibbs import Gibbs
+
+__all__ = ["Blend", "FlipState", "Gibbs"]

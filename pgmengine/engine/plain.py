@@ -1,0 +1,346 @@
+"""The plain numpy engine: colour class by colour class, each layer in one step or unit by unit.
+
+A layer moves in one step when its units are independent given all else: no coupling inside it and
+no child whose normaliser joins them. Otherwise unit by unit, with log weights per state
+
+    log w_k = u x_k + beta log p(x_k | zeta) + beta sum over children c of log p(x_c | zeta_c with
+    x_k).
+
+It serves the kernels and units that the compiled engine does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.numerics import softmax
+from pgmengine.base.types import Array, States
+from pgmengine.engine.kernels.gibbs import Gibbs
+from pgmengine.graph.couplings import Arrow
+from pgmengine.graph.layer import Layer
+from pgmengine.graph.model import Model
+from pgmengine.graph.target import NEVER, Target, fact, times
+from pgmengine.graph.weights import add_rows, is_sparse
+from pgmengine.units import Unit
+
+
+@fact
+def layers_by_unit(target: Target) -> frozenset[str]:
+    """Free layers that must be swept unit by unit."""
+    s = target.structure
+    inside = {c.a for c in s.couplings if c.a == c.b}
+    parents = {c.a for c in s.arrows if not target.cut[c.b].all()}
+    return frozenset(name for name in inside | parents if target.evidence.masks.some_free[name])
+
+
+def summed_layers(target: Target, backward: bool) -> set[str]:
+    """Layers that a sweep draws first, all at once: what they were before has no effect on what
+    comes.
+    """
+    free = target.evidence.masks.some_free
+    moving = [[n for n in names if free[n]] for names in target.visited]
+    first = next((names for names in (moving[::-1] if backward else moving) if names), [])
+    return set() if layers_by_unit(target) & set(first) else set(first)
+
+
+class PlainChains:
+    """Chains in numpy; see Chains."""
+
+    def __init__(self, target: Target, kernel: Any, x: States, rng: np.random.Generator) -> None:
+        self.target, self.kernel, self.x, self.rng = target, kernel, x, rng
+        self.beta = target.beta.copy()
+
+    def sweep(self, count: int, backward: bool = False) -> None:
+        """See Chains."""
+        for _ in range(count):
+            self.x = sweep(self.target.at(self.beta), self.kernel, self.x, self.rng, backward)
+
+    def sweep_once(self, anew: Collection[str] = ()) -> None:
+        """See Chains."""
+        self.x = sweep(self.target.at(self.beta), self.kernel, self.x, self.rng, anew=anew)
+
+    def trace(self, count: int) -> Array:
+        """See Chains."""
+        out = np.empty((count, self.target.rows))
+        for t in range(count):
+            self.sweep(1)
+            out[t] = self.log_density()
+        return out
+
+    def anneal(self, betas: Array, joint: bool = False, backward: bool = False) -> Array:
+        """See Chains."""
+        weight = np.zeros(self.target.rows)
+        for old, new in zip(betas, betas[1:], strict=False):
+            weight += times(new - old, self.path()[1]) if joint else self._gain(old, new, backward)
+            self.beta[:] = new
+            anew = set() if joint else summed_layers(self.target, backward)
+            self.x = sweep(
+                self.target.at(self.beta), self.kernel, self.x, self.rng, backward, anew=anew
+            )
+        return weight
+
+    def _gain(self, old: float, new: float, backward: bool) -> Array:
+        """Log p_new - log p_old, the summed layers summed out; -inf where the rest is impossible."""
+        before, after = (self._summed(beta, backward) for beta in (old, new))
+        possible = np.isfinite(after)
+        return np.where(possible, after - np.where(possible, before, 0.0), -np.inf)
+
+    def _summed(self, beta: float, backward: bool) -> Array:
+        """Log density at beta with the summed layers summed out, (rows,)."""
+        target, x = self.target.at(beta), dict(self.x)
+        gained = np.zeros(target.rows)
+        for name in summed_layers(target, backward):
+            layer = target.structure.layers[name]
+            eta = layer.shaped(target.natural(self.x, name))
+            likely = layer.unit.mode(eta)  # any state would do that is possible
+            x[name] = np.where(
+                target.components(name, target.free[name]), layer.flat(likely), x[name]
+            )
+            own = (
+                eta * likely if layer.unit.width == 1 else (eta * likely).sum(axis=-1)
+            ) + layer.unit.log_h(likely)
+            gained += np.where(target.free[name], layer.unit.log_normalizer(eta) - own, 0.0).sum(
+                axis=1
+            )
+        return gained + target.log_density(x)
+
+    def values(self, rows: Any = slice(None), dtype: type = np.float64) -> States:
+        """See Chains."""
+        return {name: value[rows].astype(dtype, copy=False) for name, value in self.x.items()}
+
+    def adopt(self, model: Model, kernel: Any, rng: np.random.Generator) -> None:
+        """See Chains."""
+        self.target, self.kernel, self.rng = self.target.with_model(model), kernel, rng
+
+    def place_at(self, x: States) -> None:
+        """See Chains."""
+        self.x = self.target.clamp({name: x[name] for name in self.x})
+
+    def log_density(self) -> Array:
+        """See Chains."""
+        return self.target.at(self.beta).log_density(self.x)
+
+    def path(self) -> tuple[Array, Array]:
+        """See Chains."""
+        at_0, at_1 = (self.target.at(b).log_density(self.x) for b in (0.0, 1.0))
+        return at_0, at_1 - at_0
+
+    def sweep_path(self) -> tuple[Array, Array]:
+        """See Chains."""
+        self.sweep(1)
+        return self.path()
+
+    def keep(self) -> States:
+        """See Chains."""
+        return self.x
+
+    def restore(self, kept: States, rows: Array) -> None:
+        """See Chains."""
+        self.x = {
+            name: np.where(rows[:, None], kept[name], value) for name, value in self.x.items()
+        }
+
+
+Tilt = Callable[
+    [States, str, Array], Array
+]  # (state, layer, unit) -> log weights (rows, K) to add to the unit's values
+
+
+def sweep(
+    target: Target,
+    kernel: Any,
+    x: States,
+    rng: np.random.Generator,
+    backward: bool = False,
+    tilts: Mapping[str, Tilt] | None = None,
+    anew: Collection[str] = (),
+) -> States:
+    """One sweep: a new complete state (rows, width) of every layer; tilted layers move unit by
+    unit.
+
+    Layers to be drawn `anew` come from their conditionals, whatever the kernel.
+    """
+    tilts = tilts or {}
+    by_unit = layers_by_unit(target) | set(tilts)
+    x = dict(x)
+    order = [name for names in target.visited for name in names]
+    for name in order[::-1] if backward else order:
+        by = Gibbs() if name in anew else kernel
+        if name in by_unit:
+            x[name] = _unit_by_unit(target, by, x, name, rng, backward, tilts.get(name))
+        elif target.free[name].any():
+            layer = target.structure.layers[name]
+            eta = layer.shaped(target.natural(x, name))
+            moved = layer.flat(_moved(target, by, layer.unit, eta, layer.shaped(x[name]), rng))
+            x[name] = np.where(target.components(name, target.free[name]), moved, x[name])
+    return x
+
+
+@dataclass(eq=False)
+class _Child:
+    """A directed layer below the one being swept, with its input kept up to date."""
+
+    layer: Layer
+    value: Array  # (rows, width)
+    zeta: Array  # (rows, width)
+    alive: Array  # (rows, size): not cut
+    weight: Any  # (width of parent, width of child)
+
+    def rows_of(self, columns: Array) -> tuple[Array, Array]:
+        """(components of the child reached, weights) from the parent's components."""
+        block = self.weight[columns]
+        block = block.toarray() if is_sparse(block) else block
+        k = self.layer.unit.width
+        units = np.flatnonzero((block != 0).any(axis=0).reshape(-1, k).any(axis=1))
+        reached = self.layer.columns(units)
+        return reached, block[:, reached]
+
+    def log_prob(self, reached: Array, change: Array) -> Array:
+        """Sum of log p(x_c | zeta_c + change) over the children reached, (rows,)."""
+        k = self.layer.unit.width
+        shape = (len(self.zeta), -1) if k == 1 else (len(self.zeta), -1, k)
+        value, zeta = (
+            self.value[:, reached].reshape(shape),
+            (self.zeta[:, reached] + change).reshape(shape),
+        )
+        own = self.layer.unit.log_conditional(value, zeta)
+        return np.where(self.alive[:, reached[::k] // k], own, 0.0).sum(axis=1)
+
+
+def _unit_by_unit(
+    target: Target,
+    kernel: Any,
+    x: States,
+    name: str,
+    rng: np.random.Generator,
+    backward: bool,
+    tilt: Tilt | None = None,
+) -> Array:
+    s = target.structure
+    layer = s.layers[name]
+    x = {**x, name: x[name].copy()}
+    value = x[name]
+    outer = np.array(target.outer_field(x, name))
+    directed = name in s.directed_layers
+    zeta = np.array(target.model.inputs(x, name)) if directed else None
+    children = [_child(target, x, arrow, zeta) for arrow in s.arrows_from[name]]
+    inside = [target.model.weight(c) for c in s.undirected if c.a == c.b == name]
+    order = np.flatnonzero(target.free[name].any(axis=0))
+    for index in order[::-1] if backward else order:
+        columns = layer.columns(np.array([index]))
+        old = value[:, columns].copy()
+        eta = outer[:, columns]
+        if directed and zeta is not None:
+            link = layer.unit.link(zeta[:, columns] if layer.unit.width > 1 else zeta[:, index])
+            eta = eta + target.beta[:, None] * np.maximum(link.reshape(len(link), -1), NEVER)
+        extra = 0.0 if tilt is None else tilt(x, name, columns)
+        new = _moved_unit(target, kernel, layer.unit, eta, old, children, columns, rng, extra)
+        new = np.where(target.free[name][:, [index]], new, old)
+        value[:, columns] = new
+        step = new - old
+        for weight in inside:
+            add_rows(outer, target.beta[:, None] * step, weight, columns)
+        for child in children:
+            if child.layer.unit.canonical:
+                add_rows(child.zeta, step, child.weight, columns)
+            else:  # rounding would leave something where no parent is on
+                child.zeta[:] = target.model.inputs(x, child.layer.name)
+    return value
+
+
+def _child(target: Target, x: States, arrow: Arrow, own_input: Array | None) -> _Child:
+    same = arrow.a == arrow.b and own_input is not None
+    zeta = own_input if same else np.array(target.model.inputs(x, arrow.b))
+    assert zeta is not None
+    return _Child(
+        target.structure.layers[arrow.b],
+        x[arrow.b],
+        zeta,
+        ~target.cut[arrow.b],
+        target.model.weight(arrow),
+    )
+
+
+def _moved(
+    target: Target, kernel: Any, unit: Unit, eta: Array, old: Array, rng: np.random.Generator
+) -> Array:
+    """New values of units that are independent given all else, from their natural parameters."""
+    if unit.support is None:
+        return unit.sample(eta, rng)
+    current = unit.state_of(old)
+    prob = transition(target, kernel, unit.prob(eta), current)
+    return unit.support[next_state(prob, current, rng.random(current.shape))]
+
+
+def _moved_unit(
+    target: Target,
+    kernel: Any,
+    unit: Unit,
+    eta: Array,
+    old: Array,
+    children: list[_Child],
+    columns: Array,
+    rng: np.random.Generator,
+    extra: Any,
+) -> Array:
+    """New values (rows, w) of one unit of every row."""
+    shaped = eta if unit.width > 1 else eta[:, 0]
+    if unit.support is None:
+        return unit.sample(shaped, rng)[:, None]
+    support = unit.support.reshape(len(unit.support), unit.width)
+    log_weights = unit.log_weights(shaped)
+    for child in children:
+        reached, block = child.rows_of(columns)
+        if len(reached):
+            share = np.stack([child.log_prob(reached, (v - old) @ block) for v in support], axis=1)
+            log_weights = log_weights + times(target.beta[:, None], share)
+    log_weights = log_weights + extra
+    impossible = np.isneginf(log_weights).all(axis=1, keepdims=True)  # such a unit moves anywhere
+    prob = softmax(np.where(impossible, 0.0, log_weights))
+    current = unit.state_of(old if unit.width > 1 else old[:, 0])
+    return support[
+        next_state(transition(target, kernel, prob, current), current, rng.random(current.shape))
+    ]
+
+
+def transition(target: Target, kernel: Any, prob: Array, current: Array) -> Array:
+    """The kernel's probabilities (rows, ..., K) of the next state; at beta = 0 the exact draw is at
+    hand, and made.
+    """
+    exact = (target.beta == 0).reshape(-1, *[1] * (prob.ndim - 1))
+    return np.where(exact, prob, moves(kernel, prob, current))
+
+
+def moves(kernel: Any, prob: Array, current: Array) -> Array:
+    """kernel.transition, if it gives probabilities."""
+    found = np.asarray(kernel.transition(prob, current))
+    if found.shape != prob.shape or not (
+        np.all(found >= -1e-12) and np.all(np.abs(found.sum(axis=-1) - 1) < 1e-6)
+    ):
+        sums = found.sum(axis=-1)
+        what = (
+            f"shape {found.shape}"
+            if found.shape != prob.shape
+            else (
+                f"numbers from {found.min():.4g} on with sums from {sums.min():.4g} to {sums.max():.4g}"
+            )
+        )
+        raise PgmError(
+            f"the kernel {kernel!r} must give probabilities of shape {prob.shape} that sum to 1 over the last "
+            f"axis, not {what}"
+        )
+    return found
+
+
+def next_state(prob: Array, current: Array, u: Array) -> Array:
+    """States (...,) drawn from probabilities (..., K) by one uniform each: moves in the order of
+    values, then no move.
+    """
+    here = np.arange(prob.shape[-1]) == current[..., None]
+    hit = ~here & (u[..., None] < np.cumsum(np.where(here, 0.0, prob), axis=-1))
+    return np.where(hit.any(axis=-1), hit.argmax(axis=-1), current)

@@ -1,0 +1,1 @@
+"""Graphs of layers: couplings, structure, parameters, evidence, and questions about them."""

@@ -1,0 +1,90 @@
+"""The declaration of a graph as plain data, as files and checkpoints hold it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.graph.layer import Layer
+from pgmengine.graph.model import Model
+from pgmengine.units import Unit
+
+# What a layer says besides the fields of its unit.
+RESERVED = {"name", "unit", "size", "bias", "labels", "states"}
+
+
+def declaration_of(model: Model) -> dict[str, Any]:
+    """The declaration of a model's graph, without its parameters."""
+    layers, types = [], unit_types()
+    for layer in model.structure.layers.values():
+        own = types.get(kind := type(layer.unit).__name__)
+        if own is not type(layer.unit) and own is not None and _ours(own):
+            raise PgmError(
+                f"layer {layer.name!r}: pgmengine has a unit type {kind!r}, which a file would mean"
+            )
+        entry = {"name": layer.name, "unit": kind, **_fields(layer), "size": int(layer.size)}
+        if layer.labels is not None:
+            entry["labels"] = [_label(v) for v in layer.labels]
+        if layer.state_names is not None:
+            entry["states"] = [_label(v) for v in layer.state_names]
+        layers.append(entry)
+    couplings = [
+        {"cause" if c.directed else "couple": [c.a, c.b]} for c in model.structure.couplings
+    ]
+    return {"layers": layers, "couplings": couplings}
+
+
+def _fields(layer: Layer) -> dict[str, Any]:
+    """The fields of the layer's unit, as a file can hold them and give them back."""
+    unit, own = layer.unit, [f.name for f in fields(layer.unit) if f.init]
+    if taken := RESERVED.intersection(own):
+        raise PgmError(
+            f"layer {layer.name!r}: a file has another meaning for the field {min(taken)!r} of {unit!r}"
+        )
+    try:
+        out = json.loads(
+            json.dumps({name: getattr(unit, name) for name in own}, default=np.generic.item)
+        )
+    except TypeError:
+        out = {}
+    if (
+        not out
+        and own
+        or type(unit)(**{name: plain_label(value) for name, value in out.items()}) != unit
+    ):
+        raise PgmError(
+            f"layer {layer.name!r}: a file holds numbers, text and tuples, not all of {unit!r}"
+        )
+    return out
+
+
+def _label(value: Any) -> Any:
+    """Labels as JSON has them: tuples become lists, everything that is no number or text its text."""
+    if isinstance(value, tuple):
+        return [_label(v) for v in value]
+    if isinstance(value, np.integer):
+        return int(value)
+    return value if value is None or isinstance(value, (int, float, str)) else str(value)
+
+
+def plain_label(value: Any) -> Any:
+    """Return a label as it was before a file made lists of its tuples."""
+    return tuple(plain_label(v) for v in value) if isinstance(value, list) else value
+
+
+def unit_types() -> dict[str, type[Unit]]:
+    """Every unit type that has been defined, by name; pgmengine's own have theirs."""
+    found, ours, waiting = dict[str, type[Unit]](), dict[str, type[Unit]](), [Unit]
+    while waiting:
+        waiting += (below := waiting.pop().__subclasses__())
+        found |= {cls.__name__: cls for cls in below}
+        ours |= {cls.__name__: cls for cls in below if _ours(cls)}
+    return found | ours
+
+
+def _ours(kind: type[Unit]) -> bool:
+    return kind.__module__.startswith("pgmengine.")

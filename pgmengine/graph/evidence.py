@@ -1,0 +1,265 @@
+"""Evidence: what the user observed, parsed into complete arrays with a mask per row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.cache import Memo
+from pgmengine.base.errors import PgmError
+from pgmengine.base.limits import IN_RANGE
+from pgmengine.base.types import Array
+from pgmengine.graph.frames import by_layer
+from pgmengine.graph.labels import values_of
+from pgmengine.graph.layer import Layer
+from pgmengine.graph.structure import Structure
+from pgmengine.graph.validate import as_floats
+
+ROUNDING = 2.0**-24  # of single precision
+
+
+@dataclass(frozen=True, eq=False)
+class Masks:
+    """Which units are observed, and which of these do() has set, cutting their own conditionals, in
+    every row.
+
+    One object serves all targets with the same graph and masks, however many a fit makes of them,
+    so that what follows from these alone, `facts`, is worked out once.
+    """
+
+    rows: int
+    observed: dict[str, Array]  # layer -> (rows, size) bool
+    cut: dict[str, Array]  # layer -> (rows, size) bool
+    facts: Memo = field(default_factory=Memo, init=False, repr=False)
+
+    @cached_property
+    def free(self) -> dict[str, Array]:
+        """The units that are not observed: layer -> (rows, size) bool."""
+        return {name: spread(~distinct(seen), self.rows) for name, seen in self.observed.items()}
+
+    @cached_property
+    def some_free(self) -> dict[str, bool]:
+        """Whether a layer has a free unit in some row."""
+        return {name: bool(distinct(free).any()) for name, free in self.free.items()}
+
+    @cached_property
+    def all_free(self) -> dict[str, bool]:
+        """Whether all of a layer is free in all rows."""
+        return {name: bool(distinct(free).all()) for name, free in self.free.items()}
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether all rows are known to have the same masks."""
+        return self.rows == 1 or all(
+            m.strides[0] == 0 for part in (self.observed, self.cut) for m in part.values()
+        )
+
+    def take(self, index: Array) -> Masks:
+        """The masks of the rows `index`; the same object for as many rows when all are alike."""
+        if self.alike:
+            return (
+                self
+                if len(index) == self.rows
+                else self.facts.recall(len(index), lambda: self._rows(index))
+            )
+        return self._rows(index)
+
+    def _rows(self, index: Array) -> Masks:
+        return Masks(len(index), rows_of(self.observed, index), rows_of(self.cut, index))
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Values (0 where not observed) and masks of every layer, for every row."""
+
+    has_rows: bool  # whether any array had a rows axis
+    values: dict[str, Array]  # layer -> (rows, width)
+    masks: Masks
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.masks.rows
+
+    @property
+    def observed(self) -> dict[str, Array]:
+        """The units that are observed: layer -> (rows, size) bool."""
+        return self.masks.observed
+
+    def take(self, index: Array) -> Evidence:
+        """That of the rows `index`."""
+        return Evidence(self.has_rows, rows_of(self.values, index), self.masks.take(index))
+
+
+def rows_of(arrays: dict[str, Array], index: Array) -> dict[str, Array]:
+    """The rows `index` of arrays; what is the same for all rows is not copied."""
+    return {
+        name: _alike(v, len(index)) if len(v) == 1 or (len(v) and v.strides[0] == 0) else v[index]
+        for name, v in arrays.items()
+    }
+
+
+def _alike(array: Array, rows: int) -> Array:
+    """So many rows of an array whose rows are all the same."""
+    return (
+        array[:rows] if rows <= len(array) else spread(array[:1], rows)
+    )  # slices cost a tenth of what views do
+
+
+def parse_evidence(
+    structure: Structure, evidence: Mapping[str, Any] | None, what: str = "evidence"
+) -> Evidence:
+    """Layer -> (size,) or (rows, size), NaN = not observed; Categorical one-hot (..., size, k) or
+    labels (..., size).
+
+    Or a DataFrame with a column for each unit that is observed in some row; see frames.by_layer.
+
+    Raises PgmError with layer, row and index for values outside a unit's support, wrong shapes,
+    unequal rows.
+    """
+    evidence = {} if evidence is None else by_layer(structure, evidence, what)
+    if not isinstance(evidence, Mapping):
+        raise PgmError(
+            f"{what} must map layer names to arrays, or be a DataFrame, not {type(evidence).__name__}"
+        )
+    parsed, with_rows = {}, {}
+    for name, given in evidence.items():
+        flat, has_rows = parse_layer(structure.layer(name, what=f"{what}: layer"), given, what)
+        parsed[name] = flat
+        if has_rows:
+            with_rows[name] = flat.shape[0]
+    if len(set(with_rows.values())) > 1:
+        counts = ", ".join(f"{name!r} has {n}" for name, n in with_rows.items())
+        raise PgmError(f"{what}: layers differ in their number of rows: {counts}")
+    rows = next(iter(with_rows.values()), 1)
+    if rows == 0:
+        raise PgmError(
+            f"{what}: layer {next(iter(with_rows))!r} has no rows, expected at least one"
+        )
+    values, observed = {}, {}
+    for name, layer in structure.layers.items():
+        value, seen = structure.blank[name]
+        if name in parsed:
+            missing = np.isnan(parsed[name])
+            value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, :: layer.unit.width]
+            seen = (
+                seen[:1].copy() if (seen == seen[:1]).all() else seen
+            )  # what is alike is kept once
+        values[name], observed[name] = spread(value, rows), spread(seen, rows)
+    cut = {name: spread(mask, rows) for name, (_, mask) in structure.blank.items()}
+    return Evidence(bool(with_rows), values, Masks(rows, observed, cut))
+
+
+def spread(array: Array, rows: int) -> Array:
+    """An array of one row, or of as many, as an array of these rows; nothing is copied."""
+    return array if len(array) == rows else np.broadcast_to(array, (rows, *array.shape[1:]))
+
+
+def common_rows(counts: dict[str, int]) -> int:
+    """The number of rows of all that may have one row or so many; PgmError names the odd one."""
+    rows = max(counts.values())
+    for what, n in counts.items():
+        if n not in (1, rows):
+            raise PgmError(f"{what} has {n} rows where others have {rows}")
+    return rows
+
+
+def distinct(array: Array) -> Array:
+    """The rows of an array that `spread` has not repeated: one, or all."""
+    return array[:1] if array.strides[0] == 0 else array
+
+
+def parse_layer(layer: Layer, given: Any, what: str) -> tuple[Array, bool]:
+    """States float values (rows or 1, width) with NaN where not observed, and whether there was a
+    rows axis.
+    """
+    array = as_floats(given, f"{what}: layer {layer.name!r}")
+    values, has_rows = _with_rows(layer, array, what)
+    nan = np.isnan(values)
+    if layer.unit.width > 1:
+        nan = nan.all(axis=-1)  # half-observed is no value
+    filled = (
+        np.where(nan[..., None] if layer.unit.width > 1 else nan, 0.0, values)
+        if nan.any()
+        else values
+    )
+    good = layer.unit.contains(filled)
+    if not good.all() and not (good := good | nan).all():
+        values, good = _rounded(layer, values, good)
+        if not good.all():
+            row, index = (int(i) for i in np.argwhere(~good)[0])
+            raise PgmError(
+                f"{what}: layer {layer.name!r}, row {row}, index {index}: {values[row, index].tolist()} "
+                f"is not a value of {layer.unit!r}{_expected(layer)}"
+            )
+    return values.reshape(values.shape[0], layer.width), has_rows
+
+
+def _rounded(layer: Layer, values: Array, good: Array) -> tuple[Array, Array]:
+    """Values that single precision has rounded, such as 0.2, as the values that they were; which
+    are values now.
+    """
+    unit, wide = layer.unit, layer.unit.width > 1
+    if unit.support is None:
+        return values, good
+    nearest = unit.support[unit.state_of(values)]
+    near = np.abs(values - nearest) <= ROUNDING * np.abs(nearest)
+    close = ~good & (near.all(axis=-1) if wide else near)
+    return np.where(close[..., None] if wide else close, nearest, values), good | close
+
+
+def _expected(layer: Layer) -> str:
+    unit = layer.unit
+    if unit.one_hot:
+        return f", expected a label 0..{unit.width - 1} or a one-hot row of {unit.width}"
+    if unit.width > 1 and unit.support is not None:
+        return f", expected a label 0..{len(unit.support) - 1} or one of the rows of its support"
+    if unit.support is None:
+        return f", expected {IN_RANGE}" if not unit.bounded else ", expected a number in [-1, 1]"
+    shown = ", ".join(f"{v:g}" for v in unit.support[:8])
+    return f", expected one of {shown}{', ...' if len(unit.support) > 8 else ''}"
+
+
+def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
+    """(rows, size[, k]) and whether the rows axis was given; labels become one-hot rows."""
+    n, k = layer.size, layer.unit.width
+    square = k > 1 and array.shape == (n, n) == (n, k)
+    if square and _values_of_units(layer, array):
+        raise PgmError(
+            f"{what}: layer {layer.name!r}: an array {(n, k)} whose rows are values of {n} units may also be "
+            f"labels of {n} rows of evidence; give values with an axis of rows, as (rows, {n}, {k})"
+        )
+    if k > 1 and array.shape[-2:] == (n, k) and not square:
+        return (array[None], False) if array.ndim == 2 else _checked(layer, array, 3, what)
+    column = (
+        n == 1 and array.ndim == 1 and array.shape[0] != 1
+    )  # one unit: a plain vector is one value per row
+    array = array[:, None] if column else array
+    if array.ndim == 0 and n == 1:
+        array = array[None]
+    has_rows = array.ndim == 2
+    array, _ = _checked(layer, array if has_rows else array[None], 2, what)
+    return (values_of(layer, array, what), has_rows) if k > 1 else (array, has_rows)
+
+
+def _values_of_units(layer: Layer, array: Array) -> bool:
+    """Whether all rows that are not all NaN are values of the layer's units, and there are some."""
+    known = array[~np.isnan(array).all(axis=1)]
+    return bool(len(known)) and bool(layer.unit.contains(known).all())
+
+
+def _checked(layer: Layer, array: Array, ndim: int, what: str) -> tuple[Array, bool]:
+    if array.ndim != ndim or array.shape[1] != layer.size:
+        n, k = layer.size, layer.unit.width
+        expected = (
+            f"({n},) or (rows, {n})"
+            if k == 1
+            else f"labels ({n},) or (rows, {n}), or one-hot (..., {n}, {k})"
+        )
+        shape = array.shape if array.ndim != ndim or array.shape[0] != 1 else array.shape[1:]
+        raise PgmError(f"{what}: layer {layer.name!r} has shape {shape}, expected {expected}")
+    return array, True

@@ -1,0 +1,205 @@
+"""pandas DataFrames as evidence and data, and of results: one column for each unit, by the names
+that units have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.names import nearest
+from pgmengine.base.types import Array
+from pgmengine.graph.labels import values_of
+from pgmengine.graph.layer import Layer
+from pgmengine.graph.structure import Structure
+from pgmengine.graph.validate import as_floats
+
+
+def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
+    """A DataFrame as layer -> (rows, size), NaN in units without a column; anything else as it is.
+
+    A column is (layer, label of the unit) or the label alone, if no other layer has it; a layer of
+    one unit may be named in place of its unit. Units without labels are numbered. Values may be the
+    names of states. The columns of a DataFrame that is given for one layer are its units, by name
+    if one of them is a unit's name, else in order; names that are nearly those of the units' labels
+    are taken for mistyped, and refused.
+    """
+    if isinstance(given, Mapping) and not is_frame(given):
+        return {
+            name: _of_layer(structure.layers[name], x, f"{what}: layer {name!r}")
+            if is_frame(x) and name in structure.layers
+            else x
+            for name, x in given.items()
+        }
+    if not is_frame(given):
+        return given
+    places, out, taken = _places(structure), dict[str, Array](), dict[tuple[str, int], Any]()
+    if not len(given.columns):
+        raise PgmError(f"{what}: the DataFrame has no columns")
+    for i, column in enumerate(given.columns):
+        if column not in places:
+            raise PgmError(
+                f"{what}: column {column!r} is no unit's name"
+                f"{nearest(column, places) or ': name columns (layer, unit)'}"
+            )
+        layer, index = places[column]
+        if (layer.name, index) in taken:
+            raise PgmError(
+                f"{what}: columns {taken[layer.name, index]!r} and {column!r} are the same unit"
+            )
+        taken[layer.name, index] = column
+        if layer.name not in out:
+            out[layer.name] = np.full((len(given), layer.size), np.nan)
+        out[layer.name][:, index] = _numbers(
+            layer, given.iloc[:, i].to_numpy(), f"{what}: column {column!r}"
+        )
+    wide = {name: structure.layers[name] for name in out if structure.layers[name].unit.width > 1}
+    return out | {name: values_of(layer, out[name], what) for name, layer in wide.items()}
+
+
+def data_by_layer(structure: Structure, data: Any) -> Any:
+    """by_layer of data, which have an axis of rows: what is (rows, size) of a unit of several
+    components are labels.
+    """
+    given = by_layer(structure, data, "data")
+    if not isinstance(given, Mapping):
+        return given
+    wide = {n for n in given if n in structure.layers and structure.layers[n].unit.width > 1}
+    labels = {
+        n
+        for n in wide
+        if np.ndim(given[n]) == 2 and np.shape(given[n])[1] == structure.layers[n].size
+    }
+    return {
+        n: values_of(structure.layers[n], as_floats(x, f"data: layer {n!r}"), "data")
+        if n in labels
+        else x
+        for n, x in given.items()
+    }
+
+
+def is_frame(given: Any) -> bool:
+    """Whether it is a DataFrame, of pandas or the like."""
+    return hasattr(given, "columns") and hasattr(given, "iloc")
+
+
+def _of_layer(layer: Layer, frame: Any, what: str) -> Any:
+    """The values (rows, size[, k]) of a DataFrame for one layer, NaN in units without a column."""
+    places = places_of(layer, frame, what)
+    if places is None:
+        return frame
+    out = np.full((len(frame), layer.size), np.nan)
+    for i, (index, column) in enumerate(zip(places, frame.columns, strict=True)):
+        out[:, index] = _numbers(layer, frame.iloc[:, i].to_numpy(), f"{what}, column {column!r}")
+    return values_of(layer, out, what) if layer.unit.width > 1 else out
+
+
+def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
+    """The units of the columns of a layer's DataFrame: by name or in order; None if too few."""
+    known = dict[Hashable, int]()
+    for i, (label, text) in enumerate(
+        zip(layer.labels or range(layer.size), unit_names(layer), strict=True)
+    ):
+        known |= {
+            name: i for name in (str(text), text, label, (layer.name, text), (layer.name, label))
+        }
+    columns = list(frame.columns)
+    named = any(column in known for column in columns)
+    if not named and not (layer.labels and any(nearest(column, known) for column in columns)):
+        return list(range(layer.size)) if len(columns) == layer.size else None
+    for i, column in enumerate(columns):
+        if column not in known and (named or nearest(column, known)):
+            others = ", where others are" if named else ""
+            raise PgmError(
+                f"{what}: column {column!r} is no unit's name{others}{nearest(column, known)}"
+            )
+        if known[column] in [known[other] for other in columns[:i]]:
+            raise PgmError(f"{what}: two columns are the unit {column!r}")
+    return [known[column] for column in columns]
+
+
+def to_frame(structure: Structure, mean: Mapping[str, Array], rows: int) -> Any:
+    """Means with columns (layer, unit[, state])."""
+    import pandas as pd
+
+    parts = {}
+    for name, layer in structure.layers.items():
+        flat = np.reshape(mean[name], (rows, layer.width))
+        for i, label in enumerate(unit_names(layer)):
+            for k, part in enumerate(component_names(layer)):
+                column = (name, label) if layer.unit.width == 1 else (name, f"{label}[{part}]")
+                parts[column] = flat[:, i * layer.unit.width + k]
+    frame = pd.DataFrame(parts)
+    frame.columns = pd.MultiIndex.from_tuples(frame.columns, names=["layer", "unit"])
+    return frame.rename_axis("row")
+
+
+def unit_names(layer: Layer) -> list[Any]:
+    """What units are called: their labels as text (as Python writes them where text is ambiguous),
+    or their numbers.
+    """
+    if layer.labels is None:
+        return list(range(layer.size))
+    texts = [str(label) for label in layer.labels]
+    return texts if len(set(texts)) == len(texts) else [repr(label) for label in layer.labels]
+
+
+def component_names(layer: Layer) -> list[Any]:
+    """What the components of a unit's value are called: the names of the states that they tell, or
+    their numbers.
+    """
+    named = layer.state_names is not None and layer.unit.one_hot
+    return list(layer.state_names or ()) if named else list(range(layer.unit.width))
+
+
+def _places(structure: Structure) -> dict[Hashable, tuple[Layer, int]]:
+    """Column -> the unit that it is."""
+    out: dict[Hashable, tuple[Layer, int]] = {}
+    short: dict[Hashable, set[tuple[str, int]]] = {}
+    for layer in structure.layers.values():
+        for i, (label, text) in enumerate(
+            zip(layer.labels or range(layer.size), unit_names(layer), strict=True)
+        ):
+            out.setdefault((layer.name, text), (layer, i))
+            out[layer.name, label] = layer, i
+            names: set[Hashable] = {label, text} if layer.labels else set()
+            for name in names | ({layer.name} if layer.size == 1 else set()):
+                short.setdefault(name, set()).add((layer.name, i))
+    for name, found in short.items():
+        if len(found) == 1:
+            ((owner, i),) = found
+            out.setdefault(name, (structure.layers[owner], i))
+    return out
+
+
+def _numbers(layer: Layer, values: Array, what: str) -> Array:
+    """Floats; names of states as their values (labels of Categorical units), what is missing as
+    NaN.
+    """
+    if values.dtype.kind in "biuf" and not layer.state_names:
+        return values.astype(np.float64)
+    out = np.full(len(values), np.nan)
+    support = (
+        None
+        if layer.unit.support is None
+        else (np.arange(len(layer.unit.support)) if layer.unit.width > 1 else layer.unit.support)
+    )
+    known = (
+        dict(zip(layer.state_names, support, strict=True))
+        if layer.state_names and support is not None
+        else {}
+    )
+    named = any(isinstance(name, Real) for name in known)  # then a number is a name, or a mistake
+    for row, value in enumerate(values):
+        if value is None or type(value).__name__ == "NAType" or value != value:
+            continue
+        try:
+            out[row] = known[value] if value in known or named else float(value)
+        except (KeyError, TypeError, ValueError):
+            expected = f"one of {', '.join(map(str, known))}" if known else "a number"
+            raise PgmError(f"{what}, row {row}: {value!r} is not {expected}") from None
+    return out

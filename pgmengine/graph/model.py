@@ -1,0 +1,200 @@
+"""Model: a structure and its parameters; the log density of complete states and its gradient.
+
+log_density(x) = sum over undirected layers of [bias . x + log h(x)] + sum over undirected couplings
+of x_a W x_b
+               + sum over directed layers of log p(x_c | zeta_c),   zeta_c = bias_c + sum over
+               parents of x_p J,
+
+where log p(x | zeta) = x link(zeta) + log h(x) - A(link(zeta)), and link is the identity for all
+units but NoisyOr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from pgmengine.base.cache import Memo
+from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.types import Array, States
+from pgmengine.graph.couplings import Coupling, weighted_sum
+from pgmengine.graph.evidence import parse_evidence
+from pgmengine.graph.networks import variable_graph
+from pgmengine.graph.structure import Structure, layer_graph
+from pgmengine.graph.target import Target, make_target
+from pgmengine.graph.validate import check_bias, check_weight
+from pgmengine.graph.weights import is_sparse
+
+
+def freeze(array: Any) -> Any:
+    """The array, read only: a Model never changes."""
+    for part in (array.data, array.indices, array.indptr) if is_sparse(array) else (array,):
+        part.flags.writeable = False
+    return array
+
+
+class Model:
+    """A graph of layers with parameters; immutable. Made by GraphBuilder.build, a family, or load.
+
+    >>> import pgmengine as pgm
+    >>> model = pgm.rbm(3, 2, rng=0)
+    >>> list(model.params)
+    ['v.bias', 'h.bias', 'v-h.weight']
+    >>> model.log_density({"v": [[0, 0, 0]], "h": [[0, 0]]})
+    array([0.])
+    """
+
+    def __init__(self, structure: Structure, params: Mapping[str, Any]) -> None:
+        self.structure = structure
+        self.params: Mapping[str, Any] = MappingProxyType({k: freeze(v) for k, v in params.items()})
+        self.covers, self.skeletons, self.costs = (
+            Memo(),
+            Memo(),
+            Memo(),
+        )  # of patterns of evidence: see enumeration/
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Model, (
+            self.structure,
+            dict(self.params),
+        )  # so that executors can send it to another process
+
+    def __repr__(self) -> str:
+        layers = ", ".join(f"{x.name}: {x.size} {x.unit!r}" for x in self.structure.layers.values())
+        couplings = ", ".join(c.key for c in self.structure.couplings)
+        return f"Model({layers}; {couplings})" if couplings else f"Model({layers})"
+
+    def bias(self, name: str) -> Array:
+        """The bias of a layer, flat (width,)."""
+        return self.params[f"{name}.bias"].reshape(-1)
+
+    def weight(self, coupling: Coupling) -> Any:
+        """The weight of a coupling, (width of a, width of b)."""
+        return self.params[f"{coupling.key}.weight"]
+
+    @cached_property
+    def neighbours(self) -> dict[str, tuple[tuple[str, Any], ...]]:
+        """Layer -> (other layer, M) of its undirected couplings: its field gains x_other @ M."""
+        found: dict[str, list[tuple[str, Any]]] = {name: [] for name in self.structure.layers}
+        for c in self.structure.undirected:
+            for to, source, block in c.blocks(self.weight(c)):
+                found[to].append((source, block))
+        return {name: tuple(blocks) for name, blocks in found.items()}
+
+    def with_params(self, params: Mapping[str, Any]) -> Model:
+        """A new Model in which the named parameters are replaced; checked as in build."""
+        checks = {
+            f"{x.name}.bias": lambda value, x=x: check_bias(x, value)
+            for x in self.structure.layers.values()
+        }
+        checks |= {
+            f"{c.key}.weight": lambda value, c=c: check_weight(self.structure, c, value)
+            for c in self.structure.couplings
+        }
+        unknown = [name for name in params if name not in checks]
+        if unknown:
+            known = listed(list(checks))
+            raise PgmError(f"parameter {unknown[0]!r} is unknown; the parameters are {known}")
+        return Model(
+            self.structure,
+            {**self.params, **{name: checks[name](value) for name, value in params.items()}},
+        )
+
+    def given(
+        self, evidence: Any = None, soft: Any = None, do: Any = None, beta: Any = 1.0
+    ) -> Target:
+        """The Target: this model with evidence clamped, at inverse temperature beta (a number, or
+        one per row).
+        """
+        return make_target(self, evidence, soft=soft, do=do, beta=beta)
+
+    def log_density(self, values: Mapping[str, Any]) -> Array:
+        """Log of the unnormalised joint density of complete states, shape (rows,)."""
+        evidence = parse_evidence(self.structure, values)
+        for name, seen in evidence.observed.items():
+            if not seen.all():
+                row, index = np.argwhere(~seen)[0]
+                raise PgmError(
+                    f"log_density needs a value for every unit; layer {name!r}, row {row}, index {index} "
+                    "has none"
+                )
+        return self.flat_log_density(evidence.values)
+
+    def inputs(self, x: States, name: str) -> Array:
+        """Zeta = bias + sum over parents of x_p J of a directed layer, (rows, width); 0 of inputs:
+        their bias is idle.
+        """
+        zeta = (
+            self.structure.blank[name][0]
+            if self.structure.layers[name].unit.observed_only
+            else self.bias(name)
+        )
+        for arrow in self.structure.arrows_into[name]:
+            zeta = zeta + x[arrow.a] @ self.weight(arrow)
+        return np.broadcast_to(zeta, x[name].shape)
+
+    def flat_log_density(self, x: States) -> Array:
+        """log_density of flat values {layer: (rows, width)}, shape (rows,)."""
+        total = np.zeros(next(iter(x.values())).shape[0])
+        directed = set(self.structure.directed_layers)
+        for name, layer in self.structure.layers.items():
+            value = layer.shaped(x[name])
+            if name in directed:
+                total += layer.unit.log_conditional(value, layer.shaped(self.inputs(x, name))).sum(
+                    axis=-1
+                )
+            else:
+                total += x[name] @ self.bias(name) + layer.unit.log_h(value).sum(axis=-1)
+        for c in self.structure.undirected:
+            total += c.log_density(self.weight(c), x[c.a], x[c.b])
+        return total
+
+    def gradient(
+        self, x: States, weights: Array | None = None, cut: Mapping[str, Array] | None = None
+    ) -> dict[str, Any]:
+        """D log_density / d params summed over the rows of flat values, times the rows' weights,
+        for each parameter.
+
+        The undirected part is multilinear, so there x may also hold independent means. cut: layer
+        -> (rows, size) units whose conditionals do not count.
+        """
+        s = self.structure
+        rows = len(next(iter(x.values())))
+        weights = np.ones(rows, dtype=next(iter(x.values())).dtype) if weights is None else weights
+        reach: States = {}  # what a layer's bias, and its incoming arrows, are multiplied by
+        for name, layer in s.layers.items():
+            reach[name] = x[name]
+            if name in s.directed_layers:
+                score = layer.flat(
+                    layer.unit.score(layer.shaped(x[name]), layer.shaped(self.inputs(x, name)))
+                )
+                gone = None if cut is None or name not in cut else layer.components(cut[name])
+                reach[name] = score if gone is None else np.where(gone, 0.0, score)
+        gradient = {
+            f"{n}.bias": weighted_sum(weights, reach[n]).reshape(s.layers[n].bias_shape)
+            for n in s.layers
+        }
+        heavy = {
+            (name, directed): weights[:, None] * (reach if directed else x)[name]
+            for name, directed in {(c.b, c.directed) for c in s.couplings}
+        }
+        for c in s.couplings:
+            gradient[f"{c.key}.weight"] = c.statistics(
+                self.weight(c), x[c.a], heavy[c.b, c.directed]
+            )
+        return gradient
+
+    def to_networkx(self, level: str = "layers") -> nx.Graph:
+        """The layer graph (level="layers") or the graph of single units (level="variables")."""
+        views = {
+            "layers": lambda: layer_graph(self.structure.layers.values(), self.structure.couplings),
+            "variables": lambda: variable_graph(self),
+        }
+        if level not in views:
+            raise PgmError(f"level must be 'layers' or 'variables', not {level!r}")
+        return views[level]()

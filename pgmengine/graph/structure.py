@@ -1,0 +1,171 @@
+"""Structure: the layers and couplings of a model, without numbers, and what follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from pgmengine.base.cache import Memo
+from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.types import Array
+from pgmengine.graph.couplings import Arrow, Coupling, Lateral, Pair
+from pgmengine.graph.layer import Layer
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """Layers in the order declared, and couplings; immutable, shared by every model with the same
+    graph.
+    """
+
+    layers: dict[str, Layer]
+    couplings: tuple[Coupling, ...]
+    covers: Memo = field(
+        default_factory=Memo, init=False, repr=False
+    )  # those that its models share
+
+    @cached_property
+    def undirected(self) -> tuple[Pair | Lateral, ...]:
+        """The undirected couplings."""
+        return tuple(c for c in self.couplings if not isinstance(c, Arrow))
+
+    @cached_property
+    def arrows(self) -> tuple[Arrow, ...]:
+        """The directed couplings."""
+        return tuple(c for c in self.couplings if isinstance(c, Arrow))
+
+    @cached_property
+    def meetings(self) -> dict[str, tuple[tuple[Pair | Lateral, str], ...]]:
+        """(coupling, layer at its other end) of the undirected couplings of each layer."""
+        return {
+            name: tuple(
+                (c, c.a if name == c.b else c.b) for c in self.undirected if name in (c.a, c.b)
+            )
+            for name in self.layers
+        }
+
+    @cached_property
+    def arrows_into(self) -> dict[str, tuple[Arrow, ...]]:
+        """Arrows into each layer."""
+        return {name: tuple(c for c in self.arrows if c.b == name) for name in self.layers}
+
+    @cached_property
+    def arrows_from(self) -> dict[str, tuple[Arrow, ...]]:
+        """Arrows out of each layer."""
+        return {name: tuple(c for c in self.arrows if c.a == name) for name in self.layers}
+
+    @cached_property
+    def undirected_layers(self) -> frozenset[str]:
+        """Layers with at least one undirected coupling."""
+        return frozenset(name for c in self.undirected for name in (c.a, c.b))
+
+    @cached_property
+    def directed_layers(self) -> tuple[str, ...]:
+        """Layers whose conditional is normalised, parents first.
+
+        Those with directed parents, and the roots: directed children and no undirected coupling.
+        """
+        chosen = {
+            name
+            for name in self.layers
+            if self.arrows_into[name]
+            or (self.arrows_from[name] and name not in self.undirected_layers)
+        }
+        graph: nx.DiGraph = nx.DiGraph()
+        graph.add_nodes_from(self.layers)
+        graph.add_edges_from((c.a, c.b) for c in self.arrows if c.a != c.b)
+        return tuple(
+            name
+            for name in nx.lexicographical_topological_sort(graph, key=list(self.layers).index)
+            if name in chosen
+        )
+
+    @cached_property
+    def undirected_first(self) -> tuple[str, ...]:
+        """All layers, each after its parents: those without a normalised conditional, then the
+        others.
+        """
+        return (
+            tuple(name for name in self.layers if name not in self.directed_layers)
+            + self.directed_layers
+        )
+
+    @cached_property
+    def children_first(self) -> tuple[str, ...]:
+        """All layers, children before their parents."""
+        graph: nx.DiGraph = nx.DiGraph()
+        graph.add_nodes_from(self.layers)
+        graph.add_edges_from((c.b, c.a) for c in self.arrows if c.a != c.b)
+        return tuple(nx.lexicographical_topological_sort(graph, key=list(self.layers).index))
+
+    @cached_property
+    def blank(self) -> dict[str, tuple[Array, Array]]:
+        """Layer -> values (1, width) and mask (1, size), read only, of a row in which nothing is
+        known.
+        """
+        out = {
+            name: (np.zeros((1, x.width)), np.zeros((1, x.size), dtype=bool))
+            for name, x in self.layers.items()
+        }
+        for value, mask in out.values():
+            value.flags.writeable = mask.flags.writeable = False
+        return out
+
+    @cached_property
+    def normalized(self) -> bool:
+        """True when the joint density sums to one: every layer directed, no undirected coupling."""
+        return not self.undirected and len(self.directed_layers) == len(self.layers)
+
+    @cached_property
+    def colors(self) -> tuple[tuple[str, ...], ...]:
+        """Colour classes: layers of one class share no coupling and no child, so they may be
+        updated together.
+
+        Layers sit in the class of the first order in which greedy colouring allows them; an
+        undirected path such as a deep Boltzmann machine gives the layers at odd distances from the
+        first, then those at even ones.
+        """
+        graph: nx.Graph = nx.Graph()
+        graph.add_nodes_from(self.layers)
+        graph.add_edges_from((c.a, c.b) for c in self.couplings if c.a != c.b)
+        for child in self.layers:  # parents of one child meet in its normaliser
+            parents = sorted({c.a for c in self.arrows_into[child]} - {child})
+            graph.add_edges_from((p, q) for i, p in enumerate(parents) for q in parents[i + 1 :])
+        if nx.is_bipartite(graph):
+            color = dict.fromkeys(nx.isolates(graph), 0)
+            for part in nx.connected_components(graph):
+                first = min(part, key=list(self.layers).index)
+                far = nx.single_source_shortest_path_length(graph, first)
+                color |= {n: (far[n] + 1) % 2 for n in part if n not in color}
+        else:
+            color = nx.greedy_color(graph, strategy="DSATUR")
+        return tuple(
+            tuple(n for n in self.layers if color[n] == c) for c in sorted(set(color.values()))
+        )
+
+    def layer(self, name: str, what: str = "layer") -> Layer:
+        """The layer called `name`; PgmError that lists the names when there is none."""
+        if name not in self.layers:
+            import difflib
+
+            near = difflib.get_close_matches(str(name), self.layers, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            known = listed(list(self.layers))
+            raise PgmError(f"{what} {name!r} is unknown; the layers are {known}{hint}")
+        return self.layers[name]
+
+
+def layer_graph(layers: Any, couplings: Any) -> nx.MultiDiGraph:
+    """Layers as nodes (attributes unit, size), couplings as edges keyed by name (attribute
+    directed).
+    """
+    graph: nx.MultiDiGraph = nx.MultiDiGraph()
+    for layer in layers:
+        graph.add_node(layer.name, unit=layer.unit, size=layer.size)
+    for c in couplings:
+        graph.add_edge(c.a, c.b, key=c.key, directed=c.directed)
+    return graph

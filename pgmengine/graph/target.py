@@ -1,0 +1,403 @@
+"""Target: a model with evidence clamped, at inverse temperature beta. The only thing kernels and
+methods see.
+
+The tempering path is geometric, log p_beta = (1 - beta) log r + beta log_density, where r is a
+product of independent units with natural parameters `reference` and the same base measure h, so
+that h keeps power 1. Soft evidence is part of the log density.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from pgmengine.base.cache import Memo
+from pgmengine.base.errors import PgmError
+from pgmengine.base.limits import IN_RANGE, in_range
+from pgmengine.base.types import Array, States
+from pgmengine.graph.evidence import (
+    Evidence,
+    Masks,
+    common_rows,
+    distinct,
+    parse_evidence,
+    rows_of,
+    spread,
+)
+from pgmengine.graph.layer import Layer
+from pgmengine.graph.queries import barren
+from pgmengine.graph.soft import parse_soft
+from pgmengine.graph.structure import Structure
+from pgmengine.graph.validate import as_floats
+
+if TYPE_CHECKING:
+    from pgmengine.graph.model import Model
+
+
+T = TypeVar("T")
+# The natural parameter of a unit that cannot be on: as -inf, but that nothing times it is nothing
+NEVER = -1e30
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """Model | evidence at beta; every array has a rows axis."""
+
+    model: Model
+    evidence: Evidence
+    soft: States  # layer -> (rows, width) linear log-likelihood; layers without any are absent
+    beta: Array  # (rows,)
+    reference: States  # layer -> (width,) natural parameters of r; absent = 0
+    weights: Array | None = None  # (rows,) how much each row counts in a gradient; 1 without
+    first: int = (
+        0  # what messages call the first row, where the rows are a part of what was asked about
+    )
+    order: tuple[
+        str, ...
+    ] = ()  # layers in the order in which a sweep visits them; that of the colours without
+    plans: Memo = field(default_factory=Memo, init=False)  # (method, wanted) -> its plan
+    groups: Memo = field(
+        default_factory=Memo, init=False
+    )  # wanted -> rows of one evidence pattern, and their covers
+
+    @property
+    def rows(self) -> int:
+        """Number of evidence rows."""
+        return self.evidence.rows
+
+    @property
+    def structure(self) -> Structure:
+        """The graph of layers."""
+        return self.model.structure
+
+    @property
+    def free(self) -> dict[str, Array]:
+        """Layer -> (rows, size) bool: the units to be inferred."""
+        return self.evidence.masks.free
+
+    @property
+    def cut(self) -> dict[str, Array]:
+        """Layer -> (rows, size) bool: the units set by do(), whose own conditionals are removed."""
+        return self.evidence.masks.cut
+
+    @property
+    def visited(self) -> tuple[tuple[str, ...], ...]:
+        """Layers in the order in which a sweep visits them; those in one tuple may move together."""
+        return tuple((name,) for name in self.order) or self.structure.colors
+
+    def take(self, index: Array) -> Target:
+        """The same target with the rows `index` (repeats allowed)."""
+        if len(index) == self.rows == 1:
+            return self
+        return Target(
+            self.model,
+            self.evidence.take(index),
+            rows_of(self.soft, index),
+            self.beta[index],
+            self.reference,
+            None if self.weights is None else self.weights[index],
+            self.first,
+            self.order,
+        )
+
+    def at(self, beta: Any, reference: Mapping[str, Any] | None = None) -> Target:
+        """The same target at another beta, one number or one per row, and optionally with another
+        reference.
+        """
+        beta = np.broadcast_to(np.asarray(beta, dtype=np.float64), (self.rows,))
+        if not np.all((beta >= 0) & (beta <= 1)):
+            raise PgmError(f"beta must lie in [0, 1], not {beta[~((beta >= 0) & (beta <= 1))][0]}")
+        if reference is None:
+            return replace(self, beta=beta)
+        return replace(self, beta=beta, reference=_parse_reference(self.structure, reference))
+
+    def with_model(self, model: Model) -> Target:
+        """The same evidence on another model of the same structure."""
+        return Target(
+            model,
+            self.evidence,
+            self.soft,
+            self.beta,
+            self.reference,
+            self.weights,
+            self.first,
+            self.order,
+        )
+
+    @cached_property
+    def nothing_observed(self) -> Target:
+        """The target whose log_z normalises log_prob: no evidence but Input layers and do(), no
+        soft evidence.
+        """
+        e = self.evidence
+        keep = {
+            name: (e.observed[name] if layer.unit.observed_only else self.cut[name])
+            for name, layer in self.structure.layers.items()
+        }
+        values = {
+            name: np.where(layer.components(keep[name]), e.values[name], 0.0)
+            if distinct(keep[name]).any()
+            else spread(self.structure.blank[name][0], e.rows)
+            for name, layer in self.structure.layers.items()
+        }
+        target = replace(
+            self, evidence=Evidence(e.has_rows, values, Masks(e.rows, keep, self.cut)), soft={}
+        )
+        same = all(
+            (v == v[0]).all() for part in (values, keep) for v in map(distinct, part.values())
+        )
+        return (
+            target.take(np.zeros(1, dtype=int))
+            if same and np.all(self.beta == self.beta[0])
+            else target
+        )
+
+    def components(self, name: str, mask: Array) -> Array:
+        """A mask of units (rows, size) as a mask of components (rows, width)."""
+        return self.structure.layers[name].components(mask)
+
+    def outer_field(self, x: States, name: str) -> Array:
+        """The part of a layer's natural parameter that is not its directed input, (rows, width).
+
+        u = beta (bias of an undirected layer + undirected neighbours + soft evidence) + (1 - beta)
+        reference.
+        """
+        u = self.own_field(name)
+        for source, block in self.model.neighbours[name]:
+            near = distinct(x[source]) @ block
+            u = u + (near if self.untempered else self.beta[:, None] * near)
+        return u if u.shape == x[name].shape else np.broadcast_to(u, x[name].shape)
+
+    def own_field(self, name: str) -> Array:
+        """outer_field without neighbours, (rows or 1, width)."""
+        directed = name in self.structure.directed_layers
+        u = self.structure.blank[name][0] if directed else self.model.bias(name)[None]
+        if name in self.soft:
+            u = u + self.soft[name]
+        if self.untempered:
+            return u
+        beta = self.beta[:, None]
+        return (
+            beta * u + (1.0 - beta) * self.reference[name] if name in self.reference else beta * u
+        )
+
+    @cached_property
+    def untempered(self) -> bool:
+        """Whether beta = 1 in all rows."""
+        return bool((self.beta == 1.0).all())
+
+    def natural(self, x: States, name: str) -> Array:
+        """The natural parameter of a layer given all else, when it has no children: (rows, width).
+
+        eta = outer_field + beta link(zeta), zeta the directed input; never infinite.
+        """
+        eta = self.outer_field(x, name)
+        if name in self.structure.directed_layers:
+            layer = self.structure.layers[name]
+            link = layer.flat(layer.unit.link(layer.shaped(self.model.inputs(x, name))))
+            own = np.where(
+                self.components(name, self.cut[name]),
+                0.0,
+                self.beta[:, None] * np.maximum(link, NEVER),
+            )
+            eta = eta + own
+        return eta
+
+    def log_density(self, x: States) -> Array:
+        """Log of the unnormalised density at beta of complete flat states, (rows,)."""
+        total = np.zeros(self.rows)
+        for name, layer in self.structure.layers.items():
+            value = layer.shaped(x[name])
+            base = np.where(self.cut[name], 0.0, layer.unit.log_h(value))
+            own = np.zeros_like(base)
+            if name in self.structure.directed_layers:
+                zeta = layer.shaped(self.model.inputs(x, name))
+                own = np.where(self.cut[name], 0.0, layer.unit.log_conditional(value, zeta) - base)
+            else:
+                own = own + _per_unit(layer, x[name] * self.model.bias(name))
+            if name in self.soft:
+                own = own + _per_unit(layer, x[name] * self.soft[name])
+            total += times(self.beta, own.sum(axis=-1)) + base.sum(axis=-1)
+            if name in self.reference:
+                share = _per_unit(layer, x[name] * self.reference[name])
+                total += (1.0 - self.beta) * np.where(self.free[name], share, 0.0).sum(axis=-1)
+        for c in self.structure.undirected:
+            total += self.beta * c.log_density(self.model.weight(c), x[c.a], x[c.b])
+        return total
+
+    def gradient(self, x: States, weights: Array | None = None) -> dict[str, Any]:
+        """Model.gradient without the conditionals that do() has cut, and without those of barren
+        units.
+
+        The score of a barren unit is 0 on average whatever its parents are, so draws would add but
+        noise, and at a noisy-or unit with an input near 0 all of it rests on states that are never
+        drawn.
+        """
+        return self.model.gradient(x, self.weighed(weights), self._unscored)
+
+    def weighed(self, weights: Array | None) -> Any:
+        """Weights of rows, times those that the rows have anyway; None: 1."""
+        if self.weights is None or weights is None:
+            return weights if self.weights is None else self.weights
+        return weights * self.weights
+
+    @cached_property
+    def _unscored(self) -> dict[str, Array]:
+        """Layer -> (rows, size) bool: the directed units whose conditionals do not count in a
+        gradient.
+        """
+        names = [
+            n for n in self.structure.directed_layers if self.cut[n].any() or self.free[n].any()
+        ]
+        hidden = barren(self) if names else {}
+        return {name: self.cut[name] | hidden[name] for name in names}
+
+    def log_z_at_0(self) -> Array:
+        """Log Z at beta = 0, where all free units are independent: sum of A(reference), and log h
+        of observed units.
+        """
+        total = np.zeros(self.rows)
+        for name, layer in self.structure.layers.items():
+            base = np.where(
+                self.cut[name], 0.0, layer.unit.log_h(layer.shaped(self.evidence.values[name]))
+            )
+            free = layer.unit.log_normalizer(self._at_0(name))
+            total += np.where(self.free[name], free, base).sum(axis=1)
+        return total
+
+    def draw_at_0(self, rng: np.random.Generator) -> States:
+        """States drawn exactly at beta = 0."""
+        drawn = {
+            name: layer.flat(layer.unit.sample(self._at_0(name), rng))
+            if self.free[name].any()
+            else self.evidence.values[name]
+            for name, layer in self.structure.layers.items()
+        }
+        return self.clamp(drawn)
+
+    def _at_0(self, name: str) -> Array:
+        layer = self.structure.layers[name]
+        return layer.shaped(np.zeros((self.rows, layer.width)) + self.reference.get(name, 0.0))
+
+    def clamp(self, x: States) -> States:
+        """The flat values x with the observed units set to their evidence."""
+        e = self.evidence
+        return {
+            name: np.where(self.components(name, self.free[name]), x[name], e.values[name])
+            for name in x
+        }
+
+
+def _parse_reference(structure: Structure, reference: Any) -> States:
+    """Layer -> natural parameters (width,) of the units at beta = 0."""
+    if not isinstance(reference, Mapping):
+        raise PgmError(f"reference must map layer names to arrays, not {type(reference).__name__}")
+    flat = {}
+    for name, given in reference.items():
+        layer = structure.layer(name, what="reference: layer")
+        array = as_floats(given, f"reference: layer {name!r}")
+        if array.size != layer.width:
+            raise PgmError(
+                f"reference: layer {name!r} has shape {array.shape}, expected {layer.bias_shape}"
+            )
+        flat[name] = array.ravel()
+        if not in_range(flat[name]).all():
+            index = int(np.flatnonzero(~in_range(flat[name]))[0])
+            raise PgmError(
+                f"reference: layer {name!r}, index {index // layer.unit.width} is {flat[name][index]}, "
+                f"expected {IN_RANGE}"
+            )
+    return flat
+
+
+def fact(f: Callable[[Target], T]) -> Callable[[Target], T]:
+    """A function of a target that depends on its graph and masks alone: found once for all targets
+    that share them.
+
+    What it returns is shared, too, and must not be changed.
+    """
+
+    @wraps(f)
+    def known(target: Target) -> T:
+        return target.evidence.masks.facts.recall(f, lambda: f(target))
+
+    return known
+
+
+def times(beta: Any, value: Array) -> Array:
+    """Beta * value, where beta = 0 wins over an infinite value."""
+    return np.where(np.equal(beta, 0), 0.0, beta) * np.where(np.equal(beta, 0), 0.0, value)
+
+
+def _per_unit(layer: Layer, flat: Array) -> Array:
+    shaped = layer.shaped(flat)
+    return shaped if layer.unit.width == 1 else shaped.sum(axis=-1)
+
+
+def make_target(
+    model: Model,
+    evidence: Any = None,
+    soft: Any = None,
+    do: Any = None,
+    beta: Any = 1.0,
+    what: str = "evidence",
+) -> Target:
+    """Parse and check evidence (called `what` in messages), soft evidence and interventions into a
+    Target.
+    """
+    s = model.structure
+    seen = parse_evidence(s, evidence, what)
+    hints, soft_rows = parse_soft(s, soft)
+    done = None if do is None else parse_evidence(s, do, what="do")
+    rows = common_rows(
+        {
+            "evidence": seen.rows if seen.has_rows else 1,
+            "soft": soft_rows or 1,
+            "do": done.rows if done is not None and done.has_rows else 1,
+        }
+    )
+    cut = {
+        name: spread(mask if done is None else done.observed[name], rows)
+        for name, (_, mask) in s.blank.items()
+    }
+    values = {name: spread(value, rows) for name, value in seen.values.items()}
+    observed = {name: spread(mask, rows) for name, mask in seen.observed.items()}
+    if done is not None:
+        _check_interventions(s, cut, observed)
+        values = {name: value + done.values[name] for name, value in values.items()}
+        observed = {name: mask | cut[name] for name, mask in observed.items()}
+    _check_inputs(s, observed)
+    has_rows = seen.has_rows or (done is not None and done.has_rows) or soft_rows is not None
+    joint = Evidence(has_rows, values, Masks(rows, observed, cut))
+    hints = {name: spread(v, rows) for name, v in hints.items()}
+    target = Target(model, joint, hints, np.ones(rows), {})
+    return target if isinstance(beta, float) and beta == 1.0 else target.at(beta)
+
+
+def _check_interventions(s: Structure, cut: dict[str, Array], observed: dict[str, Array]) -> None:
+    """do() is for directed layers, and not for what is observed."""
+    for name, mask in cut.items():
+        if mask.any() and (name not in s.directed_layers or name in s.undirected_layers):
+            raise PgmError(
+                f"do: layer {name!r} is not directed: do() cuts arrows, so it needs a layer of children or "
+                "roots without undirected couplings"
+            )
+        both = mask & observed[name]
+        if both.any():
+            row, index = np.argwhere(both)[0]
+            raise PgmError(f"do: layer {name!r}, row {row}, index {index} is both observed and set")
+
+
+def _check_inputs(s: Structure, observed: dict[str, Array]) -> None:
+    """Input units are observed."""
+    for name, layer in s.layers.items():
+        if layer.unit.observed_only and not observed[name].all():
+            row, index = np.argwhere(~observed[name])[0]
+            raise PgmError(
+                f"layer {name!r} has {layer.unit!r} units, which must be observed; row {row}, index "
+                f"{index} is not"
+            )

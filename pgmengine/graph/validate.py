@@ -1,0 +1,373 @@
+"""Checks of a declaration: every refusal names the layer or the coupling, the index, and what was
+expected.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.limits import IN_RANGE, in_range
+from pgmengine.base.memory import no_room
+from pgmengine.graph.couplings import Coupling
+from pgmengine.graph.layer import Layer
+from pgmengine.graph.sparse import csr_of
+from pgmengine.graph.structure import Structure
+from pgmengine.graph.weights import is_sparse
+from pgmengine.units import Unit
+
+COPIES = (
+    3  # of a parameter or a table of values, that there are for a moment while they are checked
+)
+SMALLER = "declare it smaller, or with sparse weights"
+
+
+def check_layers(layers: list[Layer]) -> None:
+    """Names are distinct non-empty strings, units are units, sizes are positive integers."""
+    if not layers:
+        raise PgmError("the graph has no layers: add one with builder.layer(name, unit, size)")
+    seen: set[str] = set()
+    for layer in layers:
+        _check_name(layer.name)
+        if layer.name in seen:
+            raise PgmError(f"layer {layer.name!r} is declared twice")
+        seen.add(layer.name)
+        check_size(layer)
+        _check_names(layer)
+        _check_unit(layer)
+        check_settings(layer.unit, f"layer {layer.name!r}")
+        count = 0 if layer.unit.support is None else len(layer.unit.support)
+        names = layer.state_names
+        if names is not None and (len(names) != count or len(set(names)) != count):
+            raise PgmError(
+                f"layer {layer.name!r}: {', '.join(map(repr, names))} are not {count} different "
+                "names, one "
+                f"for each state of {layer.unit!r}"
+            )
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not name:
+        raise PgmError(f"a layer's name must be a non-empty string, not {name!r}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise PgmError(f"a layer's name must be text that files can hold, not {name!r}") from None
+
+
+def check_size(layer: Layer) -> None:
+    """The layer is of units, as many as a positive integer says, whose numbers fit into memory."""
+    if not isinstance(layer.unit, Unit):
+        raise PgmError(
+            f"layer {layer.name!r}: the unit must be one such as Binary(), not {layer.unit!r}"
+        )
+    if (
+        isinstance(layer.size, bool)
+        or not isinstance(layer.size, (int, np.integer))
+        or layer.size < 1
+    ):
+        raise PgmError(
+            f"layer {layer.name!r}: the size must be an integer of at least 1, not {layer.size!r}"
+        )
+    check_unit_room(layer.unit, f"layer {layer.name!r}")
+    if why := no_room(COPIES * 8 * _width(layer), SMALLER):
+        raise PgmError(
+            f"layer {layer.name!r}: {layer.size} units of {layer.unit!r} do not fit into memory: "
+            f"{why}"
+        )
+
+
+def check_unit_room(unit: Unit, what: str) -> None:
+    """The list of a unit's values fits into memory."""
+    if why := no_room(COPIES * unit.support_bytes, "take fewer states"):
+        raise PgmError(f"{what}: the values of {unit!r} do not fit into memory: {why}")
+
+
+def _width(layer: Layer) -> int:
+    """That of the layer, as a Python integer, which does not overflow."""
+    return int(layer.size) * int(layer.unit.width)
+
+
+def _check_names(layer: Layer) -> None:
+    """Labels and names of states may be told apart, and there are as many labels as units."""
+    for what, names in (("label", layer.labels), ("name of a state", layer.state_names)):
+        for name in names or ():
+            try:
+                hash(name)
+            except TypeError:
+                raise PgmError(
+                    f"layer {layer.name!r}: {name!r} is no {what}: give text or numbers"
+                ) from None
+    labels = layer.labels
+    if labels is not None and len(labels) != layer.size:
+        raise PgmError(f"layer {layer.name!r}: {len(labels)} labels for {layer.size} units")
+    if labels is not None and len(set(labels)) < layer.size:
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise PgmError(f"layer {layer.name!r}: the label {twice!r} is there twice")
+
+
+def check_room(structure: Structure, weights: list[Any]) -> None:
+    """All parameters together fit into memory, dense weights that are to be drawn included.
+
+    Parameters
+    ----------
+    structure : the layers and couplings.
+    weights : of each coupling in order, None where it is to be drawn.
+    """
+    layers, sizes = structure.layers, dict[str, int]()
+    for layer in layers.values():
+        sizes[f"layer {layer.name!r} of {layer.size} units"] = _width(layer)
+    for c, weight in zip(structure.couplings, weights, strict=True):
+        dense = _width(layers[c.a]) * _width(layers[c.b])
+        stored = np.size(getattr(weight, "data", ()))
+        sizes[f"coupling {c.key!r} of layers {c.a!r} and {c.b!r}"] = (
+            2 * stored if is_sparse(weight) else dense
+        )
+    if why := no_room(COPIES * 8 * sum(sizes.values()), SMALLER):
+        largest = max(sizes, key=lambda what: sizes[what])
+        raise PgmError(f"{largest}: the parameters of the model do not fit into memory: {why}")
+
+
+def check_settings(unit: Unit, what: str) -> None:
+    """Two units are the same when the fields of their dataclass are: all that they are made of must
+    be such fields.
+    """
+    kind, known = type(unit), {field.name for field in fields(unit)}
+    apart = [
+        name
+        for name in vars(unit)
+        if name not in known and not isinstance(getattr(kind, name, None), cached_property)
+    ]
+    if apart:
+        raise PgmError(
+            f"{what}: {apart[0]!r} of {kind.__name__} is not a field: a unit type is a frozen dataclass, "
+            "whose fields tell its units apart"
+        )
+    try:
+        hash(unit)
+    except TypeError as error:
+        raise PgmError(
+            f"{what}: the fields of {kind.__name__}, a frozen dataclass, must be numbers, text or tuples of "
+            f"these: {error}"
+        ) from None
+
+
+def _check_unit(layer: Layer) -> None:
+    """What a unit type says of its values fits together."""
+    unit, support, base = layer.unit, layer.unit.support, layer.unit.log_base
+    if support is None:
+        return
+    shape = (unit.width,) if unit.width > 1 else ()
+    if (
+        not isinstance(support, np.ndarray)
+        or support.ndim < 1
+        or support.shape[1:] != shape
+        or len(support) < 1
+    ):
+        raise PgmError(
+            f"layer {layer.name!r}: the support of {unit!r} must be an array {('K', *shape)} of its values, "
+            f"not {support!r}"
+        )
+    if unit.width == 1 and np.any(np.diff(support) <= 0):
+        raise PgmError(
+            f"layer {layer.name!r}: the support of {unit!r} must be ascending, not {support!r}"
+        )
+    if (
+        not isinstance(base, np.ndarray)
+        or base.shape != support.shape[:1]
+        or not np.isfinite(base).all()
+    ):
+        raise PgmError(
+            f"layer {layer.name!r}: log_base of {unit!r} must be an array of {len(support)} finite numbers, "
+            f"one for each value, not {base!r}"
+        )
+
+
+def check_structure(structure: Structure) -> None:
+    """Couplings join known layers, once each, in ways that give a proper density."""
+    seen: set[tuple[str, ...] | frozenset[str]] = set()
+    keys: dict[str, Coupling] = {}
+    for c in structure.couplings:
+        for name in (c.a, c.b):
+            if not isinstance(name, str):
+                raise PgmError(f"a coupling joins layers by their names, not {name!r}")
+            structure.layer(name, what=f"coupling {c.key!r}: layer")
+        end = (c.a, c.b) if c.directed else frozenset((c.a, c.b))
+        if end in seen:
+            raise PgmError(f"coupling {c.key!r} is declared twice")
+        seen.add(end)
+        if (other := keys.setdefault(c.key, c)) is not c:
+            raise PgmError(
+                f"couplings {other.a!r} to {other.b!r} and {c.a!r} to {c.b!r} have the same name, {c.key!r}: "
+                "rename a layer"
+            )
+        a, b = structure.layers[c.a], structure.layers[c.b]
+        if not c.directed and all(_unbounded(layer) for layer in (a, b)):
+            raise PgmError(
+                f"coupling {c.key!r} joins two unbounded layers, {c.a!r} and {c.b!r}: the density would "
+                "have no finite normaliser"
+            )
+        if c.directed and b.unit.observed_only:
+            raise PgmError(
+                f"coupling {c.key!r}: layer {c.b!r} has {b.unit!r} units, which cannot be children"
+            )
+        if c.directed and b.unit.nonnegative and not _nonnegative(a):
+            raise PgmError(
+                f"coupling {c.key!r}: parents of {b.unit!r} units must have values >= 0, "
+                f"layer {c.a!r} has {a.unit!r}"
+            )
+    _check_child_only(structure)
+    _check_acyclic(structure)
+
+
+def _unbounded(layer: Layer) -> bool:
+    return not layer.unit.bounded and not layer.unit.observed_only
+
+
+def _nonnegative(layer: Layer) -> bool:
+    return layer.unit.support is not None and bool(np.all(layer.unit.support >= 0))
+
+
+def _check_child_only(structure: Structure) -> None:
+    for name, layer in structure.layers.items():
+        if layer.unit.child_only and (
+            name in structure.undirected_layers or not structure.arrows_into[name]
+        ):
+            raise PgmError(
+                f"layer {name!r}: {layer.unit!r} units are children of arrows only; "
+                "give them a parent with cause() and no undirected coupling"
+            )
+
+
+def _check_acyclic(structure: Structure) -> None:
+    graph: nx.DiGraph = nx.DiGraph([(c.a, c.b) for c in structure.arrows if c.a != c.b])
+    if not nx.is_directed_acyclic_graph(graph):
+        cycle = [edge[0] for edge in nx.find_cycle(graph)]
+        raise PgmError(f"the arrows form a directed cycle: {' -> '.join([*cycle, cycle[0]])}")
+
+
+def check_bias(layer: Layer, bias: Any) -> np.ndarray:
+    """The bias as a float64 array of the layer's bias shape; None = zeros."""
+    if bias is None:
+        return np.zeros(layer.bias_shape)
+    array = as_floats(bias, f"layer {layer.name!r}: bias")
+    if array.shape != layer.bias_shape:
+        raise PgmError(
+            f"layer {layer.name!r}: bias has shape {array.shape}, expected {layer.bias_shape}"
+        )
+    _check_entries(array, f"layer {layer.name!r}: bias", layer.unit.nonnegative)
+    return array.copy()
+
+
+def check_weight(structure: Structure, coupling: Coupling, weight: Any) -> Any:
+    """The weight as float64, dense in C order or csr, of shape (width of a, width of b)."""
+    a, b = structure.layers[coupling.a], structure.layers[coupling.b]
+    what = f"coupling {coupling.key!r} of layers {coupling.a!r} and {coupling.b!r}: weight"
+    if is_sparse(weight):
+        _check_shape(weight, (a.width, b.width), what)
+        array = csr_of(weight, what)
+        array.sum_duplicates()
+        array.sort_indices()
+    else:
+        array = np.array(as_floats(weight, what), order="C")
+    _check_shape(array, (a.width, b.width), what)
+    _check_entries(array, what, coupling.directed and b.unit.nonnegative)
+    if coupling.a == coupling.b:
+        _check_inside(array, a, coupling.directed, what)
+        if not coupling.directed:
+            array = _symmetric(array)
+    return array
+
+
+def as_floats(values: Any, what: str) -> np.ndarray:
+    """Anything numpy can read as float64, else PgmError."""
+    try:
+        if isinstance(values, np.ma.MaskedArray):  # what is masked is not observed
+            return np.ma.filled(values.astype(np.float64), np.nan)
+        if is_sparse(values):
+            return _filled(values, what)
+        array = np.asarray(values)
+        if array.dtype.kind in "cMm":  # numpy would take a part of them as numbers
+            raise TypeError(f"it has {array.dtype} entries")
+        return array.astype(np.float64, copy=False)
+    except PgmError:
+        raise
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+        OverflowError,
+        RecursionError,
+        MemoryError,
+    ) as error:
+        raise PgmError(f"{what} is not an array of numbers: {error}") from None
+
+
+def _filled(matrix: Any, what: str) -> np.ndarray:
+    """A sparse matrix with its zeros."""
+    if why := no_room(8 * math.prod(map(int, matrix.shape))):
+        raise PgmError(f"{what}: with its zeros the sparse matrix does not fit into memory: {why}")
+    return csr_of(matrix, what).toarray()
+
+
+def _check_shape(array: Any, shape: tuple[int, int], what: str) -> None:
+    if tuple(array.shape) != shape:
+        raise PgmError(f"{what} has shape {tuple(array.shape)}, expected {shape}")
+
+
+def _check_entries(array: Any, what: str, nonnegative: bool) -> None:
+    values = array.data if is_sparse(array) else array
+    for bad, expected in (
+        (~in_range(values), IN_RANGE),
+        ((values < 0) & nonnegative, ">= 0 for this unit"),
+    ):
+        if bad.any():
+            first = tuple(int(i) for i in np.argwhere(bad)[0])
+            value, at = values[first], first
+            if is_sparse(array):
+                entries = array.tocoo()
+                at = (int(entries.row[first]), int(entries.col[first]))
+            raise PgmError(f"{what}[{', '.join(map(str, at))}] is {value}, expected {expected}")
+
+
+def _symmetric(array: Any) -> Any:
+    """Without what rounding has left between an entry and that across; stored zeros are kept."""
+    if not is_sparse(array):
+        return (array + array.T) / 2
+    across = array.T.tocsr()
+    across.sort_indices()
+    if np.array_equal(across.indptr, array.indptr) and np.array_equal(
+        across.indices, array.indices
+    ):
+        array.data = (array.data + across.data) / 2
+        return array
+    return ((array + across) / 2).tocsr()
+
+
+def _check_inside(array: Any, layer: Layer, directed: bool, what: str) -> None:
+    rows, columns = array.nonzero()
+    own = np.flatnonzero(layer.owners(rows) == layer.owners(columns))
+    if len(own):
+        raise PgmError(
+            f"{what}[{rows[own[0]]}, {columns[own[0]]}] couples a unit with itself, expected 0"
+        )
+    if directed:
+        graph: nx.DiGraph = nx.DiGraph(zip(layer.owners(rows), layer.owners(columns), strict=True))
+        if not nx.is_directed_acyclic_graph(graph):
+            raise PgmError(
+                f"{what}: arrows inside layer {layer.name!r} form a directed cycle through unit "
+                f"{nx.find_cycle(graph)[0][0]}"
+            )
+    else:
+        above = abs(array - array.T) > 1e-12 * abs(array).max()
+        if len(wrong := above.nonzero()[0]):
+            i, j = int(wrong[0]), int(above.nonzero()[1][0])
+            raise PgmError(
+                f"{what} is not symmetric at [{i}, {j}]: {array[i, j]:.17g} and {array[j, i]:.17g}"
+            )

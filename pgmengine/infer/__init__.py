@@ -1,0 +1,1 @@
+"""Answers: infer and explain, the choice of methods, results, and the methods by family."""

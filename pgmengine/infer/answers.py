@@ -1,0 +1,87 @@
+"""Pieces that every method shares: empty answers, rows in and out, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.memory import available_memory as available_memory
+from pgmengine.base.memory import no_room as no_room
+from pgmengine.base.types import Array, States
+from pgmengine.graph.evidence import distinct
+from pgmengine.graph.target import Target
+from pgmengine.graph.weights import plus
+from pgmengine.infer.result import WANTS, Plan
+
+
+def check_want(want: Iterable[str]) -> tuple[str, ...]:
+    """The wanted quantities as a tuple; PgmError for one that does not exist."""
+    if not isinstance(want, Iterable):
+        raise PgmError(
+            f"want must be a name or several, not {want!r}; ask for any of {', '.join(WANTS)}"
+        )
+    wanted = (want,) if isinstance(want, str) else tuple(want)
+    for name in wanted:
+        if name not in WANTS:
+            raise PgmError(f"want: {name!r} is unknown; ask for any of {', '.join(WANTS)}")
+    if not wanted:
+        raise PgmError(f"want is empty; ask for any of {', '.join(WANTS)}")
+    return wanted
+
+
+def accepted(method: Any, target: Target, want: Iterable[str]) -> tuple[tuple[str, ...], Plan]:
+    """What is wanted, checked, and the method's plan for it; PgmError with its refusal."""
+    wanted = check_want(want)
+    plan: Plan = method.plan(target, wanted)
+    if not plan.accepted:
+        raise PgmError(f"{plan.method} refused: {plan.refusal}")
+    return wanted, plan
+
+
+def public(target: Target, flat: States) -> dict[str, Array]:
+    """States (rows, width) arrays as users see them: (rows, size[, k]), without the rows axis if
+    evidence had none.
+    """
+    out = {name: target.structure.layers[name].shaped(value) for name, value in flat.items()}
+    return out if target.evidence.has_rows else {name: value[0] for name, value in out.items()}
+
+
+def squeeze(target: Target, arrays: dict[str, Array]) -> dict[str, Array]:
+    """Arrays with a rows axis in front, without it if the evidence had none."""
+    return (
+        arrays if target.evidence.has_rows else {name: value[0] for name, value in arrays.items()}
+    )
+
+
+def evidence_patterns(target: Target) -> list[Array]:
+    """Rows grouped by what is observed, set by do(), and beta: a list of index arrays."""
+    masks = [
+        m
+        for name in target.structure.layers
+        for m in (target.evidence.observed[name], target.cut[name])
+    ]
+    if target.rows == 1:
+        return [np.zeros(1, dtype=int)]
+    if (
+        all((m == m[0]).all() for m in map(distinct, masks))
+        and (target.beta == target.beta[0]).all()
+    ):
+        return [np.arange(target.rows)]
+    packed = np.concatenate(
+        [np.packbits(m, axis=1) for m in masks]
+        + [np.ascontiguousarray(target.beta).view(np.uint8).reshape(target.rows, -1)],
+        axis=1,
+    )
+    _, group = np.unique(packed, axis=0, return_inverse=True)
+    order = np.argsort(group.ravel(), kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(group.ravel()[order])) + 1)
+
+
+def add_gradients(total: dict[str, Any] | None, part: dict[str, Any]) -> dict[str, Any]:
+    """Sum of two gradients, parameter by parameter."""
+    return (
+        part if total is None else {name: plus(total[name], value) for name, value in part.items()}
+    )

@@ -1,0 +1,127 @@
+"""Results for ArviZ and pandas: the same numbers with names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
+from pgmengine.graph import frames
+from pgmengine.graph.frames import component_names, unit_names
+from pgmengine.graph.layer import Layer
+from pgmengine.graph.target import Target
+
+
+def to_arviz(result: Any) -> Any:
+    """See Result.to_arviz."""
+    from arviz_base import from_dict
+
+    target = _target(result)
+    layers, samples = target.structure.layers, result.samples  # NotAsked without samples
+    taken = {"chain", "draw", "row", *(dim for layer in layers.values() for dim in _dims(layer))}
+    for name in layers:
+        if name in taken or "/" in name:
+            raise PgmError(
+                f"layer {name!r} cannot be a variable of ArviZ, where that is the name of a dimension"
+                if name in taken
+                else f"layer {name!r} cannot be a variable of ArviZ: its name has a /"
+            )
+    energy = result.stats.get("energy")
+    chains = 1 if energy is None else len(energy)
+    posterior = {
+        name: _by_chain(v, chains) for name, v in samples.items() if target.free[name].any()
+    }
+    dims = {name: ["row", *_dims(layers[name])] for name in layers}
+    groups = {"posterior": posterior}
+    stats = _sample_stats(result, energy)
+    dims |= {name: ["row"] for name in stats}
+    if stats:
+        groups["sample_stats"] = stats
+    seen = {name: _observed(target, name) for name in layers if not target.free[name].all()}
+    if seen:
+        groups["observed_data"] = seen
+    coords = {key: value for layer in layers.values() for key, value in _coords(layer).items()}
+    tree = from_dict(
+        groups, dims=dims, coords=coords | {"row": np.arange(target.rows)}, check_conventions=False
+    )
+    if "levels" in result.stats:
+        tree["tempering"] = _tempering(result, target.rows)
+    tree.attrs |= {
+        "inference_library": "pgmengine",
+        "method": repr(result.method),
+        "kind": result.kind,
+    }
+    return tree
+
+
+def to_frame(result: Any) -> Any:
+    """See Result.to_frame."""
+    target = _target(result)
+    return frames.to_frame(target.structure, result.mean, target.rows)
+
+
+def _target(result: Any) -> Target:
+    if result.target is None:
+        raise PgmError(
+            "only results of pgm.infer know their model and evidence; this one is of a method's run"
+        )
+    return result.target
+
+
+def _sample_stats(result: Any, energy: Any) -> dict[str, Array]:
+    """What belongs to each draw, (chains, draws, rows)."""
+    if energy is None:
+        return {}
+    out = {"energy": energy, "adaptive": np.zeros(energy.shape, dtype=bool)}
+    if "levels" in result.stats:
+        out["level"] = np.full(energy.shape, result.stats["betas"].shape[-1] - 1)
+    if "swap_accepted" in result.stats:
+        out["swap_accepted"] = result.stats["swap_accepted"]
+    return out
+
+
+def _tempering(result: Any, rows: int) -> Any:
+    """The level of every chain at every sweep, adaptive ones and those at other temperatures among
+    them.
+    """
+    import xarray as xr
+
+    levels = result.stats["levels"]  # (sweeps, rows, chains)
+    dims = {
+        "chain": np.arange(levels.shape[2]),
+        "sweep": np.arange(len(levels)),
+        "row": np.arange(rows),
+    }
+    return xr.DataTree(
+        xr.Dataset(
+            {
+                "level": (tuple(dims), levels.transpose(2, 0, 1)),
+                "adaptive": ("sweep", result.stats["adaptive"]),
+            },
+            coords=dims,
+        )
+    )
+
+
+def _by_chain(samples: Array, chains: int) -> Array:
+    """(chains * draws, rows, ...) as (chains, draws, rows, ...), the draws of one chain being
+    together.
+    """
+    return samples.reshape(chains, -1, *samples.shape[1:])
+
+
+def _dims(layer: Layer) -> list[str]:
+    return [f"{layer.name}_unit"] + ([f"{layer.name}_state"] if layer.unit.width > 1 else [])
+
+
+def _coords(layer: Layer) -> dict[str, list[Any]]:
+    return dict(zip(_dims(layer), (unit_names(layer), component_names(layer)), strict=False))
+
+
+def _observed(target: Target, name: str) -> Array:
+    """Evidence (rows, size[, k]), NaN where there is none."""
+    layer = target.structure.layers[name]
+    hidden = target.components(name, target.free[name])
+    return layer.shaped(np.where(hidden, np.nan, target.evidence.values[name]))

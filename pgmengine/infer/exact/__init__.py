@@ -1,0 +1,1 @@
+"""Exact answers by enumeration of a cover."""

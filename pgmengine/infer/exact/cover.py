@@ -1,0 +1,293 @@
+"""The cheapest cover: free units such that, given their values, everything else free is
+independent.
+
+Two free units are in conflict when a coupling joins them. A free parent of a child whose normaliser
+counts must be in the cover, for A_c couples all parents of c. The rest is a minimum-weight vertex
+cover, each unit weighing log2(number of its states). Units of a layer that have the same neighbours
+stand or fall together, so they are merged before the search: a dense layer is one vertex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
+from pgmengine.graph.couplings import Arrow, Coupling, Weight
+from pgmengine.graph.queries import barren
+from pgmengine.graph.target import Target
+from pgmengine.graph.weights import is_sparse
+
+Vertex = tuple[str, int]
+Groups = dict[str, list[Array]]
+MANY_VERTICES = 400  # above this the cover is the greedy one
+MANY_GROUPS = 4000  # above this there is no search at all
+MANY_ENTRIES = 2**16  # of a weight: above this models of one structure share no covers
+
+
+@dataclass(frozen=True, eq=False)
+class Cover:
+    """Unit indices per layer: enumerated, summed out one by one, and left out because they sum to
+    one.
+    """
+
+    units: dict[str, Array]
+    rest: dict[str, Array]
+    barren: dict[str, Array]
+    bits: float  # log2 of the number of states
+    indicators: int  # number of states but the first, of all units
+
+
+def pattern(target: Target, c: Coupling, structural: bool) -> Weight:
+    """Where a coupling acts, as 0 and 1: its non-zero weights, or (structural) every entry that is
+    a parameter.
+
+    Statistics of a weight are wanted even where it is 0, so they need the structural pattern.
+    """
+    weight = target.model.weight(c)
+    acts = c.parameters(weight)
+    if structural:
+        return acts
+    return (acts * (weight != 0)).tocsr() if is_sparse(weight) else (weight != 0) * 1.0
+
+
+def barren_units(target: Target) -> dict[str, Array]:
+    """Units (size,) that are barren in all rows: they sum to one and leave log Z alone."""
+    return {name: np.all(mask, axis=0) for name, mask in barren(target).items()}
+
+
+def _by_unit(target: Target, name: str, components: Array) -> Array:
+    return np.any(components.reshape(-1, target.structure.layers[name].unit.width), axis=1)
+
+
+def _reaches(target: Target, arrow: Arrow, columns: Array, structural: bool = False) -> Array:
+    """Which parents of an arrow act on one of the masked columns."""
+    if not columns.any():
+        return np.zeros(target.structure.layers[arrow.a].size, dtype=bool)
+    reached: Array = pattern(target, arrow, structural) @ columns.astype(np.float64)
+    return _by_unit(target, arrow.a, np.asarray(reached > 0))
+
+
+def forced_units(target: Target, active: dict[str, Array], structural: bool) -> dict[str, Array]:
+    """Free parents of children whose normaliser counts, and free noisy-or units at beta < 1.
+    (size,) masks.
+    """
+    s = target.structure
+    out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    for arrow in s.arrows:
+        counts = s.layers[arrow.b].components(active[arrow.b] & ~target.cut[arrow.b][0])
+        out[arrow.a] |= target.free[arrow.a][0] & _reaches(target, arrow, counts, structural)
+    for name in s.directed_layers:  # (1 - e^-z)^beta + e^(-beta z) has no form that the walks know
+        if not s.layers[name].unit.canonical and np.any(target.beta != 1.0):
+            out[name] |= target.free[name][0]
+    return {name: mask & active[name] for name, mask in out.items()}
+
+
+def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
+    """The cover of a target whose rows share one evidence pattern; the model remembers those it was
+    asked for.
+
+    `prune` leaves barren units out (log_z does not need them); `structural` covers every parameter,
+    zero or not.
+    """
+    masks = [mask[0] for both in (target.free, target.cut) for mask in both.values()]
+    hinted = [np.any(soft != 0, axis=0) for soft in target.soft.values()]
+    key = prune, structural, target.untempered, *target.soft, *(m.tobytes() for m in masks + hinted)
+    return target.model.covers.recall(key, lambda: _shared(target, key, prune, structural))
+
+
+def _shared(target: Target, key: Any, prune: bool, structural: bool) -> Cover:
+    """The cover as models of the same structure share it: while a model learns, where its couplings
+    act stays.
+    """
+    acting = [_acting(c, target.model.weight(c), structural) for c in target.structure.couplings]
+    if any(where is None for where in acting):
+        return _cheapest(target, prune, structural)
+    return target.structure.covers.recall(
+        (key, *acting), lambda: _cheapest(target, prune, structural)
+    )
+
+
+def _acting(c: Coupling, weight: Weight, structural: bool) -> bytes | None:
+    """Where a coupling acts, as a key; None when that takes too long to compare."""
+    if structural and not is_sparse(weight) and not (c.directed and c.a == c.b):
+        return b""
+    if (weight.nnz if is_sparse(weight) else weight.size) > MANY_ENTRIES:
+        return None
+    entries = weight.data if is_sparse(weight) else weight
+    kept = (
+        b"".join(x.tobytes() for x in (weight.indices, weight.indptr)) if is_sparse(weight) else b""
+    )
+    return kept + (b"" if structural and kept else np.packbits(entries != 0).tobytes())
+
+
+def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
+    s = target.structure
+    none = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    barren = barren_units(target) if prune else none
+    active = {name: ~barren[name] for name in s.layers}
+    forced = forced_units(target, active, structural)
+    open_units = {name: target.free[name][0] & active[name] & ~forced[name] for name in s.layers}
+    chosen = {
+        name: forced[name] | picked
+        for name, picked in _vertex_cover(target, open_units, structural).items()
+    }
+    for name, mask in chosen.items():
+        unit = s.layers[name].unit
+        if mask.any() and unit.support is None:
+            raise PgmError(
+                f"layer {name!r} has {unit!r} units, which cannot be enumerated, and nothing else can "
+                "stand in for them"
+            )
+    count = {name: int(mask.sum()) for name, mask in chosen.items()}
+    bits = sum(_bits(target, name) * n for name, n in count.items())
+    indicators = sum(n * (round(2 ** _bits(target, name)) - 1) for name, n in count.items() if n)
+    free = {name: target.free[name][0] & active[name] for name in s.layers}
+    return Cover(
+        {n: np.flatnonzero(chosen[n]) for n in s.layers},
+        {n: np.flatnonzero(free[n] & ~chosen[n]) for n in s.layers},
+        {n: np.flatnonzero(barren[n]) for n in s.layers},
+        bits,
+        indicators,
+    )
+
+
+def _bits(target: Target, name: str) -> float:
+    support = target.structure.layers[name].unit.support
+    return 1e6 if support is None else float(np.log2(len(support)))
+
+
+def _vertex_cover(target: Target, free: dict[str, Array], structural: bool) -> dict[str, Array]:
+    """Minimum-weight vertex cover of the conflicts among the free units. (size,) masks.
+
+    Arrows never put two of these units in conflict: the parents of a child that counts are in the
+    cover already.
+    """
+    s = target.structure
+    inside = {name: np.flatnonzero(mask) for name, mask in free.items()}
+    acts: dict[Coupling, Any] = {
+        c: _among(target, c, inside, structural)
+        for c in s.undirected
+        if len(inside[c.a]) and len(inside[c.b])
+    }
+    out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    if not acts:
+        return out
+    places = _merged_units(target, inside, acts)
+    groups = {name: [inside[name][place] for place in found] for name, found in places.items()}
+    if sum(map(len, groups.values())) > MANY_GROUPS:
+        return _all_but_one_layer(target, groups, out)
+    graph: nx.Graph = nx.Graph()
+    for c, acting in acts.items():
+        graph.add_edges_from(_conflicts(target, c, acting, places))
+    weights = {v: _bits(target, v[0]) * len(groups[v[0]][v[1]]) for v in graph}
+    for part in nx.connected_components(graph):
+        for name, group in _cover_of(graph.subgraph(part), weights):
+            out[name][groups[name][group]] = True
+    return out
+
+
+def _among(target: Target, c: Coupling, inside: dict[str, Array], structural: bool) -> Weight:
+    """Where a coupling acts between these units of its layers: a part of its pattern (what is not 0
+    is a parameter).
+    """
+    layers, weight = target.structure.layers, target.model.weight(c)
+    rows, columns = layers[c.a].columns(inside[c.a]), layers[c.b].columns(inside[c.b])
+    if structural:
+        return c.parameters(weight)[rows][:, columns]
+    some = weight[rows][:, columns]
+    return (some != 0).astype(np.float64)
+
+
+def _all_but_one_layer(target: Target, groups: Groups, out: dict[str, Array]) -> dict[str, Array]:
+    """A valid cover without a search: every conflicting unit but those of the dearest layer without
+    lateral links.
+    """
+    lateral = {c.a for c in target.structure.undirected if c.a == c.b}
+    price = {n: _bits(target, n) * sum(map(len, g)) for n, g in groups.items()}
+    spared = max(price, key=lambda n: (n not in lateral, price[n]))
+    for name, group in groups.items():
+        if group and (name != spared or name in lateral):
+            out[name][np.concatenate(group)] = True
+    return out
+
+
+def _merged_units(target: Target, inside: dict[str, Array], acts: dict[Coupling, Any]) -> Groups:
+    """Places of the units in conflict with any other, of each layer, in groups of equal
+    neighbourhoods.
+    """
+    s, rng = target.structure, np.random.default_rng(0)
+    mark = {n: rng.random(len(units)) for n, units in inside.items()}
+    sums = {n: np.zeros(len(units)) for n, units in inside.items()}
+    for c, acting in acts.items():
+        a, b = s.layers[c.a], s.layers[c.b]
+        sums[c.a] += (
+            (acting @ np.repeat(mark[c.b], b.unit.width)).reshape(len(mark[c.a]), -1).sum(axis=1)
+        )
+        if c.a != c.b:
+            sums[c.b] += (
+                (acting.T @ np.repeat(mark[c.a], a.unit.width))
+                .reshape(len(mark[c.b]), -1)
+                .sum(axis=1)
+            )
+    out: Groups = {}
+    for name in s.layers:
+        index = np.flatnonzero(sums[name] > 0)
+        _, group = np.unique(np.round(sums[name][index], 9), return_inverse=True)
+        order = np.argsort(group, kind="stable")
+        out[name] = (
+            np.split(index[order], np.flatnonzero(np.diff(group[order])) + 1) if len(index) else []
+        )
+    return out
+
+
+def _conflicts(
+    target: Target, c: Coupling, acting: Any, places: Groups
+) -> Iterator[tuple[Vertex, Vertex]]:
+    a, b = target.structure.layers[c.a], target.structure.layers[c.b]
+    one = a.columns(np.array([g[0] for g in places[c.a]], dtype=int))
+    two = b.columns(np.array([g[0] for g in places[c.b]], dtype=int))
+    row, column = acting[one][:, two].nonzero()
+    for i, j in zip(a.owners(row), b.owners(column), strict=True):
+        if (c.a, i) != (c.b, j):
+            yield (c.a, int(i)), (c.b, int(j))
+
+
+def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
+    if len(graph) == 2:
+        return {min(graph, key=lambda v: (weights[v], v))}
+    import scipy.optimize as so  # slow to import, and seldom needed
+    import scipy.sparse as sp
+
+    greedy = nx.approximation.min_weighted_vertex_cover(_weighted(graph, weights), weight="bits")
+    if len(graph) > MANY_VERTICES:
+        return greedy
+    vertices, edges = list(graph), list(graph.edges)
+    place = {v: i for i, v in enumerate(vertices)}
+    rows = np.repeat(np.arange(len(edges)), 2)
+    columns = np.array([place[v] for edge in edges for v in edge])
+    incidence = sp.csr_array(
+        (np.ones(len(rows)), (rows, columns)), shape=(len(edges), len(vertices))
+    )
+    found = so.milp(
+        np.array([weights[v] for v in vertices]),
+        integrality=np.ones(len(vertices)),
+        bounds=so.Bounds(0, 1),
+        constraints=so.LinearConstraint(incidence, lb=1.0),
+        options={"time_limit": 2.0},
+    )
+    if found.x is None:
+        return greedy
+    best = {v for v, x in zip(vertices, found.x, strict=True) if x > 0.5}
+    return min(best, greedy, key=lambda cover: sum(weights[v] for v in cover))
+
+
+def _weighted(graph: nx.Graph, weights: dict[Vertex, float]) -> nx.Graph:
+    copy = nx.Graph(graph)
+    nx.set_node_attributes(copy, weights, "bits")
+    return copy

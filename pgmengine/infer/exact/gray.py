@@ -1,0 +1,198 @@
+"""The compiled, multiplicative walk over rows and pieces, on threads: gray.h and octets.h."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pgmengine import _kernels
+from pgmengine.base.numerics import log_sum
+from pgmengine.base.threads import shared_out
+from pgmengine.base.types import Array
+from pgmengine.infer.exact import states
+from pgmengine.infer.exact.columns import column_count, laid_out, padded
+from pgmengine.infer.exact.problem import FiniteBlock, Problem
+
+TASK = (
+    16 * states.PIECE
+)  # states of one unit of work for the threads; fixed, so results do not depend on their number
+SAFE_EXPONENT = 600.0
+SAFE_GAP = 1e-3  # 1 - e^a is taken for 0 when it is far below this: gray.h
+
+
+@dataclass(frozen=True, eq=False)
+class _Compiled:
+    """The part of a compiled walk that does not depend on the rows."""
+
+    kernel: Any  # None when no offsets could be safe
+    reach: list[
+        Array
+    ]  # of each block (1, T, K-1): how far a_tk can be from its offset, or go in one step
+
+
+def _compiled(p: Problem) -> _Compiled:
+    """Made of the first problem of a skeleton, for all: pairs and values are the same in each,
+    offsets are not.
+    """
+    size = [np.abs(b.value) for b in p.finite]
+    reach = [a.sum(axis=0, keepdims=True) + 2 * a.max(axis=0, initial=0.0) for a in size]
+    if not all(a.max(initial=0.0) < SAFE_EXPONENT for a in reach):
+        return _Compiled(None, reach)
+    value = laid_out(p.finite, [b.value for b in p.finite], p.skeleton.indicators, 0.0)
+    up, down = _steps(p, value)
+    blocks, start = [], 0
+    for b in p.finite:
+        blocks.append((b.value.shape[2], padded(b), start, b.power, b.complement))
+        start += b.value.shape[2] * padded(b)
+    kernel = _kernels.GrayWalk(
+        p.skeleton.states, np.ascontiguousarray(p.pair), value, up, down, blocks
+    )
+    return _Compiled(kernel, reach)
+
+
+class GrayWalker:
+    """The compiled walk of gray.h over rows and pieces, on threads."""
+
+    def __init__(self, p: Problem) -> None:
+        compiled: _Compiled = p.skeleton.memo.recall("compiled walk", lambda: _compiled(p))
+        self.problem, self.kernel, self.reach = p, compiled.kernel, compiled.reach
+        self.offset = laid_out(p.finite, [b.offset for b in p.finite], p.target.rows, -np.inf)
+        largest = [_largest(b, reach) for b, reach in zip(p.finite, compiled.reach, strict=True)]
+        self.safe = self._inside(largest)
+        factors = max(
+            (a + np.log(b.value.shape[2] + 1) for a, b in zip(largest, p.finite, strict=True)),
+            default=0.0,
+        )
+        self.every = int(min(max(690 // max(factors, 0.1), 1), 64)) if self.safe else 1
+
+    def _inside(self, largest: list[float]) -> bool:
+        """Whether every exponential stays far inside the range of a double, and none close to 1 is
+        subtracted from 1.
+        """
+        p = self.problem
+        inside = all(a < SAFE_EXPONENT for a in largest) and bool(np.isfinite(p.theta).all())
+        return inside and all(_apart(b) for b in p.finite if b.complement)
+
+    def walk(self, moments: int) -> tuple[Array, Array | None]:
+        """See Walker."""
+        p, count = self.problem, states.pieces(self.problem)
+        tasks = [(row, start) for row in range(p.target.rows) for start in range(0, p.size, TASK)]
+        shape = (moments, column_count(p))
+        sums = np.empty((p.target.rows, count))
+
+        def run(task: tuple[int, int]) -> tuple[float, Array | None]:
+            row, start = task
+            piece, length = states.PIECE, min(TASK, p.size - start)
+            out = np.zeros(shape) if moments else None
+            part = np.empty(-(-length // piece))
+            scale = self.kernel.walk(
+                p.const[row],
+                p.theta[row],
+                self.offset[row],
+                start,
+                length,
+                piece,
+                self.every,
+                part,
+                None,
+                out,
+            )
+            sums[row, start // piece : start // piece + len(part)] = part
+            return scale, out
+
+        done = shared_out(run, tasks)
+        if moments:
+            return sums, self._merge(tasks, done, sums, shape)
+        for _ in done:
+            pass
+        return sums, None
+
+    def _merge(
+        self,
+        tasks: list[tuple[int, int]],
+        done: Iterator[tuple[float, Array | None]],
+        sums: Array,
+        shape: tuple[int, int],
+    ) -> Array:
+        """Expectations per row from the tasks' scaled sums, in the order of the tasks."""
+        out = np.zeros((self.problem.target.rows, *shape))
+        scales = [-math.inf] * len(out)
+        for (row, _), (scale, part) in zip(tasks, done, strict=True):
+            if part is None or scale == -math.inf:
+                continue
+            new = max(scales[row], scale)
+            out[row] *= math.exp(scales[row] - new)
+            out[row] += part * math.exp(scale - new)
+            scales[row] = new
+        for row, (scale, log_z) in enumerate(zip(scales, log_sum(sums).tolist(), strict=True)):
+            if scale > -math.inf:
+                out[row] *= math.exp(scale - log_z)
+        return out
+
+    def log_weights(self, rows: Array, piece: int) -> Array:
+        """See Walker."""
+        return np.stack([self._log_weights(int(row), piece) for row in rows])
+
+    def _log_weights(self, row: int, piece: int, best: bool = False) -> Array:
+        p = self.problem
+        start = piece * states.PIECE
+        out = np.empty(min(states.PIECE, p.size - start))
+        self.kernel.walk(
+            p.const[row],
+            p.theta[row],
+            self.offset[row],
+            start,
+            len(out),
+            states.PIECE,
+            self.every,
+            np.empty(1),
+            out,
+            None,
+            best,
+        )
+        return out
+
+    def best_states(self) -> Array:
+        """See Walker."""
+        tasks = [
+            (row, piece)
+            for row in range(self.problem.target.rows)
+            for piece in range(states.pieces(self.problem))
+        ]
+
+        def run(task: tuple[int, int]) -> tuple[float, int]:
+            weight = self._log_weights(*task, best=True)
+            top = int(weight.argmax())
+            return float(weight[top]), task[1] * states.PIECE + top
+
+        found = np.array(list(shared_out(run, tasks))).reshape(self.problem.target.rows, -1, 2)
+        winner = found[:, :, 0].argmax(axis=1)
+        return found[np.arange(len(found)), winner, 1].astype(np.int64)
+
+
+def _steps(p: Problem, value: Array) -> tuple[Array, Array]:
+    """Exp of the change of every component when a unit steps up into an indicator, and its inverse."""
+    change = value.copy()
+    first = np.array([a == 1 for _, _, a in p.skeleton.owner], dtype=bool)
+    later = np.flatnonzero(~first)
+    change[later] -= value[later - 1]
+    return np.exp(change), np.exp(-change)
+
+
+def _largest(b: FiniteBlock, reach: Array) -> float:
+    """A bound on |a_tk| over all states of the cover, and on its change in one step; NaN or inf
+    where an offset is.
+    """
+    return float((np.abs(b.offset) + reach).max(initial=0.0))
+
+
+def _apart(b: FiniteBlock) -> bool:
+    """Whether the subtracted term of every state is 1 exactly or at most 1 - SAFE_GAP."""
+    offset, value = b.offset[..., -1], b.value[..., -1]
+    top = offset + np.maximum(value, 0.0).sum(axis=0)
+    exact = (np.abs(top) < 1e-12) & ((np.abs(value) > SAFE_GAP) | (value == 0)).all(axis=0)
+    return bool(((top < -SAFE_GAP) | exact).all())

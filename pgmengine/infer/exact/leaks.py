@@ -1,0 +1,42 @@
+"""Slopes of log Z at a leak of exactly 0, where states that are impossible carry a part of them.
+
+A noisy-or unit with input z is 1 with probability 1 - e^-z, whose slope in z is e^-z: 1 at z = 0,
+where the probability is 0. An expectation of scores over the posterior has 0 times infinity there
+and loses this part of
+
+    d log Z / dz = sum over states of (product of all other factors) e^-z / Z.
+
+With a leak of LIFT in place of 0 the state has the probability LIFT and the score 1 / LIFT, and
+their product is right. The error is of the order of LIFT times the square of the slope, as that of
+a difference from the right, without its rounding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pgmengine.graph.queries import barren
+from pgmengine.graph.target import Target
+
+LIFT = 1e-9
+
+
+def with_leaks(target: Target) -> Target:
+    """Return the target with leaks of LIFT where an impossible state has a slope, or itself.
+
+    Units that are observed to be 0, that are free without any children or that do() holds have no
+    such states. At beta < 1 the slope at 0 is infinite, and nothing is lifted.
+    """
+    s, model, lifted = target.structure, target.model, {}
+    off = [n for n in s.directed_layers if s.layers[n].unit.nonnegative]
+    names = [n for n in off if (model.bias(n) == 0).any()]
+    hidden = barren(target) if names and (target.beta == 1).all() else {}
+    for name in names if hidden else []:
+        # A weight of 0 to a child has a slope, too, so its parent is enumerated although barren.
+        summed = hidden[name] & (not s.arrows_from[name])
+        counts = np.where(target.free[name], ~summed, target.evidence.values[name] == 1)
+        needed = (model.bias(name) == 0) & (counts & ~target.cut[name]).any(axis=0)
+        if needed.any():
+            bias = np.where(needed, LIFT, model.bias(name))
+            lifted[f"{name}.bias"] = bias.reshape(s.layers[name].bias_shape)
+    return target.with_model(model.with_params(lifted)) if lifted else target

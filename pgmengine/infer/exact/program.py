@@ -1,0 +1,227 @@
+"""The answers of a small pattern of evidence as linear maps around one walk.
+
+With o the observed values and m the first moments of the walk, theta and the offsets are linear in
+(1, o), the constant is quadratic in them, and means and state probabilities are linear in (1, o,
+m). For a small pattern these maps are made once, by asking the general code about one basis vector
+after another; from then on an answer is three small matrix products and a walk. Whether a question
+is answered so depends on the question alone: it has the same bits whenever it is asked.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.types import Array, States
+from pgmengine.graph.evidence import Evidence
+from pgmengine.graph.target import Target
+from pgmengine.infer.exact.assemble import Expectations
+from pgmengine.infer.exact.columns import column_count, laid_out
+from pgmengine.infer.exact.gray import SAFE_EXPONENT, GrayWalker
+from pgmengine.infer.exact.problem import Problem, build_problem
+from pgmengine.infer.exact.skeleton import Skeleton
+from pgmengine.infer.exact.states import PIECE
+from pgmengine.units import Unit
+
+Seen = list[tuple[str, Array]]
+MOST_OBSERVED = 24  # numbers: the constant has half their square of terms
+MOST_NUMBERS = 2**14  # in a matrix
+MOST_ROWS = 4  # with more the numpy walk, vectorised over rows, wins
+FAR = -1e4  # a log weight that is nothing beside any other
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """O observed numbers, D indicators, C components of the walk's blocks, M moments, R numbers in
+    the answers.
+    """
+
+    seen: Seen  # layer, its observed columns
+    kernel: Any  # the compiled walk
+    size: int  # states
+    indicators: int  # D
+    linear: Array  # (1 + O, D + C)
+    quadratic: Array  # (1 + O, 1 + O)
+    reach: Array  # (C,) how far an exponent can be from its offset
+    answers: Array  # (1 + O + M, R)
+    means: list[tuple[str, slice]]
+    probs: list[tuple[str, slice, tuple[int, int]]]  # layer, columns, (size, states)
+
+    def run(self, target: Target) -> tuple[Array, States, States] | None:
+        """log_z (rows,), means, state probabilities; None when an exponent could leave the range of
+        a double.
+        """
+        rows, d = target.rows, self.indicators
+        known = np.ones((rows, len(self.linear)))
+        start = 1
+        for name, columns in self.seen:
+            known[:, start : start + len(columns)] = target.evidence.values[name][:, columns]
+            start += len(columns)
+        inputs = known @ self.linear
+        if not (np.abs(inputs[:, d:]) + self.reach).max(initial=0.0) < SAFE_EXPONENT:
+            return None
+        const = ((known @ self.quadratic) * known).sum(axis=1)
+        moments, log_z = np.zeros((rows, len(self.answers) - known.shape[1])), np.empty(rows)
+        for row in range(rows):
+            scale = self.kernel.walk(
+                const[row],
+                inputs[row, :d],
+                inputs[row, d:],
+                0,
+                self.size,
+                PIECE,
+                1,
+                log_z[row : row + 1],
+                None,
+                moments[row : row + 1],
+            )
+            moments[row] *= math.exp(scale - log_z[row])
+        found = np.concatenate((known, moments), axis=1) @ self.answers
+        return (
+            log_z,
+            {name: found[:, place] for name, place in self.means},
+            {
+                name: np.minimum(np.maximum(found[:, place], 0.0), 1.0).reshape(rows, *shape)
+                for name, place, shape in self.probs
+            },
+        )
+
+
+def program_of(target: Target, skeleton: Skeleton) -> Program | None:
+    """The program of a few rows of one evidence pattern, when it is small."""
+    if target.rows > MOST_ROWS or not skeleton.small or target.soft or target.reference:
+        return None
+    return skeleton.memo.recall(
+        "program", lambda: (_compile(target.take(np.zeros(1, dtype=int)), skeleton),)
+    )[0]
+
+
+def _compile(target: Target, skeleton: Skeleton) -> Program | None:
+    layers = target.structure.layers
+    seen = [
+        (name, np.flatnonzero(target.components(name, mask[:1])[0]))
+        for name, mask in target.evidence.observed.items()
+        if mask.any()
+    ]
+    count = sum(len(columns) for _, columns in seen)
+    if count > MOST_OBSERVED or any(_curved(layers[name].unit) for name, _ in seen):
+        return None
+    p = _asked(
+        target, skeleton, seen, np.eye(count + 1)[:, 1:]
+    )  # nothing, then one observed number after another
+    size = column_count(p)
+    width = sum(
+        x.width + (0 if x.unit.support is None else x.size * len(x.unit.support))
+        for x in layers.values()
+    )
+    if (1 + count + size) * max(width, size) > MOST_NUMBERS or p.size > PIECE:
+        return None
+    if p.smooth or p.quadratic or any(b.complement for b in p.finite):
+        return None
+    walker = GrayWalker(p)
+    if not walker.safe:
+        return None
+    linear = np.concatenate(
+        (p.theta, np.where(np.isneginf(walker.offset), FAR, walker.offset)), axis=1
+    )
+    linear[1:] -= linear[0]
+    known = Expectations(p, np.zeros((count + 1, 1, size)))
+    moved = Expectations(
+        _asked(target, skeleton, seen, np.zeros((size, count))), np.eye(size)[:, None]
+    )
+    means = [_affine(known.expected(name)[:, 0], moved.expected(name)[:, 0]) for name in layers]
+    finite = [name for name, layer in layers.items() if layer.unit.support is not None]
+    probs = [_prob_map(known, moved, name, seen) for name in finite]
+    ends = np.cumsum([0, *(part.shape[1] for part in means + probs)])
+    places = [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    shapes = [known.prob(name).shape[1:] for name in finite]
+    reach = laid_out(p.finite, walker.reach, 1, FAR)[0]
+    return Program(
+        seen,
+        walker.kernel,
+        p.size,
+        skeleton.indicators,
+        linear,
+        _quadratic(target, skeleton, seen, count),
+        reach,
+        np.concatenate(means + probs, axis=1),
+        list(zip(layers, places, strict=False)),
+        list(zip(finite, places[len(layers) :], shapes, strict=True)),
+    )
+
+
+def _curved(unit: Unit) -> bool:
+    """Whether probabilities or log h are not linear in the values of an observed unit, or values
+    have no bound.
+    """
+    if unit.support is None or unit.log_base is None:
+        return True
+    return not (unit.one_hot or (unit.width == 1 and len(unit.support) == 2)) or bool(
+        np.ptp(unit.log_base) > 0
+    )
+
+
+def _asked(target: Target, skeleton: Skeleton, seen: Seen, values: Array) -> Problem:
+    """The problem of rows with these observed numbers (rows, O), whether units have such values or
+    not.
+    """
+    rows = target.take(np.zeros(len(values), dtype=int))
+    flat, start = {name: np.zeros(value.shape) for name, value in rows.evidence.values.items()}, 0
+    for name, columns in seen:
+        flat[name][:, columns] = values[:, start : start + len(columns)]
+        start += len(columns)
+    return build_problem(
+        replace(rows, evidence=Evidence(True, flat, rows.evidence.masks)), skeleton
+    )
+
+
+def _affine(known: Array, moved: Array) -> Array:
+    """The matrix (1 + O + M, width) of an answer from its values at nothing and each o, and at
+    nothing and each m.
+    """
+    return np.concatenate((known[:1], known[1:] - known[0], moved - known[0]))
+
+
+def _quadratic(target: Target, skeleton: Skeleton, seen: Seen, count: int) -> Array:
+    """Q with const = (1, o) Q (1, o)', from its values at 0, e_i and e_i + e_j."""
+    i, j = np.triu_indices(count)
+    basis = np.eye(count)
+    c = _asked(
+        target, skeleton, seen, np.concatenate((np.zeros((1, count)), basis, basis[i] + basis[j]))
+    ).const
+    at_0, at_i, at_ij = c[0], c[1 : count + 1], c[count + 1 :]
+    out = np.zeros((count + 1, count + 1))
+    out[1 + i, 1 + j] = out[1 + j, 1 + i] = (at_ij - at_i[i] - at_i[j] + at_0) / 2
+    out[0, 0] = at_0
+    out[0, 1:] = out[1:, 0] = (at_i - at_0 - np.diagonal(out)[1:]) / 2
+    return out
+
+
+def _prob_map(known: Expectations, moved: Expectations, name: str, seen: Seen) -> Array:
+    """_affine of the state probabilities of a finite layer; those of observed units follow from
+    their values.
+    """
+    free, by_moments = known.prob(name), moved.prob(name)
+    layer, start = known.problem.target.structure.layers[name], 1
+    support = layer.unit.support
+    assert support is not None
+    free[1:] = free[0]
+    for other, columns in seen:
+        if other == name:
+            units = np.unique(layer.owners(columns))
+            free[:, units] = 0.0
+            for row, column in enumerate(columns, start):
+                unit, state = divmod(int(column), layer.unit.width)
+                if layer.unit.width > 1:
+                    free[row, unit, state] = 1.0
+                else:
+                    gap = support[1] - support[0]
+                    free[:, unit] = np.array([support[1], -support[0]]) / gap
+                    free[row, unit] += np.array([-1.0, 1.0]) / gap
+            by_moments[:, units] = free[0, units]
+        start += len(columns)
+    size = free.shape[1] * free.shape[2]
+    return _affine(free.reshape(len(free), size), by_moments.reshape(len(by_moments), size))

@@ -1,0 +1,186 @@
+"""The numpy walk: chunks of states by all rows, in the log domain; reads every kind of block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pgmengine.base.numerics import log_sum
+from pgmengine.base.types import Array
+from pgmengine.infer.exact import states
+from pgmengine.infer.exact.columns import column_count, padded
+from pgmengine.infer.exact.problem import FiniteBlock, Problem, SmoothBlock
+
+
+@dataclass(frozen=True, eq=False)
+class PlainWalker:
+    """The numpy walk: chunks of states by all rows, in the log domain; reads every kind of block."""
+
+    problem: Problem
+
+    @cached_property
+    def chunk(self) -> int:
+        """States at a time: half a million numbers in the largest temporary, for each thread may
+        have some of its own.
+        """
+        p = self.problem
+        widest = max(
+            [b.offset[0].size for b in p.finite]
+            + [len(b.index) for b in p.smooth]
+            + [p.skeleton.indicators, 1]
+        )
+        return min(max(500_000 // (widest * p.target.rows), 1), states.PIECE)
+
+    def _chunks(self, start: int, stop: int) -> Iterator[Array]:
+        """Numbers of the states from start to stop, none of two pieces."""
+        while start < stop:
+            end = min(start + self.chunk, stop, (start // states.PIECE + 1) * states.PIECE)
+            yield np.arange(start, end)
+            start = end
+
+    def walk(self, moments: int) -> tuple[Array, Array | None]:
+        """See Walker."""
+        p = self.problem
+        n = p.target.rows
+        sums = np.full((n, states.pieces(p)), -np.inf)
+        total, scale = np.zeros((n, moments, column_count(p))), np.full(n, -np.inf)
+        for index in self._chunks(0, p.size):
+            ind = states.indicators_of(p, index)
+            terms = [_Terms(b, _exponents(b, ind)) for b in p.finite]
+            weight = self._linear(ind)
+            for t in terms:
+                weight += t.block.power * t.log_sum.sum(axis=-1)
+            for s in p.smooth:
+                weight += s.log_weight(_inputs(s, ind)).sum(axis=-1)
+            part = log_sum(weight)
+            sums[:, index[0] // states.PIECE] = np.logaddexp(
+                sums[:, index[0] // states.PIECE], part
+            )
+            if moments:
+                new = np.maximum(scale, part)
+                safe = np.where(np.isneginf(new), 0.0, new)
+                w = np.exp(weight - safe[:, None])
+                total *= np.exp(scale - safe)[:, None, None]
+                total += _weighted(w, ind, moments, self._columns(ind, terms))
+                scale = new
+        gap = np.subtract(scale, log_sum(sums), out=np.zeros(n), where=np.isfinite(scale))
+        return sums, total * np.exp(gap)[:, None, None] if moments else None
+
+    def log_weights(self, rows: Array, piece: int) -> Array:
+        """See Walker."""
+        p = self.problem
+        chunks = self._chunks(piece * states.PIECE, min((piece + 1) * states.PIECE, p.size))
+        return np.concatenate(
+            [self.weight(states.indicators_of(p, index))[rows] for index in chunks], axis=1
+        )
+
+    def best_states(self) -> Array:
+        """See Walker."""
+        p = self.problem
+        best, where = np.full(p.target.rows, -np.inf), np.zeros(p.target.rows, dtype=np.int64)
+        for index in self._chunks(0, p.size):
+            weight = self.weight(states.indicators_of(p, index), best=True)
+            top = weight.argmax(axis=1)
+            value = weight[np.arange(len(weight)), top]
+            where = np.where(value > best, index[top], where)
+            best = np.maximum(best, value)
+        return where
+
+    def weight(self, ind: Array, best: bool = False) -> Array:
+        """Log weights (n, states); `best`: with every unit that is summed out at its most probable
+        value instead.
+        """
+        weight = self._linear(ind)
+        for b in self.problem.finite:
+            terms = _Terms(b, _exponents(b, ind))
+            weight += (
+                terms.largest.sum(axis=-1)
+                if best and b.summed
+                else b.power * terms.log_sum.sum(axis=-1)
+            )
+        for s in self.problem.smooth:
+            weight += (s.best if best else s.log_weight)(_inputs(s, ind)).sum(axis=-1)
+        return weight
+
+    def _linear(self, ind: Array) -> Array:
+        p = self.problem
+        pairs = ((ind @ p.pair) * ind).sum(axis=1) / 2
+        return p.const[:, None] + p.theta @ ind.T + pairs
+
+    def _columns(self, ind: Array, terms: list[_Terms]) -> Array:
+        """The columns of the moments matrix for each state, (n, states, columns)."""
+        n, count = self.problem.target.rows, len(ind)
+        parts = []
+        for t in terms:
+            filled = np.zeros((n, count, t.exponent.shape[-1], padded(t.block)))
+            filled[..., : len(t.block.index)] = t.prob.swapaxes(-1, -2)
+            parts.append(filled.reshape(n, count, -1))
+        parts.append(np.broadcast_to(ind, (n, *ind.shape)))
+        parts += [s.statistic(_inputs(s, ind)) for s in self.problem.smooth]
+        return np.concatenate(parts, axis=2)
+
+
+def _weighted(w: Array, ind: Array, moments: int, columns: Array) -> Array:
+    """Sums over states of weight times column, and times each indicator, (n, moments, columns)."""
+    columns = np.where(w[:, :, None] > 0, columns, 0.0)  # the score of an impossible state is inf
+    on = np.concatenate((np.ones((len(ind), 1)), ind), axis=1)[:, :moments]
+    return np.matmul((w[:, :, None] * on).transpose(0, 2, 1), columns)
+
+
+def _exponents(b: FiniteBlock, ind: Array) -> Array:
+    """A (n, states, T, K-1)."""
+    d, units, terms = b.value.shape
+    return b.offset[:, None] + (ind @ b.value.reshape(d, units * terms)).reshape(
+        len(ind), units, terms
+    )
+
+
+def _inputs(s: SmoothBlock, ind: Array) -> Array:
+    return s.offset[:, None] + ind @ s.value
+
+
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """The terms of a block's sums, 1 and exp(a_k), or exp(a_k) and 1 - exp(a_K), for each row,
+    state and unit.
+    """
+
+    block: FiniteBlock
+    exponent: Array  # a (n, states, T, K-1)
+
+    @cached_property
+    def logs(self) -> Array:
+        """Logs of the terms, last axis."""
+        a = self.exponent
+        if not self.block.complement:
+            return np.concatenate((np.zeros_like(a[..., :1]), a), axis=-1)
+        with np.errstate(divide="ignore"):
+            return np.concatenate(
+                (np.log(-np.expm1(np.minimum(a[..., -1:], 0.0))), a[..., :-1]), axis=-1
+            )
+
+    @property
+    def largest(self) -> Array:
+        """Log of the largest term, (n, states, T)."""
+        return self.logs.max(axis=-1)
+
+    @cached_property
+    def log_sum(self) -> Array:
+        """Log of the sum, (n, states, T)."""
+        if self.exponent.shape[-1] == 1 and not self.block.complement:
+            a = self.exponent[..., 0]
+            return np.maximum(a, 0.0) + np.log1p(np.exp(-np.abs(a)))
+        return log_sum(self.logs)
+
+    @property
+    def prob(self) -> Array:
+        """exp(a) over the sum, the shape of a; 0 where the sum is."""
+        gap = self.log_sum[..., None]
+        return np.exp(
+            np.subtract(
+                self.exponent, gap, out=np.full_like(self.exponent, -np.inf), where=gap > -np.inf
+            )
+        )

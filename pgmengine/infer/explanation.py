@@ -1,0 +1,115 @@
+"""Explanations: what explain returns, as text and as a table for terminals and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgmengine.infer.result import Plan
+
+COLUMNS = ("", "method", "guarantee", "what it would do, or why not", "updates", "time", "memory")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a question that one method answers: its title, empty if it is the whole, and its
+    plans.
+    """
+
+    title: str
+    plans: tuple[Plan, ...]
+
+    @property
+    def chosen(self) -> Plan | None:
+        """The plan that answers, None where all are refused."""
+        return next((plan for plan in self.plans if plan.accepted), None)
+
+    @property
+    def answer(self) -> str:
+        """The method that answers, and its guarantee."""
+        by = f"{self.title} by " if self.title else ""
+        return (
+            f"{by}{self.chosen.method}, {self.chosen.guarantee}"
+            if self.chosen
+            else f"{by}none of these can"
+        )
+
+    def cells(self) -> Iterator[tuple[Plan, tuple[str, ...]]]:
+        """Each plan with its cells of a table, in the order of COLUMNS but for the mark."""
+        for plan in self.plans:
+            sizes = ("", "", "") if plan.refusal else (f"{plan.work:.2g}", *plan.sizes[1:])
+            yield (
+                plan,
+                (
+                    plan.method,
+                    "refused" if plan.refusal else plan.guarantee,
+                    plan.refusal or plan.why,
+                    *sizes,
+                ),
+            )
+
+
+class Explanation(str):
+    """The plans of all candidates as text; `rich.print` and notebooks show them as a table.
+
+    A question whose parts have different best methods has the plans of each part. `plans` has them
+    all, in order, `chosen` is the one that answers the first part, None where none can.
+    """
+
+    head: str
+    parts: tuple[Part, ...]
+
+    def __new__(cls, head: str, parts: Sequence[Part]) -> Explanation:
+        """From a first line, and the parts of the question."""
+        lines = [head]
+        for part in parts:
+            lines += [f"{part.title}:"] * bool(part.title)
+            lines += [f"{'->' if plan is part.chosen else '  '} {plan}" for plan in part.plans]
+        self = super().__new__(
+            cls, "\n".join([*lines, f"answer: {'; '.join(part.answer for part in parts)}"])
+        )
+        self.head, self.parts = head, tuple(parts)
+        return self
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """All plans, in order."""
+        return tuple(plan for part in self.parts for plan in part.plans)
+
+    @property
+    def chosen(self) -> Plan | None:
+        """The plan that answers, or answers the first part."""
+        return self.parts[0].chosen
+
+    def __reduce__(self) -> Any:
+        return Explanation, (self.head, self.parts)
+
+    def __rich__(self) -> Any:
+        """The table."""
+        from rich.box import SIMPLE_HEAD
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(title=escape(self.head), title_justify="left", box=SIMPLE_HEAD)
+        for number, column in enumerate(COLUMNS):
+            table.add_column(column, no_wrap=number != 3, justify="right" if number > 3 else "left")
+        for part in self.parts:
+            if part.title:
+                table.add_row("", *[""] * 2, escape(f"{part.title}:"), "", "", "", style="italic")
+            for plan, cells in part.cells():
+                style = "bold" if plan is part.chosen else "dim" if plan.refusal else None
+                table.add_row("->" if plan is part.chosen else "", *map(escape, cells), style=style)
+        return table
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = f"<tr>{''.join(f'<th>{c}</th>' for c in COLUMNS)}</tr>"
+        for part in self.parts:
+            if part.title:
+                rows += f'<tr><td colspan="{len(COLUMNS)}">{escape(part.title)}:</td></tr>'
+            for plan, cells in part.cells():
+                every = ("→" if plan is part.chosen else "", *cells)
+                rows += f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in every)}</tr>"
+        return f"<p>{escape(self.head)}</p><table>{rows}</table>"

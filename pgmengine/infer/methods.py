@@ -1,0 +1,35 @@
+"""Inference methods: frozen dataclasses with plan(target, want) -> Plan and run(target, want, rng)
+-> Result.
+"""
+
+from pgmengine.infer.exact.method import Exact
+from pgmengine.infer.sampling.ais import AIS, base_rates
+from pgmengine.infer.sampling.coupled import CoupledTempering
+from pgmengine.infer.sampling.forward import Forward
+from pgmengine.infer.sampling.levels import FlatHistogram, OneOverT
+from pgmengine.infer.sampling.mcmc import MCMC
+from pgmengine.infer.sampling.parallel_tempering import ParallelTempering
+from pgmengine.infer.sampling.schedules import Adaptive, Linear, ThreePiece
+from pgmengine.infer.sampling.simulated_tempering import SimulatedTempering
+from pgmengine.infer.sampling.tempered_transitions import TemperedTransitions
+from pgmengine.infer.sampling.wang_landau import WangLandau
+from pgmengine.infer.variational.mean_field import MeanField
+
+__all__ = [
+    "AIS",
+    "MCMC",
+    "Adaptive",
+    "CoupledTempering",
+    "Exact",
+    "FlatHistogram",
+    "Forward",
+    "Linear",
+    "MeanField",
+    "OneOverT",
+    "ParallelTempering",
+    "SimulatedTempering",
+    "TemperedTransitions",
+    "ThreePiece",
+    "WangLandau",
+    "base_rates",
+]

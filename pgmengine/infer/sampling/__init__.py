@@ -1,0 +1,1 @@
+"""Answers by sampling: chains, ladders of temperatures, annealing, ancestral draws."""

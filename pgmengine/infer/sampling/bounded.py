@@ -1,0 +1,41 @@
+"""A proven lower bound against an estimate: mean field finds phases that chains have missed.
+
+Chains that are cooled from independent units do not reach a phase that appears late and suddenly,
+and nothing that is computed from them can show it. Mean field starts anywhere. Where its bound of
+log Z lies above the interval of an estimate, the estimate is wrong.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pgmengine.base.types import Array
+from pgmengine.graph.target import Target
+from pgmengine.infer.variational.mean_field import MeanField
+
+# Starts of the mean-field iterations; the bound is the best one of their fixed points.
+BOUND = MeanField(restarts=4)
+
+# The share of itself by which rounding may move a bound.
+ROUNDING = 1e-6
+
+
+def below_a_bound(target: Target, interval: Array) -> tuple[str, ...]:
+    """Return a warning if the mean-field bound of log Z lies above the upper end of an interval.
+
+    Parameters
+    ----------
+    target : the question, whose log Z was estimated.
+    interval : (rows, 2), ends of the estimate's interval.
+    """
+    if not BOUND.plan(target, ("bound",)).accepted:
+        return ()
+    bound = BOUND.run(target, ("bound",), rng=0).bound
+    above = bound - interval[:, 1] - ROUNDING * (1.0 + np.abs(bound))
+    row = int(np.argmax(above))
+    if not above[row] > 0:
+        return ()
+    return (
+        f"row {target.first + row}: mean field proves that log Z is at least {bound[row]:.6g}, above the estimate's "
+        f"interval, which ends at {interval[row, 1]:.6g}",
+    )

@@ -1,0 +1,287 @@
+"""What samplers share: running sums over draws, traces for the diagnostics, and the draws
+themselves if wanted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.types import Array, States
+from pgmengine.engine.chains import refusal
+from pgmengine.graph.couplings import only_parameters
+from pgmengine.graph.target import Target
+from pgmengine.infer.answers import add_gradients, public, squeeze
+from pgmengine.infer.convergence import chain_statistics
+from pgmengine.infer.result import Status
+from pgmengine.units import Unit
+
+# R-hat and MCSE are themselves estimates. With fewer effective draws they cannot be relied upon
+# (Vehtari et al. 2021): chains of two wells that happen to agree had means off by five MCSE.
+ENOUGH = 400
+
+# The share of series that may be beyond a limit: the largest of thousands exceeds any by chance.
+SHARE = 0.01
+ROUNDING = 1e-13  # a smaller variance is that of rounding
+TRACE = (
+    200  # a longer run is kept as this many batch means, whose mean and MCSE are those of the draws
+)
+
+
+def refused(target: Target, wanted: tuple[str, ...], cannot: set[str]) -> str:
+    """Why draws cannot give what is wanted, or cannot be made, or an empty string."""
+    if missing := sorted(cannot & set(wanted)):
+        return f"draws give no {' or '.join(missing)}"
+    return refusal(target)
+
+
+def kept_bytes(target: Target, wanted: tuple[str, ...], chains: int, draws: int) -> float:
+    """Memory of a collector."""
+    width = sum(layer.width for layer in target.structure.layers.values())
+    kept = draws if "samples" in wanted else 0
+    return 8.0 * target.rows * chains * width * (kept + min(draws, TRACE) + 8)
+
+
+@dataclass(eq=False)
+class Draws:
+    """Draws of `chains` chains for each row of evidence, `draws` of each."""
+
+    target: Target  # rows * chains rows, the chains of one evidence row together
+    wanted: tuple[str, ...]
+    chains: int
+    draws: int
+    kept: list[States] = field(default_factory=list)
+    gradient: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        s = self.target.structure
+        self.batches = min(self.draws, TRACE)
+        rows = self.target.rows
+        self.trace = {
+            n: np.zeros((self.batches, rows, layer.width)) for n, layer in s.layers.items()
+        }
+        self.counts = np.bincount(self._batch(np.arange(self.draws)), minlength=self.batches)
+        self.weight = np.zeros((self.batches, rows))
+        self.energy = np.zeros((self.draws, rows))
+        self.prob = {
+            n: np.zeros((rows, layer.size, len(layer.unit.support)))
+            for n, layer in s.layers.items()
+            if layer.unit.support is not None and not _by_mean(layer.unit)
+        }
+        self.square = {
+            n: np.zeros((rows, layer.width))
+            for n, layer in s.layers.items()
+            if layer.unit.support is None
+        }
+        self.pairs = {
+            c.key: np.zeros((rows // self.chains, s.layers[c.a].width, s.layers[c.b].width))
+            for c in s.couplings
+            if "pairs" in self.wanted
+        }
+
+    def _batch(self, t: Any) -> Any:
+        return t * self.batches // self.draws
+
+    def add(self, t: int, x: States, energy: Array, weight: Array | None = None) -> None:
+        """Add draw number t of all chains, with importance weights (rows * chains,) of mean 1 over
+        a row's draws.
+        """
+        weighed = (
+            x if weight is None else {name: weight[:, None] * value for name, value in x.items()}
+        )
+        for name, value in weighed.items():
+            self.trace[name][self._batch(t)] += value
+        self.weight[self._batch(t)] += 1.0 if weight is None else weight
+        self.energy[t] = energy
+        for name, total in self.square.items():
+            total += weighed[name] * x[name]
+        for name, count in self.prob.items():
+            states = self.target.structure.layers[name].one_hot(x[name])
+            count += states if weight is None else weight[:, None, None] * states
+        for c in self.target.structure.couplings:
+            if c.key in self.pairs:
+                xa, xb = (v.reshape(-1, self.chains, v.shape[-1]) for v in (weighed[c.a], x[c.b]))
+                self.pairs[c.key] += np.einsum("rci,rcj->rij", xa, xb)
+        if "gradient" in self.wanted:
+            self.gradient = add_gradients(self.gradient, self.target.gradient(x, weight))
+        if "samples" in self.wanted:
+            self.kept.append(x)
+
+    def collected(self) -> dict[str, Any]:
+        """All that was added, without the target."""
+        return {
+            "trace": self.trace,
+            "energy": self.energy,
+            "weight": self.weight,
+            "prob": self.prob,
+            "square": self.square,
+            "pairs": self.pairs,
+            "gradient": self.gradient,
+            "kept": self.kept,
+        }
+
+    def put(self, found: list[dict[str, Any]]) -> None:
+        """What all chains collected, or in order groups of those of a single row: these have no
+        pairs and no gradient.
+        """
+        self.trace = _side_by_side([part["trace"] for part in found], axis=1)
+        self.energy = np.concatenate([part["energy"] for part in found], axis=1)
+        self.weight = np.concatenate([part["weight"] for part in found], axis=1)
+        self.prob = _side_by_side([part["prob"] for part in found], axis=0)
+        self.square = _side_by_side([part["square"] for part in found], axis=0)
+        self.pairs, self.gradient = found[0]["pairs"], found[0]["gradient"]
+        self.kept = [
+            _side_by_side(list(x), axis=0)
+            for x in zip(*(part["kept"] for part in found), strict=True)
+        ]
+
+    def answers(self, target: Target) -> dict[str, Any]:
+        """Means over draws and chains, as users see them."""
+        s, draws = target.structure, self.draws * self.chains
+        out: dict[str, Any] = {}
+        if "marginals" in self.wanted:
+            mean = {n: self._mean(n, target) for n in self.trace}
+            out["mean"] = public(target, mean)
+            out["prob"] = squeeze(
+                target,
+                {
+                    n: self._prob(n, mean[n], target)
+                    for n, layer in s.layers.items()
+                    if layer.unit.support is not None
+                },
+            )
+        if "pairs" in self.wanted:
+            out["pairs"] = squeeze(
+                target,
+                {
+                    c.key: only_parameters(c, target.model.weight(c), self.pairs[c.key] / draws)
+                    for c in s.couplings
+                },
+            )
+        if "gradient" in self.wanted and self.gradient is not None:
+            out["gradient"] = {k: v / draws for k, v in self.gradient.items()}
+        if "samples" in self.wanted:
+            out["samples"] = {n: self._samples(n, target) for n in s.layers}
+        return out
+
+    def judged(
+        self, target: Target, limit: float
+    ) -> tuple[dict[str, Any], Status, tuple[str, ...]]:
+        """(stats, status, warnings): whether the chains agree, which nobody asks where the limit is
+        infinite.
+        """
+        stats: dict[str, Any] = {}
+        if limit < math.inf:
+            mean = {n: self._mean(n, target) for n in self.trace}
+            variance = {n: self._variance(n, mean[n], target) for n in self.trace}
+            series = {n: self._series(n, mean[n]) for n in self.trace}
+            stats = chain_statistics(series, variance, self.energy, target, self.chains)
+        stats["energy"] = self.energies(target)
+        note = unmixed_notes(stats, limit)
+        return stats, Status.NOT_MIXED if note else Status.OK, note
+
+    def energies(self, target: Target) -> Array:
+        """Energies of the draws, (chains, draws, rows)."""
+        return self.energy.reshape(self.draws, target.rows, self.chains).transpose(2, 0, 1)
+
+    def _mean(self, name: str, target: Target) -> Array:
+        """Mean of all draws of a row, (rows, width)."""
+        by_chain = self.trace[name].sum(axis=0).reshape(target.rows, self.chains, -1)
+        return by_chain.sum(axis=1) / (self.draws * self.chains)
+
+    def _series(self, name: str, mean: Array) -> Array:
+        """Batch means (batches, rows * chains, width) whose mean and MCSE are those of the answer.
+
+        The mean of weighted draws is a ratio, sum of w x by sum of w; to first order it varies as
+        the mean of x + (w - 1) (x - mean), w of mean 1, which are the draws where nothing is
+        weighted.
+        """
+        beyond = (self.weight - self.counts[:, None])[:, :, None]
+        shift = np.repeat(mean, self.chains, axis=0) * beyond if beyond.any() else 0.0
+        return (self.trace[name] - shift) / self.counts[:, None, None]
+
+    def _variance(self, name: str, mean: Array, target: Target) -> Array:
+        """Variance of all draws of a row, (rows, width); 0 where they are all the same."""
+        layer = target.structure.layers[name]
+        if layer.unit.support is None:
+            square = self.square[name].reshape(target.rows, self.chains, -1).sum(axis=1) / (
+                self.draws * self.chains
+            )
+        else:
+            support = layer.unit.support.reshape(-1, layer.unit.width)
+            square = (self._prob(name, mean, target) @ support**2).reshape(mean.shape)
+        found = square - mean**2
+        return np.where(found > ROUNDING * (1.0 + square), found, 0.0)
+
+    def _prob(self, name: str, mean: Array, target: Target) -> Array:
+        layer = target.structure.layers[name]
+        assert layer.unit.support is not None
+        if layer.unit.one_hot:
+            return layer.shaped(mean)
+        if name in self.prob:
+            total = self.prob[name].reshape(target.rows, self.chains, *self.prob[name].shape[1:])
+            return total.sum(axis=1) / (self.draws * self.chains)
+        low, high = layer.unit.support
+        upper = (mean - low) / (high - low)
+        return np.stack((1 - upper, upper), axis=-1)
+
+    def _samples(self, name: str, target: Target) -> Array:
+        """(draws * chains, rows, size[, k]), the draws of one chain together."""
+        layer = target.structure.layers[name]
+        stacked = np.stack([x[name] for x in self.kept])  # (draws, rows * chains, width)
+        split = stacked.reshape(self.draws, target.rows, self.chains, -1)
+        return layer.shaped(split.transpose(2, 0, 1, 3).reshape(-1, target.rows, layer.width))
+
+
+def _by_mean(unit: Unit) -> bool:
+    """Whether the mean of a finite unit gives the probabilities of its states."""
+    assert unit.support is not None
+    return unit.one_hot or (unit.width == 1 and len(unit.support) == 2)
+
+
+def _side_by_side(parts: list[dict[str, Array]], axis: int) -> dict[str, Array]:
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts], axis=axis) for name in parts[0]}
+
+
+def unmixed_notes(stats: Mapping[str, Any], limit: float) -> tuple[str, ...]:
+    """What has not mixed, a line each; energies that stay infinite are of states that are
+    impossible.
+    """
+    lost = np.isposinf(stats["energy"]).any(axis=(0, 1))
+    note = (
+        "some draws are impossible: the evidence may have probability zero, or the warm-up is too short",
+    )
+    if "energy_rhat" not in stats:
+        return note * bool(lost.any())
+    rhat, ess = (
+        {"the energy": stats[f"energy_{key}"], **{f"layer {n!r}": v for n, v in stats[key].items()}}
+        for key in ("rhat", "ess")
+    )
+    chains, draws, _ = stats["energy"].shape
+    needed = min(ENOUGH, chains * draws / 2)
+    apart = tuple(
+        f"R-hat of {what} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
+        for what, v in rhat.items()
+        if unmixed(v, limit)
+    )
+    slow = tuple(
+        f"the draws of {what} are worth {np.nanmin(v):.3g} independent ones, at least {needed:g} are needed"
+        for what, v in ess.items()
+        if np.mean(v < needed) > SHARE
+    )
+    return note * bool(lost.any()) + apart + slow
+
+
+def unmixed(rhat: Array, limit: float) -> bool:
+    """Whether R-hats say so: one is infinite (chains stuck apart), or over 1 in 100 are above the
+    limit.
+
+    The largest of thousands of R-hats exceeds any limit by chance alone.
+    """
+    return bool(np.isinf(rhat).any() or np.mean(rhat > limit) > SHARE)

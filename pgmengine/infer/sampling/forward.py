@@ -1,0 +1,422 @@
+"""Ancestral sampling with likelihood weighting: independent draws of directed models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.numerics import log_sum
+from pgmengine.base.progress import track
+from pgmengine.base.types import Array, States
+from pgmengine.engine.cost import drawing
+from pgmengine.graph.arrows_inside import Inputs, arrows_inside, generations
+from pgmengine.graph.couplings import only_parameters
+from pgmengine.graph.evidence import distinct
+from pgmengine.graph.layer import Layer
+from pgmengine.graph.queries import known_softly
+from pgmengine.graph.target import Target
+from pgmengine.graph.weights import count
+from pgmengine.infer.answers import accepted, check_want, no_room, public, squeeze
+from pgmengine.infer.convergence import least_error
+from pgmengine.infer.result import Plan, Result, Status
+from pgmengine.infer.sampling.ais import AIS
+from pgmengine.infer.sampling.bounded import below_a_bound
+from pgmengine.infer.sampling.resampling import systematic
+from pgmengine.infer.sampling.schedules import Linear
+from pgmengine.infer.sampling.trust import SURE, few, heavy, interval, pareto_shape
+from pgmengine.infer.splitting import joined
+from pgmengine.infer.variational.conditions import of_free_parents
+
+PART = 2.0**26  # bytes of states that are drawn at once
+
+# Annealing as a cross-check: short, and up only.
+CHECK = AIS(chains=40, betas=Linear(200), reverse=False)
+
+# Standard errors by which halves may differ.
+HALVES = 4.0
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Forward:
+    """Draw parents, then children; weight each draw by the probability of what is observed below
+    it.
+
+    w = product over observed units of p(x | drawn parents), so E[w] = p(evidence) and E[w f(x)] /
+    E[w] = E[f | evidence] (likelihood weighting: Fung and Chang 1990, Shachter and Peot 1990).
+    Draws are independent; without evidence below free units all weights are equal. Else a few
+    draws, or one that is yet to come, may carry all the weight, so the weights are judged in four
+    ways, and the status is FEW_WEIGHTS or CONTRADICTED if one fails: by their effective number and
+    the Pareto shape of the largest ones, by the agreement of independent halves, by a short
+    annealing run (Neal 2001), which meets explanations that the parents hardly ever draw, and by
+    the mean-field lower bound.
+
+    Parameters
+    ----------
+    draws : for each row of evidence, at least; so many samples are returned.
+    below : refused when more observed units than this depend on free ones: few draws would carry
+        the weight.
+    error : standard error of log_z that is asked for; more draws are made until all rows have
+        reached it.
+    most : draws for each row, at most.
+
+    `stats` holds log_weights (draws, rows) of the first draws, ess, pareto_shape and drawn, the
+    number of draws, each (rows,), and mcse of each layer's means. Samples are resampled by weight.
+    Where no draw can give the evidence, means and samples are NaN and the status says so.
+
+    >>> import pgmengine as pgm
+    >>> r = pgm.infer(pgm.sbn([4, 3], rng=0), {"v": [1, 0, float("nan"), 1]}, method=pgm.Forward(2000), rng=0)
+    >>> r.mean["h1"].shape, r.kind
+    ((3,), 'estimate')
+    """
+
+    draws: int = 1000
+    below: int = 10
+    error: float = 0.05
+    most: int = 64_000
+
+    def __post_init__(self) -> None:
+        check_whole(self, "draws", "most", least=2)
+        check_limit(self, "below", "error")
+
+    def plan(self, target: Target, want: Iterable[str]) -> Plan:
+        """Work and memory of the draws; refuses undirected couplings of free units and much
+        evidence below.
+        """
+        wanted, s = check_want(want), target.structure
+        if why := self._obstacle(target, wanted):
+            return Plan("Forward", refusal=why)
+        width = sum(layer.width for layer in s.layers.values())
+        one = 8.0 * self.draws * width  # row's states are drawn at once, and several where they fit
+        memory = min(target.rows * one, max(PART, one)) * 4
+        memory += 8.0 * target.rows * self.draws * (width if "samples" in wanted else 1)
+        if too_much := no_room(memory):
+            return Plan("Forward", refusal=too_much)
+        arrows = sum(count(target.model.weight(c)) / 8.0 for c in s.arrows)
+        how = f"{self.draws} draws, parents first"
+        work = target.rows * self.draws * (10.0 * width + arrows)
+        seconds = drawing(target, wanted, self.draws)
+        return Plan("Forward", "estimate", how, work, memory, seconds=seconds)
+
+    def _obstacle(self, target: Target, wanted: tuple[str, ...]) -> str:
+        """Why it cannot answer, or an empty string."""
+        s = target.structure
+        if missing := sorted({"mode", "bound"} & set(wanted)):
+            return f"draws give no {' or '.join(missing)}"
+        if "log_prob" in wanted and not s.normalized:
+            return "log_prob needs log Z of the undirected part"
+        for name in s.layers:
+            if target.free[name].any() and (
+                name in s.undirected_layers or name not in s.directed_layers
+            ):
+                return f"layer {name!r} is free and not drawn from its parents"
+        if (target.beta != 1).any():
+            return "at beta below 1 conditionals are not normalised"
+        known = int(_weighing(target).max())
+        if known > self.below:
+            return f"{known} observed units depend on free ones, the limit is {self.below}"
+        return ""
+
+    def run(
+        self,
+        target: Target,
+        want: Iterable[str] = ("marginals",),
+        rng: Any = None,
+        state: Any = None,
+    ) -> Result:
+        """Draw."""
+        wanted, plan = accepted(self, target, want)
+        generator, count = seeded(rng), self.draws
+        found = self._drawn(target, wanted, plan, generator, count)
+        while (needed := self._needed(found.stats["ess"], count)) > count:
+            count = needed
+            found = self._drawn(target, wanted, plan, generator, count)
+        return self._judged(target, found, generator)
+
+    def _needed(self, ess: Array, count: int) -> int:
+        """How many draws the row with the largest error of log_z asks for, by the effective number
+        of `count` draws.
+        """
+        error = np.sqrt(np.maximum(1.0 / np.maximum(ess, 1.0) - 1.0 / count, 0.0)).max()
+        if error <= self.error:
+            return count
+        # The error of few effective draws is itself uncertain: at least four times as many make a
+        # difference.
+        return max(
+            count, int(min(max(4.0, (error / max(self.error, 1e-9)) ** 2) * count, self.most))
+        )
+
+    def _drawn(
+        self,
+        target: Target,
+        wanted: tuple[str, ...],
+        plan: Plan,
+        rng: np.random.Generator,
+        count: int,
+    ) -> Result:
+        """Answers by `count` draws for each row, some rows at a time."""
+        width = sum(layer.width for layer in target.structure.layers.values())
+        step = max(int(PART / (8.0 * count * max(width, 1))), 1)
+        return joined(
+            [
+                self._part(
+                    target.take(np.arange(a, min(a + step, target.rows))), wanted, plan, rng, count
+                )
+                for a in track(range(0, target.rows, step), "drawing")
+            ]
+        )
+
+    def _part(
+        self,
+        target: Target,
+        wanted: tuple[str, ...],
+        plan: Plan,
+        rng: np.random.Generator,
+        count: int,
+    ) -> Result:
+        """Answers about some rows."""
+        many = target.take(np.repeat(np.arange(target.rows), count))
+        x, log_w = drawn(many, rng)
+        log_w = log_w.reshape(target.rows, count)
+        top = log_w.max(axis=1, keepdims=True)
+        possible = np.isfinite(top)  # else no draw can give the evidence: nothing is known, NaN
+        p = np.exp(log_w - np.where(possible, top, 0.0))
+        p = np.where(possible, p / np.where(possible, p.sum(axis=1, keepdims=True), 1.0), np.nan)
+        ess = np.where(possible[:, 0], 1.0 / np.square(p).sum(axis=1), 0.0)
+        x = {
+            name: np.ascontiguousarray(value) for name, value in x.items()
+        }  # sums in one order, wherever they are made
+        draws = {name: value.reshape(target.rows, count, -1) for name, value in x.items()}
+        half = [log_mean_error(part) for part in np.array_split(log_w, 2, axis=1)]
+        stats: dict[str, Any] = {
+            "log_weights": log_w[:, : self.draws].T,
+            "ess": ess,
+            "halves_apart": _apart(*half),
+            "pareto_shape": pareto_shape(log_w, ess),
+            "drawn": np.full(target.rows, count),
+        }
+        answers = _moments(target, wanted, draws, p)
+        if "mcse" in answers:
+            stats["mcse"] = {
+                name: _at_least(target, name, value, ess)
+                for name, value in answers.pop("mcse").items()
+            }
+        if "gradient" in wanted:
+            some = np.flatnonzero(p.ravel() != 0)  # impossible draws have no gradient
+            answers["gradient"] = many.take(some).gradient(
+                {n: v[some] for n, v in x.items()}, p.ravel()[some]
+            )
+        if "samples" in wanted:
+            layers, chosen = target.structure.layers, _resampled(draws, p, rng)
+            answers["samples"] = {
+                n: np.swapaxes(layers[n].shaped(v[:, : self.draws]), 0, 1)
+                for n, v in chosen.items()
+            }
+        answers |= _evidence(log_w, wanted, _weighing(target) > 0)
+        return Result(answers, "estimate", self, plan, Status.OK, (), stats)
+
+    def _judged(self, target: Target, found: Result, rng: np.random.Generator) -> Result:
+        """The result with its status: whether the weights can be trusted."""
+        ess, count, first = found.stats["ess"], int(found.stats["drawn"][0]), target.first
+        note: tuple[str, ...] = ()
+        if few(ess, count):
+            note += (
+                f"an effective {ess.min():.3g} of {count} draws carry the weight of row "
+                f"{first + int(ess.argmin())}",
+            )
+        if len(rows := heavy(found.stats["pareto_shape"])):
+            note += (
+                f"the weights of row {first + rows[0]} have a heavy tail, of Pareto shape "
+                f"{found.stats['pareto_shape'][rows[0]]:.2g}: the largest of them is yet to come",
+            )
+        if len(rows := np.flatnonzero(found.stats["halves_apart"])):
+            note += (f"two halves of the draws disagree on log Z of row {first + rows[0]}",)
+        # Equal weights say nothing where evidence lies below free units: all draws may be alike.
+        varies = np.flatnonzero((ess > 0) & (_weighing(target) > 0))
+        status, ends = Status.FEW_WEIGHTS if note else Status.OK, found.answers["log_z_interval"]
+        if len(varies) and not note:
+            some = target.take(varies)
+            note = below_a_bound(some, ends[varies]) or _above_annealing(some, ends[varies], rng)
+            status = Status.CONTRADICTED if note else status
+        return replace(found, status=status, warnings=note)
+
+
+def log_mean_error(log_w: Array) -> tuple[Array, Array]:
+    """Log of the mean (rows,) of weights, from log weights (rows, draws), and its standard error."""
+    log_mean = log_sum(log_w, axis=1) - np.log(log_w.shape[1])
+    same = (log_w == log_w[:, :1]).all(axis=1)
+    ratio = np.exp(log_w - np.where(np.isfinite(log_mean), log_mean, 0.0)[:, None])
+    error = (
+        np.where(same, 0.0, ratio.std(axis=1, ddof=1) / np.sqrt(log_w.shape[1]))
+        if log_w.shape[1] > 1
+        else np.full(len(log_w), np.inf)
+    )
+    return log_mean, np.where(np.isfinite(log_mean), error, np.inf)
+
+
+def _apart(one: tuple[Array, Array], two: tuple[Array, Array]) -> Array:
+    """Whether estimates of two independent halves lie further apart than their errors explain,
+    (rows,).
+    """
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(one[0] - two[0])
+        return gap > HALVES * np.hypot(one[1], two[1]) + ROUNDING * (1.0 + np.abs(one[0]))
+
+
+def _above_annealing(target: Target, ends: Array, rng: np.random.Generator) -> tuple[str, ...]:
+    """A warning if annealing finds more than the upper end of an interval (rows, 2) of log Z."""
+    if not CHECK.plan(target, ("log_z",)).accepted:
+        return ()
+    found = CHECK.run(target, ("log_z",), rng=rng)
+    log_z, error = found.log_z, found.log_z_error
+    with np.errstate(invalid="ignore"):
+        above = log_z - SURE * error - ends[:, 1]
+    row = int(np.nan_to_num(above, nan=-np.inf).argmax())
+    if not above[row] > 0:
+        return ()
+    return (
+        f"annealing puts log Z of row {target.first + row} at {log_z[row]:.6g}, above the interval of these draws, "
+        f"which ends at {ends[row, 1]:.6g}",
+    )
+
+
+def _at_least(target: Target, name: str, error: Array, ess: Array) -> Array:
+    """MCSE of a layer (rows, size[, k]), no smaller than so many draws can vouch for."""
+    layer = target.structure.layers[name]
+    least = np.where(layer.components(target.free[name]), least_error(layer, ess[:, None]), 0.0)
+    return np.maximum(error, layer.shaped(least))
+
+
+def _moments(target: Target, wanted: tuple[str, ...], draws: States, p: Array) -> dict[str, Any]:
+    """Weighted means, state probabilities and pairs; draws (rows, draws, width), weights p (rows,
+    draws).
+    """
+    layers, answers = target.structure.layers, dict[str, Any]()
+    if "marginals" in wanted:
+        mean = {n: np.einsum("rd,rdi->ri", p, v) for n, v in draws.items()}
+        spread = {
+            n: np.sqrt(np.einsum("rd,rdi->ri", p**2, (v - mean[n][:, None]) ** 2))
+            for n, v in draws.items()
+        }
+        prob = {
+            n: _prob(layers[n], v, p)
+            for n, v in draws.items()
+            if layers[n].unit.support is not None
+        }
+        errors = {n: layers[n].shaped(v) for n, v in spread.items()}
+        answers = {"mean": public(target, mean), "mcse": errors, "prob": squeeze(target, prob)}
+    if "pairs" in wanted:
+        found = {
+            c: np.einsum("rdi,rdj->rij", p[..., None] * draws[c.a], draws[c.b], optimize=True)
+            for c in target.structure.couplings
+        }
+        found = {c: only_parameters(c, target.model.weight(c), v) for c, v in found.items()}
+        answers["pairs"] = squeeze(target, {c.key: v for c, v in found.items()})
+    return answers
+
+
+def drawn(target: Target, rng: np.random.Generator) -> tuple[States, Array]:
+    """A draw of each row's free units given those above, flat, and the log weight (rows,) that the
+    evidence gives.
+    """
+    s, x = target.structure, dict(target.evidence.values)
+    log_w = np.zeros(target.rows)
+    for name in s.directed_layers:
+        x[name], gained = _layer_drawn(target, name, x, rng)
+        log_w += gained
+    for name, field in target.soft.items():
+        log_w += (x[name] * field).sum(axis=1)
+    for name, layer in ((n, layer) for n, layer in s.layers.items() if n not in s.directed_layers):
+        log_w += x[name] @ target.model.bias(name) + layer.unit.log_h(layer.shaped(x[name])).sum(
+            axis=-1
+        )
+    for c in s.undirected:
+        log_w += c.log_density(target.model.weight(c), x[c.a], x[c.b])
+    return x, log_w
+
+
+def _layer_drawn(
+    target: Target, name: str, x: States, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """States (rows, width) of a layer, and the log weights (rows,) that its known units give.
+
+    Its parents in other layers are drawn. Arrows inside the layer are followed generation by
+    generation, with states that lie unit by unit: a generation costs what its own units do.
+    """
+    s, layer = target.structure, target.structure.layers[name]
+    free = distinct(target.free[name])
+    weigh = ~(free | distinct(target.cut[name]))
+    if not arrows_inside(target.model, name):
+        zeta = layer.shaped(target.model.inputs(x, name))
+        return _units_drawn(layer, zeta, x[name], free, weigh, rng)
+    above = [(x[c.a] @ target.model.weight(c)).T for c in s.arrows_into[name] if c.a != name]
+    zeta = sum(above, target.model.bias(name)[:, None])
+    now, log_w = np.array(x[name].T, order="C"), np.zeros(target.rows)
+    inside = Inputs(target.model, name)
+    for units in generations(target.model, name):
+        columns = layer.columns(units)
+        inputs = zeta[columns] + np.zeros((1, target.rows))
+        inside.add(now, columns, inputs)
+        eta = inputs.T if layer.unit.width == 1 else inputs.T.reshape(target.rows, len(units), -1)
+        new, gained = _units_drawn(layer, eta, now[columns].T, free[:, units], weigh[:, units], rng)
+        now[columns] = new.T
+        log_w += gained
+    return now.T, log_w
+
+
+def _units_drawn(
+    layer: Layer, zeta: Array, x: Array, free: Array, weigh: Array, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """States (rows, columns) of units from their inputs, and log p of those that weigh, (rows,)."""
+    if free.any():
+        new = layer.unit.sample(layer.unit.link(zeta), rng).reshape(x.shape)
+        x = np.where(layer.components(free), new, x)
+    if not weigh.any():
+        return x, np.zeros(len(x))
+    own = layer.unit.log_conditional(x.reshape(zeta.shape), zeta)
+    return x, np.where(weigh, own, 0.0).sum(axis=1)
+
+
+def _weighing(target: Target) -> Array:
+    """How many known units of each row depend on free ones, (rows,)."""
+    count = np.zeros(target.rows, dtype=int)
+    for name in target.structure.directed_layers:
+        seen = ~target.free[name] & ~target.cut[name] & of_free_parents(target, name)
+        count += (seen | (known_softly(target, name) & target.free[name])).sum(axis=1)
+    return count
+
+
+def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, Array]:
+    """log_z = log mean w, with its standard error; below (rows,): whether evidence lies below free
+    units.
+
+    Draws that are all alike have an error, too: n of them rule out others up to a probability of 3
+    / n, and SURE errors of 1 / n allow for as much.
+    """
+    log_z, error = log_mean_error(log_w)
+    error = np.where(below, np.maximum(error, 1.0 / log_w.shape[1]), error)
+    ends = interval(log_z, error, np.where(np.isfinite(log_z), log_z, np.inf), error)
+    out = {"log_z": log_z, "log_z_error": error, "log_z_interval": ends}
+    return out | ({"log_prob": log_z} if "log_prob" in wanted else {})
+
+
+def _prob(layer: Any, x: Array, p: Array) -> Array:
+    """State probabilities (rows, size, K) from draws (rows, draws, width) and their weights."""
+    state = layer.states(x)
+    return np.stack(
+        [np.einsum("rd,rdi->ri", p, state == k) for k in range(len(layer.unit.support))], axis=-1
+    )
+
+
+def _resampled(each: States, p: Array, rng: np.random.Generator) -> States:
+    """Draws of equal weight (rows, draws, width): systematic resampling, then in random order."""
+    index = rng.permuted(systematic(np.where(np.isnan(p), 1.0, p), rng), axis=1)
+    lost = np.isnan(p[:, :1, None])
+    return {
+        name: np.where(lost, np.nan, np.take_along_axis(v, index[..., None], axis=1))
+        for name, v in each.items()
+    }

@@ -1,0 +1,166 @@
+"""Markov chain Monte Carlo: several chains per evidence row, with diagnostics from arviz-stats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.progress import track
+from pgmengine.base.types import States
+from pgmengine.engine.chains import make_chains, over_chains, sweep_work
+from pgmengine.engine.cost import sampling
+from pgmengine.engine.kernels import Gibbs
+from pgmengine.engine.plain import layers_by_unit
+from pgmengine.graph.target import Target
+from pgmengine.graph.validate import as_floats
+from pgmengine.infer.answers import accepted, check_want, no_room
+from pgmengine.infer.result import Plan, Result
+from pgmengine.infer.sampling.collect import Draws, kept_bytes, refused
+from pgmengine.infer.sampling.starts import dispersed
+
+
+@dataclass(frozen=True)
+class MCMC:
+    """Sweeps of a kernel: `chains` per evidence row, `warmup` sweeps dropped, then `draws` kept
+    every `thin` sweeps.
+
+    `stats` holds ess, rhat and mcse of each layer's means and of the energy, and the energy,
+    (chains, draws, rows). The status is NOT_MIXED beyond `rhat_limit`; with math.inf none of this
+    is worked out but the energy.
+
+    >>> import pgmengine as pgm
+    >>> r = pgm.infer(pgm.rbm(4, 2, rng=0), method=pgm.MCMC(draws=200), rng=0)
+    >>> sorted(r.stats), r.kind
+    (['energy', 'energy_ess', 'energy_mcse', 'energy_rhat', 'ess', 'mcse', 'rhat'], 'estimate')
+    """
+
+    # Sweeps move from one valley to the next only over what lies between them: Auto has them
+    # confirmed.
+    local: ClassVar[bool] = True
+
+    kernel: Any = Gibbs()
+    chains: int = 4
+    warmup: int = 500
+    draws: int = 1000
+    thin: int = 1
+    rhat_limit: float = 1.05
+
+    def __post_init__(self) -> None:
+        check_whole(self, "chains", "draws", "thin")
+        check_whole(self, "warmup", least=0)
+        check_limit(self, "rhat_limit")
+
+    def plan(self, target: Target, want: Iterable[str]) -> Plan:
+        """Work and memory of the chains; refuses what draws do not give, and free parents with
+        infinitely many values.
+        """
+        wanted = check_want(want)
+        if why := refused(target, wanted, {"mode", "log_z", "log_prob", "bound"}):
+            return Plan("MCMC", refusal=why)
+        sweeps = self.warmup + self.draws * self.thin
+        memory = kept_bytes(target, wanted, self.chains, self.draws)
+        if too_much := no_room(memory):
+            return Plan("MCMC", refusal=too_much)
+        slow = sorted(layers_by_unit(target))
+        how = f"unit by unit in {listed(list(map(repr, slow)))}" if slow else "layer by layer"
+        return Plan(
+            "MCMC",
+            "estimate",
+            f"{self.chains} chains of {sweeps} {type(self.kernel).__name__} sweeps, {how}",
+            sweeps * target.rows * self.chains * sweep_work(target),
+            memory,
+            seconds=sampling(
+                target,
+                self.kernel,
+                wanted,
+                self.chains,
+                self.warmup,
+                self.draws,
+                self.thin,
+                self.rhat_limit,
+            ),
+        )
+
+    def run(
+        self,
+        target: Target,
+        want: Iterable[str] = ("marginals",),
+        rng: Any = None,
+        state: Any = None,
+    ) -> Result:
+        """Run the chains; `state` (a Result.state of the same rows and chains) goes on from where
+        it ended.
+        """
+        return self.run_on(None, target, want, rng, state)
+
+    def run_on(
+        self,
+        executor: Executor | None,
+        target: Target,
+        want: Iterable[str],
+        rng: Any,
+        state: Any = None,
+    ) -> Result:
+        """The same bits, the chains of a single row in groups on an executor; in one if sums over
+        them are wanted.
+        """
+        wanted, plan = accepted(self, target, want)
+        work = 0.0 if {"pairs", "gradient"} & set(wanted) else plan.work
+        generator = seeded(rng)
+        many = target.take(np.repeat(np.arange(target.rows), self.chains))
+        x = (
+            dispersed(many, self.chains, self.kernel, generator)
+            if state is None
+            else many.clamp(_checked_state(many, state))
+        )
+        found = over_chains(
+            executor, self._sweep, many, self.kernel, x, generator, work, wanted, target.rows
+        )
+        draws = Draws(many, wanted, self.chains, self.draws)
+        draws.put([kept for kept, _ in found])
+        stats, status, note = draws.judged(target, self.rhat_limit)
+        last = {name: np.concatenate([x[name] for _, x in found]) for name in x}
+        return Result(draws.answers(target), "estimate", self, plan, status, (), stats, last, note)
+
+    def _sweep(
+        self,
+        many: Target,
+        x: States,
+        rng: np.random.Generator,
+        streams: np.ndarray,
+        wanted: tuple[str, ...],
+        rows: int,
+    ) -> tuple[dict[str, Any], States]:
+        """What some chains collect, and where they end."""
+        chains = make_chains(many, self.kernel, x, rng, streams)
+        for _ in track(range(self.warmup), "warming up"):
+            chains.sweep(1)
+        draws = Draws(many, wanted, many.rows // rows, self.draws)
+        for t in track(range(self.draws), "sampling"):
+            chains.sweep(self.thin)
+            draws.add(t, chains.values(), -chains.log_density())
+        return draws.collected(), chains.values()
+
+
+def _checked_state(target: Target, state: Any) -> States:
+    """The state as floats; PgmError for one of another model, number of rows or of chains."""
+    if not isinstance(state, Mapping):
+        raise PgmError(
+            f"MCMC: state must be the state of another result, not {type(state).__name__}"
+        )
+    found = {}
+    for name, layer in target.structure.layers.items():
+        found[name] = as_floats(state.get(name, ()), f"MCMC: state of layer {name!r}")
+        if found[name].shape != (target.rows, layer.width):
+            raise PgmError(
+                f"MCMC: state does not fit: layer {name!r} needs shape {(target.rows, layer.width)}"
+            )
+        if not layer.unit.contains(layer.shaped(found[name])).all():
+            raise PgmError(f"MCMC: state of layer {name!r} has what is no value of {layer.unit!r}")
+    return found

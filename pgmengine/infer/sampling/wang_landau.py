@@ -1,0 +1,244 @@
+"""Wang-Landau sampling over the bins of a user's partition of the state space (system 3, section
+4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.errors import PgmError
+from pgmengine.base.progress import track
+from pgmengine.base.types import Array, States
+from pgmengine.engine.chains import sweep_work
+from pgmengine.engine.cost import weighted_walk
+from pgmengine.engine.kernels import Gibbs
+from pgmengine.engine.plain import sweep
+from pgmengine.graph.target import Target
+from pgmengine.infer.answers import accepted, check_want, no_room
+from pgmengine.infer.result import Plan, Result, Status
+from pgmengine.infer.sampling.collect import Draws, refused
+from pgmengine.infer.sampling.levels import OneOverT, Weights, check_gamma
+from pgmengine.infer.sampling.trust import few
+
+
+@dataclass(frozen=True)
+class WangLandau:
+    """Chains of p(x) / g(bin(x)), whose weights g are learned until all bins are visited equally
+    often.
+
+    A unit of a layer that the partition reads moves with the conditional of p / g, the log weights
+    of its values less log g of the bins that they lead to; other layers move as they always do.
+    While adapting, log g of the bin that a chain is in grows. Draws with frozen weights have the
+    importance weights g(bin(x)), and answers are weighted means. Samples are resampled by weight.
+    R-hat and MCSE are those of the weighted means, chain by chain, so that chains which stay in
+    different bins are seen. Unit by unit and in numpy: for partitions, not for speed.
+
+    Parameters
+    ----------
+    partition : called with {layer: values (rows, size[, k])}, returns the bin number of each row, 0
+        .. bins - 1.
+    bins : their number.
+    kernel, chains : as in MCMC; the chains of a row share the weights.
+    warmup, draws : adaptive sweeps, and sweeps with frozen weights.
+    gamma : FlatHistogram() or OneOverT().
+
+    `stats` holds those of MCMC, log_g, occupancy and bin_prob (rows, bins), and weight_ess (rows,),
+    the effective number of draws by their importance weights alone. The status is FEW_WEIGHTS where
+    few draws carry the weight.
+
+    >>> import pgmengine as pgm
+    >>> count = pgm.WangLandau(partition=lambda x: x["v"].sum(axis=1).astype(int), bins=5, warmup=200, draws=200)
+    >>> pgm.infer(pgm.rbm(4, 3, rng=0), method=count, rng=0).stats["bin_prob"].shape
+    (1, 5)
+    """
+
+    partition: Callable[[Mapping[str, Array]], Array]
+    bins: int
+    kernel: Any = Gibbs()
+    chains: int = 8
+    warmup: int = 2000
+    draws: int = 2000
+    gamma: Any = OneOverT()
+    rhat_limit: float = 1.05
+
+    def __post_init__(self) -> None:
+        check_gamma(self)
+        check_whole(self, "bins", "chains", "draws")
+        check_whole(self, "warmup", least=0)
+        check_limit(self, "rhat_limit")
+
+    def plan(self, target: Target, want: Iterable[str]) -> Plan:
+        """Work and memory of the chains."""
+        wanted = check_want(want)
+        if why := refused(target, wanted, {"mode", "log_z", "log_prob", "bound"}):
+            return Plan("WangLandau", refusal=why)
+        width = sum(layer.width for layer in target.structure.layers.values())
+        memory = 8.0 * target.rows * self.chains * width * (self.draws + 16)
+        if too_much := no_room(memory):
+            return Plan("WangLandau", refusal=too_much)
+        work = 20.0 * (self.warmup + self.draws) * target.rows * self.chains * sweep_work(target)
+        how = f"{self.chains} chains over {self.bins} bins, {self.warmup} adaptive sweeps, {self.draws} with fixed ones"
+        seconds = weighted_walk(
+            target, wanted, self.chains, self.warmup, self.draws, self.rhat_limit
+        )
+        return Plan("WangLandau", "estimate", how, work, memory, seconds=seconds)
+
+    def run(
+        self,
+        target: Target,
+        want: Iterable[str] = ("marginals",),
+        rng: Any = None,
+        state: Any = None,
+    ) -> Result:
+        """Adapt the weights, freeze them, draw and resample."""
+        wanted, plan = accepted(self, target, want)
+        generator = seeded(rng)
+        many = target.take(np.repeat(np.arange(target.rows), self.chains))
+        weights = Weights(target.rows, self.bins, self.gamma)
+        walk = _Walk(self, many, weights, generator)
+        for _ in track(range(self.warmup), "adapting"):
+            weights.adapt(walk.step().reshape(target.rows, -1))
+        states: list[tuple[States, Array]] = []
+        bins = np.empty((self.draws, target.rows, self.chains), dtype=np.int64)
+        for t in track(range(self.draws), "sampling"):
+            bins[t] = walk.step().reshape(target.rows, -1)
+            states.append((walk.x, -many.log_density(walk.x)))
+        log_w = weights.log_g[np.arange(target.rows)[:, None], bins]
+        w = np.exp(log_w - log_w.max(axis=(0, 2), keepdims=True))
+        w /= w.mean(axis=(0, 2), keepdims=True)
+        draws = Draws(many, wanted, self.chains, self.draws)
+        for t, (x, energy) in enumerate(states):
+            draws.add(t, x, energy, w[t].ravel())
+        stats, status, note = draws.judged(target, self.rhat_limit)
+        if few(ess := effective(w), self.draws * self.chains):
+            status = Status.FEW_WEIGHTS
+            note += (
+                f"an effective {ess.min():.3g} of {self.draws * self.chains} draws carry the weight of row "
+                f"{target.first + int(ess.argmin())}",
+            )
+        _resample(draws, target, w, generator)
+        seen = np.stack([(bins == b).sum(axis=(0, 2)) for b in range(self.bins)], axis=1).astype(
+            float
+        )
+        prob = np.where(
+            seen > 0, seen * np.exp(weights.log_g - weights.log_g.max(axis=1, keepdims=True)), 0.0
+        )
+        stats |= {
+            "log_g": weights.log_g,
+            "occupancy": seen / seen.sum(axis=1, keepdims=True),
+            "weight_ess": ess,
+            "bin_prob": prob / prob.sum(axis=1, keepdims=True),
+            "energy": draws.energies(target),
+        }
+        return Result(draws.answers(target), "estimate", self, plan, status, (), stats, None, note)
+
+
+def effective(w: Array) -> Array:
+    """Return the effective number (rows,) of draws of weights w (draws, rows, chains), were they
+    independent.
+    """
+    return np.asarray(w.sum(axis=(0, 2)) ** 2 / np.square(w).sum(axis=(0, 2)))
+
+
+def _resample(draws: Draws, target: Target, w: Array, rng: np.random.Generator) -> None:
+    """Replace the samples, and their energies, by draws of equal weight; means keep the weights."""
+    count, rows, chains = w.shape
+    size = count * chains
+    p = np.moveaxis(w, 1, 0).reshape(rows, size)
+    chosen = np.stack([rng.choice(size, size=size, p=row / row.sum()) for row in p])
+    draw, chain = np.divmod(chosen.reshape(rows, count, chains), chains)
+    place = chain + chains * np.arange(rows)[:, None, None]
+    draws.energy = np.moveaxis(draws.energy[draw, place], 0, 1).reshape(count, rows * chains)
+    draw, place = (
+        np.moveaxis(index, 0, 1).reshape(count, rows * chains) for index in (draw, place)
+    )
+    if draws.kept:
+        every = {name: np.stack([x[name] for x in draws.kept]) for name in draws.kept[0]}
+        draws.kept = [
+            {name: v[draw[t], place[t]] for name, v in every.items()} for t in range(count)
+        ]
+
+
+class _Seen(Mapping[str, Array]):
+    """A state that remembers which of its layers were read, in whatever way."""
+
+    def __init__(self, x: States) -> None:
+        self.x = x
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Array:
+        self.read.add(name)
+        return self.x[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.x)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+class _Walk:
+    """Chains of p / g, all rows and chains of a target together."""
+
+    def __init__(
+        self, method: WangLandau, many: Target, weights: Weights, rng: np.random.Generator
+    ) -> None:
+        self.method, self.many, self.weights, self.rng = method, many, weights, rng
+        self.row = np.arange(many.rows) // method.chains
+        self.x = many.draw_at_0(rng)
+        self.tilts: dict[str, Any] = {}
+        self._bins(self.x)
+
+    def step(self) -> Array:
+        """One sweep; the bins (rows * chains,) after it."""
+        self.x = sweep(self.many, self.method.kernel, self.x, self.rng, tilts=self.tilts)
+        return self._bins(self.x)
+
+    def _tilt(self, x: States, name: str, columns: Array) -> Array:
+        """-log g of the bins that the values of a unit lead to, (rows * chains, K)."""
+        unit = self.many.structure.layers[name].unit
+        assert unit.support is not None
+        out, tried = [], {**x, name: x[name].copy()}
+        for value in unit.support.reshape(len(unit.support), unit.width):
+            tried[name][:, columns] = value
+            out.append(-self.weights.log_g[self.row, self._bins(tried)])
+        return np.stack(out, axis=1)
+
+    def _shaped(self, x: States) -> dict[str, Array]:
+        return {name: self.many.structure.layers[name].shaped(value) for name, value in x.items()}
+
+    def _bins(self, x: States) -> Array:
+        seen = _Seen(self._shaped(x))
+        found = self._checked(self.method.partition(seen))
+        if new := [
+            name for name in seen.read if name not in self.tilts and self.many.free[name].any()
+        ]:
+            self._read(new)
+        return found
+
+    def _read(self, names: list[str]) -> None:
+        """From now on units of these layers are drawn with the weights of the bins that their
+        values lead to.
+        """
+        for name in names:
+            unit = self.many.structure.layers[name].unit
+            if unit.support is None:
+                raise PgmError(
+                    f"layer {name!r} has {unit!r} units: a partition can read finite units only"
+                )
+        self.tilts = self.tilts | dict.fromkeys(names, self._tilt)
+
+    def _checked(self, found: Any) -> Array:
+        found, bins, rows = np.asarray(found), self.method.bins, self.many.rows
+        whole = found.shape == (rows,) and found.dtype.kind in "iub"
+        if not whole or found.min() < 0 or found.max() >= bins:
+            raise PgmError(
+                f"the partition must return a bin number 0..{bins - 1} for each of {rows} rows, not "
+                f"{found.dtype} of shape {found.shape} from {found.min()} to {found.max()}"
+            )
+        return found.astype(np.int64)

@@ -1,0 +1,1 @@
+"""Mean field and its lower bounds."""

@@ -1,0 +1,101 @@
+"""What a bound of directed children needs, and which of them it can leave out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pgmengine import _kernels
+from pgmengine.base.types import Array
+from pgmengine.graph.queries import barren
+from pgmengine.graph.target import Target, fact
+from pgmengine.graph.weights import is_sparse
+
+
+@fact
+def free_parents(target: Target) -> bool:
+    """Whether a free unit has directed children, so that their normalisers depend on it."""
+    return any(
+        target.free[c.a].any() and not target.cut[c.b].all() for c in target.structure.arrows
+    )
+
+
+def obstacle(target: Target) -> str:
+    """Why tables of probabilities cannot answer, or an empty string."""
+    s = target.structure
+    endless = [
+        name
+        for name, layer in s.layers.items()
+        if layer.unit.support is None and target.free[name].any()
+    ]
+    units = {name: s.layers[name].unit for name in s.directed_layers}
+    special = [name for name, unit in units.items() if unit.nonnegative or unit.support is None]
+    hidden = barren(target) if endless or special else {}
+    for name in endless:
+        if (target.free[name] & ~hidden[name]).any():
+            return f"layer {name!r} is free and has infinitely many values"
+    for name in special:
+        unit = units[name]
+        counts = (
+            ~hidden[name] & ~target.cut[name] & (of_free_parents(target, name) | target.free[name])
+        )
+        if unit.nonnegative:
+            counts = counts | hidden[name]  # their probabilities come from the same terms
+        if counts.any() and log_sums(target, name, hidden) is None:
+            return (
+                f"layer {name!r} of {unit!r} units needs an input above 0 at every unit (a positive bias)"
+                if unit.nonnegative
+                else f"there is no such bound for layer {name!r} of {unit!r} units"
+            )
+    for name, layer in s.layers.items():
+        if (
+            layer.unit.support is not None
+            and max(len(layer.unit.support), layer.unit.width) > _kernels.MOST_STATES
+        ):
+            return f"layer {name!r} has units of more than {_kernels.MOST_STATES} states"
+    return ""
+
+
+def of_free_parents(target: Target, name: str) -> Array:
+    """The units (rows, size) of a layer with an arrow from a free unit."""
+    layer = target.structure.layers[name]
+    found = np.zeros((target.rows, layer.size), dtype=bool)
+    for c in target.structure.arrows_into[name]:
+        free = target.components(c.a, target.free[c.a])
+        if free.any():
+            linked = (target.model.weight(c) != 0).astype(np.float64)
+            found |= (free.astype(np.float64) @ linked > 0).reshape(*found.shape, -1).any(axis=-1)
+    return found
+
+
+def log_sums(target: Target, name: str, hidden: dict[str, Array]) -> tuple[Array, Array] | None:
+    """The sums by which the conditionals of a directed layer are bounded, see Unit.log_sums;
+    hidden: of `barren`.
+    """
+    unit, least = target.structure.layers[name].unit, 0.0
+    if unit.nonnegative:
+        needed = (target.free[name] & ~hidden[name]) | (
+            (target.evidence.values[name] == 1) & ~target.cut[name]
+        )
+        least = float(np.where(needed, _least_input(target, name), 1.0).min(initial=1.0))
+    return unit.log_sums(least)
+
+
+def _least_input(target: Target, name: str) -> Array:
+    """The least input that units of one component can have, (rows, size)."""
+    s = target.structure
+    zeta: Array = np.broadcast_to(target.model.bias(name), target.evidence.values[name].shape)
+    for c in s.arrows_into[name]:
+        layer, weight = s.layers[c.a], target.model.weight(c)
+        dense = weight.toarray() if is_sparse(weight) else np.asarray(weight)
+        zeta = (
+            zeta
+            + np.where(target.components(c.a, target.free[c.a]), 0.0, target.evidence.values[c.a])
+            @ dense
+        )
+        if layer.unit.support is not None:
+            values = layer.unit.support.reshape(-1, layer.unit.width)
+            each = np.einsum(
+                "ka,iaj->ikj", values, dense.reshape(layer.size, layer.unit.width, -1)
+            ).min(axis=1)
+            zeta = zeta + target.free[c.a] @ each
+    return zeta

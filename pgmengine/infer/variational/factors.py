@@ -1,0 +1,312 @@
+"""Mean field with each unit in its own family: for free units without directed children.
+
+With natural parameters eta and means mu = A'(eta), entropy and base measure together are A(eta) -
+eta mu. Given all other means the best eta of a unit is its natural parameter at these means, so
+layer after layer the bound never decreases.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.progress import track
+from pgmengine.base.types import Array, States
+from pgmengine.engine.packed import packed
+from pgmengine.engine.plain import layers_by_unit
+from pgmengine.graph.target import NEVER, Target, fact, times
+from pgmengine.graph.weights import add_rows
+
+
+@fact
+def independent(target: Target) -> bool:
+    """Whether the free units are independent given the evidence, so that one round of mean field is
+    exact.
+    """
+    s, free = target.structure, target.evidence.masks.some_free
+    return not any(
+        (free[c.a] and free[c.b]) or (c.directed and free[c.a] and not target.cut[c.b].all())
+        for c in s.couplings
+    )
+
+
+class Factors:
+    """Independent units with their natural parameters and means, for each row of a target.
+
+    Event-driven: each layer keeps the field that its neighbours' means make, and is told only of
+    means that have changed by more than `quiet`; as they settle a round comes to little. Free
+    layers of which nobody need be told have no means before the first round, which makes theirs
+    exact.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        precision: type = np.float64,
+        mean: States | None = None,
+        quiet: float = 0.0,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        self.target, self.precision, self.quiet = target, precision, quiet
+        s = target.structure
+        self.moving, self.whole, self.heard = (
+            _order(target),
+            target.evidence.masks.all_free,
+            _heard(target),
+        )
+        self.by_unit = layers_by_unit(target)
+        self.mean: States = {
+            name: v.astype(precision, copy=False) for name, v in target.evidence.values.items()
+        }
+        self.eta: States = {}
+        self.told: States = {}
+        self.field = {name: self.still(name) for name in self.moving}
+        for name in self.heard:
+            begin = self._begin(name, rng) if mean is None else mean[name].astype(precision)
+            self._set(name, np.broadcast_to(begin, (target.rows, s.layers[name].width)))
+            self.told[name] = begin if self.whole[name] else self.mean[name]
+            self._tell(name, self.told[name])
+
+    def settle(self, updates: int, tolerance: float) -> tuple[int, float]:
+        """Rounds until no mean changes by more than the tolerance: (rounds, last change)."""
+        if independent(self.target):
+            self.round()
+            return 1, 0.0
+        change = np.inf
+        for t in track(range(updates), "mean field"):
+            before = dict(self.mean)
+            self.round()
+            if tolerance > 0 or t + 1 == updates:
+                change = max(
+                    (float(np.abs(self.mean[n] - before[n]).max(initial=0.0)) for n in self.heard),
+                    default=0.0,
+                )
+            if change <= tolerance:
+                return t + 1, change
+        return updates, change
+
+    def round(self) -> None:
+        """One update of every free layer."""
+        for name in self.moving:
+            if name in self.by_unit:
+                self._unit_by_unit(name)
+            else:
+                layer = self.target.structure.layers[name]
+                self.eta[name] = eta = self._tempered(name, self.field[name])
+                self._set(name, layer.flat(layer.unit.mean(layer.shaped(eta))))
+            if name in self.heard:
+                change = self.mean[name] - self.told[name]
+                if self.quiet > 0:
+                    change *= np.abs(change) > self.quiet
+                self.told[name] = self.told[name] + change
+                self._tell(name, change)
+
+    def bound(self) -> Array:
+        """E_Q[log_density] + H(Q), (rows,)."""
+        target, s = self.target, self.target.structure
+        total, power = np.zeros(target.rows), np.zeros(target.rows)
+        for name, layer in s.layers.items():
+            x, free = self.mean[name].astype(np.float64), target.free[name]
+            if name in s.directed_layers:  # its parents are observed
+                zeta = layer.shaped(target.model.inputs(target.evidence.values, name))
+                own = _dot(layer.shaped(x), layer.unit.link(zeta)) - layer.unit.log_partition(zeta)
+                power += np.where(target.cut[name], 0.0, own).sum(axis=1)
+            else:
+                power += x @ target.model.bias(name)
+            power += (x * target.soft.get(name, 0.0)).sum(axis=1)
+            if not free.all():
+                base = layer.unit.log_h(layer.shaped(target.evidence.values[name]))
+                total += np.where(free | target.cut[name], 0.0, base).sum(axis=1)
+            if name in self.eta:
+                eta = self.eta[name].astype(np.float64)
+                share = layer.unit.log_normalizer(layer.shaped(eta)) - _dot(
+                    layer.shaped(x), layer.shaped(eta)
+                )
+                tilt = _dot(
+                    layer.shaped(x),
+                    layer.shaped(np.zeros(layer.width) + target.reference.get(name, 0.0)),
+                )
+                total += np.where(free, share + (1.0 - target.beta[:, None]) * tilt, 0.0).sum(
+                    axis=1
+                )
+        for c in s.undirected:
+            power += c.log_density(
+                target.model.weight(c),
+                self.mean[c.a].astype(np.float64),
+                self.mean[c.b].astype(np.float64),
+            )
+        return total + times(target.beta, power)
+
+    @property
+    def state(self) -> States:
+        """What `mean` takes to go on."""
+        return self.mean
+
+    def draw(self, rng: np.random.Generator) -> States:
+        """A draw from Q, (rows, width): from the posterior itself where Q is exact."""
+        layers = self.target.structure.layers
+        drawn = {
+            name: layers[name].flat(layers[name].unit.sample(layers[name].shaped(eta), rng))
+            for name, eta in self.eta.items()
+        }
+        return self.target.clamp(
+            {name: drawn.get(name, value) for name, value in self.mean.items()}
+        )
+
+    def gradient(self, weights: Array) -> dict[str, Any]:
+        """E_Q[d log_density / d params], summed over rows with weights (rows,): multilinear, so
+        that means will do.
+        """
+        return self.target.gradient(self.mean, weights)
+
+    def add_slopes(self, weights: Array, total: Any) -> None:
+        """Add `gradient` to a GradientSum: as the point at which the slopes are those on average."""
+        total.points(self.mean, weights)
+
+    def prob(self, name: str) -> Array:
+        """State probabilities (rows, size, K)."""
+        layer, target = self.target.structure.layers[name], self.target
+        assert layer.unit.support is not None
+        known = layer.one_hot(target.evidence.values[name])
+        if name not in self.eta:
+            return known
+        return np.where(
+            target.free[name][..., None], layer.unit.prob(layer.shaped(self.eta[name])), known
+        )
+
+    def predicted(self, name: str) -> Array:
+        """The means of a layer given the others' means, (rows, width)."""
+        layer = self.target.structure.layers[name]
+        eta = self._tempered(name, np.broadcast_to(self.field[name], self.mean[name].shape))
+        return layer.flat(layer.unit.mean(layer.shaped(eta)))
+
+    def still(self, name: str) -> Array:
+        """The part of a layer's natural parameter, at beta = 1, that no update changes: (rows,
+        width).
+        """
+        target, s = self.target, self.target.structure
+        u: Array = np.zeros((target.rows, s.layers[name].width), dtype=self.precision)
+        if name in target.soft:
+            u += target.soft[name]
+        if name in s.directed_layers:
+            layer = s.layers[name]
+            link = layer.flat(
+                layer.unit.link(layer.shaped(target.model.inputs(target.evidence.values, name)))
+            )
+            u += np.where(target.components(name, target.cut[name]), 0.0, np.maximum(link, NEVER))
+        else:
+            u += target.model.bias(name).astype(self.precision, copy=False)
+        for c, source in s.meetings[name]:
+            if source not in self.moving:
+                self._add(c, name, self.mean[source], u)
+        return u
+
+    def _begin(self, name: str, rng: np.random.Generator | None) -> Array:
+        """Means at the reference, (1, width), or at random natural parameters (rows, width)."""
+        layer, reference = self.target.structure.layers[name], self.target.reference
+        random = (
+            np.zeros((1, layer.width))
+            if rng is None
+            else rng.normal(0, 2, (self.target.rows, layer.width))
+        )
+        eta = layer.shaped(random + reference.get(name, 0.0))
+        return layer.flat(layer.unit.mean(eta)).astype(self.precision)
+
+    def _set(self, name: str, value: Array) -> None:
+        """New means of the free units of a layer."""
+        value = value.astype(self.precision, copy=False)
+        self.mean[name] = (
+            value
+            if self.whole[name]
+            else np.where(
+                self.target.components(name, self.target.free[name]),
+                value,
+                self.target.evidence.values[name].astype(self.precision, copy=False),
+            )
+        )
+
+    def _tell(self, name: str, change: Array) -> None:
+        """Pass a change of means (rows or 1, width) on to the fields of the free neighbours."""
+        for c, other in self.target.structure.meetings[name]:
+            if other in self.moving and other != name:
+                self._add(c, other, change, self.field[other])
+
+    def _add(self, c: Any, name: str, x: Array, field: Array) -> None:
+        """Add what x (rows or 1, width) of the other end of a coupling adds to the field (rows,
+        width) of a layer.
+        """
+        if self.precision is np.float32:
+            to = (
+                field
+                if len(x) == len(field)
+                else np.zeros((len(x), field.shape[1]), dtype=np.float32)
+            )
+            packed(self.target.model).add_product(c, name, x, to)
+            if to is not field:
+                field += to
+        else:
+            weight = self.target.model.weight(c)
+            field += x @ (weight if name == c.b else weight.T)
+
+    def _tempered(self, name: str, u: Array, columns: Any = slice(None)) -> Array:
+        """The natural parameter at beta from that at 1, of some columns of a layer."""
+        if self.target.untempered:
+            return np.array(u)
+        beta: Array = self.target.beta[:, None].astype(self.precision, copy=False)
+        reference = self.target.reference[name][columns] if name in self.target.reference else 0.0
+        return times(beta, u) + (1 - beta) * reference
+
+    def _unit_by_unit(self, name: str) -> None:
+        """Layers with couplings inside: one unit after the other, so that the bound never
+        decreases.
+        """
+        layer = self.target.structure.layers[name]
+        model = self.target.model
+        inside = [
+            model.weight(c).astype(self.precision)
+            for c, source in self.target.structure.meetings[name]
+            if source == name
+        ]
+        mean = self.mean[name].copy()
+        u = self.field[name] + sum(mean @ weight for weight in inside)
+        eta = np.zeros_like(u)
+        for index in range(layer.size):
+            columns = layer.columns(np.array([index]))
+            eta[:, columns] = self._tempered(name, u[:, columns], columns)
+            one = eta[:, columns] if layer.unit.width > 1 else eta[:, index]
+            new: Array = layer.unit.mean(one).reshape(len(u), -1)
+            new = np.where(self.target.free[name][:, [index]], new, mean[:, columns])
+            for weight in inside:
+                add_rows(u, new - mean[:, columns], weight, columns)
+            mean[:, columns] = new
+        self.eta[name], self.mean[name] = eta, mean
+
+
+@fact
+def _order(target: Target) -> tuple[str, ...]:
+    """Layers with free units by colour classes, those that evidence reaches first."""
+    s, masks = target.structure, target.evidence.masks
+    seen = {name for name in s.layers if not masks.all_free[name]}
+    near = {name for c in s.undirected for name, other in ((c.a, c.b), (c.b, c.a)) if other in seen}
+    colors = sorted(s.colors, key=lambda color: not near & {n for n in color if masks.some_free[n]})
+    return tuple(name for color in colors for name in color if masks.some_free[name])
+
+
+@fact
+def _heard(target: Target) -> tuple[str, ...]:
+    """Those of them whose means free units are told of."""
+    moving = _order(target)
+    return tuple(
+        name
+        for name in moving
+        if any(other in moving for _, other in target.structure.meetings[name])
+    )
+
+
+def _dot(x: Array, eta: Array) -> Array:
+    """The sum over the components of a unit, (rows, size); 0 where x is, of natural parameters at
+    infinity, too.
+    """
+    each = times(x, eta)
+    return each if np.ndim(x) < 3 else each.sum(axis=-1)

@@ -1,0 +1,248 @@
+"""Mean field: the best distribution of independent units, and the lower bound of log Z that it
+gives.
+
+log Z >= E_Q[log_density] + H(Q) for every Q (Jensen). Q is a product of units: each in its own
+family where no free unit has directed children (factors.py), else with a table of probabilities
+(tables.py), where the children's normalisers are bounded as well (Saul, Jaakkola and Jordan 1996).
+Either way the bound never decreases from one update to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.checks import check_number, check_whole, seeded
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array, States
+from pgmengine.engine.cost import settling
+from pgmengine.graph.couplings import Coupling, only_parameters
+from pgmengine.graph.target import Target
+from pgmengine.graph.weights import count
+from pgmengine.infer.answers import accepted, check_want, no_room, public, squeeze
+from pgmengine.infer.result import Plan, Result
+from pgmengine.infer.variational.conditions import free_parents, obstacle
+from pgmengine.infer.variational.factors import Factors, independent
+from pgmengine.infer.variational.tables import Tables
+
+EDGE = 60.0  # bytes of the graph for one weight
+ROUNDS = 25  # that a fixed point takes often: what plans count on
+
+
+@dataclass(frozen=True)
+class MeanField:
+    """The mean-field fixed point by rounds of updates, with its lower bound of log Z, of log
+    p(evidence) if directed.
+
+    Exact when the free units are independent given the evidence and have no directed children.
+    `kind` is "lower bound": of log_z, and log_prob. Means and probabilities are those of Q, an
+    approximation that may have chosen one of several explanations.
+
+    Parameters
+    ----------
+    updates : rounds at most.
+    tolerance : a round in which no mean changes by more is the last; the bound is then off by the
+        order of its square.
+    precision : np.float64, or np.float32 for half the time and seven digits, where no free unit has
+        directed children.
+    xi : None for the best bound of the children's normalisers, E[A(z)] <= xi E[z] + log sum_k h_k
+        E[e^((y_k - xi) z)]; a number from 0 (the least value of a child) to 1 (the largest) leaves
+        it there: looser, and cheaper. For Categorical(k) children xi is a vector, a number a means
+        (a/k, ..., a/k); with large weights its best value may be missed, the bound still holds.
+    restarts : starts from random tables besides the first; each row keeps the best bound.
+
+    `stats` holds rounds and change, the largest change of a mean (or probability) in the last
+    round.
+
+    >>> import pgmengine as pgm
+    >>> model = pgm.sbn([4, 3, 2], rng=0)
+    >>> bound, exact = (m.run(model.given({"v": [0, 1, 1, 0]}), "log_z").log_z for m in (pgm.MeanField(), pgm.Exact()))
+    >>> bool(bound[0] <= exact[0])
+    True
+    """
+
+    updates: int = 200
+    tolerance: float = 1e-7
+    precision: type = np.float64
+    xi: float | None = None
+    restarts: int = 0
+
+    def __post_init__(self) -> None:
+        if self.xi is not None and not (
+            isinstance(self.xi, (Real, np.floating)) and 0 <= self.xi <= 1
+        ):
+            raise PgmError(f"MeanField: xi must be None or a number from 0 to 1, not {self.xi!r}")
+        check_whole(self, "updates")
+        check_whole(self, "restarts", least=0)
+        check_number(self, "tolerance")
+        try:
+            known = np.dtype(self.precision) in (np.float64, np.float32)
+        except TypeError:
+            known = False
+        if not known:
+            raise PgmError(
+                f"MeanField: precision must be np.float64 or np.float32, not {self.precision!r}"
+            )
+
+    def plan(self, target: Target, want: Iterable[str]) -> Plan:
+        """Work of all rounds; refuses what a bound cannot give."""
+        wanted = check_want(want)
+        if missing := sorted({"mode", "samples"} & set(wanted)):
+            return Plan("MeanField", refusal=f"means give no {' or '.join(missing)}")
+        s = target.structure
+        if "log_prob" in wanted and not s.normalized:
+            return Plan(
+                "MeanField",
+                refusal="log_prob is a bound less log Z, which mean field bounds from the same side",
+            )
+        if free_parents(target) and (why := obstacle(target)):
+            return Plan("MeanField", refusal=why)
+        entries = {c: count(target.model.weight(c)) for c in s.couplings}
+        work = sum(2.0 * n * (20 if c.directed else 1) for c, n in entries.items())
+        work *= target.rows * (1 + self.restarts)
+        numbers = sum(
+            layer.size
+            * max(
+                len(layer.unit.support) if layer.unit.support is not None else 1, layer.unit.width
+            )
+            for layer in s.layers.values()
+        )
+        memory = (
+            8.0
+            * target.rows
+            * (
+                8 * numbers
+                + sum(
+                    s.layers[c.a].width * s.layers[c.b].width
+                    for c in s.couplings
+                    if "pairs" in wanted
+                )
+            )
+        )
+        if free_parents(target):
+            memory += EDGE * sum(entries.values())
+        if too_much := no_room(memory):
+            return Plan("MeanField", refusal=too_much)
+        rounds = 1 if independent(target) else min(self.updates, ROUNDS)
+        seconds = settling(target, rounds * (1 + self.restarts), free_parents(target))
+        how = f"at most {self.updates} rounds"
+        work *= self.updates / 8
+        return Plan("MeanField", "lower bound", how, work, memory, seconds=seconds)
+
+    def run(
+        self,
+        target: Target,
+        want: Iterable[str] = ("marginals",),
+        rng: Any = None,
+        state: Any = None,
+    ) -> Result:
+        """Go to the fixed point; `state` (a Result.state) is where to start."""
+        wanted, plan = accepted(self, target, want)
+        if state is not None:
+            self._check_state(self._start(target).state, state)
+        q = self._start(target, state)
+        rounds, change = q.settle(self.updates, self.tolerance)
+        if self.restarts:
+            q, rounds = self._best(q, rounds, seeded(rng))
+        answers = self._answers(q, wanted)
+        return Result(
+            answers,
+            "lower bound",
+            self,
+            plan,
+            stats={"rounds": rounds, "change": change},
+            state=q.state,
+        )
+
+    def _answers(self, q: Factors | Tables, wanted: tuple[str, ...]) -> dict[str, Any]:
+        target, answers = q.target, dict[str, Any]()
+        if "marginals" in wanted:
+            finite = [
+                n for n, layer in target.structure.layers.items() if layer.unit.support is not None
+            ]
+            mean = {
+                n: np.array(v) for n, v in q.mean.items()
+            }  # no part of the evidence, which is the caller's no more
+            answers = {
+                "mean": public(target, mean),
+                "prob": squeeze(target, {n: q.prob(n) for n in finite}),
+            }
+        if "pairs" in wanted:
+            mean = q.mean
+            answers["pairs"] = squeeze(
+                target, {c.key: _pairs(target, mean, c) for c in target.structure.couplings}
+            )
+        if "gradient" in wanted:
+            answers["gradient"] = q.gradient(np.ones(target.rows))
+        if asked := {"bound", "log_z", "log_prob"} & set(wanted):
+            bound = q.bound()
+            answers |= {name: bound for name in asked}
+        if {"log_z", "log_prob"} & set(wanted):
+            answers |= {
+                "log_z": bound,
+                "log_z_error": np.zeros(target.rows),
+                "log_z_interval": np.stack((bound, np.full(target.rows, np.inf)), axis=1),
+            }
+        return answers
+
+    def _start(
+        self, target: Target, state: States | None = None, rng: np.random.Generator | None = None
+    ) -> Factors | Tables:
+        if free_parents(target):
+            return Tables(target, self.xi, state, rng)
+        return Factors(target, self.precision, state, self.tolerance, rng)
+
+    def _check_state(self, expected: States, state: Any) -> None:
+        """PgmError for a state of another model, pattern or number of rows."""
+        if not isinstance(state, Mapping):
+            raise PgmError(
+                f"MeanField: state must be the state of another result, not {type(state).__name__}"
+            )
+        for name, value in expected.items():
+            shape = np.shape(state[name]) if name in state else None
+            if shape != value.shape:
+                raise PgmError(
+                    f"MeanField: the state does not fit: layer {name!r} has shape {shape}, expected "
+                    f"{value.shape}"
+                )
+
+    def _best(self, q: Any, rounds: int, rng: np.random.Generator) -> tuple[Any, int]:
+        """The best of several starts for each row, and the rounds made."""
+        bound, state = q.bound(), q.state
+        for _ in range(self.restarts):
+            other = self._start(q.target, rng=rng)
+            rounds += other.settle(self.updates, self.tolerance)[0]
+            better = other.bound() > bound
+            bound = np.where(better, other.bound(), bound)
+            state = {
+                name: np.where(better[:, None], other.state[name], value)
+                for name, value in state.items()
+            }
+        q = self._start(q.target, state)
+        return q, rounds + q.settle(self.updates, self.tolerance)[0]
+
+    def expect(self, target: Target, weights: Array, total: Any) -> Factors | Tables:
+        """Add E_Q[d log_density], or slopes of the bound, summed over rows with weights, to a
+        GradientSum; returns Q.
+
+        PgmError where there is no bound.
+        """
+        if free_parents(target) and (why := obstacle(target)):
+            raise PgmError(f"MeanField refused: {why}")
+        q = self._start(target)
+        q.settle(self.updates, self.tolerance)
+        q.add_slopes(weights, total)
+        return q
+
+
+def _pairs(target: Target, mean: States, c: Coupling) -> Array:
+    """E_Q[x_a x_b'] (rows, width a, width b): products of means, 0 for two components of one unit."""
+    found, layer = np.einsum("ri,rj->rij", mean[c.a], mean[c.b]), target.structure.layers[c.a]
+    if c.a == c.b:
+        unit = layer.owners(np.arange(layer.width))
+        found = np.where(unit[:, None] == unit, 0.0, found)
+    return only_parameters(c, target.model.weight(c), found)

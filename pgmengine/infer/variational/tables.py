@@ -1,0 +1,365 @@
+"""Mean field with a table of probabilities for each unit: for free units with directed children
+(belief.h).
+
+    log Z >= E_Q[linear part] + H(Q) - sum over children of F(xi),   F(xi) = xi E[z] + log sum_k h_k
+    E_Q[e^((y_k - xi) z)]
+
+holds for every xi (Saul, Jaakkola and Jordan 1996, eq. 20, here for any finite unit). Children that
+nothing known depends on are left out: their conditionals sum to one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pgmengine import _kernels
+from pgmengine.base.threads import parts
+from pgmengine.base.types import Array, States
+from pgmengine.graph.arrows_inside import Inputs, generations
+from pgmengine.graph.queries import barren
+from pgmengine.graph.target import Target, times
+from pgmengine.infer.variational.conditions import log_sums
+from pgmengine.infer.variational.net import net_of
+
+LANES = _kernels.LANES  # rows of a block
+STEPS = 2  # Newton steps in xi in one round
+FINAL = 12  # the same for units that only follow
+WORTH_A_THREAD = 2_000  # edges times blocks
+
+
+class Tables:
+    """A table of probabilities for every free unit, for each row of a target, and xi for every
+    child.
+
+    xi: None to minimise F, or where to leave it, from 0 (the least value of a child) to 1 (the
+    largest); for Categorical children the point xi / k in each component.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        xi: float | None = None,
+        start: States | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        self.target, self.hidden, s = target, barren(target), target.structure
+        names = tuple(
+            n
+            for n in s.children_first
+            if target.free[n].any() and s.layers[n].unit.support is not None
+        )
+        sums = {
+            n: found
+            for n in s.directed_layers
+            if (found := log_sums(target, n, self.hidden)) is not None
+        }
+        self.net = net_of(target.model, names, sums)
+        self.steps, self.blocks = 0 if xi is not None else STEPS, -(-target.rows // LANES)
+        n = self.net.arrays
+        units, terms = len(n["unit_kind"]), len(n["term_kind"])
+        sizes = {
+            "log_q": n["states"],
+            "q": n["states"],
+            "mean": n["comps"],
+            "base": n["comps"],
+            "open": units,
+            "barren": units,
+            "still": n["term_comps"],
+            "live": terms,
+            "on": terms,
+            "pull": n["term_comps"],
+            "xi": n["term_comps"],
+            "phi": n["term_states"],
+            "f": terms,
+            "beta": 1,
+        }
+        self.arrays = {name: np.zeros((self.blocks, size, LANES)) for name, size in sizes.items()}
+        self._put("beta", slice(None), target.beta[:, None])
+        self.still = {name: self._still(name) for name in s.directed_layers}
+        for name in names:
+            self._describe_unit(name, start, rng)
+        for name in self.net.terms:
+            self._describe_term(name, 0.5 if xi is None else xi)
+        self.machine = _kernels.Belief(
+            self.net.kinds,
+            n,
+            self.net.link_weights(target.model),
+            self.net.weights(target.model),
+            self.arrays,
+        )
+
+    @property
+    def mean(self) -> States:
+        """Means of all units, (rows, width)."""
+        return {name: self._mean(name) for name in self.target.structure.layers}
+
+    @property
+    def state(self) -> States:
+        """What `start` takes: the tables, (rows, size * K)."""
+        return {name: self._get("q", g.all_states) for name, g in self.net.units.items()}
+
+    def settle(self, updates: int, tolerance: float) -> tuple[int, float]:
+        """Rounds until no probability changes by more than the tolerance: (rounds, last change)."""
+        made, change = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks)
+        self.machine.settle(updates, tolerance, self.steps, made, change, self._parts())
+        model = self.target.model
+        follow = [
+            g.first + np.concatenate(generations(model, name))
+            for name in model.structure.directed_layers
+            if (g := self.net.units.get(name)) is not None and self.hidden[name].any()
+        ]
+        if follow:
+            self.machine.forward(np.concatenate(follow), FINAL, self._parts())
+        return int(made.max(initial=0)), float(change.max(initial=0.0))
+
+    def bound(self) -> Array:
+        """The lower bound of log Z, (rows,)."""
+        target, s, x = self.target, self.target.structure, self.mean
+        total, power = np.zeros(target.rows), np.zeros(target.rows)
+        for name, layer in s.layers.items():
+            free, own = target.free[name], np.zeros((target.rows, layer.size))
+            if not free.all():
+                base = layer.unit.log_h(layer.shaped(target.evidence.values[name]))
+                own = np.where(free | target.cut[name], 0.0, base)
+            if name in self.net.units:
+                own = np.where(free & ~self.hidden[name], self._entropy(name), own)
+            total += own.sum(axis=1)
+            field = target.soft.get(name, 0.0) + (
+                0.0 if name in s.directed_layers else target.model.bias(name)
+            )
+            power += (x[name] * field).sum(axis=1)
+            if name in s.directed_layers:
+                total += self._conditional(name, x)
+        for c in s.undirected:
+            power += c.log_density(target.model.weight(c), x[c.a], x[c.b])
+        return total + times(target.beta, power)
+
+    def prob(self, name: str) -> Array:
+        """State probabilities (rows, size, K)."""
+        layer, target = self.target.structure.layers[name], self.target
+        if name in self.net.units:
+            return self._get("q", self.net.units[name].all_states).reshape(
+                target.rows, layer.size, -1
+            )
+        return layer.one_hot(target.evidence.values[name])
+
+    def gradient(self, weights: Array) -> dict[str, Any]:
+        """Slopes of the bound in the parameters at the present Q and xi, summed over rows with
+        weights (rows,).
+        """
+        target, s, x = self.target, self.target.structure, self.mean
+        out, weights = target.gradient(x, weights), target.weighed(weights)
+        for name in self.net.terms:
+            slope = weights[:, None] * self._slope(name)
+            out[f"{name}.bias"] = slope.sum(axis=0).reshape(s.layers[name].bias_shape)
+            for c in s.arrows_into[name]:
+                if c.a not in self.net.units:
+                    out[f"{c.key}.weight"] = c.statistics(target.model.weight(c), x[c.a], slope)
+        found = np.zeros(sum(e.count for e in self.net.edges))
+        alone = all(
+            g.sets == 1 for g in self.net.terms.values()
+        )  # terms of one child add to the same weights
+        self.machine.learn(
+            _blocks(weights[:, None], self.blocks, 0.0), found, self._parts() if alone else 1
+        )
+        for e in self.net.edges:
+            out[f"{e.arrow.key}.weight"] = e.gathered(target.model.weight(e.arrow), found)
+        return out
+
+    def add_slopes(self, weights: Array, total: Any) -> None:
+        """Add `gradient` to a GradientSum."""
+        total.arrays(self.gradient(weights), 1.0, float(weights.sum()))
+
+    def _parts(self) -> int:
+        return parts((len(self.net.arrays["edge_unit"]) + 1) * self.blocks, WORTH_A_THREAD)
+
+    def _put(self, name: str, where: slice, value: Array) -> None:
+        self.arrays[name][:, where] = value.T if len(value) == 1 else _blocks(value, self.blocks)
+
+    def _get(self, name: str, where: slice) -> Array:
+        found = self.arrays[name][:, where]
+        return found.transpose(0, 2, 1).reshape(self.blocks * LANES, found.shape[1])[
+            : self.target.rows
+        ]
+
+    def _mean(self, name: str) -> Array:
+        """Means (rows, width); those of infinite units that nothing depends on follow from their
+        parents' means.
+        """
+        target, layer = self.target, self.target.structure.layers[name]
+        if name in self.net.units:
+            return self._get("mean", self.net.units[name].comps)
+        if not target.free[name].any():
+            return target.evidence.values[name]
+        arrows = target.structure.arrows_into[name]
+        zeta = np.zeros((target.rows, layer.width)) + target.model.bias(name)
+        zeta += sum(self._mean(c.a) @ target.model.weight(c) for c in arrows if c.a != name)
+        inside = Inputs(target.model, name)
+        turns = generations(target.model, name) if inside.weights else [np.arange(layer.size)]
+        free = target.components(name, target.free[name]).T
+        x = np.array(target.evidence.values[name].T, order="C")
+        for units in turns:
+            columns = layer.columns(units)
+            inputs = zeta.T[columns]
+            inside.add(x, columns, inputs)
+            x[columns] = np.where(free[columns], layer.unit.mean(inputs), x[columns])
+        return np.ascontiguousarray(x.T)
+
+    def _describe_unit(
+        self, name: str, start: States | None, rng: np.random.Generator | None
+    ) -> None:
+        """The constant part of the natural parameter of a layer, and its first tables."""
+        target, layer, g = self.target, self.target.structure.layers[name], self.net.units[name]
+        field: Array = np.zeros((target.rows, layer.width)) + target.soft.get(name, 0.0)
+        field += self.still[name] if name in self.still else target.model.bias(name)
+        for c in target.structure.undirected:
+            for to, other, block in c.blocks(target.model.weight(c)):
+                if to == name and other not in self.net.units:
+                    field += target.evidence.values[other] @ block
+        beta, reference = (
+            target.beta[:, None],
+            np.zeros(layer.width) + target.reference.get(name, 0.0),
+        )
+        self._put("base", g.comps, times(beta, field) + (1.0 - beta) * reference)
+        self._put("open", g.items, target.free[name] & ~self.hidden[name])
+        self._put("barren", g.items, self.hidden[name])
+        begin = layer.unit.prob(layer.shaped(np.zeros((target.rows, layer.width)) + reference))
+        if start is not None:
+            begin = start[name].reshape(begin.shape)
+        elif rng is not None:
+            begin = rng.dirichlet(np.ones(begin.shape[-1]), size=begin.shape[:-1])
+        certain = layer.one_hot(target.evidence.values[name])
+        q = np.where(target.free[name][..., None], np.maximum(begin, 1e-299), certain)
+        self._put("q", g.all_states, q.reshape(target.rows, -1))
+        self._put(
+            "log_q",
+            g.all_states,
+            np.log(q, out=np.full(q.shape, -1e30), where=q > 0).reshape(target.rows, -1),
+        )
+        assert layer.unit.support is not None
+        self._put("mean", g.comps, (q @ layer.unit.support).reshape(target.rows, -1))
+
+    def _describe_term(self, name: str, xi: float) -> None:
+        """The constant inputs of a directed layer, what multiplies them, and xi; a child's terms
+        lie together.
+        """
+        target, layer, g = self.target, self.target.structure.layers[name], self.net.terms[name]
+        live = np.where(target.cut[name] | self.hidden[name], 0.0, target.beta[:, None])
+        x, still = self._mean(name), self.still[name]
+        on, pull = live, (live if g.width == 1 else np.repeat(live, g.width, axis=1)) * x
+        if not layer.unit.canonical:  # its terms count where it is 1, beside -(1 - x) z
+            on, pull = live * x, live * (x - 1.0)
+        if g.sets > 1:
+            live, on, still = (np.repeat(v, g.sets, axis=1) for v in (live, on, still))
+            pull = np.where(
+                np.arange(pull.shape[1] * g.sets) % g.sets == 0,
+                np.repeat(pull, g.sets, axis=1),
+                0.0,
+            )
+        values = self._values(name)
+        low, high = values.min(axis=1), values.max(axis=1)
+        self._put("still", g.comps, still)
+        self._put("live", g.items, live)
+        self._put("on", g.items, on)
+        self._put("pull", g.comps, pull)
+        self._put(
+            "xi", g.comps, np.tile((low + xi * (high - low) / g.width).ravel(), layer.size)[None]
+        )
+
+    def _values(self, name: str) -> Array:
+        """The values of the sums of a directed layer, (sets, K, width)."""
+        g = self.net.terms[name]
+        return np.array(
+            [
+                kind[3].reshape(g.states, g.width)
+                for kind in self.net.kinds[g.kind : g.kind + g.sets]
+            ]
+        )
+
+    def _still(self, name: str) -> Array:
+        """The part of a directed layer's input that does not change: its bias and parents without
+        tables.
+        """
+        target = self.target
+        zeta: Array = np.broadcast_to(
+            target.model.bias(name), (target.rows, target.structure.layers[name].width)
+        )
+        for c in target.structure.arrows_into[name]:
+            if c.a not in self.net.units:
+                zeta = zeta + target.evidence.values[c.a] @ target.model.weight(c)
+        return zeta
+
+    def _entropy(self, name: str) -> Array:
+        """Entropy and base measure of the units of a layer, and what the reference adds, (rows,
+        size).
+        """
+        target, layer, g = self.target, self.target.structure.layers[name], self.net.units[name]
+        q, log_q = (
+            self._get(what, g.all_states).reshape(target.rows, layer.size, -1)
+            for what in ("q", "log_q")
+        )
+        own = (q * (layer.unit.log_base - log_q)).sum(axis=-1)
+        if name not in target.reference:
+            return own
+        tilt = (
+            (self._mean(name) * target.reference[name])
+            .reshape(target.rows, layer.size, -1)
+            .sum(axis=-1)
+        )
+        return own + (1.0 - target.beta[:, None]) * tilt
+
+    def _conditional(self, name: str, x: States) -> Array:
+        """E[log p(x | parents)] of a directed layer without its base measure, or a lower bound of
+        it, (rows,).
+        """
+        target, layer = self.target, self.target.structure.layers[name]
+        if name in self.net.terms:
+            g = self.net.terms[name]
+            linear = (self._pull(name) * target.model.inputs(x, name)).sum(axis=1)
+            return linear - (self._get("on", g.items) * self._get("f", g.items)).sum(axis=1)
+        value, zeta = layer.shaped(x[name]), layer.shaped(target.model.inputs(x, name))
+        own = layer.unit.log_conditional(value, zeta) - layer.unit.log_h(value)
+        return times(
+            target.beta, np.where(target.cut[name] | self.hidden[name], 0.0, own).sum(axis=1)
+        )
+
+    def _pull(self, name: str) -> Array:
+        """What multiplies the input of a directed layer, (rows, width)."""
+        g = self.net.terms[name]
+        return (
+            self._get("pull", g.comps)
+            .reshape(self.target.rows, -1, g.sets, g.width)
+            .sum(axis=2)
+            .reshape(self.target.rows, -1)
+        )
+
+    def _slope(self, name: str) -> Array:
+        """Slope of the bound in the input of a directed layer: pull - on sum_k phi_k y_k, (rows,
+        width).
+        """
+        g, rows, curvature = (
+            self.net.terms[name],
+            self.target.rows,
+            self.target.structure.layers[name].unit.curvature,
+        )
+        phi = self._get("phi", g.all_states).reshape(rows, -1, g.sets, g.states)
+        expected = (
+            np.einsum("rusk,skw->rusw", phi, self._values(name))
+            if curvature is None
+            else curvature * phi
+        )
+        on = self._get("on", g.items).reshape(rows, -1, g.sets, 1)
+        return self._pull(name) - (on * expected).sum(axis=2).reshape(rows, -1)
+
+
+def _blocks(value: Array, blocks: int, fill: float | None = None) -> Array:
+    """(rows, items) as (blocks, items, 8), the last row repeated, or `fill`, up to whole blocks."""
+    missing = blocks * LANES - len(value)
+    if missing:
+        more = value[-1:] if fill is None else np.full_like(value[-1:], fill)
+        value = np.concatenate((value, np.repeat(more, missing, axis=0)))
+    return np.ascontiguousarray(
+        value.reshape(blocks, LANES, -1).transpose(0, 2, 1), dtype=np.float64
+    )

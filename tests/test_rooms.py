@@ -1,0 +1,102 @@
+"""The rooms of the package and the direction of imports between them.
+
+A module imports from its own room and from rooms before it in ROOMS, never from a later one.
+Imports inside functions are for optional and heavy packages only, which DEFERRED lists.
+"""
+
+import ast
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+import pgmengine
+
+PACKAGE = Path(pgmengine.__file__).parent
+ROOMS = ("base", "protocols", "units", "graph", "engine", "infer", "learn", "io", "apps")
+
+# Modules that users import by their path stand beside the rooms; they belong to the last one.
+DOORS = {"__init__", "datasets", "diagnostics", "plots", "sklearn"}
+
+# The compiled routines stand beside the base, whose errors they raise.
+PLACES = dict.fromkeys(DOORS, "apps") | {"_kernels": "base"}
+
+# Optional extras, and packages that take longer to import than small questions take to answer.
+DEFERRED = {
+    "arviz_base", "arviz_stats", "matplotlib", "pandas", "rich", "safetensors", "scipy", "sklearn",
+    "threadpoolctl", "xarray", "importlib", "html", "difflib",
+}  # fmt: skip
+
+
+def modules():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        yield parts, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def room_of(parts):
+    return PLACES.get(parts[0], parts[0])
+
+
+def imports(tree):
+    """Pairs (node, dotted name) of every import in a syntax tree."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "relative imports hide the room"
+            own = node.module == "pgmengine"
+            yield from (
+                (node, f"{node.module}.{alias.name}" if own else node.module)
+                for alias in node.names
+            )
+
+
+def inside(tree, kinds):
+    """The import nodes within nodes of these kinds."""
+    within = (
+        child for node in ast.walk(tree) if isinstance(node, kinds) for child in ast.walk(node)
+    )
+    return {node for node in within if isinstance(node, (ast.Import, ast.ImportFrom))}
+
+
+def for_types(tree):
+    """The imports under TYPE_CHECKING."""
+    tests = [
+        n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)
+    ]
+    return {child for node in tests for child in ast.walk(node)}
+
+
+MODULES = list(modules())
+
+
+@pytest.mark.parametrize(("parts", "tree"), MODULES, ids=[".".join(parts) for parts, _ in MODULES])
+def test_imports_go_one_way(parts, tree):
+    here = ROOMS.index(room_of(parts))
+    for _, name in imports(tree):
+        top, *rest = name.split(".")
+        if top == "pgmengine" and rest and room_of(rest) in ROOMS:
+            assert ROOMS.index(room_of(rest)) <= here, f"{'.'.join(parts)} imports {name}"
+
+
+@pytest.mark.parametrize(("parts", "tree"), MODULES, ids=[".".join(parts) for parts, _ in MODULES])
+def test_imports_inside_functions_are_of_heavy_packages(parts, tree):
+    hidden = inside(tree, (ast.FunctionDef, ast.AsyncFunctionDef))
+    for node, name in imports(tree):
+        assert node not in hidden or name.split(".")[0] in DEFERRED, f"{'.'.join(parts)}: {name}"
+
+
+def test_every_module_is_in_a_room():
+    assert {room_of(parts) for parts, _ in MODULES} <= {*ROOMS}
+
+
+def test_no_import_cycles():
+    graph = nx.DiGraph()
+    names = {".".join(("pgmengine", *parts)).removesuffix(".__init__") for parts, _ in MODULES}
+    for parts, tree in MODULES:
+        here, skip = ".".join(("pgmengine", *parts)).removesuffix(".__init__"), for_types(tree)
+        for node, name in imports(tree):
+            if name in names and node not in skip and here != name:
+                graph.add_edge(here, name)
+    assert not list(nx.simple_cycles(graph, 4)) and nx.is_directed_acyclic_graph(graph)
