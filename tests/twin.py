@@ -86,3 +86,7 @@ class Replay:
         u, v = next(self.calls)
         assert u.shape == tuple(shape)
         return np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * v)
+
+
+def key_of(seed):
+    return np.random.default_rng(seed).integers(0, 2**32, size=4, dtype=np.uint32)

@@ -5,9 +5,9 @@ caught.
 import numpy as np
 import pytest
 from brute import Brute
+from invariance import KERNELS, exact_start, p_value, table
 from scipy.stats import chi2
 from test_annealing import covers, random_rbm
-from test_kernels import KERNELS, exact_start, p_value, table
 from tiny import FINITE, INFINITE, as_evidence, draw_row
 
 import pgmengine as pgm

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks" / "reproduce"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "reproduce"))
 from sweep import sweep_on
 
 

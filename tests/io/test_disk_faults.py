@@ -18,7 +18,7 @@ import pgmengine as pgm
 from pgmengine.learn.checkpoint import read
 from pgmengine.learn.lock import Lock
 
-KEPT = Path(__file__).parent / "files"
+KEPT = Path(__file__).parents[1] / "files"
 X = {"v": pgm.datasets.bars_and_stripes(3).x_train}
 TRAINER = {"negative": pgm.PCD(chains=4), "progress": False}
 

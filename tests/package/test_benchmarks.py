@@ -13,7 +13,7 @@ import pytest
 
 import pgmengine as pgm
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from harness import Row, Settings, measure
 from peers import JAX, NUMPY, PEERS, RBMS, SKLEARN, THRML, TORCH
 
@@ -276,7 +276,7 @@ def test_the_command_runs_with_whatever_is_installed(tmp_path):
     out = tmp_path / "table.md"
     options = ["--only", "infer on", "--repeats", "1", "--threads", "1", "--out", out]
     command = [sys.executable, "benchmarks/suite.py", *options]
-    done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "smoke run" in done.stdout and "infer on an RBM of 3 units" in out.read_text()
     for peer in PEERS:

@@ -13,7 +13,7 @@ import pytest
 import pgmengine
 
 pytestmark = pytest.mark.usefixtures("seeds_as_written")
-README = Path(__file__).parent.parent / "README.md"
+README = Path(__file__).parents[2] / "README.md"
 TUTORIALS = sorted((README.parent / "tutorials").glob("*.py"))
 MODULES = [
     m.name

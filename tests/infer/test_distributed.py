@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
-from test_executors import QUESTIONS, RBM, ROWS, Deadly, assert_same
+from test_splitting import QUESTIONS, RBM, ROWS, Deadly, assert_same
 
 import pgmengine as pgm
 from pgmengine.base import executors

@@ -6,9 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from test_compiled import key_of, mixed_target
-from tiny import FINITE, INFINITE, as_evidence, patterns
-from twin import Replay
+from tiny import FINITE, INFINITE, as_evidence, mixed_target, patterns
+from twin import Replay, key_of
 
 import pgmengine as pgm
 from pgmengine.engine import compiled, plain

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import twin
 from scipy.stats import chi2
 from tiny import FINITE, INFINITE, mixed_target
+from twin import key_of
 
 import pgmengine as pgm
 from pgmengine import _kernels
@@ -22,10 +23,6 @@ from pgmengine.engine.compiled import CompiledChains
 KERNELS = (pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.3))
 table = pytest.mark.parametrize("machine", FINITE + INFINITE, ids=repr)
 kernels = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
-
-
-def key_of(seed):
-    return np.random.default_rng(seed).integers(0, 2**32, size=4, dtype=np.uint32)
 
 
 # ---- the generator ----
