@@ -98,7 +98,11 @@ def show_defaults(
 
 def _field(source: str, node: ast.AnnAssign) -> str:
     name = ast.unparse(node.target)
-    return f"{name}={ast.get_source_segment(source, node.value)}" if node.value else name
+    if node.value is None:
+        return name
+    # A signature is one line, also where the default is written on several.
+    value = " ".join((ast.get_source_segment(source, node.value) or "").split())
+    return f"{name}={value.replace('( ', '(').replace(', )', ')')}"
 
 
 def as_rest(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
