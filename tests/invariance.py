@@ -5,9 +5,6 @@ import pytest
 from scipy.stats import chi2
 from tiny import FINITE
 
-import pgmengine as pgm
-
-KERNELS = (pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.3))
 table = pytest.mark.parametrize(
     "machine", [m for m in FINITE if m.name != "rbm large weights"], ids=repr
 )

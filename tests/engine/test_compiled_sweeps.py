@@ -20,9 +20,7 @@ from pgmengine.engine import compiled, plain
 from pgmengine.engine.chains import refusal, start
 from pgmengine.engine.compiled import CompiledChains
 
-KERNELS = (pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.3))
 table = pytest.mark.parametrize("machine", FINITE + INFINITE, ids=repr)
-kernels = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 
 
 # ---- the generator ----
@@ -116,29 +114,6 @@ def test_noisy_or_inputs_do_not_drift(atol=0.06):
         off += alone.sum()
         np.testing.assert_allclose(found[alone], truth[alone], atol=atol)
     assert off > 3
-
-
-@table
-@kernels
-def test_same_states_as_the_plain_engine_on_the_same_uniforms(machine, kernel):
-    target = mixed_target(machine)
-    if refusal(target):
-        target = target.take(
-            np.flatnonzero([not refusal(target.take(np.array([i]))) for i in range(target.rows)])
-        )
-    x = start(target, np.random.default_rng(0))
-    ours = CompiledChains(target, kernel, x, np.random.default_rng(8))
-    replay = twin.Replay(target, key_of(8), ours.by_unit)
-    theirs = plain.PlainChains(target, kernel, x, replay)
-    for _ in range(4):
-        ours.sweep(1)
-        theirs.sweep(1)
-        for name, value in theirs.values().items():
-            np.testing.assert_allclose(ours.values()[name], value, rtol=1e-4, atol=2e-5)
-        finite = np.isfinite(theirs.log_density())
-        np.testing.assert_allclose(
-            ours.log_density()[finite], theirs.log_density()[finite], rtol=1e-4, atol=1e-4
-        )
 
 
 def test_wide_layers_cross_every_tile_and_block():

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 from brute import Brute
+from registry import KERNELS
 from tiny import FINITE, as_evidence, draw_row
 
 import pgmengine as pgm
 from pgmengine import diagnostics
 from pgmengine.engine.chains import make_chains, start
 from pgmengine.infer.convergence import series_statistics
-
-KERNELS = (pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.3))
 
 
 def distribution(truth, states):

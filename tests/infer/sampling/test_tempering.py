@@ -5,7 +5,8 @@ caught.
 import numpy as np
 import pytest
 from brute import Brute
-from invariance import KERNELS, exact_start, p_value, table
+from invariance import exact_start, p_value, table
+from registry import KERNELS
 from scipy.stats import chi2
 from test_annealing import covers, random_rbm
 from tiny import FINITE, INFINITE, as_evidence, draw_row

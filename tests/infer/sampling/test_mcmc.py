@@ -1,0 +1,88 @@
+"""MCMC: answers against enumeration, chains that do not mix, refusals."""
+
+import numpy as np
+import pytest
+from tiny import FINITE, INFINITE, as_evidence, patterns
+
+import pgmengine as pgm
+from pgmengine.infer.convergence import series_statistics
+
+
+def test_chains_agree_with_exact_within_mcse():
+    names = (
+        "dbm mixed",
+        "sbn deep",
+        "ising",
+        "mixed",
+        "rbm continuous",
+        "rbm gaussian",
+        "gaussian child",
+    )
+    for name in names:
+        machine = next(m for m in FINITE + INFINITE if m.name == name)
+        rows = patterns(machine)[:3]
+        evidence = as_evidence(machine, rows)
+        chains = pgm.infer(machine.build(), evidence, method=pgm.MCMC(chains=8, draws=2000), rng=3)
+        exact = pgm.infer(machine.build(), evidence, method=pgm.Exact())
+        assert chains.status is pgm.Status.OK and chains.kind == "estimate"
+        for layer in exact.mean:
+            error = chains.stats["mcse"][layer]
+            assert np.all(np.abs(chains.mean[layer] - exact.mean[layer]) <= 5 * error + 1e-9)
+
+
+def test_cross_layer_moments_are_not_products_of_means():
+    machine = next(m for m in FINITE if m.name == "rbm")
+    chains = pgm.infer(
+        machine.build(), method=pgm.MCMC(chains=8, draws=4000), want=("pairs", "gradient"), rng=0
+    )
+    exact = pgm.infer(machine.build(), method=pgm.Exact(), want=("pairs",))
+    np.testing.assert_allclose(
+        chains.pairs["v-h"], exact.pairs["v-h"], atol=5 * 0.5 / np.sqrt(8000)
+    )
+    np.testing.assert_allclose(chains.gradient["v-h.weight"], chains.pairs["v-h"], rtol=1e-9)
+
+
+def test_chains_that_do_not_mix_say_so():
+    model = pgm.boltzmann_machine(2, weight=[[0, 5.0], [5.0, 0]])
+    result = pgm.infer(model, method=pgm.MCMC(chains=6, warmup=0, draws=200), rng=0)
+    stuck = pgm.boltzmann_machine(12, weight=np.full((12, 12), 3.0) - 3 * np.eye(12))
+    stuck = stuck.with_params({"x.bias": np.full(12, 0.3)})
+    result = pgm.infer(stuck, method=pgm.MCMC(chains=6, warmup=5, draws=200), rng=0)
+    assert result.status is pgm.Status.NOT_MIXED and result.warnings
+
+
+def test_constant_series_have_guarded_statistics():
+    rng = np.random.default_rng(0)
+    x = np.zeros((4, 100, 1, 3))
+    x[2:, :, 0, 1] = 1.0
+    x[:, :, 0, 2] = rng.normal(size=(4, 100))
+    s = series_statistics(x)
+    assert s["rhat"][0, :2].tolist() == [1.0, np.inf] and abs(s["rhat"][0, 2] - 1) < 0.05
+    assert (
+        s["mcse"][0, 0] == 0
+        and s["ess"][0, 0] == 400
+        and s["ess"][0, 1] == 1
+        and s["ess"][0, 2] > 200
+    )
+
+
+def test_same_seed_same_bits_and_state_goes_on():
+    model = pgm.rbm(6, 3, rng=0)
+    method = pgm.MCMC(chains=2, warmup=5, draws=20)
+    first, second = (pgm.infer(model, method=method, rng=7, want=("samples",)) for _ in range(2))
+    assert np.array_equal(first.samples["v"], second.samples["v"])
+    assert first.samples["v"].shape == (40, 1, 6)
+    more = pgm.infer(model, method=method, rng=7, state=first.state)
+    assert more.state["v"].shape == first.state["v"].shape
+
+
+def test_a_free_parent_with_infinitely_many_values_is_refused():
+    b = pgm.GraphBuilder()
+    b.layer("z", pgm.Gaussian(), 2)
+    b.layer("v", pgm.Binary(), 3)
+    b.cause("z", "v")
+    model = b.build(rng=0)
+    with pytest.raises(pgm.PgmError, match="'z'.*observe"):
+        pgm.infer(model, method=pgm.MCMC())
+    assert isinstance(pgm.infer(model, {"v": [1, 0, 1]}, rng=0).method, pgm.Forward)
+    assert pgm.infer(model, {"z": [0.1, 2.0]}).kind == "exact"
