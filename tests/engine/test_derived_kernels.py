@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from trainers import TRAINERS
+from registry import NEGATIVES
 
 import pgmengine as pgm
 from pgmengine.engine import compiled
@@ -37,7 +37,7 @@ def still_of(base, *settings):
 
 KERNELS = [still_of(*how) for how in DERIVED.values()]
 derived = pytest.mark.parametrize("kernel", KERNELS, ids=DERIVED)
-trained = [name for name, trainer in TRAINERS.items() if hasattr(trainer, "kernel")]
+trained = [name for name, trainer in NEGATIVES.items() if hasattr(trainer, "kernel")]
 
 
 @derived
@@ -82,7 +82,7 @@ def learned(x, trainer):
 @pytest.mark.parametrize("name", trained)
 def test_trainers_run_a_derived_kernel_as_it_is_written(kernel, name):
     """Learn the parameters that Still gives, also from a schedule that begins with Gibbs."""
-    trainer = replace(TRAINERS[name], **{"k" if name == "cd" else "chains": 10})
+    trainer = replace(NEGATIVES[name], **{"k" if name == "cd" else "chains": 10})
     x = (np.random.default_rng(0).random((20, 6)) < 0.3).astype(float)
     for given in (lambda own: own, lambda own: lambda t: own if t else pgm.Gibbs()):
         trainers = (replace(trainer, kernel=given(k)) for k in (kernel, Still()))

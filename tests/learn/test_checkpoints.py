@@ -11,34 +11,8 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from trainers import TRAINERS
 
 import pgmengine as pgm
-
-
-@pytest.mark.parametrize(
-    ("name", "optimizer"),
-    [(n, pgm.SGD(0.1, momentum=0.5)) for n in TRAINERS]
-    + [("pcd", pgm.Adam(0.01)), ("pcd", pgm.AdaMax()), ("cd", pgm.Centered(pgm.Adam(0.01)))],
-    ids=repr,
-)
-def test_resuming_gives_the_same_bits(tmp_path, name, optimizer):
-    x = pgm.datasets.bars_and_stripes().x_train
-    settings = {"negative": TRAINERS[name], "optimizer": optimizer, "batch_size": 10, "rng": 3}
-    monitor = [pgm.ExactLogLikelihood({"v": x}, every=4)]
-    path, start = tmp_path / "c", pgm.rbm(16, 4, rng=0)
-    whole = pgm.fit(start, {"v": x}, updates=19, callbacks=monitor, **settings)
-    for updates in (7, 8, 19):
-        part = pgm.fit(
-            start, {"v": x}, updates=updates, callbacks=monitor, checkpoint=path, **settings
-        )
-    for key, value in whole.model.params.items():
-        np.testing.assert_array_equal(part.model.params[key], value)
-    for key, value in whole.history.items():
-        np.testing.assert_array_equal(part.history[key]["value"], value["value"])
-    half = pgm.fit(start, {"v": x}, updates=8, **settings)
-    warm = pgm.fit(half.model, {"v": x}, updates=19, state=half.state, **settings)
-    np.testing.assert_array_equal(warm.model.params["v-h.weight"], whole.model.params["v-h.weight"])
 
 
 @pytest.mark.parametrize(

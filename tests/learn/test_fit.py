@@ -11,8 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import pgmengine as pgm
-from pgmengine.learn.batch import Batch, GradientSum, only
-from pgmengine.learn.outward import outward
+from pgmengine.learn.batch import GradientSum
 
 
 def exact_value(model, data, given=()):
@@ -73,73 +72,6 @@ def test_the_update_follows_the_gradient_of_the_log_likelihood(case):
         tied = 2 if case == "lateral" and name.endswith("weight") else 1
         moved = ((fitted.model.params[name] - value) * step).sum() / tied
         np.testing.assert_allclose(moved, (ends[0] - ends[1]) / 2e-5, rtol=1e-6, atol=1e-8)
-
-
-def gradient_of(negative, model, x, complete, updates=1):
-    """The model phase's gradient of a negative phase at fixed parameters, after some updates."""
-    rng, total = np.random.default_rng(0), None
-    target = model.given({"v": x})
-    batch = Batch(only(target, ()), np.ones(len(x)), lambda: complete, outward(target, ()))
-    run = negative.start(batch.given, rng)
-    for update in range(updates):
-        total = GradientSum(model, negative.precision)
-        run.add(total, batch, update, rng)
-    return total.total()
-
-
-PERSISTENT = {
-    "pcd": pgm.PCD(k=30, chains=20_000),
-    "fast": pgm.FastPCD(k=30, chains=20_000, rate=0.0),
-    "pt": pgm.PT(temperatures=3, k=20, chains=5_000),
-    "trans": pgm.TransSAP(betas=[0.5, 0.8, 1.0], k=10, chains=20_000),
-    "adaptive": pgm.AdaptiveSAP(betas=[0.5, 0.8, 1.0], every=1, steps=20, k=5, chains=20_000),
-    "cast": pgm.CAST(betas=[0.5, 0.8, 1.0], k=30, chains=10_000, swap_every=1),
-    "multivalued": pgm.PCD(k=30, chains=20_000, kernel=pgm.FlipState()),
-    "schedule": pgm.PCD(k=30, chains=20_000, kernel=pgm.GrowingBlend(0, 4)),
-}
-
-
-@pytest.mark.parametrize("name", ["cd", *PERSISTENT])
-def test_the_model_phase_is_unbiased_at_fixed_parameters(name, sure=5.0):
-    """z-tests of every entry against enumeration; the chains of one update are independent."""
-    hidden = pgm.MultiValued(2) if name == "multivalued" else None
-    model = pgm.rbm(5, 3, hidden=hidden, rng=0)
-    model = model.with_params({k: v * 1.5 + 0.2 for k, v in model.params.items()})
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 2, (2000, 5)).astype(float)
-    complete = {
-        "v": x,
-        "h": rng.integers(0, 2, (2000, 3)).astype(float) * (2 if hidden else 1)
-        - (1 if hidden else 0),
-    }
-    negative = pgm.CD(k=30) if name == "cd" else PERSISTENT[name]
-    found = gradient_of(negative, model, x, complete, updates=1 if name == "cd" else 3)
-    exact = gradient_of(pgm.ExactGradient(), model, x, complete)
-    n = len(x) if name == "cd" else negative.chains
-    for key in exact:  # values in [-1, 1]: the standard deviation is at most 1, for {0, 1} 1/2
-        assert np.all(
-            np.abs(found[key] - exact[key]) < sure * (1.0 if hidden else 0.5) / math.sqrt(n)
-        ), key
-
-
-def test_the_bias_of_cd_shrinks_with_k():
-    model = pgm.rbm(5, 3, rng=0)
-    model = model.with_params({k: v * 3 for k, v in model.params.items()})
-    rng = np.random.default_rng(0)
-    x = np.repeat(rng.integers(0, 2, (4, 5)).astype(float), 5000, axis=0)
-    target = model.given({"v": x})
-    from pgmengine.learn.positive import posterior_draw
-
-    complete = posterior_draw(target, rng)
-    exact = gradient_of(pgm.ExactGradient(), model, x, complete)
-    off = [
-        max(
-            float(np.abs(gradient_of(pgm.CD(k=k), model, x, complete)[key] - exact[key]).max())
-            for key in exact
-        )
-        for k in (1, 4, 40)
-    ]
-    assert off[0] > 2 * off[1] > 2 * off[2]
 
 
 def test_digits_beat_the_baseline_exactly():

@@ -1,11 +1,11 @@
-"""Trainers to their optimum, threads, centred and tied gradients, pretraining, unit types, sparse
+"""Rates, threads, centred and tied gradients, pretraining, unit types, sparse
 weights.
 """
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from trainers import TRAINERS
+from registry import NEGATIVES
 
 import pgmengine as pgm
 from pgmengine.learn.batch import Gradient
@@ -15,28 +15,6 @@ STATES = np.array(np.meshgrid(*[[0.0, 1.0]] * 5)).reshape(5, -1).T
 
 def log_likelihood(model, data):
     return float(pgm.infer(model, data, want=("log_prob",), method=pgm.Exact()).log_prob.mean())
-
-
-@pytest.fixture(scope="module")
-def teacher():
-    """Rows from a known RBM, and the log-likelihood that exact gradients reach."""
-    rng = np.random.default_rng(0)
-    model = pgm.rbm(5, 2, rng=0)
-    model = model.with_params({k: 1.5 * rng.normal(size=v.shape) for k, v in model.params.items()})
-    log_p = pgm.infer(model, {"v": STATES}, want=("log_prob",)).log_prob
-    x = STATES[rng.choice(32, 400, p=np.exp(log_p))]
-    best = pgm.fit(pgm.rbm(5, 2, rng=1), {"v": x}, negative=pgm.ExactGradient(), optimizer=pgm.Adam(0.05), updates=1500,
-                   batch_size=400)  # fmt: skip
-    return x, log_likelihood(best.model, {"v": x})
-
-
-@pytest.mark.parametrize("name", [n for n in TRAINERS if n != "exact"])
-def test_every_trainer_reaches_the_optimum_of_the_exact_gradient(teacher, name, nats=0.02):
-    """Within the noise of its steps: full batches, decaying rates."""
-    x, best = teacher
-    f = pgm.fit(pgm.rbm(5, 2, rng=1), {"v": x}, negative=TRAINERS[name], optimizer=pgm.Adam(pgm.harmonic(10, 200)),
-                batch_size=400, updates=1500, rng=2)  # fmt: skip
-    assert best - nats < log_likelihood(f.model, {"v": x}) < best + 1e-3
 
 
 @pytest.mark.parametrize(("schedule", "rates"), [
@@ -213,7 +191,7 @@ def test_given_and_chains_that_go_on():
     for name in ("pcd", "fast", "pt", "trans", "adaptive", "cast"):
         with pytest.raises(pgm.PgmError, match="a model phase of its own"):
             pgm.fit(
-                pgm.drbm(3, 2, 2, rng=0), data, given=("x",), negative=TRAINERS[name], updates=1
+                pgm.drbm(3, 2, 2, rng=0), data, given=("x",), negative=NEGATIVES[name], updates=1
             )
     assert pgm.fit(pgm.drbm(3, 2, 2, rng=0), data, given=("x",), updates=2).state["update"] == 2
     pair, x = pgm.rbm(1, 1, rng=0), np.array([[np.nan], [1], [1], [0]])
@@ -230,7 +208,7 @@ def test_given_and_chains_that_go_on():
                 pair,
                 {"v": x, "h": np.ones((4, 1))},
                 given=("v",),
-                negative=TRAINERS[name],
+                negative=NEGATIVES[name],
                 updates=1,
             )
     missing = {"v": np.full((4, 1), np.nan), "h": np.ones((4, 1))}  # nothing is given after all

@@ -1,0 +1,132 @@
+"""The contract of every negative phase: an unbiased gradient, the optimum, snapshots that go on."""
+
+import math
+
+import numpy as np
+import pytest
+from registry import NEGATIVES
+
+import pgmengine as pgm
+from pgmengine.learn.batch import Batch, GradientSum, only
+from pgmengine.learn.outward import outward
+from pgmengine.learn.positive import posterior_draw
+
+STATES = np.array(np.meshgrid(*[[0.0, 1.0]] * 5)).reshape(5, -1).T
+
+
+def gradient_of(negative, model, x, complete, updates=1):
+    """The model phase's gradient of a negative phase at fixed parameters, after some updates."""
+    rng, total = np.random.default_rng(0), None
+    target = model.given({"v": x})
+    batch = Batch(only(target, ()), np.ones(len(x)), lambda: complete, outward(target, ()))
+    run = negative.start(batch.given, rng)
+    for update in range(updates):
+        total = GradientSum(model, negative.precision)
+        run.add(total, batch, update, rng)
+    return total.total()
+
+
+LONG = {
+    "exact": pgm.ExactGradient(),
+    "cd": pgm.CD(k=30),
+    "pcd": pgm.PCD(k=30, chains=20_000),
+    "fast": pgm.FastPCD(k=30, chains=20_000, rate=0.0),
+    "pt": pgm.PT(temperatures=3, k=20, chains=5_000),
+    "trans": pgm.TransSAP(betas=[0.5, 0.8, 1.0], k=10, chains=20_000),
+    "adaptive": pgm.AdaptiveSAP(betas=[0.5, 0.8, 1.0], every=1, steps=20, k=5, chains=20_000),
+    "cast": pgm.CAST(betas=[0.5, 0.8, 1.0], k=30, chains=10_000, swap_every=1),
+    "multivalued": pgm.PCD(k=30, chains=20_000, kernel=pgm.FlipState()),
+    "schedule": pgm.PCD(k=30, chains=20_000, kernel=pgm.GrowingBlend(0, 4)),
+}
+
+
+@pytest.mark.parametrize("name", [*NEGATIVES, "multivalued", "schedule"])
+def test_the_model_phase_is_unbiased_at_fixed_parameters(name, sure=5.0):
+    """z-tests of every entry against enumeration; the chains of one update are independent."""
+    hidden = pgm.MultiValued(2) if name == "multivalued" else None
+    model = pgm.rbm(5, 3, hidden=hidden, rng=0)
+    model = model.with_params({k: v * 1.5 + 0.2 for k, v in model.params.items()})
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 2, (2000, 5)).astype(float)
+    complete = {
+        "v": x,
+        "h": rng.integers(0, 2, (2000, 3)).astype(float) * (2 if hidden else 1)
+        - (1 if hidden else 0),
+    }
+    negative = LONG[name]
+    found = gradient_of(negative, model, x, complete, updates=1 if name == "cd" else 3)
+    exact = gradient_of(pgm.ExactGradient(), model, x, complete)
+    n = getattr(negative, "chains", len(x))
+    for key in exact:  # values in [-1, 1]: the standard deviation is at most 1, for {0, 1} 1/2
+        assert np.all(
+            np.abs(found[key] - exact[key]) < sure * (1.0 if hidden else 0.5) / math.sqrt(n)
+        ), key
+
+
+def test_the_bias_of_cd_shrinks_with_k():
+    model = pgm.rbm(5, 3, rng=0)
+    model = model.with_params({k: v * 3 for k, v in model.params.items()})
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.integers(0, 2, (4, 5)).astype(float), 5000, axis=0)
+    target = model.given({"v": x})
+    complete = posterior_draw(target, rng)
+    exact = gradient_of(pgm.ExactGradient(), model, x, complete)
+    off = [
+        max(
+            float(np.abs(gradient_of(pgm.CD(k=k), model, x, complete)[key] - exact[key]).max())
+            for key in exact
+        )
+        for k in (1, 4, 40)
+    ]
+    assert off[0] > 2 * off[1] > 2 * off[2]
+
+
+def log_likelihood(model, data):
+    return float(pgm.infer(model, data, want=("log_prob",), method=pgm.Exact()).log_prob.mean())
+
+
+@pytest.fixture(scope="module")
+def teacher():
+    """Rows from a known RBM, and the log-likelihood that exact gradients reach."""
+    rng = np.random.default_rng(0)
+    model = pgm.rbm(5, 2, rng=0)
+    model = model.with_params({k: 1.5 * rng.normal(size=v.shape) for k, v in model.params.items()})
+    log_p = pgm.infer(model, {"v": STATES}, want=("log_prob",)).log_prob
+    x = STATES[rng.choice(32, 400, p=np.exp(log_p))]
+    best = pgm.fit(pgm.rbm(5, 2, rng=1), {"v": x}, negative=pgm.ExactGradient(), optimizer=pgm.Adam(0.05), updates=1500,
+                   batch_size=400)  # fmt: skip
+    return x, log_likelihood(best.model, {"v": x})
+
+
+@pytest.mark.parametrize("name", [n for n in NEGATIVES if n != "exact"])
+def test_every_trainer_reaches_the_optimum_of_the_exact_gradient(teacher, name, nats=0.02):
+    """Within the noise of its steps: full batches, decaying rates."""
+    x, best = teacher
+    f = pgm.fit(pgm.rbm(5, 2, rng=1), {"v": x}, negative=NEGATIVES[name], optimizer=pgm.Adam(pgm.harmonic(10, 200)),
+                batch_size=400, updates=1500, rng=2)  # fmt: skip
+    assert best - nats < log_likelihood(f.model, {"v": x}) < best + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [(n, pgm.SGD(0.1, momentum=0.5)) for n in NEGATIVES]
+    + [("pcd", pgm.Adam(0.01)), ("pcd", pgm.AdaMax()), ("cd", pgm.Centered(pgm.Adam(0.01)))],
+    ids=repr,
+)
+def test_resuming_gives_the_same_bits(tmp_path, name, optimizer):
+    x = pgm.datasets.bars_and_stripes().x_train
+    settings = {"negative": NEGATIVES[name], "optimizer": optimizer, "batch_size": 10, "rng": 3}
+    monitor = [pgm.ExactLogLikelihood({"v": x}, every=4)]
+    path, start = tmp_path / "c", pgm.rbm(16, 4, rng=0)
+    whole = pgm.fit(start, {"v": x}, updates=19, callbacks=monitor, **settings)
+    for updates in (7, 8, 19):
+        part = pgm.fit(
+            start, {"v": x}, updates=updates, callbacks=monitor, checkpoint=path, **settings
+        )
+    for key, value in whole.model.params.items():
+        np.testing.assert_array_equal(part.model.params[key], value)
+    for key, value in whole.history.items():
+        np.testing.assert_array_equal(part.history[key]["value"], value["value"])
+    half = pgm.fit(start, {"v": x}, updates=8, **settings)
+    warm = pgm.fit(half.model, {"v": x}, updates=19, state=half.state, **settings)
+    np.testing.assert_array_equal(warm.model.params["v-h.weight"], whole.model.params["v-h.weight"])
