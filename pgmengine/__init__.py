@@ -8,7 +8,8 @@ from pgmengine.graph.builder import GraphBuilder
 from pgmengine.graph.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
-from pgmengine.infer.ask import Auto, explain, infer
+from pgmengine.infer.ask import explain, infer, prepare
+from pgmengine.infer.auto import Auto
 from pgmengine.infer.methods import (
     AIS,
     MCMC,
@@ -27,7 +28,8 @@ from pgmengine.infer.methods import (
     WangLandau,
     base_rates,
 )
-from pgmengine.infer.result import Plan, Result, Status
+from pgmengine.infer.prepared import Method, Prepared, Scheme
+from pgmengine.infer.result import Axis, Plan, Result, Status
 from pgmengine.io.store import load, load_declaration, save
 from pgmengine.learn import (
     CAST,
@@ -85,6 +87,7 @@ __all__ = [
     "AdaptiveSAP",
     "Auto",
     "Averaged",
+    "Axis",
     "Binary",
     "Blend",
     "CAST",
@@ -112,6 +115,7 @@ __all__ = [
     "Linear",
     "MCMC",
     "MeanField",
+    "Method",
     "Model",
     "MultiValued",
     "NoisyOr",
@@ -123,10 +127,12 @@ __all__ = [
     "ParallelTempering",
     "PgmError",
     "Plan",
+    "Prepared",
     "PseudoLikelihood",
     "ReconstructionError",
     "Result",
     "SGD",
+    "Scheme",
     "SimulatedTempering",
     "Spin",
     "Status",
@@ -154,6 +160,7 @@ __all__ = [
     "linear_decay",
     "load",
     "load_declaration",
+    "prepare",
     "pretrain",
     "rbm",
     "save",

@@ -30,7 +30,8 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.graph.families import drbm, rbm
 from pgmengine.graph.model import Model
-from pgmengine.infer.ask import Auto, drawing, infer
+from pgmengine.infer.ask import infer
+from pgmengine.infer.auto import Auto, drawing
 from pgmengine.infer.methods import AIS, MCMC, Exact
 from pgmengine.learn import PCD, Adam, ExactGradient, base_rate_start, fit
 from pgmengine.learn.interrupt import pass_on

@@ -23,7 +23,7 @@ from pgmengine.base.files import plain_text, readable, shown, writable, write_wh
 from pgmengine.base.memory import no_room
 from pgmengine.base.threads import threads
 from pgmengine.graph.validate import as_floats
-from pgmengine.infer.ask import drawing
+from pgmengine.infer.auto import drawing
 
 # What numpy, zipfile, json and csv raise for files that are damaged.
 UNREADABLE = (

@@ -1,4 +1,4 @@
-"""Pieces that every method shares: empty answers, rows in and out, memory."""
+"""Pieces that every method shares: the wanted quantities, the rows axis, evidence patterns."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.memory import available_memory as available_memory
-from pgmengine.base.memory import no_room as no_room
 from pgmengine.base.types import Array, States
 from pgmengine.graph.evidence import distinct
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import plus
-from pgmengine.infer.result import WANTS, Plan
+from pgmengine.infer.result import WANTS
 
 
 def check_want(want: Iterable[str]) -> tuple[str, ...]:
-    """The wanted quantities as a tuple; PgmError for one that does not exist."""
+    """Return the wanted quantities as a tuple; PgmError for one that does not exist."""
     if not isinstance(want, Iterable):
         raise PgmError(
             f"want must be a name or several, not {want!r}; ask for any of {', '.join(WANTS)}"
@@ -32,32 +30,21 @@ def check_want(want: Iterable[str]) -> tuple[str, ...]:
     return wanted
 
 
-def accepted(method: Any, target: Target, want: Iterable[str]) -> tuple[tuple[str, ...], Plan]:
-    """What is wanted, checked, and the method's plan for it; PgmError with its refusal."""
-    wanted = check_want(want)
-    plan: Plan = method.plan(target, wanted)
-    if not plan.accepted:
-        raise PgmError(f"{plan.method} refused: {plan.refusal}")
-    return wanted, plan
-
-
 def public(target: Target, flat: States) -> dict[str, Array]:
-    """States (rows, width) arrays as users see them: (rows, size[, k]), without the rows axis if
-    evidence had none.
-    """
+    """Return flat arrays (rows, width) as (rows, size[, k]), or (size[, k]) without a rows axis."""
     out = {name: target.structure.layers[name].shaped(value) for name, value in flat.items()}
     return out if target.evidence.has_rows else {name: value[0] for name, value in out.items()}
 
 
 def squeeze(target: Target, arrays: dict[str, Array]) -> dict[str, Array]:
-    """Arrays with a rows axis in front, without it if the evidence had none."""
+    """Return arrays without their rows axis if the evidence had none."""
     return (
         arrays if target.evidence.has_rows else {name: value[0] for name, value in arrays.items()}
     )
 
 
 def evidence_patterns(target: Target) -> list[Array]:
-    """Rows grouped by what is observed, set by do(), and beta: a list of index arrays."""
+    """Return the rows of each evidence pattern and beta: a list of index arrays."""
     masks = [
         m
         for name in target.structure.layers
@@ -81,7 +68,7 @@ def evidence_patterns(target: Target) -> list[Array]:
 
 
 def add_gradients(total: dict[str, Any] | None, part: dict[str, Any]) -> dict[str, Any]:
-    """Sum of two gradients, parameter by parameter."""
+    """Return the sum of two gradients, parameter by parameter."""
     return (
         part if total is None else {name: plus(total[name], value) for name, value in part.items()}
     )

@@ -1,41 +1,64 @@
-"""infer and explain: one call for every question."""
+"""infer, prepare and explain: one way to ask every question.
+
+A question is prepared once: methods plan, and what they find out stays with the prepared question.
+`infer` remembers the prepared questions of small models, whose planning takes longer than their
+answers; `prepare` gives users the same object, for asking many times.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pgmengine.base.cache import Cache
 from pgmengine.base.checks import check_method
 from pgmengine.base.errors import PgmError
 from pgmengine.base.progress import showing
+from pgmengine.base.types import RngLike
+from pgmengine.graph.evidence import distinct
 from pgmengine.graph.model import Model
+from pgmengine.graph.target import Target
+from pgmengine.graph.weights import numbers
 from pgmengine.infer.answers import check_want
-from pgmengine.infer.auto import Auto, asked_for, drawing
+from pgmengine.infer.auto import Auto, only
 from pgmengine.infer.explanation import Explanation, Part
-from pgmengine.infer.result import ANSWERS, Result
+from pgmengine.infer.prepared import Method, Prepared, as_method
+from pgmengine.infer.result import ANSWERS, Plan, Result
 from pgmengine.infer.splitting import answer
 
-__all__ = ["Auto", "drawing", "explain", "infer"]
+# Layer -> values; or a DataFrame with a column for each unit.
+Evidence = Mapping[str, ArrayLike] | Any
+
+# Questions that are remembered, the least recently used ones forgotten.
+REMEMBERED: Cache[Prepared] = Cache(most=64)
+
+# Parameters and evidence of a question that is remembered, in numbers. Large models take far
+# longer to answer than to plan, and would be kept in memory by their questions.
+SMALL = 2**14
 
 
 def infer(
     model: Model,
-    evidence: Any = None,
+    evidence: Evidence | None = None,
     want: Iterable[str] = ("marginals",),
-    method: Any = None,
-    soft: Any = None,
-    do: Any = None,
-    rng: Any = None,
+    method: Method | None = None,
+    soft: Mapping[str, ArrayLike] | None = None,
+    do: Evidence | None = None,
+    rng: RngLike = None,
     state: Any = None,
-    executor: Any = None,
+    executor: Executor | None = None,
     progress: bool = False,
 ) -> Result:
     """Ask a model anything under any pattern of evidence.
 
     Parameters
     ----------
-    evidence : layer -> (size,) or (rows, size); NaN = not observed; omitted layers are free.
+    evidence : layer -> (size,) or (rows, size); NaN is not observed, omitted layers are free.
         Categorical layers take labels or one-hot rows. Or a pandas DataFrame with a column for each
         unit.
     want : any of "marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", and
@@ -46,84 +69,240 @@ def infer(
     do : layer -> values; cuts the arrows into those units (directed layers only).
     rng : int or numpy Generator; the same rng gives the same bits on the same kind of processor,
         with the same versions of numpy and BLAS.
-    state : a previous Result.state, to go on from.
-    executor : any concurrent.futures.Executor (a process pool,
-        `distributed.Client(...).get_executor()`, ...) on which to answer: in parts of rows, or of
-        the chains of one row, where there is enough to do. The bits are the same as without. What a
-        worker that died had to do is done again.
-    progress : show a progress bar on work over two seconds, when the output is a terminal.
+    state : the `state` of an earlier result, to go on from.
+    executor : any concurrent.futures.Executor (a process pool, `distributed.Client.get_executor()`,
+        ...) on which to answer: in parts of rows, or of the chains of one row, where there is
+        enough to do. The bits are the same as without. Work that is lost with a worker is redone.
+    progress : whether work over two seconds shows a progress bar, when the output is a terminal.
+
+    Returns
+    -------
+    A Result with the answers as attributes, and with its guarantee, plan, status and warnings.
+
+    Raises
+    ------
+    PgmError if the input is unusable, or if no method can answer.
 
     >>> import pgmengine as pgm
-    >>> r = pgm.infer(pgm.rbm(4, 2, rng=0), {"v": [[1, 0, 1, 1]]}, want=("marginals", "log_prob"))
+    >>> want = ("marginals", "log_prob")
+    >>> r = pgm.infer(pgm.rbm(4, 2, rng=0), {"v": [[1, 0, 1, 1]]}, want)
     >>> r.mean["h"].shape, r.kind
     ((1, 2), 'exact')
     """
     _check(model, method)
-    target, wanted, chosen = (
-        model.given(evidence, soft=soft, do=do),
-        check_want(want),
-        method or Auto(),
-    )
-    with showing(progress):
-        if isinstance(chosen, Auto):
-            result = chosen.run_on(executor, target, wanted, rng, state)
-        else:
-            result = answer(executor, chosen, target, wanted, rng, state)
-    if missing := [w for w in wanted if not any(ANSWERS.get(name) == w for name in result.answers)]:
-        raise PgmError(
-            f"{result.method!r} was asked for {', '.join(missing)}, but its answers are "
-            f"{', '.join(result.answers)}"
-        )
-    return replace(result, answers=asked_for(result.answers, wanted, ANSWERS), target=target)
+    target, wanted = model.given(evidence, soft=soft, do=do), check_want(want)
+    question = _prepared(target, wanted, Auto() if method is None else method)
+    return _answer(question, target, rng, state, executor, progress)
 
 
 def explain(
     model: Model,
-    evidence: Any = None,
+    evidence: Evidence | None = None,
     want: Iterable[str] = ("marginals",),
-    method: Any = None,
-    soft: Any = None,
-    do: Any = None,
+    method: Method | None = None,
+    soft: Mapping[str, ArrayLike] | None = None,
+    do: Evidence | None = None,
 ) -> Explanation:
-    """The plan as text, without running: what each candidate would do, and which one answers; a
-    table to rich.print.
+    """Return the plans as text, without running: those of all candidates, and the one that answers.
+
+    The parameters are those of `infer`. `rich.print` and notebooks show a table.
 
     >>> import pgmengine as pgm
     >>> print(pgm.explain(pgm.rbm(4, 2, rng=0), want=("log_z",)).splitlines()[0])
     wanted: log_z; 1 evidence row, 0 of 6 units observed
     """
     _check(model, method)
-    target = model.given(evidence, soft=soft, do=do)
-    wanted = check_want(want)
-    chooser = (
-        method if isinstance(method, Auto) else Auto(candidates=(method,)) if method else Auto()
-    )
+    target, wanted = model.given(evidence, soft=soft, do=do), check_want(want)
+    chooser = Auto() if method is None else method if isinstance(method, Auto) else only(method)
+    choices = chooser.choices(target, wanted)
     seen = int(sum(mask.sum() for mask in target.evidence.observed.values()))
     units = sum(layer.size for layer in model.structure.layers.values())
-    share = (
-        f"{seen} of {units} units observed"
-        if target.rows == 1
-        else (f"{seen / target.rows:.4g} of {units} units observed on average")
-    )
+    each = f"{seen} of {units} units observed"
+    if target.rows > 1:
+        each = f"{seen / target.rows:.4g} of {units} units observed on average"
     head = (
-        f"wanted: {', '.join(wanted)}; {target.rows} evidence row{'s' * (target.rows > 1)}, {share}"
+        f"wanted: {', '.join(wanted)}; {target.rows} evidence row{'s' * (target.rows > 1)}, {each}"
     )
-    parts = [(q, chooser.plans_of(q)) for q in chooser.questions(target, wanted)]
-    return Explanation(
-        head, [Part("" if len(parts) == 1 else q.title, tuple(plans)) for q, plans in parts]
-    )
+    whole = len(choices) == 1
+    return Explanation(head, [Part("" if whole else c.title, tuple(c.plans())) for c in choices])
+
+
+class Ask:
+    """A prepared question: call it with evidence, as often as you like, from any thread.
+
+    `pgm.prepare` makes it.
+
+    Attributes
+    ----------
+    plan : how the question is answered for one row of evidence.
+    """
+
+    def __init__(
+        self, model: Model, observed: tuple[str, ...], want: tuple[str, ...], method: Method
+    ) -> None:
+        self.model, self.observed, self.want = model, observed, want
+        self.method = as_method(method)
+        # Number of rows -> the question planned for so many.
+        self._planned: Cache[Prepared] = Cache(most=16)
+        self.plan: Plan = self._question(self._any_evidence()).plan
+
+    def __call__(
+        self,
+        evidence: Evidence | None = None,
+        rng: RngLike = None,
+        executor: Executor | None = None,
+        progress: bool = False,
+    ) -> Result:
+        """Answer for evidence on the layers that the question was prepared for.
+
+        Parameters and result are those of `infer`. PgmError if other units are observed than the
+        question was prepared for.
+        """
+        target = self.model.given(evidence)
+        for name, seen in target.evidence.observed.items():
+            observed = name in self.observed
+            if not (seen.all() if observed else not seen.any()):
+                raise PgmError(
+                    f"layer {name!r}: the question was prepared with {'all' if observed else 'none'} "
+                    "of its units observed; prepare another question, or use infer"
+                )
+        return _answer(self._question(target), target, rng, None, executor, progress)
+
+    def _question(self, target: Target) -> Prepared:
+        """Return the question planned for as many rows as a target has."""
+        if _by_value(target):
+            return self.method.prepare(target, self.want)
+        made = lambda: self.method.prepare(target, self.want)  # noqa: E731
+        return self._planned.recall(target.rows, made)
+
+    def _any_evidence(self) -> Target:
+        """Return a target with any values of the observed units."""
+        evidence = {}
+        for name in self.observed:
+            layer = self.model.structure.layer(name, what="observed: layer")
+            support = layer.unit.support
+            one = np.zeros(1) if support is None else np.atleast_2d(support[:1])[0]
+            evidence[name] = layer.shaped(np.tile(one, layer.size))
+        return self.model.given(evidence)
+
+    def __repr__(self) -> str:
+        given = ", ".join(self.observed) or "nothing"
+        return f"Ask({', '.join(self.want)} given {given}; {self.plan})"
+
+
+def prepare(
+    model: Model,
+    observed: Iterable[str] = (),
+    want: Iterable[str] = ("marginals",),
+    method: Method | None = None,
+) -> Ask:
+    """Plan a question once, to ask it for many values of the evidence.
+
+    Use it where the same question is put again and again to a small model, so that planning would
+    take most of the time. What is returned can be called from several threads at once.
+
+    Parameters
+    ----------
+    observed : names of the layers whose units will all be observed; the others will all be free.
+    want : as in `infer`.
+    method : Auto() by default.
+
+    Returns
+    -------
+    An Ask: `ask.plan` says how the question is answered, `ask(evidence)` returns a Result.
+
+    Raises
+    ------
+    PgmError if no method can answer.
+
+    >>> import pgmengine as pgm
+    >>> ask = pgm.prepare(pgm.rbm(4, 2, rng=0), observed=("v",))
+    >>> ask.plan.guarantee, ask({"v": [1, 0, 1, 1]}).mean["h"].shape
+    ('exact', (2,))
+    """
+    _check(model, method)
+    names = (observed,) if isinstance(observed, str) else tuple(observed)
+    return Ask(model, names, check_want(want), Auto() if method is None else method)
+
+
+def _prepared(target: Target, want: tuple[str, ...], method: Method) -> Prepared:
+    """Prepare a question, or remember it."""
+    make = lambda: as_method(method).prepare(target, want)  # noqa: E731
+    if _size(target) > SMALL or _by_value(target):
+        return make()
+    try:
+        key = (target.model, method, want, _pattern(target))
+        return REMEMBERED.recall(key, make)
+    except TypeError:
+        # The settings of a method may hold arrays, which have no hash.
+        return make()
+
+
+def _answer(
+    question: Prepared,
+    target: Target,
+    rng: RngLike,
+    state: Any,
+    executor: Executor | None,
+    progress: bool,
+) -> Result:
+    """Answer a prepared question for the values of a target."""
+    question.check()
+    with showing(progress):
+        result = answer(executor, question.on(target), rng, state)
+    answers = _asked_for(result.answers, question.want)
+    if missing := [w for w in question.want if not any(ANSWERS.get(n) == w for n in answers)]:
+        raise PgmError(
+            f"{result.method!r} was asked for {', '.join(missing)}, but its answers are "
+            f"{', '.join(result.answers)}"
+        )
+    return replace(result, answers=answers, target=target)
+
+
+def _asked_for(answers: Mapping[str, Any], want: tuple[str, ...]) -> dict[str, Any]:
+    """Return the answers that belong to what is wanted, whatever else a method has found.
+
+    log_z belongs to log_prob, too, of which it is a part.
+    """
+    wanted = {*want, "log_z"} if "log_prob" in want else {*want}
+    return {name: value for name, value in answers.items() if ANSWERS.get(name, name) in wanted}
+
+
+def _by_value(target: Target) -> bool:
+    """Whether plans depend on values: on those of noisy-or units, and of rows that are to be alike.
+
+    log_prob needs log Z once for all rows where inputs and interventions are the same in all.
+    """
+    layers = target.structure.layers.values()
+    if any(layer.unit.nonnegative for layer in layers):
+        return True
+    if target.rows == 1:
+        return False
+    clamped = any(distinct(mask).any() for mask in target.cut.values())
+    return clamped or any(layer.unit.observed_only for layer in layers)
+
+
+def _size(target: Target) -> int:
+    """Return how many numbers a question holds: values of units, and parameters."""
+    units = sum(layer.width for layer in target.structure.layers.values())
+    return units * target.rows + sum(numbers(p).size for p in target.model.params.values())
+
+
+def _pattern(target: Target) -> Hashable:
+    """Return the evidence pattern of a target: its rows, observed and clamped units, and hints."""
+    e = target.evidence
+    masks = tuple(m.tobytes() for part in (e.observed, target.cut) for m in part.values())
+    hints = tuple((name, (soft != 0).tobytes()) for name, soft in target.soft.items())
+    return target.rows, masks, hints
 
 
 def _check(model: Any, method: Any) -> None:
-    """PgmError for what is no model, or no method."""
+    """PgmError unless these are a model and a method."""
     if not isinstance(model, Model):
+        owner = isinstance(getattr(model, "model", None), Model)
         raise PgmError(
             f"model must be a Model, not {type(model).__name__}"
-            + (
-                "; it has one, as .model"
-                if isinstance(getattr(model, "model", None), Model)
-                else ""
-            )
+            + ("; it has one, as .model" if owner else "")
         )
     if method is not None:
         check_method(method)

@@ -13,18 +13,20 @@ disagree.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from pgmengine.base.checks import check_limit, check_method, seeded
 from pgmengine.base.errors import PgmError
+from pgmengine.base.types import RngLike
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import check_want
 from pgmengine.infer.exact.method import Exact
+from pgmengine.infer.prepared import Method, Prepared, as_method
 from pgmengine.infer.result import Plan, Result, Status, duration
 from pgmengine.infer.sampling.ais import AIS
 from pgmengine.infer.sampling.forward import Forward
@@ -44,24 +46,6 @@ GUARANTEES = ("exact", "lower bound", "estimate")
 
 
 @dataclass(frozen=True)
-class Question:
-    """A part of what is asked, that one method answers: quantities of one target.
-
-    `normaliser` says that this is log Z without evidence, which log_prob needs besides log Z.
-    """
-
-    target: Target
-    want: tuple[str, ...]
-    difference: bool = False
-    normaliser: bool = False
-
-    @property
-    def title(self) -> str:
-        """The quantities in words."""
-        return ", ".join(self.want) + (" without evidence" if self.normaliser else "")
-
-
-@dataclass(frozen=True)
 class Several:
     """Methods that have answered parts of one question, in order."""
 
@@ -69,8 +53,10 @@ class Several:
 
 
 @dataclass(frozen=True)
-class Auto:
+class Auto(Method):
     """Walk the candidates in order; the first whose plan fits and whose run ends well answers.
+
+    Use it unless you know better: it is the default of `infer`.
 
     Parameters
     ----------
@@ -79,9 +65,11 @@ class Auto:
     max_seconds : seconds allowed, as plans estimate them for one core: a unit update takes 0.1 ns
         where states are enumerated, 0.2 to 2 ns in compiled sweeps of dense layers, up to 1 us
         where layers of one unit are many, and up to 100 us in the engine for users' own kernels
-        and units. Methods that say nothing about seconds are not refused.
+        and units. Methods that give no estimate are not refused.
     confirm_seconds : seconds allowed for a ladder of temperatures that confirms chains; 0 for none.
     """
+
+    divides = True
 
     max_work: float = 2e11
     candidates: tuple[Any, ...] = (
@@ -103,138 +91,86 @@ class Auto:
         for method in self.candidates:
             check_method(method)
 
-    def plans(self, target: Target, want: Iterable[str]) -> list[Plan]:
-        """The plan of every candidate, refused when it takes more work than allowed."""
-        return [self._limited(method.plan(target, want)) for method in self.candidates]
+    def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
+        """Choose the first candidate for each part of a question."""
+        wanted = check_want(want)
+        choices = self.choices(target, wanted)
+        refusals = [choice.refusal(len(choices) > 1) for choice in choices if choice.first is None]
+        plan = Plan("Auto", refusal=refusals[0]) if refusals else _together(choices)
+        return Prepared(self, target, wanted, plan, choices)
 
-    def plan(self, target: Target, want: Iterable[str]) -> Plan:
-        """The plan of the candidates that would answer, as one."""
-        parts = [(q, self.plans_of(q)) for q in self.questions(target, check_want(want))]
-        chosen = [(q, next((p for p in plans if p.accepted), None)) for q, plans in parts]
-        for (q, plans), (_, plan) in zip(parts, chosen, strict=True):
-            if plan is None:
-                title = "" if len(parts) == 1 else f"{q.title}: "
-                return Plan("Auto", refusal=title + "; ".join(map(str, plans)))
-        return _together([(q, plan) for q, plan in chosen if plan is not None])
+    def rebound(self, basis: Any, target: Target) -> tuple[Choice, ...]:
+        """Return the choices for another target."""
+        return tuple(choice.on(target) for choice in basis)
 
-    def questions(self, target: Target, want: tuple[str, ...]) -> list[Question]:
+    def cannot(self, plan: Plan) -> str:
+        """Return the message where no candidate can answer."""
+        return f"no method can answer: {plan.refusal}"
+
+    def choices(self, target: Target, want: tuple[str, ...]) -> tuple[Choice, ...]:
         """Return the parts of a question: as few as their best methods allow.
 
         Where one candidate is the first that can answer each quantity alone, and it can answer all
         of them, the question stays whole.
         """
-        whole = Question(target, want)
-        best = self._first(whole)
-        if "bound" in want and best is not None:
+        whole = Choice(self, target, want)
+        if "bound" in want and whole.first is not None:
             # A bound and the means of the distribution that gives it belong together.
-            return [whole]
-        terms = [term for name in want for term in _terms(target, name)]
-        first = [self._first(term) for term in terms]
-        if None in first or (best is not None and all(i == best for i in first)):
-            return [whole]
-        grouped: dict[tuple[int, bool], list[Question]] = {}
+            return (whole,)
+        if len(want) == 1 and not _divisible(target, want[0]):
+            return (whole,)
+        terms = [term for name in want for term in self._terms(target, name)]
+        first = [term.first for term in terms]
+        if None in first or (whole.first is not None and all(i == whole.first for i in first)):
+            return (whole,)
+        grouped: dict[tuple[int | None, bool], list[Choice]] = {}
         for term, index in zip(terms, first, strict=True):
-            grouped.setdefault((index or 0, term.normaliser), []).append(term)
-        return [
-            replace(group[0], want=tuple(dict.fromkeys(w for q in group for w in q.want)))
+            grouped.setdefault((index, term.normaliser), []).append(term)
+        return tuple(
+            replace(group[0], want=tuple(dict.fromkeys(w for c in group for w in c.want)), known={})
             for group in grouped.values()
+        )
+
+    def _terms(self, target: Target, name: str) -> list[Choice]:
+        """Return the terms of a quantity that may have different best methods."""
+        if not _divisible(target, name):
+            return [Choice(self, target, (name,))]
+        return [
+            Choice(self, target, ("log_z",), difference=True, normaliser=normaliser)
+            for normaliser in (False, True)
         ]
 
-    def run(
-        self,
-        target: Target,
-        want: Iterable[str] = ("marginals",),
-        rng: Any = None,
-        state: Any = None,
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
-        """Run the first candidate that can answer; fall through when its status is bad."""
-        return self.run_on(None, target, check_want(want), rng, state)
-
-    def run_on(
-        self,
-        executor: Executor | None,
-        target: Target,
-        want: tuple[str, ...],
-        rng: Any,
-        state: Any = None,
-    ) -> Result:
-        """Answer on an executor, with the same bits as without."""
-        parts = self.questions(target, want)
-        if len(parts) == 1:
-            return self._answer(executor, parts[0], rng, state)
+        """Answer every part by the first candidate whose run ends well, with or without executor."""
+        choices: tuple[Choice, ...] = question.basis
+        if len(choices) == 1:
+            return self._walk(choices[0], executor, rng, state)
         generator = seeded(rng)
         found = [
-            self._answer(executor, q, generator, None if q.normaliser else state) for q in parts
+            self._walk(choice, executor, generator, None if choice.normaliser else state)
+            for choice in choices
         ]
-        return joined_parts(parts, found, want)
+        return joined_parts(choices, found)
 
-    def plans_of(self, question: Question) -> list[Plan]:
-        """The plan of every candidate for a part of a question."""
-        return [
-            self._fitting(question, plan) for plan in self.plans(question.target, question.want)
-        ]
-
-    def _first(self, question: Question) -> int | None:
-        """The first candidate that can answer, None where none can."""
-        for index, method in enumerate(self.candidates):
-            if self._plan_of(method, question).accepted:
-                return index
-        return None
-
-    def _plan_of(self, method: Any, question: Question) -> Plan:
-        return self._fitting(question, self._limited(method.plan(question.target, question.want)))
-
-    def _fitting(self, question: Question, plan: Plan) -> Plan:
-        """The plan, refused where it bounds one of two terms that are subtracted."""
-        if plan.accepted and question.difference and plan.guarantee == "lower bound":
-            return replace(plan, refusal="a bound of one term is no bound of a difference")
-        return plan
-
-    def _limited(self, plan: Plan) -> Plan:
-        if plan.accepted and plan.work > self.max_work:
-            return replace(
-                plan,
-                refusal=f"about {plan.work:.2g} unit updates, the limit is {self.max_work:.2g}",
-            )
-        if plan.accepted and plan.seconds > self.max_seconds:
-            limit = f"the limit is {duration(self.max_seconds)} (Auto's max_seconds)"
-            return replace(plan, refusal=f"about {duration(plan.seconds)} on one core, {limit}")
-        return plan
-
-    def _answer(
-        self, executor: Executor | None, question: Question, rng: Any, state: Any = None
-    ) -> Result:
-        """Walk the candidates."""
+    def _walk(self, choice: Choice, executor: Executor | None, rng: RngLike, state: Any) -> Result:
+        """Ask the candidates in order, until one ends well."""
         rng = seeded(rng)
-        target, want = question.target, question.want
         refused: list[Plan] = []
         last: Result | None = None
-        known: dict[int, Result] = {}
-        for index, method in enumerate(self.candidates):
-            plan = self._plan_of(method, question)
+        # Results of ladders that have been run to confirm chains, and may be asked later.
+        ladders: dict[int, Result] = {}
+        for index, question in enumerate(choice.prepared()):
+            plan = question.plan
             if plan.accepted and last is not None and plan.guarantee == "lower bound":
                 plan = replace(plan, refusal="an estimate has been made, and a bound says less")
             if not plan.accepted:
                 refused.append(plan)
                 continue
             log.debug("%s answers", plan)
-            ladder = self._ladder(index, question) if getattr(method, "local", False) else None
-            asked = want if ladder is None else tuple(dict.fromkeys((*want, "marginals")))
-            last = (
-                known[index]
-                if index in known
-                else answer(executor, method, target, asked, rng, state)
-            )
+            last, bad = self._asked(choice, index, question, executor, rng, state, ladders)
             last = replace(last, refused=tuple(refused)) if refused else last
-            bad = "" if last.status.good else last.status.value
-            if not bad and ladder is not None:
-                known[ladder] = answer(executor, self.candidates[ladder], target, asked, rng)
-                bad = disagreement(target, last, known[ladder])
-                last = (
-                    replace(last, status=Status.NOT_MIXED, warnings=(*last.warnings, bad))
-                    if bad
-                    else last
-                )
             if not bad:
                 return last
             log.info("%s ended badly (%s): the next candidate is asked", plan.method, bad)
@@ -243,27 +179,134 @@ class Auto:
             raise PgmError("no method can answer: " + "; ".join(map(str, refused)))
         return last
 
-    def _ladder(self, index: int, question: Question) -> int | None:
-        """The first later candidate with a ladder of temperatures that is cheap enough to confirm
-        chains.
-        """
+    def _asked(
+        self,
+        choice: Choice,
+        index: int,
+        question: Prepared,
+        executor: Executor | None,
+        rng: RngLike,
+        state: Any,
+        ladders: dict[int, Result],
+    ) -> tuple[Result, str]:
+        """Return the result of a candidate, and why it is not to be trusted, or an empty string."""
+        if index in ladders:
+            result = ladders[index]
+            return result, "" if result.status.good else result.status.value
+        ladder = self._ladder(choice, index) if question.method.local else None
+        if ladder is None:
+            result = answer(executor, question, rng, state)
+            return result, "" if result.status.good else result.status.value
+        # The means are compared, whatever is wanted.
+        both = tuple(dict.fromkeys((*choice.want, "marginals")))
+        compared = choice if both == choice.want else replace(choice, want=both, known={})
+        result = answer(executor, compared.planned(index), rng, state)
+        if not result.status.good:
+            return result, result.status.value
+        ladders[ladder] = answer(executor, compared.planned(ladder), rng)
+        bad = disagreement(choice.here, result, ladders[ladder])
+        if bad:
+            result = replace(result, status=Status.NOT_MIXED, warnings=(*result.warnings, bad))
+        return result, bad
+
+    def _ladder(self, choice: Choice, index: int) -> int | None:
+        """Return the first later candidate whose ladder is cheap enough to confirm chains."""
         for later in range(index + 1, len(self.candidates)):
-            if getattr(self.candidates[later], "tempered", False):
-                plan = self._plan_of(self.candidates[later], question)
+            if as_method(self.candidates[later]).tempered:
+                plan = choice.planned(later).plan
                 if plan.accepted and plan.seconds <= self.confirm_seconds:
                     return later
         return None
 
+    def limited(self, plan: Plan) -> str:
+        """Return why a plan takes more than is allowed, or an empty string."""
+        if plan.work > self.max_work:
+            return f"about {plan.work:.2g} unit updates, the limit is {self.max_work:.2g}"
+        if plan.seconds > self.max_seconds:
+            limit = f"the limit is {duration(self.max_seconds)} (Auto's max_seconds)"
+            return f"about {duration(plan.seconds)} on one core, {limit}"
+        return ""
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A part of a question, with its candidates, each planned when it is first looked at.
+
+    Attributes
+    ----------
+    target : the target of the whole question.
+    want : the quantities of this part.
+    difference : whether its log Z is one of two that are subtracted.
+    normaliser : whether it is log Z without evidence.
+    """
+
+    auto: Auto
+    target: Target
+    want: tuple[str, ...]
+    difference: bool = False
+    normaliser: bool = False
+    known: dict[int, Prepared] = field(default_factory=dict)
+
+    @property
+    def here(self) -> Target:
+        """The target of this part."""
+        return self.target.nothing_observed if self.normaliser else self.target
+
+    @property
+    def title(self) -> str:
+        """The quantities in words."""
+        return ", ".join(self.want) + (" without evidence" if self.normaliser else "")
+
+    @property
+    def first(self) -> int | None:
+        """The first candidate that can answer, None where none can."""
+        found = enumerate(self.prepared())
+        return next((index for index, question in found if question.plan.accepted), None)
+
+    def prepared(self) -> Iterator[Prepared]:
+        """Yield the question as prepared by every candidate, in order."""
+        return map(self.planned, range(len(self.auto.candidates)))
+
+    def plans(self) -> list[Plan]:
+        """Return the plan of every candidate."""
+        return [question.plan for question in self.prepared()]
+
+    def planned(self, index: int) -> Prepared:
+        """Return the question as prepared by one candidate, refused where it takes too much."""
+        if index not in self.known:
+            found = as_method(self.auto.candidates[index]).prepare(self.here, self.want)
+            if found.plan.accepted:
+                bounds = self.difference and found.plan.guarantee == "lower bound"
+                why = "a bound of one term is no bound of a difference" if bounds else ""
+                why = why or self.auto.limited(found.plan)
+                found = found.refused(why) if why else found
+            self.known[index] = found
+        question = self.known[index]
+        return question if question.target is self.here else question.on(self.here)
+
+    def refusal(self, named: bool) -> str:
+        """Return the refusals of all candidates, under the title of this part if it is named."""
+        return (f"{self.title}: " if named else "") + "; ".join(map(str, self.plans()))
+
+    def on(self, target: Target) -> Choice:
+        """Return the same choice for another target with the same evidence pattern."""
+        return replace(self, target=target)
+
+
+def only(method: Any) -> Auto:
+    """Return an Auto with one candidate and no limits, for its plans."""
+    return Auto(np.inf, (method,), np.inf, 0.0)
+
 
 def drawing(draws: int) -> Auto:
     """Return an Auto whose candidates draw at least so many samples, the chains of MCMC far apart."""
-    return Auto(
-        candidates=(
-            Exact(draws=draws),
-            Forward(draws=max(draws, 2)),
-            MCMC(chains=4, draws=max(4, -(-draws // 4)), thin=10),
-        )
-    )
+    far_apart = MCMC(chains=4, draws=max(4, -(-draws // 4)), thin=10)
+    return Auto(candidates=(Exact(draws=draws), Forward(draws=max(draws, 2)), far_apart))
+
+
+def _divisible(target: Target, name: str) -> bool:
+    """Whether a quantity is a difference of two terms."""
+    return name == "log_prob" and not target.structure.normalized
 
 
 def disagreement(target: Target, chains: Result, ladder: Result) -> str:
@@ -286,53 +329,36 @@ def disagreement(target: Target, chains: Result, ladder: Result) -> str:
     return ""
 
 
-def _terms(target: Target, name: str) -> list[Question]:
-    """A quantity as the terms that may have different best methods."""
-    if name != "log_prob" or target.structure.normalized:
-        return [Question(target, (name,))]
-    return [
-        Question(target, ("log_z",), difference=True),
-        Question(target.nothing_observed, ("log_z",), difference=True, normaliser=True),
-    ]
-
-
-def joined_parts(
-    parts: Sequence[Question], found: Sequence[Result], want: tuple[str, ...]
-) -> Result:
-    """Return one result from those of the parts of a question."""
-    own = [(q, r) for q, r in zip(parts, found, strict=True) if not q.normaliser]
-    answers = {name: value for _, r in own for name, value in r.answers.items()}
-    stats = {name: value for _, r in own for name, value in r.stats.items()}
-    whole = next((r for q, r in zip(parts, found, strict=True) if q.normaliser), None)
+def joined_parts(choices: Sequence[Choice], found: Sequence[Result]) -> Result:
+    """Return one result from the results of the parts of a question."""
+    both = list(zip(choices, found, strict=True))
+    own = [r for c, r in both if not c.normaliser]
+    answers = {name: value for r in own for name, value in r.answers.items()}
+    stats = {name: value for r in own for name, value in r.stats.items()}
+    whole = next((r for c, r in both if c.normaliser), None)
     if whole is not None:
-        answers["log_prob"] = answers["log_z"] - whole.answers["log_z"]
-        stats["log_prob_error"] = np.hypot(answers["log_z_error"], whole.answers["log_z_error"])
+        answers["log_prob"] = answers["log_z"] - whole.log_z
+        stats["log_prob_error"] = np.hypot(answers["log_z_error"], whole.log_z_error)
         stats["without_evidence"] = whole.stats
-    plan = _together([(q, r.plan) for q, r in zip(parts, found, strict=True)])
     methods = tuple(
-        r.method
-        for i, r in enumerate(found)
-        if r.method not in [other.method for other in found[:i]]
+        r.method for i, r in enumerate(found) if r.method not in [o.method for o in found[:i]]
     )
-    status = next(
-        (r.status for r in found if not r.status.good),
-        next((r.status for r in found if r.status is not Status.OK), Status.OK),
-    )
-    refused = tuple(dict.fromkeys(p for r in found for p in r.refused))
-    notes = tuple(
-        f"{'without evidence, ' if q.normaliser else ''}{line}"
-        for q, r in zip(parts, found, strict=True)
+    bad = [r.status for r in found if not r.status.good]
+    doubtful = [r.status for r in found if r.status is not Status.OK]
+    notes = (
+        f"{'without evidence, ' if c.normaliser else ''}{line}"
+        for c, r in both
         for line in r.warnings
     )
     return Result(
         answers,
         _weakest([r.kind for r in found]),
         methods[0] if len(methods) == 1 else Several(methods),
-        plan,
-        status,
-        refused,
+        _joined_plans([(c, r.plan) for c, r in both]),
+        (*bad, *doubtful, Status.OK)[0],
+        tuple(dict.fromkeys(p for r in found for p in r.refused)),
         stats,
-        next((r.state for _, r in own if r.state is not None), None),
+        next((r.state for r in own if r.state is not None), None),
         tuple(dict.fromkeys(notes)),
     )
 
@@ -343,27 +369,21 @@ def _weakest(kinds: Sequence[str]) -> str:
     )
 
 
-def _together(chosen: Sequence[tuple[Question, Plan]]) -> Plan:
-    """Plans of the parts of a question as one."""
+def _together(choices: Sequence[Choice]) -> Plan:
+    """Return the plans of the first candidates of all parts as one."""
+    return _joined_plans([(c, c.planned(c.first).plan) for c in choices if c.first is not None])
+
+
+def _joined_plans(chosen: Sequence[tuple[Choice, Plan]]) -> Plan:
+    """Return the plans of the parts of a question as one."""
     plans = [plan for _, plan in chosen]
     if len(plans) == 1:
         return plans[0]
     return Plan(
         " + ".join(dict.fromkeys(p.method for p in plans)),
         _weakest([p.guarantee for p in plans]),
-        "; ".join(f"{q.title} by {p.method}: {p.why}" for q, p in chosen),
+        "; ".join(f"{c.title} by {p.method}: {p.why}" for c, p in chosen),
         sum(p.work for p in plans),
         max(p.bytes for p in plans),
         seconds=sum(p.seconds for p in plans),
     )
-
-
-def asked_for(
-    answers: Mapping[str, Any], want: tuple[str, ...], which: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return the answers that belong to what is wanted, whatever else a method found on the way.
-
-    log_z belongs to log_prob, too, of which it is a part.
-    """
-    wanted = {*want, "log_z"} if "log_prob" in want else {*want}
-    return {name: value for name, value in answers.items() if which.get(name, name) in wanted}

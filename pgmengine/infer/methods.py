@@ -3,7 +3,8 @@
 """
 
 from pgmengine.infer.exact.method import Exact
-from pgmengine.infer.sampling.ais import AIS, base_rates
+from pgmengine.infer.sampling.ais import AIS
+from pgmengine.infer.sampling.base_rates import base_rates
 from pgmengine.infer.sampling.coupled import CoupledTempering
 from pgmengine.infer.sampling.forward import Forward
 from pgmengine.infer.sampling.levels import FlatHistogram, OneOverT

@@ -1,23 +1,66 @@
-"""Plan, Status and Result: what a method would do, how it went, and its answers."""
+"""Plans, statuses and results: how a method would answer, how it went, and the answers.
+
+What a result holds depends on `want` alone, never on the method: `ANSWERS` says which answers
+belong to which wanted quantity. What else a method reports is in `stats`, whose axes it declares
+(`Method.statistics`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pgmengine.base.errors import NoSuchName, NotAsked
+from pgmengine.base.types import Array
+from pgmengine.graph.target import Target
 from pgmengine.infer.arviz import to_arviz, to_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
 
 WANTS = ("marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", "bound")
 
+# Answer -> the quantity that one asks for to get it.
+ANSWERS = {
+    "mean": "marginals",
+    "prob": "marginals",
+    "log_z": "log_z",
+    "log_z_error": "log_z",
+    "log_z_interval": "log_z",
+    "log_prob": "log_prob",
+    "samples": "samples",
+    "mode": "mode",
+    "pairs": "pairs",
+    "gradient": "gradient",
+    "bound": "bound",
+}
+
+
+class Axis(Enum):
+    """The axes of statistics."""
+
+    ROW = "row of evidence"
+    CHAIN = "chain of a row"
+    DRAW = "draw of a chain"
+    SWEEP = "sweep, draws or not"
+    UNIT = "unit of a layer"
+    RUNG = "rung of a ladder, or the step to the next one"
+    BIN = "bin of a partition"
+    END = "lower and upper end"
+
+
+# Name of a statistic -> its axes. A mapping by layer has these axes in each of its arrays.
+Statistics = Mapping[str, tuple[Axis, ...]]
+
 
 class Status(Enum):
-    """How a method ended; the value is the message and the advice.
+    """The end of a run; the value is the message and the advice.
 
     OK says that no diagnostic has found a fault. It is no proof: a part of the space that no chain
-    has met is missed by all diagnostics of samples.
+    has visited escapes all diagnostics of samples.
     """
 
     OK = "no diagnostic found a fault"
@@ -37,7 +80,7 @@ class Status(Enum):
 
 
 def duration(seconds: float) -> str:
-    """A length of time as people say it: "0.02 s", "90 s", "35 min", "7 h", "400 days".
+    """Return a length of time in everyday words: "0.02 s", "90 s", "35 min", "7 h", "400 days".
 
     >>> duration(0.0213), duration(5400), duration(1e6)
     ('0.021 s', '90 min', '12 days')
@@ -51,19 +94,30 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a method would do for a target and what is wanted; `refusal` is empty when it can."""
+    """How a method would answer a question; `refusal` is empty when it can.
+
+    Attributes
+    ----------
+    method : name of the method.
+    guarantee : "exact", "estimate" or "lower bound".
+    why : the way in which it would answer.
+    work : unit updates.
+    bytes : peak memory.
+    refusal : the reason why it cannot answer, or an empty string.
+    seconds : time on one core, an estimate; 0 where the method gives none.
+    """
 
     method: str
-    guarantee: str = ""  # "exact" | "estimate" | "lower bound"
+    guarantee: str = ""
     why: str = ""
-    work: float = 0.0  # unit updates
+    work: float = 0.0
     bytes: float = 0.0
     refusal: str = ""
-    seconds: float = 0.0  # on one core, an estimate; 0: the method does not say
+    seconds: float = 0.0
 
     @property
     def accepted(self) -> bool:
-        """True when the method can answer."""
+        """Whether the method can answer."""
         return not self.refusal
 
     def __str__(self) -> str:
@@ -74,39 +128,21 @@ class Plan:
 
     @property
     def sizes(self) -> tuple[str, str, str]:
-        """Unit updates, time (empty if not known) and memory as text."""
+        """Unit updates, time (empty if there is no estimate) and memory as text."""
         time = duration(self.seconds) if self.seconds else ""
         return f"{self.work:.2g} unit updates", time, f"{self.bytes / 2**20:.3g} MiB"
 
 
-ANSWERS = {
-    "mean": "marginals",
-    "prob": "marginals",
-    "log_z": "log_z",
-    "log_prob": "log_prob",
-    "samples": "samples",
-    "mode": "mode",
-    "pairs": "pairs",
-    "gradient": "gradient",
-    "log_z_error": "log_z",
-    "log_z_interval": "log_z",
-    "bound": "bound",
-}
-
-
 class Named(dict[str, Any]):
-    """An answer by layer, coupling or parameter; says what there is when a name is not."""
+    """An answer by layer, coupling or parameter; an unknown name raises with the names it has."""
 
     def __init__(self, values: Mapping[str, Any], answer: str) -> None:
         super().__init__(values)
         self.answer = answer
 
     def __missing__(self, name: str) -> Any:
-        why = (
-            "; only layers of finitely many states have state probabilities"
-            if self.answer == "prob"
-            else ""
-        )
+        finite = "; only layers of finitely many states have state probabilities"
+        why = finite if self.answer == "prob" else ""
         raise NoSuchName(f"{self.answer} has no {name!r}, it has {', '.join(self)}{why}")
 
     def __reduce__(self) -> Any:
@@ -117,12 +153,20 @@ class Named(dict[str, Any]):
 class Result:
     """Answers of one inference; those asked for with `want=` are attributes.
 
-    mean[layer] (rows, size[, k]), prob[layer] (rows, size, states) and mode[layer] have no rows
-    axis when the evidence had none. log_z, log_prob, log_z_error are (rows,), log_z_interval (rows,
-    2), up to inf where only a lower bound is known; bound (rows,) is a lower bound of log_z.
-    samples[layer] (draws, rows, size[, k]). pairs[coupling] (rows, width, width) = E[x_a x_b'], NaN
-    where the weight has no parameter; gradient[parameter] is E[d log_density] summed over rows.
-    Reading an answer that was not asked for raises NotAsked.
+    Reading an answer that was not asked for raises NotAsked. Arrays by layer have no rows axis
+    when neither the evidence nor the hints had one.
+
+    Attributes
+    ----------
+    kind : the guarantee: "exact", "lower bound" or "estimate".
+    method : the method that answered.
+    plan : its plan.
+    status : how the run ended.
+    refused : plans of the candidates that did not answer, each with the reason.
+    stats : what the method reports about its run; its class documents the entries.
+    state : a snapshot to go on from with `infer(state=)`, None where a method has none.
+    warnings : what is to be known about these answers, a line each.
+    target : the model and its evidence; None in results of a method's own `run`.
     """
 
     answers: Mapping[str, Any]
@@ -134,36 +178,94 @@ class Result:
     stats: Mapping[str, Any] = field(default_factory=dict)
     state: Any = None
     warnings: tuple[str, ...] = ()
-    target: Any = None  # what was asked about; known to answers of infer
+    target: Target | None = None
 
-    def to_arviz(self) -> Any:
-        """The samples as an ArviZ DataTree (extra "arviz"): posterior, sample_stats, observed_data.
+    @property
+    def mean(self) -> Mapping[str, Array]:
+        """Posterior means: layer -> (rows, size[, k])."""
+        return self._named("mean")
 
-        Dimensions: chain, draw, row, the units of each layer by their labels, and states of
-        Categorical units. sample_stats has the energy of each draw, whether it was adaptive (no
-        draw is), and of tempered chains level and swap_accepted; where chains wander over
+    @property
+    def prob(self) -> Mapping[str, Array]:
+        """Posterior probabilities of states: layer -> (rows, size, states), finite layers only."""
+        return self._named("prob")
+
+    @property
+    def mode(self) -> Mapping[str, Array]:
+        """The most probable complete state: layer -> (rows, size[, k])."""
+        return self._named("mode")
+
+    @property
+    def samples(self) -> Mapping[str, Array]:
+        """Draws of the posterior: layer -> (draws, rows, size[, k]); draws of a chain together."""
+        return self._named("samples")
+
+    @property
+    def pairs(self) -> Mapping[str, Array]:
+        """E[x_a x_b'] by coupling, (rows, width, width); NaN where the weight has no parameter."""
+        return self._named("pairs")
+
+    @property
+    def gradient(self) -> Mapping[str, Array]:
+        """E[d log_density / d parameter] summed over rows, by parameter."""
+        return self._named("gradient")
+
+    @property
+    def log_z(self) -> Array:
+        """Log partition function of the model with the evidence clamped, (rows,)."""
+        return self._array("log_z")
+
+    @property
+    def log_z_error(self) -> Array:
+        """Standard error of log_z, (rows,); 0 where it is exact or a bound."""
+        return self._array("log_z_error")
+
+    @property
+    def log_z_interval(self) -> Array:
+        """Lower and upper end for log_z, (rows, 2); inf where only a lower bound is known."""
+        return self._array("log_z_interval")
+
+    @property
+    def log_prob(self) -> Array:
+        """Log probability of the evidence, (rows,): log_z less log_z without evidence."""
+        return self._array("log_prob")
+
+    @property
+    def bound(self) -> Array:
+        """A proven lower bound of log_z, (rows,)."""
+        return self._array("bound")
+
+    def to_arviz(self) -> xr.DataTree:
+        """Return the samples as an ArviZ DataTree (extra "arviz").
+
+        Groups: posterior, sample_stats, observed_data. Dimensions: chain, draw, row, the units of
+        each layer by their labels, and states of Categorical units. sample_stats has every
+        statistic with the axes (chain, draw, row), such as the energy; where chains wander over
         temperatures, the group tempering has their level at every sweep.
         """
         return to_arviz(self)
 
-    def to_frame(self) -> Any:
-        """Means and evidence as a pandas DataFrame: one row for each of evidence, columns (layer,
-        unit[, state]).
+    def to_frame(self) -> pd.DataFrame:
+        """Return means and evidence as a pandas DataFrame.
+
+        It has one row for each row of evidence, and columns (layer, unit[, state]).
         """
         return to_frame(self)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or "answers" not in self.__dict__:
-            raise AttributeError(name)
-        if name in self.answers:
-            value = self.answers[name]
-            return Named(value, name) if isinstance(value, dict) else value
-        if name in ANSWERS:
+    def _named(self, name: str) -> Named:
+        return Named(self._answer(name), name)
+
+    def _array(self, name: str) -> Array:
+        found: Array = self._answer(name)
+        return found
+
+    def _answer(self, name: str) -> Any:
+        if name not in self.answers:
             raise NotAsked(f"{name} was not computed: ask for it with want=({ANSWERS[name]!r},)")
-        raise AttributeError(f"Result has no {name!r}")
+        return self.answers[name]
 
     def __repr__(self) -> str:
         return (
-            f"Result({', '.join(self.answers)}; {self.kind} by {self.method!r}; {self.status.value}; "
-            f"{self.plan.why})"
+            f"Result({', '.join(self.answers)}; {self.kind} by {self.method!r}; "
+            f"{self.status.value}; {self.plan.why})"
         )

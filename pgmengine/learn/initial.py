@@ -17,7 +17,7 @@ from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target, make_target
 from pgmengine.graph.weights import is_sparse
-from pgmengine.infer.sampling.ais import base_rates
+from pgmengine.infer.sampling.base_rates import base_rates
 from pgmengine.learn.fit import fit
 from pgmengine.learn.interrupt import pass_on
 from pgmengine.learn.optimizers import Adam, Tied

@@ -23,7 +23,6 @@ from pgmengine.graph.frames import data_by_layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import numbers
-from pgmengine.infer.answers import accepted
 from pgmengine.infer.exact.method import Exact
 from pgmengine.infer.sampling.ais import AIS
 from pgmengine.infer.variational.conditions import free_parents
@@ -263,7 +262,7 @@ def _check_reconstruction(target: Target, data: Mapping[str, Any]) -> None:
             )
     if free_parents(target):
         raise PgmError("ReconstructionError needs hidden units without directed children")
-    accepted(MeanField(), target, ("marginals",))
+    MeanField().prepare(target, ("marginals",)).check()
 
 
 def _check_no_input(monitor: Any, model: Model) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,18 +15,10 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.progress import track
 from pgmengine.base.threads import shared_out
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, RngLike
 from pgmengine.engine.cost import enumerating
 from pgmengine.graph.target import Target
-from pgmengine.infer.answers import (
-    accepted,
-    add_gradients,
-    check_want,
-    evidence_patterns,
-    no_room,
-    public,
-    squeeze,
-)
+from pgmengine.infer.answers import add_gradients, evidence_patterns, public, squeeze
 from pgmengine.infer.exact.assemble import Expectations
 from pgmengine.infer.exact.cover import Cover, choose_cover
 from pgmengine.infer.exact.gray import TASK
@@ -34,7 +28,8 @@ from pgmengine.infer.exact.program import program_of
 from pgmengine.infer.exact.skeleton import Skeleton, skeleton_of
 from pgmengine.infer.exact.states import draw, mode_of
 from pgmengine.infer.exact.walk import make_walker
-from pgmengine.infer.result import Plan, Result
+from pgmengine.infer.prepared import Method, Prepared, Scheme
+from pgmengine.infer.result import WANTS, Result
 
 Answer = dict[str, dict[str, Any]]  # what is wanted -> layer or coupling -> (rows, ...)
 PAIRS = {"pairs", "gradient"}  # of these every indicator's moments are needed
@@ -46,21 +41,28 @@ SMALL = 2**20  # bytes of working arrays of a pattern that is one of several at 
 
 
 @dataclass(frozen=True)
-class Exact:
-    """Enumerate the states of the cheapest cover and sum the rest out analytically: Z = sum_C
-    exp(w(C)).
+class Exact(Method):
+    """Exact answers by enumeration: Z = sum over states C of the cheapest cover of exp(w(C)).
+
+    Given a state of the cover all other free units are independent, so that they are summed out
+    analytically. Use it wherever the cover is small: it is tried first by Auto.
 
     Parameters
     ----------
     max_bits : the largest cover that is enumerated, as log2 of its number of states.
-    draws : number of samples when they are wanted.
+    draws : number of samples where they are wanted.
 
     >>> import pgmengine as pgm
     >>> model = pgm.rbm(4, 2, rng=0)
-    >>> r = pgm.infer(model, {"v": [1, 0, float("nan"), 1]}, want=("marginals", "log_prob"), method=pgm.Exact())
+    >>> evidence, want = {"v": [1, 0, float("nan"), 1]}, ("marginals", "log_prob")
+    >>> r = pgm.infer(model, evidence, want, method=pgm.Exact())
     >>> r.mean["h"].shape, r.log_prob.shape, r.kind
     ((2,), (1,), 'exact')
     """
+
+    gives = frozenset(WANTS) - {"bound"}
+    source = "enumeration gives log_z itself,"
+    guarantee = "exact"
 
     max_bits: float = 25
     draws: int = 1000
@@ -69,75 +71,50 @@ class Exact:
         check_limit(self, "max_bits")
         check_whole(self, "draws")
 
-    def plan(self, target: Target, want: Iterable[str]) -> Plan:
-        """Bits of the cheapest cover of every evidence pattern; refuses above max_bits or the free
-        memory.
-        """
-        wanted = check_want(want)
-        if (self, wanted) in target.plans:
-            known: Plan = target.plans[self, wanted]
-            return known
-        plan = self._plan(target, wanted)
-        if plan.accepted:  # memory that is not free now may be free later
-            target.plans[self, wanted] = plan
-        return plan
-
-    def _plan(self, target: Target, wanted: tuple[str, ...]) -> Plan:
-        if "bound" in wanted:
-            return Plan("Exact", refusal="enumeration gives log_z itself, not a bound")
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Choose the cheapest cover of every evidence pattern; refuse above max_bits."""
         try:
-            groups = [group for part in _parts(target, wanted) for group in part.groups]
+            parts = _parts(target, want)
         except PgmError as error:
-            return Plan("Exact", refusal=str(error))
+            return Scheme(refusal=str(error))
+        groups = [group for part in parts for group in part.groups]
         work = sum(len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups)
-        memory = max(g.bytes for g in groups) + _output_bytes(target, wanted, self.draws)
+        memory = max(g.bytes for g in groups) + _output_bytes(target, want, self.draws)
         largest = max((g.cover for g in groups), key=lambda cover: cover.bits)
         if largest.bits > self.max_bits:
-            return Plan(
-                "Exact",
-                work=work,
-                bytes=memory,
-                refusal=f"cheapest enumeration needs 2^{largest.bits:.4g} "
-                f"states, the limit is 2^{self.max_bits:g}",
+            refusal = (
+                f"cheapest enumeration needs 2^{largest.bits:.4g} states, "
+                f"the limit is 2^{self.max_bits:g}"
             )
-        if refusal := no_room(memory):
-            return Plan("Exact", work=work, bytes=memory, refusal=refusal)
-        return Plan(
-            "Exact",
-            "exact",
-            _describe(largest),
-            work,
-            memory,
-            seconds=_seconds(target, wanted, groups),
-        )
+            return Scheme(work=work, bytes=memory, refusal=refusal)
+        seconds = _seconds(target, want, groups)
+        return Scheme(_describe(largest), work, memory, seconds, parts)
 
-    def run(
-        self,
-        target: Target,
-        want: Iterable[str] = ("marginals",),
-        rng: Any = None,
-        state: Any = None,
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
-        """Answer by enumeration; PgmError with the plan's refusal when it does not fit."""
-        wanted, plan = accepted(self, target, want)
-        answers = _Answers(target, wanted, self.draws, rng)
-        for part in _parts(target, wanted):
+        """Enumerate the cover of every evidence pattern."""
+        answers = _Answers(question.target, question.want, self.draws, rng)
+        for part in question.basis:
             answers.take(part)
-        return Result(answers.finished(), "exact", self, plan)
+        return question.result(answers.finished())
 
     def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
-        """Sum over rows of weight * E[d log_density | row], parameter by parameter."""
-        accepted(self, target, ("gradient",))
-        answers = _Answers(target, ("gradient",), 0, None, weights)
-        for part in _parts(target, ("gradient",)):
+        """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
+        question = self.prepare(target, ("gradient",))
+        question.check()
+        answers = _Answers(target, question.want, 0, None, weights)
+        for part in question.basis:
             answers.take(part)
-        return answers.finished()["gradient"]
+        found: dict[str, Any] = answers.finished()["gradient"]
+        return found
 
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Rows of one evidence pattern, and what they cost."""
+    """Rows of one evidence pattern, their cover, and what they cost."""
 
+    one: Target  # a row
     rows: Array
     cover: Cover
     per_state: float  # unit updates
@@ -153,58 +130,67 @@ class _Group:
         """Bytes of working arrays."""
         return self.width * min(len(self.rows), self.at_once)
 
+    @cached_property
+    def skeleton(self) -> Skeleton:
+        """The log-linear problem over the cover, without values."""
+        return skeleton_of(self.one, self.cover)
+
+
+class _Role(Enum):
+    """The targets that one question leads to."""
+
+    POSTERIOR = "the target itself"
+    NORMALISER = "the model without evidence, for log_prob"
+    SLOPE = "leaks of 0 lifted, for the gradient alone (leaks.py)"
+
+    def of(self, target: Target) -> Target:
+        """Return its target."""
+        if self is _Role.NORMALISER:
+            return target.nothing_observed
+        return with_leaks(target) if self is _Role.SLOPE else target
+
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """One target and what is wanted of it; `normaliser` is that of log_prob, with nothing observed.
+    """A part of a question: quantities of one target, and its rows by evidence pattern."""
 
-    `slope`: the gradient alone, of a target whose leaks of 0 are lifted (leaks.py).
-    """
-
-    target: Target
+    role: _Role
     wanted: frozenset[str]
-    normaliser: bool = False
-    slope: bool = False
-
-    @property
-    def groups(self) -> list[_Group]:
-        """The rows by evidence pattern; PgmError when one has no cover."""
-        return self.target.groups.recall(
-            self.wanted,
-            lambda: [
-                _group(self.target.take(rows if self.target.soft else rows[:1]), rows, self.wanted)
-                for rows in evidence_patterns(self.target)
-            ],
-        )
+    groups: list[_Group]
 
     def moments(self, indicators: int) -> int:
-        """Rows of moments that a walk over so many indicators has to give."""
+        """Return the rows of moments that a walk over so many indicators has to give."""
         return 1 + indicators if PAIRS & self.wanted else 1 if MOMENTS & self.wanted else 0
 
 
 def _parts(target: Target, wanted: tuple[str, ...]) -> list[_Part]:
+    """Return the parts of a question; PgmError where a row has no cover."""
     needs = frozenset(wanted) & NEEDS_ALL
-    parts = [_Part(target, needs)]
-    if "gradient" in needs and (lifted := with_leaks(target)) is not target:
-        slope = _Part(lifted, frozenset({"gradient"}), slope=True)
-        parts = [_Part(target, needs - {"gradient"}), slope]
-    return (
-        [*parts, _Part(target.nothing_observed, frozenset(), True)]
-        if "log_prob" in wanted
-        else parts
-    )
+    if "gradient" in needs and with_leaks(target) is not target:
+        parts = [
+            _part(_Role.POSTERIOR, target, needs - {"gradient"}),
+            _part(_Role.SLOPE, target, frozenset({"gradient"})),
+        ]
+    else:
+        parts = [_part(_Role.POSTERIOR, target, needs)]
+    if "log_prob" in wanted:
+        parts.append(_part(_Role.NORMALISER, target, frozenset()))
+    return parts
+
+
+def _part(role: _Role, whole: Target, wanted: frozenset[str]) -> _Part:
+    target = role.of(whole)
+    rows = evidence_patterns(target)
+    # Hints are no part of the pattern, so that their rows are looked at all together.
+    each = [(target.take(some if target.soft else some[:1]), some) for some in rows]
+    return _Part(role, wanted, [_group(one, some, wanted) for one, some in each])
 
 
 def _group(one: Target, rows: Array, wanted: frozenset[str]) -> _Group:
-    """Barren units are pruned where log_z alone is wanted, zero weights covered where their
-    statistics are.
-
-    `one` is one of the rows, or all of them if they have hints, which are no part of the pattern.
-    """
+    """Prune barren units where log_z alone is wanted; cover zero weights whose statistics are."""
     cover = choose_cover(one, prune=not wanted, structural=bool(PAIRS & wanted))
-    return _Group(
-        rows, cover, *one.model.costs.recall((cover, wanted), lambda: _size(one, cover, wanted))
-    )
+    first = one if one.rows == 1 else one.take(np.zeros(1, dtype=int))
+    return _Group(first, rows, cover, *_size(one, cover, wanted))
 
 
 def _size(target: Target, cover: Cover, wanted: frozenset[str]) -> tuple[float, float]:
@@ -293,42 +279,39 @@ class _Answers:
         """Work through one part, pattern by pattern; many patterns are shared out among the
         threads.
         """
+        whole = part.role.of(self.target)
         jobs = [
             (group, group.rows[start : start + group.at_once])
             for group in part.groups
             for start in range(0, len(group.rows), group.at_once)
         ]
         each = shared_out if _shared(part) else map
-        found = each(lambda job: self._solve(part, *job), jobs)
+        found = each(lambda job: self._solve(part, whole, *job), jobs)
         for (_, rows), (log_z, answers) in zip(track(jobs, "enumerating"), found, strict=True):
-            self._keep(part, rows, log_z)
+            self._keep(part, whole, rows, log_z)
             for what, values in answers.items():
                 self._store(what, rows, values)
 
-    def _solve(self, part: _Part, group: _Group, rows: Array) -> tuple[Array, Answer]:
-        """log_z of some rows of a pattern, and layer by layer what else is wanted."""
-        target = part.target if len(rows) == part.target.rows else part.target.take(rows)
-        skeleton = skeleton_of(part.target.take(group.rows[:1]), group.cover)
-        return self._by_program(part, target, skeleton) or self._by_walk(
-            part, rows, build_problem(target, skeleton)
-        )
+    def _solve(
+        self, part: _Part, whole: Target, group: _Group, rows: Array
+    ) -> tuple[Array, Answer]:
+        """Return log_z of some rows of a pattern, and the other answers layer by layer."""
+        target = whole if len(rows) == whole.rows else whole.take(rows)
+        alone = target is whole and part.wanted == {"marginals"}
+        found = self._by_program(target, group.skeleton) if alone else None
+        return found or self._by_walk(part, rows, build_problem(target, group.skeleton))
 
-    def _by_program(
-        self, part: _Part, target: Target, skeleton: Skeleton
-    ) -> tuple[Array, Answer] | None:
-        """Answer by the pattern's program, if it is the only pattern and has one, and if that is
-        all that is wanted.
-        """
-        alone = target is part.target and part.wanted == {"marginals"}
-        program = program_of(target, skeleton) if alone else None
+    def _by_program(self, target: Target, skeleton: Skeleton) -> tuple[Array, Answer] | None:
+        """Return marginals by the compiled program of a pattern, if it has one."""
+        program = program_of(target, skeleton)
         found = program.run(target) if program is not None else None
         return None if found is None else (found[0], {"mean": found[1], "prob": found[2]})
 
-    def _keep(self, part: _Part, rows: Array, log_z: Array) -> None:
-        if part.normaliser:
-            self.normaliser[rows if part.target.rows == self.target.rows else slice(None)] = log_z
+    def _keep(self, part: _Part, whole: Target, rows: Array, log_z: Array) -> None:
+        if part.role is _Role.NORMALISER:
+            self.normaliser[rows if whole.rows == self.target.rows else slice(None)] = log_z
             return
-        if not part.slope:
+        if part.role is _Role.POSTERIOR:
             self.log_z[rows] = log_z
         if part.wanted and np.isneginf(self.log_z[rows]).any():
             row = int(rows[np.flatnonzero(np.isneginf(self.log_z[rows]))[0]]) + self.target.first

@@ -28,9 +28,10 @@ def below_a_bound(target: Target, interval: Array) -> tuple[str, ...]:
     target : the question, whose log Z was estimated.
     interval : (rows, 2), ends of the estimate's interval.
     """
-    if not BOUND.plan(target, ("bound",)).accepted:
+    question = BOUND.prepare(target, ("bound",))
+    if not question.plan.accepted:
         return ()
-    bound = BOUND.run(target, ("bound",), rng=0).bound
+    bound = question.run(rng=0).bound
     above = bound - interval[:, 1] - ROUNDING * (1.0 + np.abs(bound))
     row = int(np.argmax(above))
     if not above[row] > 0:

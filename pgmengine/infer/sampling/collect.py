@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.types import Array, States
-from pgmengine.engine.chains import refusal
 from pgmengine.graph.couplings import only_parameters
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import add_gradients, public, squeeze
 from pgmengine.infer.convergence import chain_statistics
-from pgmengine.infer.result import Status
+from pgmengine.infer.result import Axis, Statistics, Status
 from pgmengine.units import Unit
 
 # R-hat and MCSE are themselves estimates. With fewer effective draws they cannot be relied upon
@@ -32,11 +31,19 @@ TRACE = (
 )
 
 
-def refused(target: Target, wanted: tuple[str, ...], cannot: set[str]) -> str:
-    """Why draws cannot give what is wanted, or cannot be made, or an empty string."""
-    if missing := sorted(cannot & set(wanted)):
-        return f"draws give no {' or '.join(missing)}"
-    return refusal(target)
+# The quantities that draws of a posterior give.
+OF_DRAWS = frozenset({"marginals", "samples", "pairs", "gradient"})
+
+# The statistics of chains.
+OF_CHAINS: Statistics = {
+    "ess": (Axis.ROW, Axis.UNIT),
+    "rhat": (Axis.ROW, Axis.UNIT),
+    "mcse": (Axis.ROW, Axis.UNIT),
+    "energy_ess": (Axis.ROW,),
+    "energy_rhat": (Axis.ROW,),
+    "energy_mcse": (Axis.ROW,),
+    "energy": (Axis.CHAIN, Axis.DRAW, Axis.ROW),
+}
 
 
 def kept_bytes(target: Target, wanted: tuple[str, ...], chains: int, draws: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.progress import track
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array, RngLike, States
 from pgmengine.engine.cost import drawing
 from pgmengine.graph.arrows_inside import Inputs, arrows_inside, generations
 from pgmengine.graph.couplings import only_parameters
@@ -20,9 +20,10 @@ from pgmengine.graph.layer import Layer
 from pgmengine.graph.queries import known_softly
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import count
-from pgmengine.infer.answers import accepted, check_want, no_room, public, squeeze
+from pgmengine.infer.answers import public, squeeze
 from pgmengine.infer.convergence import least_error
-from pgmengine.infer.result import Plan, Result, Status
+from pgmengine.infer.prepared import Method, Prepared, Scheme
+from pgmengine.infer.result import WANTS, Axis, Result, Status
 from pgmengine.infer.sampling.ais import AIS
 from pgmengine.infer.sampling.bounded import below_a_bound
 from pgmengine.infer.sampling.resampling import systematic
@@ -42,7 +43,7 @@ ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
-class Forward:
+class Forward(Method):
     """Draw parents, then children; weight each draw by the probability of what is observed below
     it.
 
@@ -74,6 +75,17 @@ class Forward:
     ((3,), 'estimate')
     """
 
+    gives = frozenset(WANTS) - {"mode", "bound"}
+    source = "draws give"
+    statistics = {
+        "log_weights": (Axis.DRAW, Axis.ROW),
+        "ess": (Axis.ROW,),
+        "pareto_shape": (Axis.ROW,),
+        "halves_apart": (Axis.ROW,),
+        "drawn": (Axis.ROW,),
+        "mcse": (Axis.ROW, Axis.UNIT),
+    }
+
     draws: int = 1000
     below: int = 10
     error: float = 0.05
@@ -83,36 +95,32 @@ class Forward:
         check_whole(self, "draws", "most", least=2)
         check_limit(self, "below", "error")
 
-    def plan(self, target: Target, want: Iterable[str]) -> Plan:
-        """Work and memory of the draws; refuses undirected couplings of free units and much
-        evidence below.
-        """
-        wanted, s = check_want(want), target.structure
-        if why := self._obstacle(target, wanted):
-            return Plan("Forward", refusal=why)
-        width = sum(layer.width for layer in s.layers.values())
-        one = 8.0 * self.draws * width  # row's states are drawn at once, and several where they fit
-        memory = min(target.rows * one, max(PART, one)) * 4
-        memory += 8.0 * target.rows * self.draws * (width if "samples" in wanted else 1)
-        if too_much := no_room(memory):
-            return Plan("Forward", refusal=too_much)
-        arrows = sum(count(target.model.weight(c)) / 8.0 for c in s.arrows)
-        how = f"{self.draws} draws, parents first"
-        work = target.rows * self.draws * (10.0 * width + arrows)
-        seconds = drawing(target, wanted, self.draws)
-        return Plan("Forward", "estimate", how, work, memory, seconds=seconds)
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Return the work and memory of the draws.
 
-    def _obstacle(self, target: Target, wanted: tuple[str, ...]) -> str:
-        """Why it cannot answer, or an empty string."""
+        Refuse undirected couplings of free units, and much evidence below free units.
+        """
+        if why := self._obstacle(target, want):
+            return Scheme(refusal=why)
         s = target.structure
-        if missing := sorted({"mode", "bound"} & set(wanted)):
-            return f"draws give no {' or '.join(missing)}"
-        if "log_prob" in wanted and not s.normalized:
+        width = sum(layer.width for layer in s.layers.values())
+        # The states of a row are drawn at once, and those of several rows where they fit.
+        one = 8.0 * self.draws * width
+        memory = min(target.rows * one, max(PART, one)) * 4
+        memory += 8.0 * target.rows * self.draws * (width if "samples" in want else 1)
+        arrows = sum(count(target.model.weight(c)) / 8.0 for c in s.arrows)
+        work = target.rows * self.draws * (10.0 * width + arrows)
+        seconds = drawing(target, want, self.draws)
+        return Scheme(f"{self.draws} draws, parents first", work, memory, seconds)
+
+    def _obstacle(self, target: Target, want: tuple[str, ...]) -> str:
+        """Return why it cannot answer, or an empty string."""
+        s = target.structure
+        if "log_prob" in want and not s.normalized:
             return "log_prob needs log Z of the undirected part"
         for name in s.layers:
-            if target.free[name].any() and (
-                name in s.undirected_layers or name not in s.directed_layers
-            ):
+            drawn = name in s.directed_layers and name not in s.undirected_layers
+            if target.free[name].any() and not drawn:
                 return f"layer {name!r} is free and not drawn from its parents"
         if (target.beta != 1).any():
             return "at beta below 1 conditionals are not normalised"
@@ -121,21 +129,16 @@ class Forward:
             return f"{known} observed units depend on free ones, the limit is {self.below}"
         return ""
 
-    def run(
-        self,
-        target: Target,
-        want: Iterable[str] = ("marginals",),
-        rng: Any = None,
-        state: Any = None,
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
-        """Draw."""
-        wanted, plan = accepted(self, target, want)
+        """Draw, and draw more until the error of log_z is the one asked for; judge the weights."""
         generator, count = seeded(rng), self.draws
-        found = self._drawn(target, wanted, plan, generator, count)
+        found = self._drawn(question, generator, count)
         while (needed := self._needed(found.stats["ess"], count)) > count:
             count = needed
-            found = self._drawn(target, wanted, plan, generator, count)
-        return self._judged(target, found, generator)
+            found = self._drawn(question, generator, count)
+        return self._judged(question.target, found, generator)
 
     def _needed(self, ess: Array, count: int) -> int:
         """How many draws the row with the largest error of log_z asks for, by the effective number
@@ -150,35 +153,20 @@ class Forward:
             count, int(min(max(4.0, (error / max(self.error, 1e-9)) ** 2) * count, self.most))
         )
 
-    def _drawn(
-        self,
-        target: Target,
-        wanted: tuple[str, ...],
-        plan: Plan,
-        rng: np.random.Generator,
-        count: int,
-    ) -> Result:
-        """Answers by `count` draws for each row, some rows at a time."""
+    def _drawn(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
+        """Return answers by `count` draws for each row, some rows at a time."""
+        target = question.target
         width = sum(layer.width for layer in target.structure.layers.values())
         step = max(int(PART / (8.0 * count * max(width, 1))), 1)
-        return joined(
-            [
-                self._part(
-                    target.take(np.arange(a, min(a + step, target.rows))), wanted, plan, rng, count
-                )
-                for a in track(range(0, target.rows, step), "drawing")
-            ]
-        )
+        parts = [
+            question.on(target.take(np.arange(a, min(a + step, target.rows))))
+            for a in range(0, target.rows, step)
+        ]
+        return joined(self, [self._part(part, rng, count) for part in track(parts, "drawing")])
 
-    def _part(
-        self,
-        target: Target,
-        wanted: tuple[str, ...],
-        plan: Plan,
-        rng: np.random.Generator,
-        count: int,
-    ) -> Result:
-        """Answers about some rows."""
+    def _part(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
+        """Return answers about some rows."""
+        target, want = question.target, question.want
         many = target.take(np.repeat(np.arange(target.rows), count))
         x, log_w = drawn(many, rng)
         log_w = log_w.reshape(target.rows, count)
@@ -199,25 +187,25 @@ class Forward:
             "pareto_shape": pareto_shape(log_w, ess),
             "drawn": np.full(target.rows, count),
         }
-        answers = _moments(target, wanted, draws, p)
+        answers = _moments(target, want, draws, p)
         if "mcse" in answers:
             stats["mcse"] = {
                 name: _at_least(target, name, value, ess)
                 for name, value in answers.pop("mcse").items()
             }
-        if "gradient" in wanted:
+        if "gradient" in want:
             some = np.flatnonzero(p.ravel() != 0)  # impossible draws have no gradient
             answers["gradient"] = many.take(some).gradient(
                 {n: v[some] for n, v in x.items()}, p.ravel()[some]
             )
-        if "samples" in wanted:
+        if "samples" in want:
             layers, chosen = target.structure.layers, _resampled(draws, p, rng)
             answers["samples"] = {
                 n: np.swapaxes(layers[n].shaped(v[:, : self.draws]), 0, 1)
                 for n, v in chosen.items()
             }
-        answers |= _evidence(log_w, wanted, _weighing(target) > 0)
-        return Result(answers, "estimate", self, plan, Status.OK, (), stats)
+        answers |= _evidence(log_w, want, _weighing(target) > 0)
+        return question.result(answers, stats)
 
     def _judged(self, target: Target, found: Result, rng: np.random.Generator) -> Result:
         """The result with its status: whether the weights can be trusted."""
@@ -269,9 +257,10 @@ def _apart(one: tuple[Array, Array], two: tuple[Array, Array]) -> Array:
 
 def _above_annealing(target: Target, ends: Array, rng: np.random.Generator) -> tuple[str, ...]:
     """A warning if annealing finds more than the upper end of an interval (rows, 2) of log Z."""
-    if not CHECK.plan(target, ("log_z",)).accepted:
+    annealing = CHECK.prepare(target, ("log_z",))
+    if not annealing.plan.accepted:
         return ()
-    found = CHECK.run(target, ("log_z",), rng=rng)
+    found = annealing.run(rng)
     log_z, error = found.log_z, found.log_z_error
     with np.errstate(invalid="ignore"):
         above = log_z - SURE * error - ends[:, 1]

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.progress import track
-from pgmengine.base.types import States
-from pgmengine.engine.chains import make_chains, over_chains, sweep_work
+from pgmengine.base.types import RngLike, States
+from pgmengine.engine.chains import make_chains, over_chains, refusal, sweep_work
 from pgmengine.engine.cost import sampling
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.plain import layers_by_unit
 from pgmengine.graph.target import Target
 from pgmengine.graph.validate import as_floats
-from pgmengine.infer.answers import accepted, check_want, no_room
-from pgmengine.infer.result import Plan, Result
-from pgmengine.infer.sampling.collect import Draws, kept_bytes, refused
+from pgmengine.infer.prepared import Method, Prepared, Scheme
+from pgmengine.infer.result import Result
+from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, kept_bytes, unmixed_notes
 from pgmengine.infer.sampling.starts import dispersed
 
 
 @dataclass(frozen=True)
-class MCMC:
+class MCMC(Method):
     """Sweeps of a kernel: `chains` per evidence row, `warmup` sweeps dropped, then `draws` kept
     every `thin` sweeps.
 
@@ -40,9 +40,12 @@ class MCMC:
     (['energy', 'energy_ess', 'energy_mcse', 'energy_rhat', 'ess', 'mcse', 'rhat'], 'estimate')
     """
 
-    # Sweeps move from one valley to the next only over what lies between them: Auto has them
-    # confirmed.
-    local: ClassVar[bool] = True
+    gives = OF_DRAWS
+    source = "draws give"
+    statistics = OF_CHAINS
+    # Sweeps move from one valley to the next only over what lies between them.
+    local = True
+    groups_chains = True
 
     kernel: Any = Gibbs()
     chains: int = 4
@@ -56,77 +59,50 @@ class MCMC:
         check_whole(self, "warmup", least=0)
         check_limit(self, "rhat_limit")
 
-    def plan(self, target: Target, want: Iterable[str]) -> Plan:
-        """Work and memory of the chains; refuses what draws do not give, and free parents with
-        infinitely many values.
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Return the work and memory of the chains.
+
+        Refuse free parents of directed units with infinitely many values.
         """
-        wanted = check_want(want)
-        if why := refused(target, wanted, {"mode", "log_z", "log_prob", "bound"}):
-            return Plan("MCMC", refusal=why)
         sweeps = self.warmup + self.draws * self.thin
-        memory = kept_bytes(target, wanted, self.chains, self.draws)
-        if too_much := no_room(memory):
-            return Plan("MCMC", refusal=too_much)
         slow = sorted(layers_by_unit(target))
         how = f"unit by unit in {listed(list(map(repr, slow)))}" if slow else "layer by layer"
-        return Plan(
-            "MCMC",
-            "estimate",
+        length = (self.warmup, self.draws, self.thin)
+        return Scheme(
             f"{self.chains} chains of {sweeps} {type(self.kernel).__name__} sweeps, {how}",
             sweeps * target.rows * self.chains * sweep_work(target),
-            memory,
-            seconds=sampling(
-                target,
-                self.kernel,
-                wanted,
-                self.chains,
-                self.warmup,
-                self.draws,
-                self.thin,
-                self.rhat_limit,
-            ),
+            kept_bytes(target, want, self.chains, self.draws),
+            sampling(target, self.kernel, want, self.chains, *length, self.rhat_limit),
+            refusal=refusal(target),
         )
 
-    def run(
-        self,
-        target: Target,
-        want: Iterable[str] = ("marginals",),
-        rng: Any = None,
-        state: Any = None,
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
-        """Run the chains; `state` (a Result.state of the same rows and chains) goes on from where
-        it ended.
-        """
-        return self.run_on(None, target, want, rng, state)
+        """Sweep the chains; those of a single row in groups on an executor.
 
-    def run_on(
-        self,
-        executor: Executor | None,
-        target: Target,
-        want: Iterable[str],
-        rng: Any,
-        state: Any = None,
-    ) -> Result:
-        """The same bits, the chains of a single row in groups on an executor; in one if sums over
-        them are wanted.
+        Sums over all chains are made in one group, so that they have the same bits.
         """
-        wanted, plan = accepted(self, target, want)
-        work = 0.0 if {"pairs", "gradient"} & set(wanted) else plan.work
+        target, want = question.target, question.want
+        work = 0.0 if {"pairs", "gradient"} & set(want) else question.plan.work
         generator = seeded(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
-        x = (
-            dispersed(many, self.chains, self.kernel, generator)
-            if state is None
-            else many.clamp(_checked_state(many, state))
-        )
+        if state is None:
+            x = dispersed(many, self.chains, self.kernel, generator)
+        else:
+            x = many.clamp(_checked_state(many, state))
         found = over_chains(
-            executor, self._sweep, many, self.kernel, x, generator, work, wanted, target.rows
+            executor, self._sweep, many, self.kernel, x, generator, work, want, target.rows
         )
-        draws = Draws(many, wanted, self.chains, self.draws)
+        draws = Draws(many, want, self.chains, self.draws)
         draws.put([kept for kept, _ in found])
         stats, status, note = draws.judged(target, self.rhat_limit)
         last = {name: np.concatenate([x[name] for _, x in found]) for name in x}
-        return Result(draws.answers(target), "estimate", self, plan, status, (), stats, last, note)
+        return question.result(draws.answers(target), stats, status, note, last)
+
+    def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return a line for everything that has not mixed."""
+        return unmixed_notes(stats, self.rhat_limit)
 
     def _sweep(
         self,

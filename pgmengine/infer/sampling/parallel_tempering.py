@@ -4,9 +4,10 @@ places.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -14,15 +15,15 @@ from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.progress import track
-from pgmengine.base.types import Array
-from pgmengine.engine.chains import Chains, make_chains, sweep_work
+from pgmengine.base.types import Array, RngLike
+from pgmengine.engine.chains import Chains, make_chains, refusal, sweep_work
 from pgmengine.engine.cost import exchanging
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
-from pgmengine.infer.answers import accepted, check_want, no_room
-from pgmengine.infer.result import Plan, Result, Status
+from pgmengine.infer.prepared import Method, Prepared, Scheme
+from pgmengine.infer.result import Axis, Result, Status
 from pgmengine.infer.sampling.bounded import below_a_bound
-from pgmengine.infer.sampling.collect import Draws, kept_bytes, refused
+from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, kept_bytes, unmixed_notes
 from pgmengine.infer.sampling.schedules import count_of, ladder
 from pgmengine.infer.sampling.trust import BATCHES, SURE, interval, travelled
 
@@ -31,7 +32,7 @@ STONES = (1.0, -1.0, 0.5, -0.5)  # shares of a step: from below if > 0, else fro
 
 
 @dataclass(frozen=True)
-class ParallelTempering:
+class ParallelTempering(Method):
     """Ladders of `rungs` chains; neighbours swap with probability min(1, exp((b - b') (S' - S))), S
     = d log p / d beta.
 
@@ -68,8 +69,17 @@ class ParallelTempering:
     (3,)
     """
 
-    # Its ladder of temperatures can confirm chains that move locally.
-    tempered: ClassVar[bool] = True
+    gives = OF_DRAWS | {"log_z", "log_prob"}
+    source = "draws give"
+    statistics = OF_CHAINS | {
+        "betas": (Axis.RUNG,),
+        "swap_rejection": (Axis.RUNG,),
+        "round_trips": (Axis.ROW,),
+        "round_trip_rate": (Axis.ROW,),
+        "swap_accepted": (Axis.CHAIN, Axis.DRAW, Axis.ROW),
+        "log_prob_error": (Axis.ROW,),
+    }
+    tempered = True
 
     rungs: Any = 12
     kernel: Any = Gibbs()
@@ -86,73 +96,72 @@ class ParallelTempering:
         check_whole(self, "warmup", least=0)
         check_limit(self, "rhat_limit")
 
-    def plan(self, target: Target, want: Iterable[str]) -> Plan:
-        """Work and memory of all ladders."""
-        wanted = check_want(want)
-        if why := refused(target, wanted, {"mode", "bound"}):
-            return Plan("ParallelTempering", refusal=why)
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Return the work and memory of all ladders."""
         rungs = self._count()
-        if rungs < 2 and {"log_z", "log_prob"} & set(wanted):
-            return Plan("ParallelTempering", refusal="one temperature gives no log_z")
+        if rungs < 2 and {"log_z", "log_prob"} & set(want):
+            return Scheme(refusal="one temperature gives no log_z")
+        twice = "log_prob" in want and not target.structure.normalized
+        ladders = self.chains * (1 + twice)
+        chains, width = target.rows * ladders * rungs, _width(target)
+        length = (self.warmup, self.draws, self.thin)
         sweeps = self.warmup + self.draws * self.thin
-        chains = (
-            target.rows
-            * self.chains
-            * rungs
-            * (1 + ("log_prob" in wanted and not target.structure.normalized))
+        return Scheme(
+            f"{self.chains} ladders of {rungs} chains, {sweeps} sweeps",
+            sweeps * chains * sweep_work(target),
+            kept_bytes(target, want, self.chains, self.draws) + 16.0 * chains * width,
+            exchanging(target, self.kernel, want, ladders, rungs, *length, self.rhat_limit),
+            refusal=refusal(target),
         )
-        width = sum(layer.width for layer in target.structure.layers.values())
-        memory = kept_bytes(target, wanted, self.chains, self.draws) + 16.0 * chains * width
-        if too_much := no_room(memory):
-            return Plan("ParallelTempering", refusal=too_much)
-        how = f"{self.chains} ladders of {rungs} chains, {sweeps} sweeps"
-        ladders, length = chains / rungs / target.rows, (self.warmup, self.draws, self.thin)
-        seconds = exchanging(target, self.kernel, wanted, ladders, rungs, *length, self.rhat_limit)
-        work = sweeps * chains * sweep_work(target)
-        return Plan("ParallelTempering", "estimate", how, work, memory, seconds=seconds)
 
-    def run(
-        self,
-        target: Target,
-        want: Iterable[str] = ("marginals",),
-        rng: Any = None,
-        state: Any = None,
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
-        """Adapt the ladder, then collect."""
-        wanted, plan = accepted(self, target, want)
-        generator = seeded(rng)
+        """Adapt the ladders, then collect the states at beta = 1 after every `thin` steps."""
+        target, want, generator = question.target, question.want, seeded(rng)
         ladders = self._warmed(target, generator)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
-        draws, swapped = (
-            Draws(many, wanted, self.chains, self.draws),
-            np.zeros((self.draws, target.rows, self.chains)),
-        )
+        draws = Draws(many, want, self.chains, self.draws)
+        swapped = np.zeros((self.draws, target.rows, self.chains))
         for t in track(range(self.draws), "sampling"):
             for _ in range(self.thin):
                 ladders.step()
             top = ladders.top()
             draws.add(t, ladders.chains.values(top), ladders.energy_at_1(top))
             swapped[t] = ladders.accepted
-        stats, status, note = draws.judged(target, self.rhat_limit)
-        answers, stats = (
+        answers, (stats, status, note) = (
             draws.answers(target),
-            stats | ladders.stats() | {"swap_accepted": swapped.transpose(2, 0, 1)},
+            draws.judged(target, self.rhat_limit),
         )
-        if {"log_z", "log_prob"} & set(wanted):
-            answers |= ladders.log_z(target)
-            apart = _apart(answers, target.first)
-            if "log_prob" in wanted:
-                whole = self._without_evidence(target, generator)
-                answers["log_prob"] = answers["log_z"] - whole["log_z"]
-                stats["log_prob_error"] = np.hypot(answers["log_z_error"], whole["log_z_error"])
-                first = target.first if len(whole["log_z"]) == target.rows else 0
-                apart += tuple(f"without evidence, {line}" for line in _apart(whole, first))
-            note, status = note + apart, Status.FEW_WEIGHTS if apart else status
+        stats |= ladders.stats() | {"swap_accepted": swapped.transpose(2, 0, 1)}
+        if {"log_z", "log_prob"} & set(want):
+            found, errors, apart = self._log_z(question, ladders, generator)
+            answers, stats, note = answers | found, stats | errors, note + apart
+            status = Status.FEW_WEIGHTS if apart else status
             if low := below_a_bound(target, answers["log_z_interval"]):
                 note, status = low + note, Status.CONTRADICTED
         if few := travelled(stats["round_trips"], target.first) if len(ladders.betas) > 1 else ():
             note, status = few + note, Status.FEW_TRIPS if status.good else status
-        return Result(answers, "estimate", self, plan, status, (), stats, None, note)
+        return question.result(answers, stats, status, note)
+
+    def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return a line for everything that has not mixed."""
+        return unmixed_notes(stats, self.rhat_limit)
+
+    def _log_z(
+        self, question: Prepared, ladders: Ladders, rng: np.random.Generator
+    ) -> tuple[dict[str, Array], dict[str, Array], tuple[str, ...]]:
+        """Return log_z and log_prob, the error of log_prob, and warnings."""
+        target, answers = question.target, ladders.log_z(question.target)
+        apart = _apart(answers, target.first)
+        if "log_prob" not in question.want:
+            return answers, {}, apart
+        whole = self._without_evidence(target, rng)
+        answers["log_prob"] = answers["log_z"] - whole["log_z"]
+        error = np.hypot(answers["log_z_error"], whole["log_z_error"])
+        first = target.first if len(whole["log_z"]) == target.rows else 0
+        apart += tuple(f"without evidence, {line}" for line in _apart(whole, first))
+        return answers, {"log_prob_error": error}, apart
 
     def _warmed(self, target: Target, rng: np.random.Generator) -> Ladders:
         given = isinstance(self.rungs, int)
@@ -189,6 +198,10 @@ class ParallelTempering:
 
     def _count(self) -> int:
         return self.rungs if isinstance(self.rungs, int) else count_of(self.rungs)
+
+
+def _width(target: Target) -> int:
+    return sum(layer.width for layer in target.structure.layers.values())
 
 
 def rounds(total: int) -> list[int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,22 +12,22 @@ import numpy as np
 from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.progress import track
-from pgmengine.base.types import Array, States
-from pgmengine.engine.chains import sweep_work
+from pgmengine.base.types import Array, RngLike, States
+from pgmengine.engine.chains import refusal, sweep_work
 from pgmengine.engine.cost import wandering
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
-from pgmengine.infer.answers import accepted, check_want, no_room
-from pgmengine.infer.result import Plan, Result, Status
+from pgmengine.infer.prepared import Method, Prepared, Scheme
+from pgmengine.infer.result import Axis, Result, Status
 from pgmengine.infer.sampling.bounded import below_a_bound
-from pgmengine.infer.sampling.collect import Draws, refused
+from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, unmixed_notes
 from pgmengine.infer.sampling.levels import FlatHistogram, Levels, check_gamma
 from pgmengine.infer.sampling.schedules import Linear, count_of, ladder
 from pgmengine.infer.sampling.trust import BATCHES, interval, travelled
 
 
 @dataclass(frozen=True)
-class SimulatedTempering:
+class SimulatedTempering(Method):
     """Wang-Landau adaptive simulated tempering (Salakhutdinov 2010, algorithm 1).
 
     A chain has a state and a level. After each sweep at its level's beta a neighbouring level is
@@ -60,6 +61,18 @@ class SimulatedTempering:
     True
     """
 
+    gives = OF_DRAWS | {"log_z"}
+    source = "draws give"
+    statistics = OF_CHAINS | {
+        "log_g": (Axis.ROW, Axis.RUNG),
+        "occupancy": (Axis.ROW, Axis.RUNG),
+        "occupancy_adaptive": (Axis.ROW, Axis.RUNG),
+        "levels": (Axis.SWEEP, Axis.ROW, Axis.CHAIN),
+        "adaptive": (Axis.SWEEP,),
+        "betas": (Axis.RUNG,),
+        "round_trips": (Axis.ROW,),
+    }
+
     betas: Any = Linear(12)
     kernel: Any = Gibbs()
     chains: int = 8
@@ -74,44 +87,28 @@ class SimulatedTempering:
         check_whole(self, "warmup", least=0)
         check_limit(self, "rhat_limit")
 
-    def plan(self, target: Target, want: Iterable[str]) -> Plan:
-        """Work and memory of the chains."""
-        wanted = check_want(want)
-        if why := refused(target, wanted, {"mode", "log_prob", "bound"}):
-            return Plan("SimulatedTempering", refusal=why)
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Return the work and memory of the chains."""
         levels, chains = count_of(self.betas), target.rows * self.chains
         width = sum(layer.width for layer in target.structure.layers.values())
-        memory = 8.0 * chains * (self.warmup + self.draws) + 16.0 * chains * width * (
-            8 + self.draws / max(levels, 1)
+        sweeps = self.warmup + self.draws
+        length = (self.warmup, self.draws)
+        return Scheme(
+            f"{self.chains} chains over {levels} levels, {self.warmup} adaptive sweeps, "
+            f"{self.draws} with fixed weights",
+            sweeps * chains * sweep_work(target),
+            8.0 * chains * sweeps + 16.0 * chains * width * (8 + self.draws / max(levels, 1)),
+            wandering(target, self.kernel, want, self.chains, levels, *length, self.rhat_limit),
+            refusal=refusal(target),
         )
-        if too_much := no_room(memory):
-            return Plan("SimulatedTempering", refusal=too_much)
-        how = f"{self.chains} chains over {levels} levels, {self.warmup} adaptive sweeps, {self.draws} with fixed weights"
-        work = (self.warmup + self.draws) * chains * sweep_work(target)
-        seconds = wandering(
-            target,
-            self.kernel,
-            wanted,
-            self.chains,
-            levels,
-            self.warmup,
-            self.draws,
-            self.rhat_limit,
-        )
-        return Plan("SimulatedTempering", "estimate", how, work, memory, seconds=seconds)
 
-    def run(
-        self,
-        target: Target,
-        want: Iterable[str] = ("marginals",),
-        rng: Any = None,
-        state: Any = None,
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
-        """Adapt the weights, freeze them, and collect at beta = 1."""
-        wanted, plan = accepted(self, target, want)
-        generator = seeded(rng)
+        """Adapt the weights of the levels, freeze them, and collect the states at beta = 1."""
+        target, want, generator = question.target, question.want, seeded(rng)
         betas = ladder(self.betas, target, self.kernel, generator)
-        if "log_z" in wanted and betas[0] != 0.0:
+        if "log_z" in want and betas[0] != 0.0:
             raise PgmError(f"log_z needs a ladder that starts at 0, not at {betas[0]:g}")
         levels = Levels(target, betas, self.chains, self.kernel, self.gamma, generator)
         seen = np.empty((self.warmup + self.draws, *levels.level.shape), dtype=np.int32)
@@ -123,28 +120,36 @@ class SimulatedTempering:
             levels.step(adapt=False)
             seen[self.warmup + t] = levels.level
             kept.add(levels)
-        draws, note = kept.draws(target, wanted, self.chains)
-        stats, status, notes = draws.judged(target, self.rhat_limit)
-        occupancy = [
-            _occupancy(part, len(betas)) for part in (seen[: self.warmup], seen[self.warmup :])
-        ]
-        stats |= {
-            "log_g": levels.weights.log_g,
-            "occupancy_adaptive": occupancy[0],
-            "occupancy": occupancy[1],
-            "levels": seen,
-            "adaptive": np.arange(len(seen)) < self.warmup,
-            "betas": betas,
-        }
-        answers = draws.answers(target)
-        if "log_z" in wanted:
+        draws, note = kept.draws(target, want, self.chains)
+        answers, (stats, status, notes) = (
+            draws.answers(target),
+            draws.judged(target, self.rhat_limit),
+        )
+        stats |= _travels(seen, self.warmup, betas) | {"log_g": levels.weights.log_g}
+        low: tuple[str, ...] = ()
+        if "log_z" in want:
             answers |= _log_z(target, levels.weights.log_g, seen[self.warmup :], len(betas))
-        stats["round_trips"] = round_trips(seen[self.warmup :], len(betas))
+            low = below_a_bound(target, answers["log_z_interval"])
         few = travelled(stats["round_trips"], target.first) if len(betas) > 1 else ()
         status = Status.FEW_TRIPS if few else Status.NOT_MIXED if note else status
-        low = below_a_bound(target, answers["log_z_interval"]) if "log_z" in wanted else ()
-        status, note = Status.CONTRADICTED if low else status, low + few + note + notes
-        return Result(answers, "estimate", self, plan, status, (), stats, None, note)
+        status = Status.CONTRADICTED if low else status
+        return question.result(answers, stats, status, low + few + note + notes)
+
+    def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return a line for everything that has not mixed."""
+        return unmixed_notes(stats, self.rhat_limit)
+
+
+def _travels(levels: Array, warmup: int, betas: Array) -> dict[str, Any]:
+    """Return the statistics of the levels (sweeps, rows, chains) at which the chains were."""
+    return {
+        "occupancy_adaptive": _occupancy(levels[:warmup], len(betas)),
+        "occupancy": _occupancy(levels[warmup:], len(betas)),
+        "levels": levels,
+        "adaptive": np.arange(len(levels)) < warmup,
+        "betas": betas,
+        "round_trips": round_trips(levels[warmup:], len(betas)),
+    }
 
 
 class _Kept:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,19 +11,19 @@ import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.progress import track
-from pgmengine.base.types import Array
-from pgmengine.engine.chains import Chains, make_chains, sweep_work
+from pgmengine.base.types import Array, RngLike
+from pgmengine.engine.chains import Chains, make_chains, refusal, sweep_work
 from pgmengine.engine.cost import excursions
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
-from pgmengine.infer.answers import accepted, check_want, no_room
-from pgmengine.infer.result import Plan, Result
-from pgmengine.infer.sampling.collect import Draws, kept_bytes, refused
+from pgmengine.infer.prepared import Method, Prepared, Scheme
+from pgmengine.infer.result import Axis, Result
+from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, kept_bytes, unmixed_notes
 from pgmengine.infer.sampling.schedules import Linear, count_of, ladder
 
 
 @dataclass(frozen=True)
-class TemperedTransitions:
+class TemperedTransitions(Method):
     """One draw = a plain sweep and a tempered transition (Neal 1996).
 
     From x the chain sweeps at ever smaller betas b_1 > ... > b_n and, with the reversed sweeps,
@@ -43,6 +44,10 @@ class TemperedTransitions:
     (1,)
     """
 
+    gives = OF_DRAWS
+    source = "draws give"
+    statistics = OF_CHAINS | {"acceptance": (Axis.ROW,)}
+
     betas: Any = Linear(20)
     kernel: Any = Gibbs()
     chains: int = 4
@@ -55,60 +60,41 @@ class TemperedTransitions:
         check_whole(self, "warmup", least=0)
         check_limit(self, "rhat_limit")
 
-    def plan(self, target: Target, want: Iterable[str]) -> Plan:
-        """Work and memory of the chains."""
-        wanted = check_want(want)
-        if why := refused(target, wanted, {"mode", "log_z", "log_prob", "bound"}):
-            return Plan("TemperedTransitions", refusal=why)
-        steps = count_of(self.betas)
-        memory = kept_bytes(target, wanted, self.chains, self.draws)
-        if too_much := no_room(memory):
-            return Plan("TemperedTransitions", refusal=too_much)
-        work = (
-            (self.warmup + self.draws)
-            * 2.0
-            * steps
-            * target.rows
-            * self.chains
-            * sweep_work(target)
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Return the work and memory of the chains."""
+        steps, count = count_of(self.betas), self.warmup + self.draws
+        length = (self.warmup, self.draws)
+        return Scheme(
+            f"{self.chains} chains of {count} excursions over {steps} temperatures",
+            count * 2.0 * steps * target.rows * self.chains * sweep_work(target),
+            kept_bytes(target, want, self.chains, self.draws),
+            excursions(target, self.kernel, want, self.chains, steps, *length, self.rhat_limit),
+            refusal=refusal(target),
         )
-        how = f"{self.chains} chains of {self.warmup + self.draws} excursions over {steps} temperatures"
-        seconds = excursions(
-            target,
-            self.kernel,
-            wanted,
-            self.chains,
-            steps,
-            self.warmup,
-            self.draws,
-            self.rhat_limit,
-        )
-        return Plan("TemperedTransitions", "estimate", how, work, memory, seconds=seconds)
 
-    def run(
-        self,
-        target: Target,
-        want: Iterable[str] = ("marginals",),
-        rng: Any = None,
-        state: Any = None,
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
-        """Run the chains."""
-        wanted, plan = accepted(self, target, want)
-        generator = seeded(rng)
+        """Alternate excursions and sweeps; every state after a sweep is a draw."""
+        target, want, generator = question.target, question.want, seeded(rng)
         betas = ladder(self.betas, target, self.kernel, generator)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         chains = make_chains(many, self.kernel, many.draw_at_0(generator), generator)
         for _ in track(range(self.warmup), "warming up"):
             excursion(chains, betas, generator)
             chains.sweep(1)
-        draws, taken = Draws(many, wanted, self.chains, self.draws), np.zeros(many.rows)
+        draws, taken = Draws(many, want, self.chains, self.draws), np.zeros(many.rows)
         for t in track(range(self.draws), "sampling"):
             taken += excursion(chains, betas, generator)
             chains.sweep(1)
             draws.add(t, chains.values(), -chains.log_density())
         stats, status, note = draws.judged(target, self.rhat_limit)
         stats["acceptance"] = taken.reshape(target.rows, -1).mean(axis=1) / self.draws
-        return Result(draws.answers(target), "estimate", self, plan, status, (), stats, None, note)
+        return question.result(draws.answers(target), stats, status, note)
+
+    def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return a line for everything that has not mixed."""
+        return unmixed_notes(stats, self.rhat_limit)
 
 
 def excursion(chains: Chains, betas: Array, rng: np.random.Generator) -> Array:

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,21 +14,21 @@ import numpy as np
 from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.progress import track
-from pgmengine.base.types import Array, States
-from pgmengine.engine.chains import sweep_work
+from pgmengine.base.types import Array, RngLike, States
+from pgmengine.engine.chains import refusal, sweep_work
 from pgmengine.engine.cost import weighted_walk
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.plain import sweep
 from pgmengine.graph.target import Target
-from pgmengine.infer.answers import accepted, check_want, no_room
-from pgmengine.infer.result import Plan, Result, Status
-from pgmengine.infer.sampling.collect import Draws, refused
+from pgmengine.infer.prepared import Method, Prepared, Scheme
+from pgmengine.infer.result import Axis, Result, Status
+from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, unmixed_notes
 from pgmengine.infer.sampling.levels import OneOverT, Weights, check_gamma
 from pgmengine.infer.sampling.trust import few
 
 
 @dataclass(frozen=True)
-class WangLandau:
+class WangLandau(Method):
     """Chains of p(x) / g(bin(x)), whose weights g are learned until all bins are visited equally
     often.
 
@@ -57,6 +58,15 @@ class WangLandau:
     (1, 5)
     """
 
+    gives = OF_DRAWS
+    source = "draws give"
+    statistics = OF_CHAINS | {
+        "log_g": (Axis.ROW, Axis.BIN),
+        "occupancy": (Axis.ROW, Axis.BIN),
+        "bin_prob": (Axis.ROW, Axis.BIN),
+        "weight_ess": (Axis.ROW,),
+    }
+
     partition: Callable[[Mapping[str, Array]], Array]
     bins: int
     kernel: Any = Gibbs()
@@ -72,32 +82,24 @@ class WangLandau:
         check_whole(self, "warmup", least=0)
         check_limit(self, "rhat_limit")
 
-    def plan(self, target: Target, want: Iterable[str]) -> Plan:
-        """Work and memory of the chains."""
-        wanted = check_want(want)
-        if why := refused(target, wanted, {"mode", "log_z", "log_prob", "bound"}):
-            return Plan("WangLandau", refusal=why)
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Return the work and memory of the chains."""
         width = sum(layer.width for layer in target.structure.layers.values())
-        memory = 8.0 * target.rows * self.chains * width * (self.draws + 16)
-        if too_much := no_room(memory):
-            return Plan("WangLandau", refusal=too_much)
-        work = 20.0 * (self.warmup + self.draws) * target.rows * self.chains * sweep_work(target)
-        how = f"{self.chains} chains over {self.bins} bins, {self.warmup} adaptive sweeps, {self.draws} with fixed ones"
-        seconds = weighted_walk(
-            target, wanted, self.chains, self.warmup, self.draws, self.rhat_limit
+        sweeps, length = self.warmup + self.draws, (self.warmup, self.draws)
+        return Scheme(
+            f"{self.chains} chains over {self.bins} bins, {self.warmup} adaptive sweeps, "
+            f"{self.draws} with fixed ones",
+            20.0 * sweeps * target.rows * self.chains * sweep_work(target),
+            8.0 * target.rows * self.chains * width * (self.draws + 16),
+            weighted_walk(target, want, self.chains, *length, self.rhat_limit),
+            refusal=refusal(target),
         )
-        return Plan("WangLandau", "estimate", how, work, memory, seconds=seconds)
 
-    def run(
-        self,
-        target: Target,
-        want: Iterable[str] = ("marginals",),
-        rng: Any = None,
-        state: Any = None,
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
-        """Adapt the weights, freeze them, draw and resample."""
-        wanted, plan = accepted(self, target, want)
-        generator = seeded(rng)
+        """Adapt the weights of the bins, freeze them, and weight the draws by them."""
+        target, want, generator = question.target, question.want, seeded(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         weights = Weights(target.rows, self.bins, self.gamma)
         walk = _Walk(self, many, weights, generator)
@@ -108,34 +110,44 @@ class WangLandau:
         for t in track(range(self.draws), "sampling"):
             bins[t] = walk.step().reshape(target.rows, -1)
             states.append((walk.x, -many.log_density(walk.x)))
-        log_w = weights.log_g[np.arange(target.rows)[:, None], bins]
-        w = np.exp(log_w - log_w.max(axis=(0, 2), keepdims=True))
-        w /= w.mean(axis=(0, 2), keepdims=True)
-        draws = Draws(many, wanted, self.chains, self.draws)
+        w = importance_weights(weights.log_g[np.arange(target.rows)[:, None], bins])
+        draws = Draws(many, want, self.chains, self.draws)
         for t, (x, energy) in enumerate(states):
             draws.add(t, x, energy, w[t].ravel())
         stats, status, note = draws.judged(target, self.rhat_limit)
         if few(ess := effective(w), self.draws * self.chains):
             status = Status.FEW_WEIGHTS
             note += (
-                f"an effective {ess.min():.3g} of {self.draws * self.chains} draws carry the weight of row "
-                f"{target.first + int(ess.argmin())}",
+                f"an effective {ess.min():.3g} of {self.draws * self.chains} draws carry the "
+                f"weight of row {target.first + int(ess.argmin())}",
             )
         _resample(draws, target, w, generator)
-        seen = np.stack([(bins == b).sum(axis=(0, 2)) for b in range(self.bins)], axis=1).astype(
-            float
-        )
-        prob = np.where(
-            seen > 0, seen * np.exp(weights.log_g - weights.log_g.max(axis=1, keepdims=True)), 0.0
-        )
-        stats |= {
-            "log_g": weights.log_g,
-            "occupancy": seen / seen.sum(axis=1, keepdims=True),
-            "weight_ess": ess,
-            "bin_prob": prob / prob.sum(axis=1, keepdims=True),
-            "energy": draws.energies(target),
-        }
-        return Result(draws.answers(target), "estimate", self, plan, status, (), stats, None, note)
+        stats |= _bin_statistics(weights.log_g, bins)
+        stats |= {"weight_ess": ess, "energy": draws.energies(target)}
+        return question.result(draws.answers(target), stats, status, note)
+
+    def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return a line for everything that has not mixed."""
+        return unmixed_notes(stats, self.rhat_limit)
+
+
+def importance_weights(log_w: Array) -> Array:
+    """Return weights of mean 1 in each row from their logarithms (draws, rows, chains)."""
+    w = np.exp(log_w - log_w.max(axis=(0, 2), keepdims=True))
+    return np.asarray(w / w.mean(axis=(0, 2), keepdims=True))
+
+
+def _bin_statistics(log_g: Array, bins: Array) -> dict[str, Array]:
+    """Return the weights of bins (rows, bins), their shares of draws, and their probabilities."""
+    count = log_g.shape[1]
+    seen = np.stack([(bins == b).sum(axis=(0, 2)) for b in range(count)], axis=1).astype(float)
+    g = np.exp(log_g - log_g.max(axis=1, keepdims=True))
+    prob = np.where(seen > 0, seen * g, 0.0)
+    return {
+        "log_g": log_g,
+        "occupancy": seen / seen.sum(axis=1, keepdims=True),
+        "bin_prob": prob / prob.sum(axis=1, keepdims=True),
+    }
 
 
 def effective(w: Array) -> Array:

@@ -9,7 +9,8 @@ Either way the bound never decreases from one update to the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -18,13 +19,14 @@ import numpy as np
 
 from pgmengine.base.checks import check_number, check_whole, seeded
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array, RngLike, States
 from pgmengine.engine.cost import settling
 from pgmengine.graph.couplings import Coupling, only_parameters
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import count
-from pgmengine.infer.answers import accepted, check_want, no_room, public, squeeze
-from pgmengine.infer.result import Plan, Result
+from pgmengine.infer.answers import public, squeeze
+from pgmengine.infer.prepared import Method, Prepared, Scheme
+from pgmengine.infer.result import WANTS, Result
 from pgmengine.infer.variational.conditions import free_parents, obstacle
 from pgmengine.infer.variational.factors import Factors, independent
 from pgmengine.infer.variational.tables import Tables
@@ -34,7 +36,7 @@ ROUNDS = 25  # that a fixed point takes often: what plans count on
 
 
 @dataclass(frozen=True)
-class MeanField:
+class MeanField(Method):
     """The mean-field fixed point by rounds of updates, with its lower bound of log Z, of log
     p(evidence) if directed.
 
@@ -65,6 +67,11 @@ class MeanField:
     True
     """
 
+    gives = frozenset(WANTS) - {"mode", "samples"}
+    source = "means give"
+    guarantee = "lower bound"
+    statistics = {"rounds": (), "change": ()}
+
     updates: int = 200
     tolerance: float = 1e-7
     precision: type = np.float64
@@ -88,75 +95,46 @@ class MeanField:
                 f"MeanField: precision must be np.float64 or np.float32, not {self.precision!r}"
             )
 
-    def plan(self, target: Target, want: Iterable[str]) -> Plan:
-        """Work of all rounds; refuses what a bound cannot give."""
-        wanted = check_want(want)
-        if missing := sorted({"mode", "samples"} & set(wanted)):
-            return Plan("MeanField", refusal=f"means give no {' or '.join(missing)}")
-        s = target.structure
-        if "log_prob" in wanted and not s.normalized:
-            return Plan(
-                "MeanField",
-                refusal="log_prob is a bound less log Z, which mean field bounds from the same side",
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Return the work of all rounds; refuse questions that a bound cannot answer."""
+        s, tables = target.structure, free_parents(target)
+        if "log_prob" in want and not s.normalized:
+            return Scheme(
+                refusal="log_prob is a bound less log Z, which mean field bounds from the same side"
             )
-        if free_parents(target) and (why := obstacle(target)):
-            return Plan("MeanField", refusal=why)
+        if tables and (why := obstacle(target)):
+            return Scheme(refusal=why)
         entries = {c: count(target.model.weight(c)) for c in s.couplings}
         work = sum(2.0 * n * (20 if c.directed else 1) for c, n in entries.items())
-        work *= target.rows * (1 + self.restarts)
         numbers = sum(
-            layer.size
-            * max(
-                len(layer.unit.support) if layer.unit.support is not None else 1, layer.unit.width
-            )
+            layer.size * max(1 if layer.unit.support is None else len(layer.unit.support), width)
             for layer in s.layers.values()
+            for width in [layer.unit.width]
         )
-        memory = (
-            8.0
-            * target.rows
-            * (
-                8 * numbers
-                + sum(
-                    s.layers[c.a].width * s.layers[c.b].width
-                    for c in s.couplings
-                    if "pairs" in wanted
-                )
-            )
-        )
-        if free_parents(target):
-            memory += EDGE * sum(entries.values())
-        if too_much := no_room(memory):
-            return Plan("MeanField", refusal=too_much)
+        pairs = sum(s.layers[c.a].width * s.layers[c.b].width for c in s.couplings)
+        memory = 8.0 * target.rows * (8 * numbers + pairs * ("pairs" in want))
+        memory += EDGE * sum(entries.values()) * tables
         rounds = 1 if independent(target) else min(self.updates, ROUNDS)
-        seconds = settling(target, rounds * (1 + self.restarts), free_parents(target))
-        how = f"at most {self.updates} rounds"
-        work *= self.updates / 8
-        return Plan("MeanField", "lower bound", how, work, memory, seconds=seconds)
+        return Scheme(
+            f"at most {self.updates} rounds",
+            work * target.rows * (1 + self.restarts) * self.updates / 8,
+            memory,
+            settling(target, rounds * (1 + self.restarts), tables),
+        )
 
-    def run(
-        self,
-        target: Target,
-        want: Iterable[str] = ("marginals",),
-        rng: Any = None,
-        state: Any = None,
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
-        """Go to the fixed point; `state` (a Result.state) is where to start."""
-        wanted, plan = accepted(self, target, want)
+        """Go to the fixed point from the first start, or from the snapshot of a result."""
+        target = question.target
         if state is not None:
             self._check_state(self._start(target).state, state)
         q = self._start(target, state)
         rounds, change = q.settle(self.updates, self.tolerance)
         if self.restarts:
             q, rounds = self._best(q, rounds, seeded(rng))
-        answers = self._answers(q, wanted)
-        return Result(
-            answers,
-            "lower bound",
-            self,
-            plan,
-            stats={"rounds": rounds, "change": change},
-            state=q.state,
-        )
+        stats = {"rounds": rounds, "change": change}
+        return question.result(self._answers(q, question.want), stats, state=q.state)
 
     def _answers(self, q: Factors | Tables, wanted: tuple[str, ...]) -> dict[str, Any]:
         target, answers = q.target, dict[str, Any]()

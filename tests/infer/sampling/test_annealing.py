@@ -12,7 +12,7 @@ from twin import Replay, key_of
 import pgmengine as pgm
 from pgmengine.engine import compiled, plain
 from pgmengine.engine.chains import make_chains, refusal, start
-from pgmengine.infer.sampling.ais import base_rates
+from pgmengine.infer.sampling.base_rates import base_rates
 
 
 def random_rbm(seed, v=30, h=12, sd=2.0):

@@ -1,0 +1,208 @@
+"""Methods and prepared questions: a method plans once, and the prepared question has the answer.
+
+`method.prepare(target, want)` returns a `Prepared`: its `plan` is what `explain` shows, its `run`
+answers. What planning has found out (covers, orders of elimination, ladders) is in `basis`, so that
+nothing is worked out twice. A prepared question can be put again with other values under the same
+evidence pattern (`on`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.memory import no_room
+from pgmengine.base.types import RngLike
+from pgmengine.graph.target import Target
+from pgmengine.infer.answers import check_want
+from pgmengine.infer.result import WANTS, Plan, Result, Statistics, Status
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """The way in which a method would answer a question, and what that takes.
+
+    Attributes
+    ----------
+    how : the way in words, for the plan.
+    work : unit updates.
+    bytes : peak memory.
+    seconds : time on one core.
+    basis : whatever else the method has found out and needs for the answer.
+    refusal : the reason why it cannot answer, or an empty string.
+    """
+
+    how: str = ""
+    work: float = 0.0
+    bytes: float = 0.0
+    seconds: float = 0.0
+    basis: Any = None
+    refusal: str = ""
+
+
+class Method:
+    """Base of the inference methods: frozen dataclasses whose fields are their settings.
+
+    A method of one's own says what it `gives`, and writes `scheme` and `answer`; planning, checks
+    of what is wanted and of the free memory, splitting and caching follow. One file, one class:
+
+        @dataclass(frozen=True)
+        class Mine(pgm.Method):
+            gives = frozenset({"log_z"})
+
+            def scheme(self, target, want):
+                return pgm.Scheme("in one go", work=1e3)
+
+            def answer(self, question, rng, state=None, executor=None):
+                return question.result({"log_z": ...})
+
+    Attributes
+    ----------
+    gives : the wanted quantities that it can answer.
+    source : the subject of the refusal of others: "draws give no mode".
+    guarantee : "exact", "estimate" or "lower bound".
+    statistics : the entries of `Result.stats` with their axes.
+    local : whether its chains move locally, so that Auto has their answers confirmed.
+    tempered : whether it has a ladder of temperatures that can confirm local chains.
+    groups_chains : whether it can share out the chains of a single row itself.
+    divides : whether it divides questions itself, as Auto does.
+    """
+
+    gives: ClassVar[frozenset[str]] = frozenset(WANTS)
+    source: ClassVar[str] = "it can give"
+    guarantee: ClassVar[str] = "estimate"
+    statistics: ClassVar[Statistics] = {}
+    local: ClassVar[bool] = False
+    tempered: ClassVar[bool] = False
+    groups_chains: ClassVar[bool] = False
+    divides: ClassVar[bool] = False
+
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Return the way in which it would answer, or why it cannot."""
+        raise NotImplementedError
+
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+    ) -> Result:
+        """Answer a question that it has accepted.
+
+        `state` is the snapshot of an earlier result, or None. Methods without `groups_chains` may
+        ignore the executor.
+        """
+        raise NotImplementedError
+
+    def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return a line for everything that has not mixed, from the statistics of all rows."""
+        return ()
+
+    def rebound(self, basis: Any, target: Target) -> Any:
+        """Return the basis of a question for another target with the same evidence pattern."""
+        return basis
+
+    def cannot(self, plan: Plan) -> str:
+        """Return the message of the error where it is asked in spite of its refusal."""
+        return f"{plan.method} refused: {plan.refusal}"
+
+    def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
+        """Plan a question once, for its plan and for its answer."""
+        wanted, name = check_want(want), type(self).__name__
+        if missing := sorted(set(wanted) - self.gives):
+            why = f"{self.source} no {' or '.join(missing)}"
+            return Prepared(self, target, wanted, Plan(name, refusal=why))
+        s = self.scheme(target, wanted)
+        why = s.refusal or no_room(s.bytes)
+        guarantee = "" if why else self.guarantee
+        plan = Plan(name, guarantee, s.how, s.work, s.bytes, why, s.seconds)
+        return Prepared(self, target, wanted, plan, s.basis)
+
+    def plan(self, target: Target, want: Iterable[str]) -> Plan:
+        """Return the plan of a question."""
+        return self.prepare(target, want).plan
+
+    def run(
+        self,
+        target: Target,
+        want: Iterable[str] = ("marginals",),
+        rng: RngLike = None,
+        state: Any = None,
+    ) -> Result:
+        """Answer a question; PgmError with the plan's refusal where the method cannot."""
+        return self.prepare(target, want).run(rng, state)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A planned question to one method: `plan` says how it would be answered, `run` answers it."""
+
+    method: Method
+    target: Target
+    want: tuple[str, ...]
+    plan: Plan
+    basis: Any = None
+
+    def run(
+        self, rng: RngLike = None, state: Any = None, executor: Executor | None = None
+    ) -> Result:
+        """Answer the question; PgmError with the refusal where the method has refused."""
+        self.check()
+        return self.method.answer(self, rng, state, executor)
+
+    def check(self) -> None:
+        """PgmError if the method has refused the question."""
+        if not self.plan.accepted:
+            raise PgmError(self.method.cannot(self.plan))
+
+    def on(self, target: Target) -> Prepared:
+        """Return the same question about other values under the same evidence pattern."""
+        return replace(self, target=target, basis=self.method.rebound(self.basis, target))
+
+    def refused(self, why: str) -> Prepared:
+        """Return the question with a refusal."""
+        return replace(self, plan=replace(self.plan, refusal=why))
+
+    def result(
+        self,
+        answers: Mapping[str, Any],
+        stats: Mapping[str, Any] | None = None,
+        status: Status = Status.OK,
+        warnings: tuple[str, ...] = (),
+        state: Any = None,
+    ) -> Result:
+        """Return a result of this question."""
+        return Result(
+            answers,
+            self.plan.guarantee,
+            self.method,
+            self.plan,
+            status,
+            (),
+            stats or {},
+            state,
+            warnings,
+        )
+
+
+class _Foreign(Method):
+    """A method that has `plan` and `run` of its own instead of `scheme` and `answer`."""
+
+    def __init__(self, method: Any) -> None:
+        self.method = method
+        self.statistics = getattr(method, "statistics", {})
+
+    def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
+        wanted = check_want(want)
+        return Prepared(self, target, wanted, self.method.plan(target, wanted))
+
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+    ) -> Result:
+        result: Result = self.method.run(question.target, question.want, rng=rng, state=state)
+        return result
+
+
+def as_method(given: Any) -> Method:
+    """Return a method as it is, or one around an object that has `plan` and `run` of its own."""
+    return given if hasattr(given, "prepare") else _Foreign(given)
