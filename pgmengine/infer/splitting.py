@@ -20,7 +20,7 @@ from pgmengine.base.executors import children, done, parts
 from pgmengine.base.types import RngLike
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import add_gradients
-from pgmengine.infer.prepared import Method, Prepared
+from pgmengine.infer.prepared import Method, Prepared, as_method
 from pgmengine.infer.result import Axis, Result, Statistics, Status
 
 
@@ -77,8 +77,9 @@ def _by_rows(
         jobs.insert(0, (target.nothing_observed, ("log_z",), streams[0]))
     found = done(executor, method.run, jobs, "parts of the rows")
     each = found[-count:]
-    result = joined(method, each)
-    ladders = _by_ladder(method.statistics, each, [len(some) for some in rows])
+    result = joined(each)
+    statistics = as_method(each[0].method).statistics
+    ladders = _by_ladder(statistics, each, [len(some) for some in rows])
     result = replace(result, plan=question.plan, stats={**result.stats, **ladders})
     return _less(result, found[0]) if apart else result
 
@@ -100,8 +101,9 @@ def _less(result: Result, whole: Result) -> Result:
     )
 
 
-def joined(method: Method, found: Sequence[Result]) -> Result:
-    """Return one result from results for consecutive rows, by a method's declared statistics."""
+def joined(found: Sequence[Result]) -> Result:
+    """Return one result from results for consecutive rows, by the axes of their statistics."""
+    method = as_method(found[0].method)
     found = _with_equal_draws(found)
     first = found[0]
     answers = {

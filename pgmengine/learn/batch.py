@@ -16,6 +16,7 @@ from pgmengine.graph.model import Model
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import plus
+from pgmengine.infer.prepared import as_method
 from pgmengine.infer.splitting import answer
 from pgmengine.learn.settled import at_means
 
@@ -174,6 +175,7 @@ def add_expected(
     if hasattr(method, "gradient"):
         total.arrays(method.gradient(target, weights), 1.0, float(weights.sum()))
     else:
-        result = answer(executor, method, replace(target, weights=weights), ("gradient",), rng)
+        question = as_method(method).prepare(replace(target, weights=weights), ("gradient",))
+        result = answer(executor, question, rng)
         total.arrays(result.gradient, 1.0, float(weights.sum()))
     return None
