@@ -34,6 +34,8 @@ from pgmengine.infer.splitting import answer
 # Layer -> values; or a DataFrame with a column for each unit.
 Evidence = Mapping[str, ArrayLike] | Any
 
+DEFAULT = Auto()
+
 # Questions that are remembered, the least recently used ones forgotten.
 REMEMBERED: Cache[Prepared] = Cache(most=64)
 
@@ -91,7 +93,7 @@ def infer(
     """
     _check(model, method)
     target, wanted = model.given(evidence, soft=soft, do=do), check_want(want)
-    question = _prepared(target, wanted, Auto() if method is None else method)
+    question = _prepared(target, wanted, DEFAULT if method is None else method)
     return _answer(question, target, rng, state, executor, progress)
 
 
@@ -113,7 +115,7 @@ def explain(
     """
     _check(model, method)
     target, wanted = model.given(evidence, soft=soft, do=do), check_want(want)
-    chooser = Auto() if method is None else method if isinstance(method, Auto) else only(method)
+    chooser = DEFAULT if method is None else method if isinstance(method, Auto) else only(method)
     choices = chooser.choices(target, wanted)
     seen = int(sum(mask.sum() for mask in target.evidence.observed.values()))
     units = sum(layer.size for layer in model.structure.layers.values())
@@ -222,7 +224,7 @@ def prepare(
     """
     _check(model, method)
     names = (observed,) if isinstance(observed, str) else tuple(observed)
-    return Ask(model, names, check_want(want), Auto() if method is None else method)
+    return Ask(model, names, check_want(want), DEFAULT if method is None else method)
 
 
 def _prepared(target: Target, want: tuple[str, ...], method: Method) -> Prepared:
