@@ -146,7 +146,9 @@ class Ask:
         self.method = as_method(method)
         # Number of rows -> the question planned for so many.
         self._planned: Cache[Prepared] = Cache(most=16)
-        self.plan: Plan = self._question(self._any_evidence()).plan
+        question = self._question(self._any_evidence())
+        question.check()
+        self.plan: Plan = question.plan
 
     def __call__(
         self,

@@ -1,0 +1,142 @@
+"""Prepared questions: planned once, asked many times, with the answers of infer."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from registry import METHODS
+
+import pgmengine as pgm
+from pgmengine.base.cache import Cache
+from pgmengine.infer import ask as asking
+
+RBM = pgm.rbm(5, 3, rng=1)
+MIXED = pgm.dbm([4, 3, 2], rng=2)
+ROWS = np.random.default_rng(0).integers(0, 2, (6, 5)).astype(float)
+
+
+@pytest.mark.parametrize("want", ["marginals", "log_z", "log_prob", "mode", "pairs", "gradient"])
+def test_a_prepared_question_has_the_answers_of_infer(want):
+    ask = pgm.prepare(RBM, observed=("v",), want=(want,))
+    for evidence in (ROWS[0], ROWS[1], ROWS, ROWS[:3], ROWS[::-1]):
+        told, asked = pgm.infer(RBM, {"v": evidence}, (want,)), ask({"v": evidence})
+        assert list(told.answers) == list(asked.answers) and told.plan == asked.plan
+        for name, value in told.answers.items():
+            np.testing.assert_equal(asked.answers[name], value)
+
+
+def test_nothing_observed_and_samples():
+    ask = pgm.prepare(MIXED, want=("samples", "marginals"))
+    one, two = ask(rng=3), pgm.infer(MIXED, want=("samples", "marginals"), rng=3)
+    np.testing.assert_equal(dict(one.samples), dict(two.samples))
+    assert ask.plan == two.plan and "given nothing" in repr(ask)
+
+
+def test_it_plans_once(monkeypatch):
+    planned = []
+    scheme = pgm.Exact.scheme
+    monkeypatch.setattr(pgm.Exact, "scheme", lambda *args: planned.append(args) or scheme(*args))
+    ask = pgm.prepare(RBM, observed=("v",))
+    for row in ROWS:
+        ask({"v": row})
+    assert len(planned) == 1
+    asking.REMEMBERED = Cache(most=4)
+    for row in ROWS:
+        pgm.infer(RBM, {"v": row})
+    assert len(planned) == 2
+
+
+def test_many_threads_ask_at_once():
+    ask, generator = pgm.prepare(RBM, observed=("v",)), np.random.default_rng(1)
+    rows = [generator.integers(0, 2, (n, 5)).astype(float) for n in generator.integers(1, 9, 200)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda x: ask({"v": x}).mean["h"], rows))
+    for x, mean in zip(rows, found, strict=True):
+        np.testing.assert_array_equal(mean, pgm.infer(RBM, {"v": x}).mean["h"])
+
+
+def test_other_units_observed_than_promised():
+    ask = pgm.prepare(RBM, observed=("v",))
+    with pytest.raises(pgm.PgmError, match="layer 'v': the question was prepared with all"):
+        ask({"v": [1, 0, np.nan, 1, 0]})
+    with pytest.raises(pgm.PgmError, match="layer 'h': the question was prepared with none"):
+        ask({"v": ROWS[0], "h": [1, np.nan, np.nan]})
+    with pytest.raises(pgm.PgmError, match="layer 'x'"):
+        pgm.prepare(RBM, observed=("x",))
+
+
+def test_a_question_that_nobody_can_answer():
+    with pytest.raises(pgm.PgmError, match="AIS refused: weights give no marginals"):
+        pgm.prepare(RBM, method=pgm.AIS())
+    with pytest.raises(pgm.PgmError, match="no method can answer: Exact: refused"):
+        pgm.prepare(RBM, method=pgm.Auto(candidates=(pgm.Exact(max_bits=0),)))
+
+
+def test_the_values_of_noisy_or_units_are_planned_for():
+    b = pgm.GraphBuilder()
+    b.layer("cause", pgm.Binary(), 2)
+    b.layer("sign", pgm.NoisyOr(), 2, bias=[0.0, 0.2])
+    b.cause("cause", "sign", weight=[[1.0, 0.5], [0.3, 2.0]])
+    model = b.build()
+    ask = pgm.prepare(model, observed=("sign",), want=("gradient", "log_z"))
+    for sign in ([0, 0], [1, 0], [0, 1], [1, 1]):
+        one, two = (f({"sign": sign}) for f in (ask, lambda e: pgm.infer(model, e, ask.want)))
+        np.testing.assert_equal(dict(one.gradient), dict(two.gradient))
+
+
+def test_infer_remembers_small_questions_only():
+    asking.REMEMBERED = Cache(most=4)
+    pgm.infer(RBM, {"v": ROWS[0]})
+    assert len(asking.REMEMBERED) == 1
+    for n in range(10):
+        pgm.infer(RBM, {"v": np.where(np.arange(5) < n % 5, ROWS[0], np.nan)})
+    assert len(asking.REMEMBERED) == 4
+    before = list(asking.REMEMBERED._values)
+    pgm.infer(pgm.rbm(200, 100, rng=0), {"v": np.ones(200)})
+    assert list(asking.REMEMBERED._values) == before
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_statistic_is_declared_with_its_axes(name):
+    method = METHODS[name]
+    if isinstance(method, pgm.Auto):
+        return
+    model = pgm.sbn([3, 2], rng=0) if isinstance(method, pgm.Forward) else pgm.rbm(3, 2, rng=0)
+    want = tuple({"marginals", "log_z", "log_prob"} & method.gives)
+    evidence = {next(iter(model.structure.layers)): [[1, 0, 1], [0, 0, 1]]}
+    question = method.prepare(model.given(evidence), want)
+    if not question.plan.accepted:
+        want = tuple(set(want) - {"log_prob"})
+        question = method.prepare(model.given(evidence), want)
+    stats = question.run(rng=0).stats
+    assert set(stats) <= set(method.statistics)
+    for statistic, value in stats.items():
+        axes = method.statistics[statistic]
+        arrays = list(value.values()) if isinstance(value, dict) else [value]
+        for array in arrays:
+            assert np.ndim(array) == len(axes)
+            if pgm.Axis.ROW in axes:
+                assert np.shape(array)[axes.index(pgm.Axis.ROW)] == 2
+
+
+def test_methods_with_plan_and_run_of_their_own():
+    class Half:
+        def plan(self, target, want):
+            return pgm.Plan("Half", "estimate", "always one half")
+
+        def run(self, target, want=("log_z",), rng=None, state=None):
+            half = np.full(target.rows, 0.5)
+            return pgm.Result({"log_z": half}, "estimate", self, self.plan(target, want))
+
+    r = pgm.infer(RBM, {"v": ROWS}, want=("log_z",), method=Half())
+    assert (r.log_z == 0.5).all() and isinstance(r.method, Half)
+    assert pgm.prepare(RBM, want=("log_z",), method=Half())().log_z[0] == 0.5
+
+
+def test_the_cache_forgets_what_was_used_least_recently():
+    cache = Cache(most=2)
+    for key in ("a", "b", "a", "c"):
+        cache.recall(key, lambda key=key: key.upper())
+    assert cache.recall("a", lambda: "new") == "A" and cache.recall("b", lambda: "new") == "new"
+    with pytest.raises(TypeError):
+        cache.recall([], lambda: 0)
