@@ -125,18 +125,21 @@ assert r.log_z_interval[0, 0] < log_z < r.log_z_interval[0, 1]
 
 # %%
 @dataclass(frozen=True)
-class Importance:
+class Importance(pgm.Method):
     """log Z = log Z_0 + log mean exp(w), w = log p_1(x) - log p_0(x), x drawn at beta = 0."""
+
+    gives = frozenset({"log_z"})
+    source = "weights of independent draws give"
+    statistics = {"ess": (pgm.Axis.ROW,)}
 
     draws: int = 20_000
 
-    def plan(self, target, want):
-        if set(want) != {"log_z"}:
-            return pgm.Plan("Importance", refusal="weights of independent draws give log_z only")
+    def scheme(self, target, want):
         units = sum(layer.size for layer in target.structure.layers.values())
-        return pgm.Plan("Importance", "estimate", f"{self.draws} independent draws", target.rows * self.draws * units)
+        return pgm.Scheme(f"{self.draws} independent draws", work=target.rows * self.draws * units)
 
-    def run(self, target, want=("log_z",), rng=None, state=None):
+    def answer(self, question, rng, state=None, executor=None):
+        target = question.target
         many = target.take(np.repeat(np.arange(target.rows), self.draws))
         x = many.draw_at_0(np.random.default_rng(rng))
         log_w = (many.log_density(x) - many.at(0).log_density(x)).reshape(target.rows, self.draws)
@@ -146,7 +149,7 @@ class Importance:
                    "log_z_error": w.std(axis=1) / w.mean(axis=1) / np.sqrt(self.draws)}
         ess = w.sum(axis=1) ** 2 / (w**2).sum(axis=1)
         status = pgm.Status.OK if ess.min() > self.draws / 20 else pgm.Status.FEW_WEIGHTS
-        return pgm.Result(answers, "estimate", self, self.plan(target, want), status, stats={"ess": ess})
+        return question.result(answers, {"ess": ess}, status)
 
 # %% [markdown]
 # Put first, it is asked first. With large weights its run ends badly: `Auto` goes on to the next, and says so.
