@@ -133,9 +133,9 @@ def over_chains(
 def refusal(target: Target) -> str:
     """Why this target cannot be swept, or an empty string."""
     s = target.structure
-    for name in plain.layers_by_unit(target):
+    for name in target.pattern.by_unit:
         if s.layers[name].unit.support is None and any(
-            not target.cut[c.b].all() for c in s.arrows_from[name]
+            c.a == name for c in target.pattern.live_arrows
         ):
             return (
                 f"layer {name!r} has {s.layers[name].unit!r} units, which are free and have directed children: their "

@@ -16,11 +16,11 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.threads import parts
 from pgmengine.base.types import Array, States
 from pgmengine.engine.packed import matrix, packed, padded, row, stride_of, zeros
-from pgmengine.engine.plain import layers_by_unit, summed_layers
-from pgmengine.graph.evidence import distinct
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
-from pgmengine.graph.target import Target, fact, times
+from pgmengine.graph.queries import summed_layers
+from pgmengine.graph.rows import distinct
+from pgmengine.graph.target import Target, times
 from pgmengine.units.base import Draw
 
 REFRESH = 512  # sweeps between two recomputations of all inputs: bounds rounding drift
@@ -32,7 +32,7 @@ def knows(target: Target, kernel: Any) -> bool:
     """Whether the compiled engine can do this: kernels that blend Gibbs and FlipState, units with a
     compiled draw.
     """
-    return says_its_share(kernel) and _drawable(target)
+    return says_its_share(kernel) and target.pattern.drawable
 
 
 def says_its_share(kernel: Any) -> bool:
@@ -55,20 +55,6 @@ def share_of(kernel: Any) -> float:
     return float(share)
 
 
-@fact
-def _drawable(target: Target) -> bool:
-    s, free = target.structure, target.evidence.masks.some_free
-    drawn = {layer.unit for name, layer in s.layers.items() if free[name] or s.arrows_into[name]}
-    units = {layer.unit for layer in s.layers.values()}
-    known = all(
-        unit.support is None or 2 <= len(unit.support) <= _kernels.MOST_STATES for unit in units
-    )
-    known &= all(
-        unit.width == 1 or unit.one_hot for unit in units
-    )  # of others it takes the state for the value
-    return known and all(unit.draw is not None for unit in drawn)
-
-
 class CompiledChains:
     """Chains in compiled code; see Chains.
 
@@ -89,10 +75,10 @@ class CompiledChains:
         s = target.structure
         self.target, self.x, self.made = target, x, 0
         self.beta = target.beta.astype(np.float32)
-        self.moving = [name for name, free in target.evidence.masks.some_free.items() if free]
+        self.moving = list(target.pattern.moving)
         self.order = [name for names in target.visited for name in names if name in self.moving]
         self.units = sum(s.layers[name].size for name in self.moving)
-        self.by_unit = layers_by_unit(target)
+        self.by_unit = target.pattern.by_unit
         self.summed = summed_layers(target, False), summed_layers(target, True)
         self.two_sided = self._two_sided()
         self.arrays: dict[

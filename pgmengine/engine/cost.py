@@ -16,9 +16,8 @@ import numpy as np
 
 from pgmengine._kernels import LANES
 from pgmengine.engine import compiled
-from pgmengine.engine.plain import layers_by_unit
-from pgmengine.graph.arrows_inside import arrows_inside, generations
-from pgmengine.graph.evidence import distinct
+from pgmengine.graph.arrows_inside import arrows_inside
+from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import count, is_sparse
 
@@ -82,10 +81,6 @@ def free_units(target: Target, name: str) -> float:
     return float(distinct(target.free[name]).mean() * target.structure.layers[name].size)
 
 
-def _moving(target: Target) -> list[str]:
-    return [name for name, free in target.evidence.masks.some_free.items() if free]
-
-
 def _states(target: Target, name: str) -> int:
     support = target.structure.layers[name].unit.support
     return 4 if support is None else len(support)
@@ -93,7 +88,7 @@ def _states(target: Target, name: str) -> int:
 
 def _compiled(target: Target) -> Engine:
     """Event-driven sweeps: visits of layers, draws of units, rows of weights of what changes."""
-    s, moving, by_unit = target.structure, _moving(target), layers_by_unit(target)
+    s, moving, by_unit = target.structure, target.pattern.moving, target.pattern.by_unit
     chain = density = 0.0
     for name in moving:
         each = 20.0 if name in by_unit else 0.6 if _states(target, name) == 2 else 2.0
@@ -123,7 +118,7 @@ def _compiled(target: Target) -> Engine:
 
 def _plain(target: Target) -> Engine:
     """Numpy: a few calls for each layer, or for each unit of layers that move unit by unit."""
-    s, moving, by_unit = target.structure, _moving(target), layers_by_unit(target)
+    s, moving, by_unit = target.structure, target.pattern.moving, target.pattern.by_unit
     sweep = density = Price()
     for name in moving:
         units, states = free_units(target, name), _states(target, name)
@@ -170,7 +165,7 @@ def judging(target: Target, chains: float, draws: float, limit: float) -> float:
     """Seconds of R-hat, effective sizes and errors of all that moves, where they are asked."""
     if limit == np.inf:
         return 0.0
-    layers, moving = target.structure.layers, _moving(target)
+    layers, moving = target.structure.layers, target.pattern.moving
     series = target.rows * sum(free_units(target, n) * layers[n].unit.width for n in moving)
     numbers = chains * min(draws, TRACE)
     return 1e-3 * len(moving) + min(series, SERIES) * (100 * US + 580 * NS * numbers)
@@ -272,7 +267,7 @@ def weighted_walk(
     """Seconds of Wang-Landau in numpy: the partition is asked for each state of each unit."""
     e, n = _plain(target), target.rows * chains
     asking = Price()
-    for name in _moving(target):
+    for name in target.pattern.moving:
         one = Price(70 * US, 300 * NS) + Price(25 * US, 100 * NS) * _states(target, name)
         asking += one * free_units(target, name)
     return (
@@ -291,7 +286,7 @@ def drawing(target: Target, wanted: tuple[str, ...], draws: float) -> float:
     for name, layer in s.layers.items():
         each += Price(60 * US, (25 + 12 * _states(target, name)) * NS * layer.width)
         if arrows_inside(target.model, name):
-            calls += len(generations(target.model, name)) * 50 * US + 3 * US * layer.width
+            calls += len(target.model.generations[name]) * 50 * US + 3 * US * layer.width
     for c in s.couplings:
         weight = target.model.weight(c)
         each += Price(20 * US, count(weight) * (1.5 if is_sparse(weight) else 0.05) * NS)
@@ -312,9 +307,9 @@ def enumerating(
 
 def settling(target: Target, rounds: float, tables: bool) -> float:
     """Seconds of rounds of mean field, by tables or with each unit in its family."""
-    s, by_unit = target.structure, layers_by_unit(target)
+    s, by_unit = target.structure, target.pattern.by_unit
     entries = {c: count(target.model.weight(c)) for c in s.couplings}
-    units = {name: free_units(target, name) for name in _moving(target)}
+    units = {name: free_units(target, name) for name in target.pattern.moving}
     if tables:
         each = sum(n * (30 if c.directed else 5) * NS for c, n in entries.items())
         start = sum(entries.values()) + 10 * sum(units.values()) + 100 * len(entries)

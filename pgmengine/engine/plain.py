@@ -24,28 +24,10 @@ from pgmengine.engine.kernels.gibbs import Gibbs
 from pgmengine.graph.couplings import Arrow
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
-from pgmengine.graph.target import NEVER, Target, fact, times
+from pgmengine.graph.queries import summed_layers
+from pgmengine.graph.target import NEVER, Target, times
 from pgmengine.graph.weights import add_rows, is_sparse
 from pgmengine.units import Unit
-
-
-@fact
-def layers_by_unit(target: Target) -> frozenset[str]:
-    """Free layers that must be swept unit by unit."""
-    s = target.structure
-    inside = {c.a for c in s.couplings if c.a == c.b}
-    parents = {c.a for c in s.arrows if not target.cut[c.b].all()}
-    return frozenset(name for name in inside | parents if target.evidence.masks.some_free[name])
-
-
-def summed_layers(target: Target, backward: bool) -> set[str]:
-    """Layers that a sweep draws first, all at once: what they were before has no effect on what
-    comes.
-    """
-    free = target.evidence.masks.some_free
-    moving = [[n for n in names if free[n]] for names in target.visited]
-    first = next((names for names in (moving[::-1] if backward else moving) if names), [])
-    return set() if layers_by_unit(target) & set(first) else set(first)
 
 
 class PlainChains:
@@ -166,7 +148,7 @@ def sweep(
     Layers to be drawn `anew` come from their conditionals, whatever the kernel.
     """
     tilts = tilts or {}
-    by_unit = layers_by_unit(target) | set(tilts)
+    by_unit = target.pattern.by_unit | set(tilts)
     x = dict(x)
     order = [name for names in target.visited for name in names]
     for name in order[::-1] if backward else order:

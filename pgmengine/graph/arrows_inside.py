@@ -12,6 +12,7 @@ import numpy as np
 
 from pgmengine.base.types import Array
 from pgmengine.graph.couplings import Weight
+from pgmengine.graph.layer import Layer
 
 if TYPE_CHECKING:
     from pgmengine.graph.model import Model
@@ -22,19 +23,13 @@ def arrows_inside(model: Model, name: str) -> list[Weight]:
     return [model.weight(c) for c in model.structure.arrows_into[name] if c.a == name]
 
 
-def generations(model: Model, name: str) -> list[Array]:
-    """The units of a layer, those together whose parents in it are all in earlier parts.
-
-    They are found once for a model.
-    """
-    return model.costs.recall(("generations", name), lambda: _generations(model, name))
-
-
-def _generations(model: Model, name: str) -> list[Array]:
-    layer = model.structure.layers[name]
+def generations(layer: Layer, weights: list[Weight]) -> list[Array]:
+    """Return the units of a layer by generation: their parents in it are in earlier ones."""
+    if not weights:
+        return [np.arange(layer.size)]
     graph: nx.DiGraph = nx.DiGraph()
     graph.add_nodes_from(range(layer.size))
-    for weight in arrows_inside(model, name):
+    for weight in weights:
         ends = (layer.owners(x).tolist() for x in weight.nonzero())
         graph.add_edges_from(zip(*ends, strict=True))
     return [np.sort(np.array(units, dtype=np.int64)) for units in nx.topological_generations(graph)]
@@ -75,7 +70,7 @@ def ancestors(model: Model, name: str, active: Array, open_units: Array) -> Arra
     for weight in arrows_inside(model, name):
         linked = by_child(weight != 0)
         starts = linked.indptr[:: layer.unit.width].tolist()
-        for child in reversed(np.concatenate(generations(model, name)).tolist()):
+        for child in reversed(np.concatenate(model.generations[name]).tolist()):
             if reached[child].any():
                 above = layer.owners(linked.indices[starts[child] : starts[child + 1]])
                 reached[above] |= through[above] & reached[child]

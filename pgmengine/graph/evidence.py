@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pgmengine.base.cache import Memo
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE
 from pgmengine.base.types import Array
 from pgmengine.graph.frames import by_layer
 from pgmengine.graph.labels import values_of
 from pgmengine.graph.layer import Layer
+from pgmengine.graph.queries import EvidencePattern
+from pgmengine.graph.rows import rows_of, spread
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
 
@@ -23,91 +23,26 @@ ROUNDING = 2.0**-24  # of single precision
 
 
 @dataclass(frozen=True, eq=False)
-class Masks:
-    """Which units are observed, and which of these do() has set, cutting their own conditionals, in
-    every row.
-
-    One object serves all targets with the same graph and masks, however many a fit makes of them,
-    so that what follows from these alone, `facts`, is worked out once.
-    """
-
-    rows: int
-    observed: dict[str, Array]  # layer -> (rows, size) bool
-    cut: dict[str, Array]  # layer -> (rows, size) bool
-    facts: Memo = field(default_factory=Memo, init=False, repr=False)
-
-    @cached_property
-    def free(self) -> dict[str, Array]:
-        """The units that are not observed: layer -> (rows, size) bool."""
-        return {name: spread(~distinct(seen), self.rows) for name, seen in self.observed.items()}
-
-    @cached_property
-    def some_free(self) -> dict[str, bool]:
-        """Whether a layer has a free unit in some row."""
-        return {name: bool(distinct(free).any()) for name, free in self.free.items()}
-
-    @cached_property
-    def all_free(self) -> dict[str, bool]:
-        """Whether all of a layer is free in all rows."""
-        return {name: bool(distinct(free).all()) for name, free in self.free.items()}
-
-    @cached_property
-    def alike(self) -> bool:
-        """Whether all rows are known to have the same masks."""
-        return self.rows == 1 or all(
-            m.strides[0] == 0 for part in (self.observed, self.cut) for m in part.values()
-        )
-
-    def take(self, index: Array) -> Masks:
-        """The masks of the rows `index`; the same object for as many rows when all are alike."""
-        if self.alike:
-            return (
-                self
-                if len(index) == self.rows
-                else self.facts.recall(len(index), lambda: self._rows(index))
-            )
-        return self._rows(index)
-
-    def _rows(self, index: Array) -> Masks:
-        return Masks(len(index), rows_of(self.observed, index), rows_of(self.cut, index))
-
-
-@dataclass(frozen=True, eq=False)
 class Evidence:
-    """Values (0 where not observed) and masks of every layer, for every row."""
+    """Values of every layer, 0 where not observed, and the evidence pattern of every row."""
 
     has_rows: bool  # whether any array had a rows axis
     values: dict[str, Array]  # layer -> (rows, width)
-    masks: Masks
+    pattern: EvidencePattern
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return self.masks.rows
+        return self.pattern.rows
 
     @property
     def observed(self) -> dict[str, Array]:
-        """The units that are observed: layer -> (rows, size) bool."""
-        return self.masks.observed
+        """Layer -> (rows, size) bool: the units that are observed."""
+        return self.pattern.observed
 
     def take(self, index: Array) -> Evidence:
-        """That of the rows `index`."""
-        return Evidence(self.has_rows, rows_of(self.values, index), self.masks.take(index))
-
-
-def rows_of(arrays: dict[str, Array], index: Array) -> dict[str, Array]:
-    """The rows `index` of arrays; what is the same for all rows is not copied."""
-    return {
-        name: _alike(v, len(index)) if len(v) == 1 or (len(v) and v.strides[0] == 0) else v[index]
-        for name, v in arrays.items()
-    }
-
-
-def _alike(array: Array, rows: int) -> Array:
-    """So many rows of an array whose rows are all the same."""
-    return (
-        array[:rows] if rows <= len(array) else spread(array[:1], rows)
-    )  # slices cost a tenth of what views do
+        """Return the evidence of the rows `index`."""
+        return Evidence(self.has_rows, rows_of(self.values, index), self.pattern.take(index))
 
 
 def parse_evidence(
@@ -151,26 +86,7 @@ def parse_evidence(
             )  # what is alike is kept once
         values[name], observed[name] = spread(value, rows), spread(seen, rows)
     cut = {name: spread(mask, rows) for name, (_, mask) in structure.blank.items()}
-    return Evidence(bool(with_rows), values, Masks(rows, observed, cut))
-
-
-def spread(array: Array, rows: int) -> Array:
-    """An array of one row, or of as many, as an array of these rows; nothing is copied."""
-    return array if len(array) == rows else np.broadcast_to(array, (rows, *array.shape[1:]))
-
-
-def common_rows(counts: dict[str, int]) -> int:
-    """The number of rows of all that may have one row or so many; PgmError names the odd one."""
-    rows = max(counts.values())
-    for what, n in counts.items():
-        if n not in (1, rows):
-            raise PgmError(f"{what} has {n} rows where others have {rows}")
-    return rows
-
-
-def distinct(array: Array) -> Array:
-    """The rows of an array that `spread` has not repeated: one, or all."""
-    return array[:1] if array.strides[0] == 0 else array
+    return Evidence(bool(with_rows), values, EvidencePattern(structure, rows, observed, cut))
 
 
 def parse_layer(layer: Layer, given: Any, what: str) -> tuple[Array, bool]:

@@ -19,9 +19,9 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from pgmengine.base.cache import Memo
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, States
+from pgmengine.graph.arrows_inside import arrows_inside, generations
 from pgmengine.graph.couplings import Coupling, weighted_sum
 from pgmengine.graph.evidence import parse_evidence
 from pgmengine.graph.networks import variable_graph
@@ -52,17 +52,10 @@ class Model:
     def __init__(self, structure: Structure, params: Mapping[str, Any]) -> None:
         self.structure = structure
         self.params: Mapping[str, Any] = MappingProxyType({k: freeze(v) for k, v in params.items()})
-        self.covers, self.skeletons, self.costs = (
-            Memo(),
-            Memo(),
-            Memo(),
-        )  # of patterns of evidence: see enumeration/
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Model, (
-            self.structure,
-            dict(self.params),
-        )  # so that executors can send it to another process
+        # A mapping proxy cannot be pickled, and executors send models to other processes.
+        return Model, (self.structure, dict(self.params))
 
     def __repr__(self) -> str:
         layers = ", ".join(f"{x.name}: {x.size} {x.unit!r}" for x in self.structure.layers.values())
@@ -85,6 +78,14 @@ class Model:
             for to, source, block in c.blocks(self.weight(c)):
                 found[to].append((source, block))
         return {name: tuple(blocks) for name, blocks in found.items()}
+
+    @cached_property
+    def generations(self) -> dict[str, list[Array]]:
+        """Layer -> its units by generation: parents inside the layer are in earlier ones."""
+        return {
+            name: generations(layer, arrows_inside(self, name))
+            for name, layer in self.structure.layers.items()
+        }
 
     def with_params(self, params: Mapping[str, Any]) -> Model:
         """A new Model in which the named parameters are replaced; checked as in build."""

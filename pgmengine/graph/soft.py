@@ -12,9 +12,9 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import States
-from pgmengine.graph.evidence import common_rows
 from pgmengine.graph.frames import is_frame, places_of
 from pgmengine.graph.layer import Layer
+from pgmengine.graph.rows import common_rows
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
 

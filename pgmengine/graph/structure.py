@@ -24,9 +24,9 @@ class Structure:
 
     layers: dict[str, Layer]
     couplings: tuple[Coupling, ...]
-    covers: Memo = field(
-        default_factory=Memo, init=False, repr=False
-    )  # those that its models share
+    # Covers and nets of evidence patterns: they depend on the graph, the pattern and the place of
+    # zero weights, so all models of a structure share them, and a model that learns keeps them.
+    memo: Memo = field(default_factory=Memo, init=False, repr=False)
 
     @cached_property
     def undirected(self) -> tuple[Pair | Lateral, ...]:

@@ -8,10 +8,10 @@ that h keeps power 1. Soft evidence is part of the log density.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,17 +19,10 @@ from pgmengine.base.cache import Memo
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array, States
-from pgmengine.graph.evidence import (
-    Evidence,
-    Masks,
-    common_rows,
-    distinct,
-    parse_evidence,
-    rows_of,
-    spread,
-)
+from pgmengine.graph.evidence import Evidence, parse_evidence
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.queries import barren
+from pgmengine.graph.queries import EvidencePattern, barren
+from pgmengine.graph.rows import common_rows, distinct, rows_of, spread
 from pgmengine.graph.soft import parse_soft
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
@@ -37,8 +30,6 @@ from pgmengine.graph.validate import as_floats
 if TYPE_CHECKING:
     from pgmengine.graph.model import Model
 
-
-T = TypeVar("T")
 # The natural parameter of a unit that cannot be on: as -inf, but that nothing times it is nothing
 NEVER = -1e30
 
@@ -75,14 +66,19 @@ class Target:
         return self.model.structure
 
     @property
+    def pattern(self) -> EvidencePattern:
+        """The evidence pattern of every row, with the facts that follow from it."""
+        return self.evidence.pattern
+
+    @property
     def free(self) -> dict[str, Array]:
         """Layer -> (rows, size) bool: the units to be inferred."""
-        return self.evidence.masks.free
+        return self.pattern.free
 
     @property
     def cut(self) -> dict[str, Array]:
         """Layer -> (rows, size) bool: the units set by do(), whose own conditionals are removed."""
-        return self.evidence.masks.cut
+        return self.pattern.cut
 
     @property
     def visited(self) -> tuple[tuple[str, ...], ...]:
@@ -144,9 +140,8 @@ class Target:
             else spread(self.structure.blank[name][0], e.rows)
             for name, layer in self.structure.layers.items()
         }
-        target = replace(
-            self, evidence=Evidence(e.has_rows, values, Masks(e.rows, keep, self.cut)), soft={}
-        )
+        pattern = EvidencePattern(self.structure, e.rows, keep, self.cut)
+        target = replace(self, evidence=Evidence(e.has_rows, values, pattern), soft={})
         same = all(
             (v == v[0]).all() for part in (values, keep) for v in map(distinct, part.values())
         )
@@ -314,20 +309,6 @@ def _parse_reference(structure: Structure, reference: Any) -> States:
     return flat
 
 
-def fact(f: Callable[[Target], T]) -> Callable[[Target], T]:
-    """A function of a target that depends on its graph and masks alone: found once for all targets
-    that share them.
-
-    What it returns is shared, too, and must not be changed.
-    """
-
-    @wraps(f)
-    def known(target: Target) -> T:
-        return target.evidence.masks.facts.recall(f, lambda: f(target))
-
-    return known
-
-
 def times(beta: Any, value: Array) -> Array:
     """Beta * value, where beta = 0 wins over an infinite value."""
     return np.where(np.equal(beta, 0), 0.0, beta) * np.where(np.equal(beta, 0), 0.0, value)
@@ -372,7 +353,7 @@ def make_target(
         observed = {name: mask | cut[name] for name, mask in observed.items()}
     _check_inputs(s, observed)
     has_rows = seen.has_rows or (done is not None and done.has_rows) or soft_rows is not None
-    joint = Evidence(has_rows, values, Masks(rows, observed, cut))
+    joint = Evidence(has_rows, values, EvidencePattern(s, rows, observed, cut))
     hints = {name: spread(v, rows) for name, v in hints.items()}
     target = Target(model, joint, hints, np.ones(rows), {})
     return target if isinstance(beta, float) and beta == 1.0 else target.at(beta)

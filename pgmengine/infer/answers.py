@@ -9,7 +9,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, States
-from pgmengine.graph.evidence import distinct
+from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import plus
 from pgmengine.infer.result import WANTS

@@ -20,8 +20,8 @@ from pgmengine.base.checks import check_method
 from pgmengine.base.errors import PgmError
 from pgmengine.base.progress import showing
 from pgmengine.base.types import RngLike
-from pgmengine.graph.evidence import distinct
 from pgmengine.graph.model import Model
+from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import numbers
 from pgmengine.infer.answers import check_want

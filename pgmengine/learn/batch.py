@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.types import Array, States
-from pgmengine.graph.evidence import Evidence, Masks
+from pgmengine.graph.evidence import Evidence
 from pgmengine.graph.model import Model
+from pgmengine.graph.queries import EvidencePattern
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import plus
@@ -152,7 +153,8 @@ def only(target: Target, names: Sequence[str]) -> Target:
     }
     values = {n: e.values[n] if n in keep else nothing[n] for n in s.layers}
     seen = {n: e.observed[n] if n in keep else unseen[n] for n in s.layers}
-    out = replace(target, evidence=Evidence(e.has_rows, values, Masks(e.rows, seen, e.masks.cut)))
+    pattern = EvidencePattern(s, e.rows, seen, target.cut)
+    out = replace(target, evidence=Evidence(e.has_rows, values, pattern))
     return out if keep else out.take(np.zeros(1, dtype=int))
 
 

@@ -150,7 +150,7 @@ def fit(
     _check_start(state, checkpoint)
     watched = [c.watched for c in callbacks if isinstance(c, EarlyStopping)]
     target = make_target(model, _checked(model, data, given), what="data")
-    if all(all_free or name in given for name, all_free in target.evidence.masks.all_free.items()):
+    if all(all_free or name in given for name, all_free in target.pattern.all_free.items()):
         why = "all layers with data are given" if given else "no value is known"
         raise PgmError(f"there is nothing to learn: {why}")
     size = min(whole("batch_size", batch_size), target.rows)

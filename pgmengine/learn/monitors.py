@@ -25,8 +25,7 @@ from pgmengine.graph.target import Target
 from pgmengine.graph.weights import numbers
 from pgmengine.infer.exact.method import Exact
 from pgmengine.infer.sampling.ais import AIS
-from pgmengine.infer.variational.conditions import free_parents
-from pgmengine.infer.variational.factors import Factors, independent
+from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField
 
 Found = Mapping[str, float] | None
@@ -123,7 +122,7 @@ class AISLogLikelihood(_Monitor):
     def measured(self, model: Model) -> Mapping[str, float]:
         """The likelihood and the standard error of log Z."""
         target = model.given(self.data)
-        if not independent(target):
+        if not target.pattern.independent:
             raise PgmError(
                 "AISLogLikelihood needs rows whose posterior factorises; use VariationalBound"
             )
@@ -181,7 +180,7 @@ def _check_pseudo(target: Target, data: Mapping[str, Any]) -> None:
                     "PseudoLikelihood needs units whose children have no undirected couplings; layer "
                     f"{arrow.b!r}, a child of {name!r}, has some"
                 )
-    if not independent(target):
+    if not target.pattern.independent:
         raise PgmError("PseudoLikelihood needs rows given which the hidden units are independent")
 
 
@@ -260,7 +259,7 @@ def _check_reconstruction(target: Target, data: Mapping[str, Any]) -> None:
                 "ReconstructionError needs undirected layers of data without couplings inside; layer "
                 f"{name!r} is not so"
             )
-    if free_parents(target):
+    if target.pattern.free_parents:
         raise PgmError("ReconstructionError needs hidden units without directed children")
     MeanField().prepare(target, ("marginals",)).check()
 

@@ -19,7 +19,7 @@ def outward(target: Target, given: Sequence[str]) -> tuple[tuple[str, ...], tupl
     graph: nx.Graph = nx.Graph()
     graph.add_nodes_from(name for name in s.layers if name not in given)
     graph.add_edges_from((c.a, c.b) for c in s.couplings if c.a in graph and c.b in graph)
-    data = {name for name in graph if not target.evidence.masks.all_free[name]}
+    data = {name for name in graph if not target.pattern.all_free[name]}
     far = nx.multi_source_dijkstra_path_length(graph, data) if data else {}
     order = [name for color in s.colors for name in color]
     rest = [name for name in order if name not in data]

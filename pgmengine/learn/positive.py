@@ -15,8 +15,8 @@ from pgmengine.graph.target import Target
 from pgmengine.infer.answers import evidence_patterns
 from pgmengine.infer.exact.method import Exact
 from pgmengine.infer.sampling.mcmc import MCMC
-from pgmengine.infer.variational.conditions import free_parents, obstacle
-from pgmengine.infer.variational.factors import Factors, independent
+from pgmengine.infer.variational.conditions import obstacle
+from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField
 
 BITS = 10  # posteriors of up to so many are enumerated unless `positive` says otherwise
@@ -35,14 +35,14 @@ def default_positive(target: Target, precision: type) -> Any:
     one = MeanField(
         updates=5, tolerance=1e-4 if precision is np.float32 else 0.0, precision=precision
     )
-    if independent(each):
+    if each.pattern.independent:
         return one
     exact = Exact(BITS)
     if exact.plan(each, ("gradient",)).accepted:
         return exact
     s = target.structure
     steep = any(s.layers[c.b].unit.nonnegative and target.free[c.a].any() for c in s.arrows)
-    return _short_runs(5) if steep or (free_parents(each) and obstacle(target)) else one
+    return _short_runs(5) if steep or (each.pattern.free_parents and obstacle(target)) else one
 
 
 def one_of_each_pattern(target: Target) -> Target:
@@ -52,7 +52,7 @@ def one_of_each_pattern(target: Target) -> Target:
 
 def factorises(target: Target) -> bool:
     """Whether the posterior of each row is a product, so that mean field is exact."""
-    return bool(independent(one_of_each_pattern(target)))
+    return one_of_each_pattern(target).pattern.independent
 
 
 def _short_runs(draws: int) -> MCMC:
@@ -71,7 +71,7 @@ def posterior_draw(target: Target, rng: np.random.Generator, q: Any = None) -> S
     """One draw of what is free given each row, exact if that is cheap, flat; q: what the data phase
     knows of it.
     """
-    if independent(target):
+    if target.pattern.independent:
         if not isinstance(q, Factors):
             q = Factors(target, np.float32)
             q.round()

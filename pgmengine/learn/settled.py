@@ -15,8 +15,9 @@ from dataclasses import replace
 import numpy as np
 
 from pgmengine.base.types import States
-from pgmengine.graph.evidence import Evidence, Masks
+from pgmengine.graph.evidence import Evidence
 from pgmengine.graph.model import Model
+from pgmengine.graph.queries import EvidencePattern
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
 
@@ -38,7 +39,7 @@ def idle_parameters(target: Target, given: Sequence[str]) -> tuple[str, ...]:
     E[. | given].
     """
     s = target.structure
-    known = {name for name in given if not target.evidence.masks.some_free[name]}
+    known = {name for name in given if not target.pattern.some_free[name]}
     whole = {name for name in known if {arrow.a for arrow in s.arrows_into[name]} <= known}
     return (
         *(f"{name}.bias" for name in s.layers if name in whole),
@@ -64,7 +65,8 @@ def without(target: Target, names: Sequence[str]) -> Target:
         some = np.tile(one, (1, layer.width // one.size))
         values[name] = np.broadcast_to(some.astype(e.values[name].dtype), (e.rows, layer.width))
         seen[name] = cut[name] = np.broadcast_to(True, (e.rows, layer.size))
-    return replace(target, evidence=Evidence(e.has_rows, values, Masks(e.rows, seen, cut)))
+    pattern = EvidencePattern(target.structure, e.rows, seen, cut)
+    return replace(target, evidence=Evidence(e.has_rows, values, pattern))
 
 
 def at_means(model: Model, x: States, names: Sequence[str]) -> States:

@@ -18,6 +18,7 @@ from twin import key_of
 import pgmengine as pgm
 from pgmengine.engine import compiled, packed, plain
 from pgmengine.engine.chains import refusal, start
+from pgmengine.graph.queries import EvidencePattern
 from pgmengine.graph.target import Target
 
 CHAINS, MORE_CHAINS, FEW_STATES = 40_000, 200_000, 128  # more chains on the smallest machines
@@ -167,7 +168,7 @@ def test_conditionals_equal_differences_of_the_log_density(machine):
     full = as_evidence(machine, [draw_row(machine, rng, 1.0) for _ in range(3)])
     x = dict(model.given(full).evidence.values)
     plain.sweep(target, Spy(), {n: v.copy() for n, v in x.items()}, rng)
-    by_unit, calls = plain.layers_by_unit(target), iter(seen)
+    by_unit, calls = target.pattern.by_unit, iter(seen)
     for name in (n for color in model.structure.colors for n in color):
         layer = model.structure.layers[name]
         support = layer.unit.support.reshape(len(layer.unit.support), layer.unit.width)
@@ -203,7 +204,9 @@ class Synchronous(compiled.CompiledChains):
                 }
                 seen = self.target.evidence
                 evidence = replace(
-                    seen, values=seen.values | others, masks=replace(seen.masks, observed=observed)
+                    seen,
+                    values=seen.values | others,
+                    pattern=replace(seen.pattern, observed=observed),
                 )
                 one = compiled.CompiledChains(
                     replace(self.target, evidence=evidence), pgm.Gibbs(), old, self.rng
@@ -236,8 +239,7 @@ def forgotten_clamp(monkeypatch):
 
 def forgotten_normaliser(monkeypatch):
     """Parents draw from x_c zeta_c without -A(zeta_c)."""
-    for engine in (compiled, plain):
-        monkeypatch.setattr(engine, "layers_by_unit", lambda target: set())
+    monkeypatch.setattr(EvidencePattern, "by_unit", frozenset())
     real = Target.outer_field
 
     def with_children(self, x, name):

@@ -13,7 +13,7 @@ from rich.console import Console
 from tiny import MACHINES, mixed_target
 
 import pgmengine as pgm
-from pgmengine.graph.arrows_inside import ancestors, generations
+from pgmengine.graph.arrows_inside import ancestors
 from pgmengine.graph.model import Model
 from pgmengine.graph.queries import barren
 from pgmengine.graph.weights import add_rows
@@ -165,7 +165,7 @@ def test_generations_and_ancestors_follow_arrows(seed, k):
     """Against the definitions, by repeated products with the matrix of arrows."""
     model, linked = random_layer(seed, k=k)
     turn = np.empty(len(linked), dtype=int)
-    for t, units in enumerate(generations(model, "s")):
+    for t, units in enumerate(model.generations["s"]):
         turn[units] = t
     parents, children = np.nonzero(linked)
     assert np.all(turn[parents] < turn[children])

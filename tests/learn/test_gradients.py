@@ -133,10 +133,7 @@ def one_step_is_the_slope(seed, rate=1e-4, rtol=1e-5, atol=1e-6):
         batch_size=100,
         progress=False,
     )
-    if all(
-        none or name in conditions
-        for name, none in model.given(data).evidence.masks.all_free.items()
-    ):
+    if all(none or name in conditions for name, none in model.given(data).pattern.all_free.items()):
         with pytest.raises(pgm.PgmError, match="nothing to learn"):
             learn()
         return

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import networkx as nx
@@ -18,8 +19,8 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
-from pgmengine.graph.couplings import Arrow, Coupling, Weight
-from pgmengine.graph.queries import barren
+from pgmengine.graph.couplings import Coupling, Weight
+from pgmengine.graph.queries import barren, forced_units, hinted
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse
 
@@ -27,7 +28,6 @@ Vertex = tuple[str, int]
 Groups = dict[str, list[Array]]
 MANY_VERTICES = 400  # above this the cover is the greedy one
 MANY_GROUPS = 4000  # above this there is no search at all
-MANY_ENTRIES = 2**16  # of a weight: above this models of one structure share no covers
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,102 +41,47 @@ class Cover:
     barren: dict[str, Array]
     bits: float  # log2 of the number of states
     indicators: int  # number of states but the first, of all units
-
-
-def pattern(target: Target, c: Coupling, structural: bool) -> Weight:
-    """Where a coupling acts, as 0 and 1: its non-zero weights, or (structural) every entry that is
-    a parameter.
-
-    Statistics of a weight are wanted even where it is 0, so they need the structural pattern.
-    """
-    weight = target.model.weight(c)
-    acts = c.parameters(weight)
-    if structural:
-        return acts
-    return (acts * (weight != 0)).tocsr() if is_sparse(weight) else (weight != 0) * 1.0
-
-
-def barren_units(target: Target) -> dict[str, Array]:
-    """Units (size,) that are barren in all rows: they sum to one and leave log Z alone."""
-    return {name: np.all(mask, axis=0) for name, mask in barren(target).items()}
-
-
-def _by_unit(target: Target, name: str, components: Array) -> Array:
-    return np.any(components.reshape(-1, target.structure.layers[name].unit.width), axis=1)
-
-
-def _reaches(target: Target, arrow: Arrow, columns: Array, structural: bool = False) -> Array:
-    """Which parents of an arrow act on one of the masked columns."""
-    if not columns.any():
-        return np.zeros(target.structure.layers[arrow.a].size, dtype=bool)
-    reached: Array = pattern(target, arrow, structural) @ columns.astype(np.float64)
-    return _by_unit(target, arrow.a, np.asarray(reached > 0))
-
-
-def forced_units(target: Target, active: dict[str, Array], structural: bool) -> dict[str, Array]:
-    """Free parents of children whose normaliser counts, and free noisy-or units at beta < 1.
-    (size,) masks.
-    """
-    s = target.structure
-    out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
-    for arrow in s.arrows:
-        counts = s.layers[arrow.b].components(active[arrow.b] & ~target.cut[arrow.b][0])
-        out[arrow.a] |= target.free[arrow.a][0] & _reaches(target, arrow, counts, structural)
-    for name in s.directed_layers:  # (1 - e^-z)^beta + e^(-beta z) has no form that the walks know
-        if not s.layers[name].unit.canonical and np.any(target.beta != 1.0):
-            out[name] |= target.free[name][0]
-    return {name: mask & active[name] for name, mask in out.items()}
+    columns: int  # numbers that a walk updates: of the rest, of children, of indicators
 
 
 def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
-    """The cover of a target whose rows share one evidence pattern; the model remembers those it was
-    asked for.
+    """Return the cheapest cover of a target whose rows share one evidence pattern.
 
-    `prune` leaves barren units out (log_z does not need them); `structural` covers every parameter,
-    zero or not.
+    `prune` leaves out barren units, which log_z alone does not need. `structural` covers every
+    parameter, zero or not. A cover depends on the structure, the pattern, and where couplings act,
+    so the structure remembers it: while a model learns, where its couplings act stays.
     """
     masks = [mask[0] for both in (target.free, target.cut) for mask in both.values()]
-    hinted = [np.any(soft != 0, axis=0) for soft in target.soft.values()]
-    key = prune, structural, target.untempered, *target.soft, *(m.tobytes() for m in masks + hinted)
-    return target.model.covers.recall(key, lambda: _shared(target, key, prune, structural))
-
-
-def _shared(target: Target, key: Any, prune: bool, structural: bool) -> Cover:
-    """The cover as models of the same structure share it: while a model learns, where its couplings
-    act stays.
-    """
+    masks += [hinted(target, name).any(axis=0) for name in target.soft]
     acting = [_acting(c, target.model.weight(c), structural) for c in target.structure.couplings]
-    if any(where is None for where in acting):
-        return _cheapest(target, prune, structural)
-    return target.structure.covers.recall(
-        (key, *acting), lambda: _cheapest(target, prune, structural)
-    )
+    seen = (m.tobytes() for m in masks)
+    key = "cover", prune, structural, target.untempered, *target.soft, *seen, *acting
+    return target.structure.memo.recall(key, lambda: _cheapest(target, prune, structural))
 
 
-def _acting(c: Coupling, weight: Weight, structural: bool) -> bytes | None:
-    """Where a coupling acts, as a key; None when that takes too long to compare."""
-    if structural and not is_sparse(weight) and not (c.directed and c.a == c.b):
+def _acting(c: Coupling, weight: Weight, structural: bool) -> bytes:
+    """Return a digest of where a coupling acts; empty where its kind alone decides."""
+    sparse = is_sparse(weight)
+    if structural and not sparse and not (c.directed and c.a == c.b):
         return b""
-    if (weight.nnz if is_sparse(weight) else weight.size) > MANY_ENTRIES:
-        return None
-    entries = weight.data if is_sparse(weight) else weight
-    kept = (
-        b"".join(x.tobytes() for x in (weight.indices, weight.indptr)) if is_sparse(weight) else b""
-    )
-    return kept + (b"" if structural and kept else np.packbits(entries != 0).tobytes())
+    digest = blake2b(digest_size=16)
+    for part in (weight.indices, weight.indptr) if sparse else ():
+        digest.update(part)
+    if not (sparse and structural):
+        digest.update(np.packbits((weight.data if sparse else weight) != 0))
+    return digest.digest()
 
 
 def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
     s = target.structure
-    none = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
-    barren = barren_units(target) if prune else none
-    active = {name: ~barren[name] for name in s.layers}
+    hidden = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    if prune:
+        hidden = {name: np.all(mask, axis=0) for name, mask in barren(target).items()}
+    active = {name: ~mask for name, mask in hidden.items()}
+    free = {name: target.free[name][0] & mask for name, mask in active.items()}
     forced = forced_units(target, active, structural)
-    open_units = {name: target.free[name][0] & active[name] & ~forced[name] for name in s.layers}
-    chosen = {
-        name: forced[name] | picked
-        for name, picked in _vertex_cover(target, open_units, structural).items()
-    }
+    picked = _vertex_cover(target, {n: free[n] & ~forced[n] for n in s.layers}, structural)
+    chosen = {name: forced[name] | picked[name] for name in s.layers}
     for name, mask in chosen.items():
         unit = s.layers[name].unit
         if mask.any() and unit.support is None:
@@ -144,16 +89,18 @@ def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
                 f"layer {name!r} has {unit!r} units, which cannot be enumerated, and nothing else can "
                 "stand in for them"
             )
-    count = {name: int(mask.sum()) for name, mask in chosen.items()}
-    bits = sum(_bits(target, name) * n for name, n in count.items())
-    indicators = sum(n * (round(2 ** _bits(target, name)) - 1) for name, n in count.items() if n)
-    free = {name: target.free[name][0] & active[name] for name in s.layers}
+    units = {n: np.flatnonzero(chosen[n]) for n in s.layers}
+    rest = {n: np.flatnonzero(free[n] & ~chosen[n]) for n in s.layers}
+    states = {n: 2 if x.unit.support is None else len(x.unit.support) for n, x in s.layers.items()}
+    indicators = sum(len(i) * (states[n] - 1) for n, i in units.items())
+    outside = sum(len(i) * (states[n] - 1) for n, i in rest.items())
     return Cover(
-        {n: np.flatnonzero(chosen[n]) for n in s.layers},
-        {n: np.flatnonzero(free[n] & ~chosen[n]) for n in s.layers},
-        {n: np.flatnonzero(barren[n]) for n in s.layers},
-        bits,
+        units,
+        rest,
+        {n: np.flatnonzero(hidden[n]) for n in s.layers},
+        sum(_bits(target, n) * len(i) for n, i in units.items()),
         indicators,
+        outside + indicators + sum(s.layers[n].width for n in s.directed_layers),
     )
 
 

@@ -195,14 +195,9 @@ def _group(one: Target, rows: Array, wanted: frozenset[str]) -> _Group:
 
 def _size(target: Target, cover: Cover, wanted: frozenset[str]) -> tuple[float, float]:
     """Unit updates per state, and bytes of working arrays per row."""
-    layers, inside = target.structure.layers, cover.indicators
-    states = {n: 2 if x.unit.support is None else len(x.unit.support) for n, x in layers.items()}
-    outside = sum(len(i) * (states[n] - 1) for n, i in cover.rest.items())
-    children = sum(layers[n].width for n in target.structure.directed_layers)
-    columns, moments = outside + children + inside, 1 + inside if PAIRS & wanted else 1
-    width = 8.0 * (
-        columns * max(moments, 2) + 3 * sum(layer.width * moments for layer in layers.values())
-    )
+    columns, moments = cover.columns, 1 + cover.indicators if PAIRS & wanted else 1
+    values = sum(layer.width for layer in target.structure.layers.values())
+    width = 8.0 * (columns * max(moments, 2) + 3 * values * moments)
     return float(max(columns, 1) * (4 if MOMENTS & wanted else 1)), width
 
 

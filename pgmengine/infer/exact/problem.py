@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pgmengine.base.types import Array, States
-from pgmengine.graph.evidence import distinct, spread
 from pgmengine.graph.layer import Layer
+from pgmengine.graph.rows import distinct, spread
 from pgmengine.graph.target import Target
 from pgmengine.infer.exact.skeleton import Skeleton
 

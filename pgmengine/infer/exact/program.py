@@ -173,9 +173,7 @@ def _asked(target: Target, skeleton: Skeleton, seen: Seen, values: Array) -> Pro
     for name, columns in seen:
         flat[name][:, columns] = values[:, start : start + len(columns)]
         start += len(columns)
-    return build_problem(
-        replace(rows, evidence=Evidence(True, flat, rows.evidence.masks)), skeleton
-    )
+    return build_problem(replace(rows, evidence=Evidence(True, flat, rows.pattern)), skeleton)
 
 
 def _affine(known: Array, moved: Array) -> Array:

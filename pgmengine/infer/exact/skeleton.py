@@ -67,17 +67,9 @@ class Skeleton:
 
 
 def skeleton_of(target: Target, cover: Cover) -> Skeleton:
-    """The skeleton of a target whose rows share one evidence pattern, and beta; its model remembers
-    it if it is small.
-    """
-    numbers = cover.indicators * sum(layer.width for layer in target.structure.layers.values())
-    if not target.untempered or numbers > SMALL:
-        return _make(target, cover)
-    return target.model.skeletons.recall(cover, lambda: _make(target, cover, small=True))
-
-
-def _make(target: Target, cover: Cover, small: bool = False) -> Skeleton:
+    """Return the skeleton of a target whose rows share one evidence pattern, and beta."""
     s, beta, model = target.structure, float(target.beta[0]), target.model
+    numbers = cover.indicators * sum(layer.width for layer in s.layers.values())
     owner, states, steps, first = _indicators(target, cover)
     observed = {
         name: target.components(name, mask[:1])[0]
@@ -143,7 +135,7 @@ def _make(target: Target, cover: Cover, small: bool = False) -> Skeleton:
         _fixed(target, cover),
         _log_base_steps(target, owner),
         pair,
-        small,
+        target.untempered and numbers <= SMALL,
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from pgmengine.base.numerics import log_sum, softmax
 from pgmengine.base.types import Array, States
 from pgmengine.engine.chains import make_chains, over_chains
-from pgmengine.engine.plain import summed_layers
+from pgmengine.graph.queries import summed_layers
 from pgmengine.graph.target import Target
 from pgmengine.infer.exact.method import Exact
 from pgmengine.infer.prepared import Prepared

@@ -13,11 +13,11 @@ from pgmengine.base.numerics import log_sum
 from pgmengine.base.progress import track
 from pgmengine.base.types import Array, RngLike, States
 from pgmengine.engine.cost import drawing
-from pgmengine.graph.arrows_inside import Inputs, arrows_inside, generations
+from pgmengine.graph.arrows_inside import Inputs, arrows_inside
 from pgmengine.graph.couplings import only_parameters
-from pgmengine.graph.evidence import distinct
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.queries import known_softly
+from pgmengine.graph.queries import hinted, of_free_parents
+from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import count
 from pgmengine.infer.answers import public, squeeze
@@ -30,7 +30,6 @@ from pgmengine.infer.sampling.resampling import systematic
 from pgmengine.infer.sampling.schedules import Linear
 from pgmengine.infer.sampling.trust import SURE, few, heavy, interval, pareto_shape
 from pgmengine.infer.splitting import joined
-from pgmengine.infer.variational.conditions import of_free_parents
 
 PART = 2.0**26  # bytes of states that are drawn at once
 
@@ -346,7 +345,7 @@ def _layer_drawn(
     zeta = sum(above, target.model.bias(name)[:, None])
     now, log_w = np.array(x[name].T, order="C"), np.zeros(target.rows)
     inside = Inputs(target.model, name)
-    for units in generations(target.model, name):
+    for units in target.model.generations[name]:
         columns = layer.columns(units)
         inputs = zeta[columns] + np.zeros((1, target.rows))
         inside.add(now, columns, inputs)
@@ -375,7 +374,7 @@ def _weighing(target: Target) -> Array:
     count = np.zeros(target.rows, dtype=int)
     for name in target.structure.directed_layers:
         seen = ~target.free[name] & ~target.cut[name] & of_free_parents(target, name)
-        count += (seen | (known_softly(target, name) & target.free[name])).sum(axis=1)
+        count += (seen | (hinted(target, name) & target.free[name])).sum(axis=1)
     return count
 
 

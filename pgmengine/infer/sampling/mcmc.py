@@ -16,7 +16,6 @@ from pgmengine.base.types import RngLike, States
 from pgmengine.engine.chains import make_chains, over_chains, refusal, sweep_work
 from pgmengine.engine.cost import sampling
 from pgmengine.engine.kernels import Gibbs
-from pgmengine.engine.plain import layers_by_unit
 from pgmengine.graph.target import Target
 from pgmengine.graph.validate import as_floats
 from pgmengine.infer.prepared import Method, Prepared, Scheme
@@ -65,7 +64,7 @@ class MCMC(Method):
         Refuse free parents of directed units with infinitely many values.
         """
         sweeps = self.warmup + self.draws * self.thin
-        slow = sorted(layers_by_unit(target))
+        slow = sorted(target.pattern.by_unit)
         how = f"unit by unit in {listed(list(map(repr, slow)))}" if slow else "layer by layer"
         length = (self.warmup, self.draws, self.thin)
         return Scheme(

@@ -6,17 +6,9 @@ import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.base.types import Array
-from pgmengine.graph.queries import barren
-from pgmengine.graph.target import Target, fact
+from pgmengine.graph.queries import barren, of_free_parents
+from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse
-
-
-@fact
-def free_parents(target: Target) -> bool:
-    """Whether a free unit has directed children, so that their normalisers depend on it."""
-    return any(
-        target.free[c.a].any() and not target.cut[c.b].all() for c in target.structure.arrows
-    )
 
 
 def obstacle(target: Target) -> str:
@@ -53,18 +45,6 @@ def obstacle(target: Target) -> str:
         ):
             return f"layer {name!r} has units of more than {_kernels.MOST_STATES} states"
     return ""
-
-
-def of_free_parents(target: Target, name: str) -> Array:
-    """The units (rows, size) of a layer with an arrow from a free unit."""
-    layer = target.structure.layers[name]
-    found = np.zeros((target.rows, layer.size), dtype=bool)
-    for c in target.structure.arrows_into[name]:
-        free = target.components(c.a, target.free[c.a])
-        if free.any():
-            linked = (target.model.weight(c) != 0).astype(np.float64)
-            found |= (free.astype(np.float64) @ linked > 0).reshape(*found.shape, -1).any(axis=-1)
-    return found
 
 
 def log_sums(target: Target, name: str, hidden: dict[str, Array]) -> tuple[Array, Array] | None:

@@ -14,21 +14,8 @@ import numpy as np
 from pgmengine.base.progress import track
 from pgmengine.base.types import Array, States
 from pgmengine.engine.packed import packed
-from pgmengine.engine.plain import layers_by_unit
-from pgmengine.graph.target import NEVER, Target, fact, times
+from pgmengine.graph.target import NEVER, Target, times
 from pgmengine.graph.weights import add_rows
-
-
-@fact
-def independent(target: Target) -> bool:
-    """Whether the free units are independent given the evidence, so that one round of mean field is
-    exact.
-    """
-    s, free = target.structure, target.evidence.masks.some_free
-    return not any(
-        (free[c.a] and free[c.b]) or (c.directed and free[c.a] and not target.cut[c.b].all())
-        for c in s.couplings
-    )
 
 
 class Factors:
@@ -50,12 +37,9 @@ class Factors:
     ) -> None:
         self.target, self.precision, self.quiet = target, precision, quiet
         s = target.structure
-        self.moving, self.whole, self.heard = (
-            _order(target),
-            target.evidence.masks.all_free,
-            _heard(target),
-        )
-        self.by_unit = layers_by_unit(target)
+        pattern = target.pattern
+        self.moving, self.heard = pattern.mean_field_order, pattern.coupled
+        self.whole, self.by_unit = pattern.all_free, pattern.by_unit
         self.mean: States = {
             name: v.astype(precision, copy=False) for name, v in target.evidence.values.items()
         }
@@ -70,7 +54,7 @@ class Factors:
 
     def settle(self, updates: int, tolerance: float) -> tuple[int, float]:
         """Rounds until no mean changes by more than the tolerance: (rounds, last change)."""
-        if independent(self.target):
+        if self.target.pattern.independent:
             self.round()
             return 1, 0.0
         change = np.inf
@@ -281,27 +265,6 @@ class Factors:
                 add_rows(u, new - mean[:, columns], weight, columns)
             mean[:, columns] = new
         self.eta[name], self.mean[name] = eta, mean
-
-
-@fact
-def _order(target: Target) -> tuple[str, ...]:
-    """Layers with free units by colour classes, those that evidence reaches first."""
-    s, masks = target.structure, target.evidence.masks
-    seen = {name for name in s.layers if not masks.all_free[name]}
-    near = {name for c in s.undirected for name, other in ((c.a, c.b), (c.b, c.a)) if other in seen}
-    colors = sorted(s.colors, key=lambda color: not near & {n for n in color if masks.some_free[n]})
-    return tuple(name for color in colors for name in color if masks.some_free[name])
-
-
-@fact
-def _heard(target: Target) -> tuple[str, ...]:
-    """Those of them whose means free units are told of."""
-    moving = _order(target)
-    return tuple(
-        name
-        for name in moving
-        if any(other in moving for _, other in target.structure.meetings[name])
-    )
 
 
 def _dot(x: Array, eta: Array) -> Array:

@@ -27,8 +27,8 @@ from pgmengine.graph.weights import count
 from pgmengine.infer.answers import public, squeeze
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result
-from pgmengine.infer.variational.conditions import free_parents, obstacle
-from pgmengine.infer.variational.factors import Factors, independent
+from pgmengine.infer.variational.conditions import obstacle
+from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.tables import Tables
 
 EDGE = 60.0  # bytes of the graph for one weight
@@ -97,7 +97,7 @@ class MeanField(Method):
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work of all rounds; refuse questions that a bound cannot answer."""
-        s, tables = target.structure, free_parents(target)
+        s, tables = target.structure, target.pattern.free_parents
         if "log_prob" in want and not s.normalized:
             return Scheme(
                 refusal="log_prob is a bound less log Z, which mean field bounds from the same side"
@@ -114,7 +114,7 @@ class MeanField(Method):
         pairs = sum(s.layers[c.a].width * s.layers[c.b].width for c in s.couplings)
         memory = 8.0 * target.rows * (8 * numbers + pairs * ("pairs" in want))
         memory += EDGE * sum(entries.values()) * tables
-        rounds = 1 if independent(target) else min(self.updates, ROUNDS)
+        rounds = 1 if target.pattern.independent else min(self.updates, ROUNDS)
         return Scheme(
             f"at most {self.updates} rounds",
             work * target.rows * (1 + self.restarts) * self.updates / 8,
@@ -170,7 +170,7 @@ class MeanField(Method):
     def _start(
         self, target: Target, state: States | None = None, rng: np.random.Generator | None = None
     ) -> Factors | Tables:
-        if free_parents(target):
+        if target.pattern.free_parents:
             return Tables(target, self.xi, state, rng)
         return Factors(target, self.precision, state, self.tolerance, rng)
 
@@ -209,7 +209,7 @@ class MeanField(Method):
 
         PgmError where there is no bound.
         """
-        if free_parents(target) and (why := obstacle(target)):
+        if target.pattern.free_parents and (why := obstacle(target)):
             raise PgmError(f"MeanField refused: {why}")
         q = self._start(target)
         q.settle(self.updates, self.tolerance)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from pgmengine.base.types import Array
 from pgmengine.graph.couplings import Arrow, Coupling
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
-from pgmengine.graph.structure import Structure
 from pgmengine.graph.weights import is_sparse, like
 
 Sums = tuple[
@@ -219,9 +217,6 @@ class Net:
         return np.ascontiguousarray(_joined(blocks, np.float64)[self.order])
 
 
-NETS: WeakKeyDictionary[Structure, dict[Any, Net]] = WeakKeyDictionary()
-
-
 def net_of(model: Model, tables: tuple[str, ...], sums: Mapping[str, Sums]) -> Net:
     """The net of a model; without sparse weights all models of a structure have the same, made
     once.
@@ -229,13 +224,8 @@ def net_of(model: Model, tables: tuple[str, ...], sums: Mapping[str, Sums]) -> N
     s = model.structure
     if any(is_sparse(model.weight(c)) for c in s.couplings):
         return Net(model, tables, sums)
-    known, key = (
-        NETS.setdefault(s, {}),
-        (tables, tuple((name, len(values)) for name, (values, _) in sums.items())),
-    )
-    if key not in known:
-        known[key] = Net(model, tables, sums)
-    return known[key]
+    key = "net", tables, tuple((name, len(values)) for name, (values, _) in sums.items())
+    return s.memo.recall(key, lambda: Net(model, tables, sums))
 
 
 def edges_of(c: Arrow, a: Layer, b: Layer, weight: Any, begin: int) -> Edges:

@@ -17,7 +17,7 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.base.threads import parts
 from pgmengine.base.types import Array, States
-from pgmengine.graph.arrows_inside import Inputs, generations
+from pgmengine.graph.arrows_inside import Inputs
 from pgmengine.graph.queries import barren
 from pgmengine.graph.target import Target, times
 from pgmengine.infer.variational.conditions import log_sums
@@ -106,7 +106,7 @@ class Tables:
         self.machine.settle(updates, tolerance, self.steps, made, change, self._parts())
         model = self.target.model
         follow = [
-            g.first + np.concatenate(generations(model, name))
+            g.first + np.concatenate(model.generations[name])
             for name in model.structure.directed_layers
             if (g := self.net.units.get(name)) is not None and self.hidden[name].any()
         ]
@@ -197,7 +197,7 @@ class Tables:
         zeta = np.zeros((target.rows, layer.width)) + target.model.bias(name)
         zeta += sum(self._mean(c.a) @ target.model.weight(c) for c in arrows if c.a != name)
         inside = Inputs(target.model, name)
-        turns = generations(target.model, name) if inside.weights else [np.arange(layer.size)]
+        turns = target.model.generations[name] if inside.weights else [np.arange(layer.size)]
         free = target.components(name, target.free[name]).T
         x = np.array(target.evidence.values[name].T, order="C")
         for units in turns:

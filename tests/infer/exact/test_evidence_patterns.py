@@ -13,9 +13,7 @@ from brute import Brute
 from tiny import MACHINES, as_evidence, patterns
 
 import pgmengine as pgm
-from pgmengine.engine import compiled, plain
 from pgmengine.infer.exact import cover, program
-from pgmengine.infer.variational import conditions, factors
 from pgmengine.learn.run import compact
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -126,37 +124,39 @@ def test_nothing_known_is_read_only():
 
 
 FACTS = (
-    factors.independent,
-    factors._order,
-    factors._heard,
-    plain.layers_by_unit,
-    conditions.free_parents,
-    compiled._drawable,
+    "independent",
+    "mean_field_order",
+    "coupled",
+    "moving",
+    "by_unit",
+    "free_parents",
+    "live_arrows",
+    "drawable",
 )
 
 
 @table
-def test_facts_belong_to_their_masks(machine):
-    """Of targets with many patterns, of their rows in any number and order, and with do(): those of
-    the masks anew.
-    """
+def test_facts_belong_to_their_pattern(machine):
+    """Rows that are taken in any number and order have the facts of the same evidence parsed anew."""
     model, rows = machine.build(), patterns(machine)
     many = model.given(as_evidence(machine, rows))
     for fact in FACTS:
         for index in ([0], [1], [0, 1], [1, 0, 1], [*range(len(rows))][::-1], [0, 0, 0]):
             fresh = model.given(as_evidence(machine, [rows[i] for i in index]))
             for _ in range(2):
-                assert fact(many.take(np.array(index))) == fact(fresh), fact
+                taken = many.take(np.array(index)).pattern
+                assert getattr(taken, fact) == getattr(fresh.pattern, fact), fact
         alike = compact(model.given(as_evidence(machine, rows[:1] * 6)), np.float32)
-        masks = [alike.take(np.arange(n)).evidence.masks for n in (2, 3, 2)]
-        assert masks[0] is masks[2] and [m.rows for m in masks] == [2, 3, 2]
-        assert fact(alike.take(np.arange(3))) == fact(many.take(np.zeros(1, dtype=int)))
+        taken = [alike.take(np.arange(n)).pattern for n in (2, 3, 2)]
+        assert taken[0] is taken[2] and [p.rows for p in taken] == [2, 3, 2]
+        one = many.take(np.zeros(1, dtype=int)).pattern
+        assert getattr(taken[1], fact) == getattr(one, fact)
 
 
 def test_facts_see_what_is_set():
     model = pgm.sbn([3, 2], rng=0)
     free, done = model.given(), model.given(do={"v": [1, 0, 1]})
-    assert not factors.independent(free) and factors.independent(done)
-    assert conditions.free_parents(free) and not conditions.free_parents(done)
-    assert not factors.independent(free.take(np.zeros(4, dtype=int)))
-    assert factors.independent(done.take(np.zeros(4, dtype=int)))
+    assert not free.pattern.independent and done.pattern.independent
+    assert free.pattern.free_parents and not done.pattern.free_parents
+    assert not free.take(np.zeros(4, dtype=int)).pattern.independent
+    assert done.take(np.zeros(4, dtype=int)).pattern.independent
