@@ -1,15 +1,13 @@
-"""Caches that stay bounded."""
+"""The cache that every room uses: bounded, shared by threads, empty in another process."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from contextlib import suppress
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-KEPT = 5000
 
 
 class Cache(Generic[T]):
@@ -23,6 +21,10 @@ class Cache(Generic[T]):
         self.most = most
         self._values: OrderedDict[Hashable, T] = OrderedDict()
         self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process gets the owner of a cache without its values, which it can make again.
+        return type(self), (self.most,)
 
     def recall(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the value of a key, made when it is not there; TypeError for one without a hash."""
@@ -39,23 +41,3 @@ class Cache(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._values)
-
-
-class Memo(dict[Any, Any]):
-    """Key -> what was made for it; forgets the oldest when there is too much."""
-
-    def __reduce__(self) -> Any:
-        return (
-            Memo,
-            (),
-        )  # what is sent to another process is the thing, not what was found out about it
-
-    def recall(self, key: Any, make: Callable[[], T]) -> T:
-        """What `make` made when this key was first asked for."""
-        found: T | None = self.get(key)
-        if found is None:
-            if len(self) >= KEPT:
-                with suppress(RuntimeError):  # another thread adds to it: it may forget
-                    self.pop(next(iter(self), None), None)
-            found = self[key] = make()
-        return found

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pgmengine import _kernels
-from pgmengine.base.cache import Memo
+from pgmengine.base.cache import Cache
 from pgmengine.base.types import Array
 from pgmengine.graph.arrows_inside import ancestors
 from pgmengine.graph.couplings import Arrow, Coupling, Weight
@@ -42,8 +42,11 @@ class EvidencePattern:
     rows: int
     observed: dict[str, Array]  # layer -> (rows, size) bool
     cut: dict[str, Array]  # layer -> (rows, size) bool: observed units that do() has set
-    # Number of rows -> this pattern with so many rows, where all rows are alike.
-    _resized: Memo = field(default_factory=Memo, init=False, repr=False)
+    # This pattern with other numbers of rows, where all rows are alike: a fit takes batches of two
+    # or three sizes again and again.
+    _resized: Cache[EvidencePattern] = field(
+        default_factory=lambda: Cache(most=16), init=False, repr=False
+    )
 
     @cached_property
     def free(self) -> dict[str, Array]:

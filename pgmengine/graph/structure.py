@@ -9,7 +9,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from pgmengine.base.cache import Memo
+from pgmengine.base.cache import Cache
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array
 from pgmengine.graph.couplings import Arrow, Coupling, Lateral, Pair
@@ -26,7 +26,7 @@ class Structure:
     couplings: tuple[Coupling, ...]
     # Covers and nets of evidence patterns: they depend on the graph, the pattern and the place of
     # zero weights, so all models of a structure share them, and a model that learns keeps them.
-    memo: Memo = field(default_factory=Memo, init=False, repr=False)
+    memo: Cache[Any] = field(default_factory=lambda: Cache(most=1000), init=False, repr=False)
 
     @cached_property
     def undirected(self) -> tuple[Pair | Lateral, ...]:

@@ -9,13 +9,12 @@ that h keeps power 1. Soft evidence is part of the log density.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pgmengine.base.cache import Memo
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array, States
@@ -50,10 +49,6 @@ class Target:
     order: tuple[
         str, ...
     ] = ()  # layers in the order in which a sweep visits them; that of the colours without
-    plans: Memo = field(default_factory=Memo, init=False)  # (method, wanted) -> its plan
-    groups: Memo = field(
-        default_factory=Memo, init=False
-    )  # wanted -> rows of one evidence pattern, and their covers
 
     @property
     def rows(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.base.cache import Memo
+from pgmengine.base.cache import Cache
 from pgmengine.base.types import Array, States
 from pgmengine.graph.target import Target
 from pgmengine.infer.exact.cover import Cover
@@ -48,7 +48,8 @@ class Skeleton:
     theta: Array  # (D,) log h of states against the first
     pair: Array  # (D, D), zero inside a unit
     small: bool  # whether the model remembers it
-    memo: Memo = field(default_factory=Memo)  # what walks and programs make of it
+    # The compiled walk and the program, which the first problem with this skeleton makes for all.
+    memo: Cache[Any] = field(default_factory=lambda: Cache(most=2))
 
     @property
     def indicators(self) -> int:
