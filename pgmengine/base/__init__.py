@@ -1,3 +1,1 @@
-"""What every room may use: errors, numerics, argument checks, progress, threads, files, the one
-cache.
-"""
+"""Tools that every room may use: errors, checks, numerics, files, threads and the cache."""

@@ -1,4 +1,8 @@
-"""The cache that every room uses: bounded, shared by threads, empty in another process."""
+"""The cache that every room uses: bounded, shared by threads, empty in another process.
+
+Two threads that ask for the same new key at the same time may both compute its value; either value
+is correct.
+"""
 
 from __future__ import annotations
 

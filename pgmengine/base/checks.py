@@ -1,108 +1,111 @@
-"""Checks of the settings of methods, trainers and optimizers: what cannot mean anything is refused
-when it is written.
+"""Checks of arguments and settings.
+
+Methods, kernels, trainers and optimizers check their settings when they are made, so that an error
+names the line that is wrong and not a later call that uses it.
 """
 
 from __future__ import annotations
 
 import math
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.types import RngLike
 
 
-def whole(what: str, value: Any, least: int = 1) -> int:
-    """An integer of at least `least`, else PgmError."""
+def whole(what: str, value: object, least: int = 1) -> int:
+    """Return the value as an int; raise PgmError unless it is an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise PgmError(f"{what} must be an integer of at least {least}, not {value!r}")
     return int(value)
 
 
-def amount(what: str, value: Any) -> float:
-    """A finite number from 0 up, else PgmError."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-        raise PgmError(f"{what} must be a finite number from 0 up, not {value!r}")
-    return float(value)
+def real(value: object) -> float:
+    """Return a real number as a float, and NaN for everything else, booleans included."""
+    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
 
 
-def check_whole(settings: Any, *names: str, least: int = 1) -> None:
-    """PgmError unless these attributes are integers of at least `least`."""
+def amount(what: str, value: object) -> float:
+    """Return the value as a float; raise PgmError unless it is finite and not negative."""
+    if not 0 <= real(value) < math.inf:
+        raise PgmError(f"{what} must be a finite number of at least 0, not {value!r}")
+    return real(value)
+
+
+def check_whole(settings: object, *names: str, least: int = 1) -> None:
+    """Raise PgmError unless these attributes are integers of at least `least`."""
     for name in names:
         whole(f"{type(settings).__name__}: {name}", getattr(settings, name), least)
 
 
-def check_limit(settings: Any, *names: str) -> None:
-    """PgmError unless these attributes are numbers from 0 up; math.inf is no limit."""
+def check_limit(settings: object, *names: str) -> None:
+    """Raise PgmError unless these attributes are numbers of at least 0; inf means no limit."""
     for name in names:
         value = getattr(settings, name)
-        if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= 0:
+        if not real(value) >= 0:
             raise PgmError(
-                f"{type(settings).__name__}: {name} must be a number from 0 up, or math.inf, not {value!r}"
+                f"{type(settings).__name__}: {name} must be a number of at least 0, or math.inf, "
+                f"not {value!r}"
             )
 
 
-def check_method(method: Any) -> None:
-    """A method can plan and run."""
-    check_instance(method, "method")
-    if not all(callable(getattr(method, name, None)) for name in ("plan", "run")):
-        raise PgmError(f"method must be one such as pgm.Exact(), not {method!r}")
+def check_number(
+    settings: object, *names: str, most: float = math.inf, below: float = math.inf
+) -> None:
+    """Raise PgmError unless these attributes are finite, in [0, most] and less than `below`."""
+    for name in names:
+        value = getattr(settings, name)
+        if not (0 <= real(value) < math.inf and real(value) <= most and real(value) < below):
+            limits = f"from 0 to {most:g}" if most < math.inf else "of at least 0"
+            limits += f" and below {below:g}" if below < math.inf else ""
+            raise PgmError(
+                f"{type(settings).__name__}: {name} must be a finite number {limits}, not {value!r}"
+            )
 
 
-def check_instance(thing: Any, what: str) -> None:
-    """PgmError for a class where one of its instances is meant."""
-    if isinstance(thing, type):
-        raise PgmError(
-            f"{what} must be an instance such as {thing.__name__}(...), not the class {thing.__name__}"
-        )
+def check_rate(settings: object, name: str, most: float = math.inf) -> None:
+    """Raise PgmError unless this attribute is a number in [0, most] or a schedule.
 
-
-def check_kernel(kernel: Any) -> None:
-    """A kernel has a transition."""
-    check_instance(kernel, "kernel")
-    if not callable(getattr(kernel, "transition", None)):
-        raise PgmError(
-            f"kernel must be one such as Gibbs() or FlipState(), with a transition, not {kernel!r}"
-        )
-
-
-def seeded(rng: Any) -> np.random.Generator:
-    """Random numbers from a seed or a Generator; PgmError if it is neither."""
-    try:
-        return np.random.default_rng(rng)
-    except (TypeError, ValueError):
-        raise PgmError(
-            f"rng must be an integer of at least 0, None or a numpy Generator, not {rng!r}"
-        ) from None
-
-
-def check_rate(settings: Any, name: str, most: float = math.inf) -> None:
-    """PgmError unless this attribute is a number from 0 to `most`, or a schedule, which may say
-    anything.
+    A schedule is any function of the number of an update; its values are not checked.
     """
     check_instance(getattr(settings, name), f"{type(settings).__name__}: {name}")
     if not callable(getattr(settings, name)):
         check_number(settings, name, most=most)
 
 
-def check_number(
-    settings: Any, *names: str, most: float = math.inf, below: float = math.inf
-) -> None:
-    """PgmError unless these attributes are numbers from 0 to `most`, and less than `below`."""
-    for name in names:
-        value = getattr(settings, name)
-        number = (
-            float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+def check_instance(thing: object, what: str) -> None:
+    """Raise PgmError for a class in the place of one of its instances."""
+    if isinstance(thing, type):
+        raise PgmError(
+            f"{what} must be an instance such as {thing.__name__}(...), "
+            f"not the class {thing.__name__}"
         )
-        if not (math.isfinite(number) and 0 <= number <= most and number < below):
-            upper = (
-                f" to {most:g}"
-                if most < math.inf
-                else f" up, below {below:g}"
-                if below < math.inf
-                else " up"
-            )
-            raise PgmError(
-                f"{type(settings).__name__}: {name} must be a finite number from 0{upper}, not {value!r}"
-            )
+
+
+def check_method(method: object) -> None:
+    """Raise PgmError unless the object can plan and run as inference methods do."""
+    check_instance(method, "method")
+    if not all(callable(getattr(method, name, None)) for name in ("plan", "run")):
+        raise PgmError(f"method must be an inference method such as pgm.Exact(), not {method!r}")
+
+
+def check_kernel(kernel: object) -> None:
+    """Raise PgmError unless the object has a transition as kernels do."""
+    check_instance(kernel, "kernel")
+    if not callable(getattr(kernel, "transition", None)):
+        raise PgmError(
+            "kernel must be a kernel such as Gibbs() or FlipState(), with a method transition, "
+            f"not {kernel!r}"
+        )
+
+
+def seeded(rng: RngLike) -> np.random.Generator:
+    """Return a random number generator for a seed, a generator or None."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise PgmError(
+            f"rng must be an integer of at least 0, None or a numpy Generator, not {rng!r}"
+        ) from None

@@ -1,30 +1,46 @@
-"""The one family of errors that pgmengine raises for unusable input, and lists of names in them."""
+"""The errors that pgmengine raises for unusable input, and lists of names in their messages.
+
+A message says what is wrong, where (layer, unit, row, index), what was given, what was expected and
+what to do. It is one line, however many layers the model has.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-SHOWN = 3  # names of a list, so that it stays a line however many layers a model has
+# Names of a list that a message shows.
+SHOWN = 3
 
 
 class PgmError(ValueError):
-    """Input that cannot be used; the message names the layer, the row, the index and what was
-    expected.
+    """Unusable input: a model, data, a setting or a file.
+
+    Catch it to handle every error that pgmengine raises on purpose. It is a ValueError.
+
+    >>> import pgmengine as pgm
+    >>> pgm.rbm(0, 2)
+    Traceback (most recent call last):
+    pgmengine.base.errors.PgmError: layer 'v': the size must be an integer of at least 1, not 0
     """
 
 
 class NoSuchName(PgmError, KeyError):
-    """A name that a mapping of answers does not have."""
+    """A name that a mapping of answers does not contain."""
 
+    # KeyError would show the message in quotes.
     __str__ = ValueError.__str__
 
 
 class NotAsked(PgmError, AttributeError):
-    """An answer read from a Result that was not among the wanted quantities."""
+    """A quantity that is read from a Result, but was not among the wanted ones.
+
+    Name the quantity in `want` to get it. Since this is an AttributeError, `hasattr(result, name)`
+    is False for such a quantity.
+    """
 
 
 def listed(names: Sequence[str], between: str = ", ") -> str:
-    """Return the first three names of a list, and how many more there are.
+    """Return the first three names of a list, and the number of further names.
 
     >>> listed(["v", "h", "g", "t", "u"])
     'v, h, g ... and 2 more'

@@ -1,10 +1,12 @@
-"""Files read and written as a whole: paths, checksums, and models and checkpoints as .safetensors.
+"""Files that are read and written as a whole: paths, checksums and .safetensors files.
 
-A file holds tensors by name and metadata, text by name. The metadata entry "sha256" is the checksum
-of everything else in the file that matters: each tensor's name, dtype, shape and bytes, and the
-other metadata. A file is written beside its place and then moved there, so that the place holds a
-whole file at every moment; the folder is synchronised after the move, without which a crash of the
-operating system could take it back.
+A .safetensors file holds tensors by name, and metadata, text by name. Its metadata entry "sha256"
+is the checksum of everything else that matters: each tensor's name, dtype, shape and bytes, and the
+other metadata. The format has no checksum of its own.
+
+A file is written beside its place and then moved there, so that a whole file is in the place at
+every moment. The folder is synchronised after the move; otherwise a crash of the operating system
+could undo it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 from threading import get_ident
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,9 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.memory import no_room
 from pgmengine.base.types import Array
 
-SUM = "sha256"  # the metadata entry of the checksum
+# The metadata entry of the checksum.
+SUM = "sha256"
+
 KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a pipe",
@@ -33,31 +36,32 @@ KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-# Answers of folders of file systems that have no need of being synchronised, or no way to.
+
+# Errors of file systems and operating systems that need no synchronised folders or cannot have any.
 NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
 
 
-def as_path(path: Any, what: str = "path") -> Path:
-    """A path that a file can have, else PgmError."""
-    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+def as_path(path: object, what: str = "path") -> Path:
+    """Return the argument as a path; raise PgmError unless a file can have it."""
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(text := os.fspath(path), str):
         raise PgmError(f"{what} must be a path, text or pathlib.Path, not {path!r}")
-    if "\0" in os.fspath(path):
-        raise PgmError(f"{shown(path)}: has a zero byte in it, which no file's name may have")
+    if "\0" in text:
+        raise PgmError(f"{shown(path)}: has a zero byte in it, which no file name may contain")
     try:
-        os.fsencode(path)
+        os.fsencode(text)
     except UnicodeEncodeError:
-        raise PgmError(f"{shown(path)}: is no text that a file's name may be") from None
-    return Path(path)
+        raise PgmError(f"{shown(path)}: cannot be encoded as a file name") from None
+    return Path(text)
 
 
-def shown(path: Any) -> str:
-    """A path as messages name it, with what does not print as Python writes it."""
+def shown(path: object) -> str:
+    """Return a path as messages show it: unprintable characters are escaped."""
     text = str(path)
     return text if text.isprintable() else repr(text)
 
 
-def readable(path: Any, copies: float = 2.0) -> Path:
-    """The path of a regular file, `copies` of which fit into memory; else PgmError."""
+def readable(path: object, copies: float = 2.0) -> Path:
+    """Return the path of a regular file, `copies` of which fit into memory; else raise PgmError."""
     place = as_path(path)
     try:
         status = place.stat()
@@ -68,13 +72,13 @@ def readable(path: Any, copies: float = 2.0) -> Path:
             f"{shown(place)}: cannot be read: it is {_kind(status.st_mode)}, "
             "expected a regular file"
         )
-    if why := no_room(copies * status.st_size, "free some, or use another machine"):
+    if why := no_room(copies * status.st_size, "free some memory, or use another computer"):
         raise PgmError(f"{shown(place)}: cannot be read: {why}")
     return place
 
 
-def writable(path: Any) -> Path:
-    """The end of a path's symbolic links; PgmError if what is there is no regular file."""
+def writable(path: object) -> Path:
+    """Return the end of a path's symbolic links; raise PgmError if it is not a regular file."""
     named = as_path(path)
     place = Path(os.path.realpath(named))
     try:
@@ -92,14 +96,15 @@ def writable(path: Any) -> Path:
 
 
 def _kind(mode: int) -> str:
-    return KINDS.get(stat.S_IFMT(mode), "no regular file")
+    """Return the kind of a file that is not a regular one."""
+    return KINDS.get(stat.S_IFMT(mode), "not a regular file")
 
 
-def write_whole(path: Any, content: bytes) -> None:
-    """Write beside the file, then replace it: whatever happens, a whole one is there.
+def write_whole(path: object, content: bytes) -> None:
+    """Write a file as a whole: after a failure at any moment, the old or the new file is there.
 
-    A symbolic link stays one, and what it leads to is replaced. The file has the rights that new
-    files have.
+    A symbolic link stays in place, and the file at its end is replaced. The file has the access
+    rights of new files.
     """
     place = writable(path)
     beside = place.with_name(f"{place.name}.{os.getpid()}.{get_ident()}.part")
@@ -115,10 +120,12 @@ def write_whole(path: Any, content: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
+    """Write the entries of a folder to the disk, on systems where a folder can be opened."""
     try:
-        number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        number = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except OSError as error:
-        if error.errno in NO_SYNC:  # a folder to write in that may not be read
+        # A folder may permit writing and not reading. Windows opens no folders at all.
+        if error.errno in NO_SYNC:
             return
         raise
     try:
@@ -131,7 +138,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def checksum(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> str:
-    """Of names, dtypes, shapes, bytes, and all metadata but the checksum itself."""
+    """Return the checksum of the tensors and of all metadata but the checksum itself."""
     names = sorted(tensors)
     about = [[name, tensors[name].dtype.str, tensors[name].shape] for name in names]
     texts = sorted((key, text) for key, text in metadata.items() if key != SUM)
@@ -141,22 +148,18 @@ def checksum(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> str:
     return total.hexdigest()
 
 
-def write_tensors(path: Any, tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
-    """Replace a .safetensors file as a whole, with a checksum.
-
-    safetensors' own save_file makes a file that nobody else may read.
-    """
+def write_tensors(path: object, tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
+    """Write a .safetensors file as a whole, with a checksum."""
+    # save_file of safetensors writes in place, and makes a file that only its owner may read.
     from safetensors.numpy import save
 
-    ordered = {
-        name: np.ascontiguousarray(value) for name, value in tensors.items()
-    }  # others would be scrambled
-    shaped = {name: value.reshape(np.shape(tensors[name])) for name, value in ordered.items()}
-    write_whole(path, save(shaped, metadata={**metadata, SUM: checksum(shaped, metadata)}))
+    # safetensors takes the bytes as they lie in memory, which must be in the order of rows.
+    ordered = {name: np.asarray(value, order="C") for name, value in tensors.items()}
+    write_whole(path, save(ordered, metadata={**metadata, SUM: checksum(ordered, metadata)}))
 
 
-def read_tensors(path: Any) -> tuple[dict[str, Array], dict[str, str]]:
-    """Tensors and metadata of a .safetensors file; PgmError if its checksum, if any, is wrong."""
+def read_tensors(path: object) -> tuple[dict[str, Array], dict[str, str]]:
+    """Return the tensors and the metadata of a .safetensors file, whose checksum must be right."""
     from safetensors import SafetensorError, safe_open
 
     place = readable(path)
@@ -168,14 +171,14 @@ def read_tensors(path: Any) -> tuple[dict[str, Array], dict[str, str]]:
         raise PgmError(f"{shown(place)}: not a readable .safetensors file: {error}") from None
     if SUM in metadata and metadata[SUM] != checksum(tensors, metadata):
         raise PgmError(
-            f"{shown(place)}: is damaged: its content is not that of its checksum; "
+            f"{shown(place)}: is damaged: its content does not match its checksum; "
             "take another copy"
         )
     return tensors, metadata
 
 
-def plain_text(path: Any) -> str:
-    """The text of a file in UTF-8, else PgmError."""
+def plain_text(path: object) -> str:
+    """Return the text of a file in UTF-8; raise PgmError if it cannot be read as such."""
     place = readable(path)
     try:
         return place.read_text(encoding="utf-8")

@@ -1,18 +1,21 @@
-"""The largest numbers taken, of parameters, data and hints: chains in single precision can sum what
-they multiply.
+"""The largest absolute value of parameters, data and hints.
+
+Compiled chains compute in single precision, whose largest number is 3.4e38. Products of two numbers
+within this limit, and sums over many units, stay below that.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine._kernels import LARGEST as LARGEST
+from pgmengine.base.types import Array
 
 IN_RANGE = f"a finite number of size up to {LARGEST:g}"
 
 
-def in_range(values: Any) -> Any:
-    """Which numbers are finite and not beyond LARGEST."""
-    return np.abs(values) <= LARGEST  # not so for NaN
+def in_range(values: ArrayLike) -> Array:
+    """Return whether each number is finite and at most LARGEST in size."""
+    # The comparison is False for NaN.
+    return np.asarray(np.abs(values) <= LARGEST)

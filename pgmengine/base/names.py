@@ -1,14 +1,13 @@
-"""Names that are not known: the nearest one that is."""
+"""Suggestions for mistyped names."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
 
 
-def nearest(name: Any, known: Iterable[Any]) -> str:
-    """Words for the end of a message: the known name that a mistyped one is nearest to, or nothing.
+def nearest(name: object, known: Iterable[object]) -> str:
+    """Return the end of a message that suggests a known name, or an empty string.
 
     >>> nearest("baias", ("bias", "unit"))
     '; did you mean bias?'

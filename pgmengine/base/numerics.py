@@ -1,17 +1,20 @@
-"""Logarithms and ratios of sums of exponentials that neither overflow nor lose small numbers.
+"""Sums of exponentials that neither overflow nor lose small numbers.
 
-Small arrays are frequent here, and these take a tenth of the time of scipy's on them.
+Questions about small models call these thousands of times on small arrays. log_sum and softmax take
+a tenth of the time of scipy.special.logsumexp and softmax there. `import pgmengine` does not import
+scipy.special, which would add half of its time.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine.base.types import Array
 
 
-def log_sum(logs: Array, axis: int = -1) -> Array:
-    """Log sum_k exp(a_k) over an axis; -inf where every term is."""
+def log_sum(logs: ArrayLike, axis: int = -1) -> Array:
+    """Return log sum_k exp(a_k) over an axis; -inf where every term is."""
     logs = np.asarray(logs, dtype=np.float64)
     if logs.shape[axis] == 1:
         return logs.squeeze(axis)
@@ -23,13 +26,13 @@ def log_sum(logs: Array, axis: int = -1) -> Array:
 
 
 def softmax(logs: Array) -> Array:
-    """exp(a_k) / sum_k exp(a_k) over the last axis."""
+    """Return exp(a_k) / sum_k exp(a_k) over the last axis."""
     e = np.exp(logs - logs.max(axis=-1, keepdims=True))
     found: Array = e / e.sum(axis=-1, keepdims=True)
     return found
 
 
-def expit(x: Array) -> Array:
-    """1 / (1 + e^-x)."""
+def expit(x: ArrayLike) -> Array:
+    """Return 1 / (1 + e^-x)."""
     e = np.exp(-np.abs(x))
     return np.where(np.asarray(x) >= 0, 1.0, e) / (1.0 + e)

@@ -1,4 +1,4 @@
-"""Progress bars: shown on a terminal for work over two seconds, silent elsewhere."""
+"""Progress bars on a terminal for work of more than two seconds; nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TypeVar
 
-PATIENCE = 2.0  # seconds before a bar appears
-SHOWN: ContextVar[bool] = ContextVar(
-    "progress", default=False
-)  # whether infer was asked for progress
+T = TypeVar("T")
+
+# Seconds before a bar appears.
+PATIENCE = 2.0
+
+# Whether the caller of `infer` asked for progress.
+SHOWN: ContextVar[bool] = ContextVar("progress", default=False)
 
 
 @contextmanager
 def showing(progress: bool) -> Iterator[None]:
-    """Within it, the methods' loops show their progress."""
+    """Let the loops of methods show their progress, or not, in this context."""
     token = SHOWN.set(progress)
     try:
         yield
@@ -25,9 +28,10 @@ def showing(progress: bool) -> Iterator[None]:
         SHOWN.reset(token)
 
 
-def track(items: Sequence[Any], what: str, show: bool | None = None) -> Iterator[Any]:
-    """The items, with a bar on a terminal once the work has taken two seconds; `show` overrides
-    `showing`.
+def track(items: Sequence[T], what: str, show: bool | None = None) -> Iterator[T]:
+    """Yield the items and show a bar on a terminal after two seconds.
+
+    `show` overrides the setting of `showing`.
     """
     if not ((SHOWN.get() if show is None else show) and sys.stderr.isatty()):
         yield from items
@@ -35,16 +39,14 @@ def track(items: Sequence[Any], what: str, show: bool | None = None) -> Iterator
     from rich.console import Console
     from rich.progress import Progress
 
-    begin, bar, task = time.monotonic(), None, None
+    begin = time.monotonic()
+    bar = Progress(console=Console(stderr=True), transient=True)
+    task = bar.add_task(what, total=len(items))
     try:
         for done, item in enumerate(items):
-            if bar is None and time.monotonic() - begin > PATIENCE:
-                bar = Progress(console=Console(stderr=True), transient=True)
+            if time.monotonic() - begin > PATIENCE:
                 bar.start()
-                task = bar.add_task(what, total=len(items))
-            if bar is not None and task is not None:
-                bar.update(task, completed=done)
+            bar.update(task, completed=done)
             yield item
     finally:
-        if bar is not None:
-            bar.stop()
+        bar.stop()

@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-# Any numbers with any number of axes; docstrings give the shapes.
+# Numbers with any number of axes; docstrings give the shapes.
 Array: TypeAlias = NDArray[Any]
 
-# Values of every unit, flat: layer -> (rows, width of the layer).
+# Values of all units, flat: layer -> (rows, width of the layer).
 States: TypeAlias = dict[str, Array]
 
 # A seed, a generator, or None for fresh randomness from the system.

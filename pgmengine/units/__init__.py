@@ -1,4 +1,4 @@
-"""Unit types; a new one is one file with a dataclass that derives from Unit."""
+"""Unit types: one file for each, with a dataclass that derives from Unit."""
 
 from pgmengine.units.base import Unit
 from pgmengine.units.binary import Binary

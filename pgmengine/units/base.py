@@ -1,4 +1,9 @@
-"""Unit: an exponential family in one natural parameter, p(x | eta) = h(x) exp(eta x - A(eta))."""
+"""Unit: the contract of unit types, and everything that follows from a finite set of values.
+
+Every unit is an exponential family with one natural parameter eta: p(x | eta) = h(x) exp(eta x -
+A(eta)), where h is the base measure and A the log normalizer. In a model, eta is the sum of the
+bias and of the weights times the values of the neighbours.
+"""
 
 from __future__ import annotations
 
@@ -13,65 +18,116 @@ from pgmengine.base.types import Array
 
 
 class Draw(IntEnum):
-    """How the compiled sweeps draw a unit: from a table of its states, or by a formula of their
-    own.
-    """
+    """Ways in which compiled sweeps draw the value of a unit."""
 
+    # From the table of its values.
     TABLE = 0
+    # From a normal distribution, by its mean and `curvature`.
     NORMAL = 1
+    # From an exponential density on [-1, 1].
     INTERVAL = 2
-    COMPLEMENT = 3  # two values, off with probability e^-z: from the table, but for the link
+    # From the table {0, 1}; the value is 0 with probability e^-z.
+    COMPLEMENT = 3
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Base of all unit types. A finite type needs only `support` and `log_base`; the rest follows
-    from them.
+    """Base class of unit types: p(x | eta) = h(x) exp(eta x - A(eta)).
 
-    A scalar unit takes eta and x of shape (...,); Categorical(k) takes (..., k). A child's natural
-    parameter is link(zeta) of its directed input zeta, the identity unless a type says otherwise.
+    Derive from it to add a unit type: one file with a frozen dataclass, whose fields are the
+    arguments of the type (numbers, text or tuples, so that model files can hold them). Every
+    method, kernel and trainer then works with it.
+
+    **A type with finitely many values** has to define one property, `support`. Two more properties
+    are for types that differ from the defaults: `log_base`, the logarithm of the base measure (0),
+    and `width`, the number of components of a value (1). All methods follow from these. Define a
+    method as well where a closed form is faster or more precise.
+
+    **A type with infinitely many values** has `support = None`. It has to define `log_normalizer`,
+    `mean`, `variance`, `sample`, `mode`, `max_log_weight`, `log_h` and `contains`, and to set
+    `bounded = False` unless its values are the interval [-1, 1].
+
+    **A type whose natural parameter as a child is not its directed input** zeta (the sum of the
+    bias and of the weights times the values of the parents) sets `canonical = False` and has to
+    define `link`, `log_sums` and `score`.
+
+    In all shapes below, a scalar unit (`width` 1) has eta and x of shape (...,); a unit of width w
+    has (..., w).
+
+    Attributes
+    ----------
+    bounded : bool
+        Whether values are bounded.
+    observed_only : bool
+        Whether the units must be observed, since they have no distribution.
+    child_only : bool
+        Whether the units must be children of arrows.
+    nonnegative : bool
+        Whether incoming weights and biases must be at least 0.
+    canonical : bool
+        Whether `link` is the identity.
+
+    Examples
+    --------
+    The number of heads in n throws of a coin, whose log odds are eta:
+
+    >>> import math
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> import pgmengine as pgm
+    >>> @dataclass(frozen=True)
+    ... class Heads(pgm.Unit):
+    ...     n: int
+    ...
+    ...     @property
+    ...     def support(self):
+    ...         return np.arange(self.n + 1.0)
+    ...
+    ...     @property
+    ...     def log_base(self):
+    ...         return np.log([math.comb(self.n, k) for k in range(self.n + 1)])
+    >>> float(Heads(4).mean(0.0))
+    2.0
+    >>> pgm.rbm(3, 2, visible=Heads(4), rng=0)
+    Model(v: 3 Heads(n=4), h: 2 Binary(); v-h)
     """
 
     bounded: ClassVar[bool] = True
     observed_only: ClassVar[bool] = False
     child_only: ClassVar[bool] = False
-    nonnegative: ClassVar[bool] = False  # its incoming weights and bias must be >= 0
-    canonical: ClassVar[bool] = True  # link is the identity
+    nonnegative: ClassVar[bool] = False
+    canonical: ClassVar[bool] = True
 
     @property
     def width(self) -> int:
-        """Numbers that one unit counts in a weight matrix."""
+        """The number of components of a value, which is its number of rows in a weight matrix."""
         return 1
 
     @property
     def support(self) -> Array | None:
-        """Values (K,), ascending; (K, k) one-hot rows for Categorical; None when there are
-        infinitely many.
-        """
+        """The values, ascending (K,), or rows (K, width); None if there are infinitely many."""
         return None
 
     @property
     def support_bytes(self) -> int:
-        """Memory of the support of types whose settings say how many values there are, else 0."""
+        """The memory of `support` before it is made, for types whose arguments say how large."""
         return 0
 
     @property
     def log_base(self) -> Array | None:
-        """Log h of each value of the support, (K,)."""
+        """The logarithm of the base measure of each value, (K,)."""
         return None if self.support is None else np.zeros(len(self.support))
 
     @property
     def draw(self) -> Draw | None:
-        """How the compiled sweeps draw it; None leaves it to `sample` and the plain engine."""
+        """The way in which compiled sweeps draw a value; None for the reference sweeps only."""
         if self.support is None or not self.canonical:
             return None
         return Draw.TABLE if self.width == 1 or self.one_hot else None
 
     @property
     def one_hot(self) -> bool:
-        """Whether the components of a value say which state it is: its mean is then the probability
-        of each.
-        """
+        """Whether values are one-hot, so that a mean is the probabilities of all states."""
         return (
             self.width > 1
             and self.support is not None
@@ -80,115 +136,138 @@ class Unit:
 
     @property
     def curvature(self) -> float | None:
-        """C when A(eta) = c eta^2 / 2 exactly, else None."""
+        """The constant c if A(eta) = c eta^2 / 2 exactly, else None."""
         return None
 
+    @property
+    def _values(self) -> Array:
+        """The support, for the methods below, which hold for finitely many values only."""
+        if self.support is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} has no support: a unit type with infinitely many values "
+                "must define this method"
+            )
+        return self.support
+
+    @property
+    def _log_base(self) -> Array:
+        """The base measure of the support, as an array."""
+        return np.asarray(self.log_base)
+
     def log_weights(self, eta: Array) -> Array:
-        """Eta x + log h(x) of every value of a finite unit, (..., K)."""
-        assert self.support is not None and self.log_base is not None
+        """Return eta x + log h(x) of every value x, (..., K)."""
+        values = self._values
         eta = np.asarray(eta, dtype=np.float64)
-        dot = eta[..., None] * self.support if self.width == 1 else eta @ self.support.T
-        return dot + self.log_base
+        dot: Array = eta[..., None] * values if self.width == 1 else eta @ values.T
+        return dot + self._log_base
 
     def log_normalizer(self, eta: Array) -> Array:
-        """A(eta) = log sum_x h(x) exp(eta x)."""
+        """Return A(eta) = log sum_x h(x) exp(eta x), (...,)."""
         return log_sum(self.log_weights(eta))
 
     def prob(self, eta: Array) -> Array:
-        """p(x | eta) of every value of a finite unit, (..., K)."""
+        """Return p(x | eta) of every value x, (..., K)."""
         return softmax(self.log_weights(eta))
 
     def mean(self, eta: Array) -> Array:
-        """A'(eta)."""
-        assert self.support is not None
-        return self.prob(eta) @ self.support
+        """Return the mean of x, which is A'(eta), in the shape of eta."""
+        mean: Array = self.prob(eta) @ self._values
+        return mean
 
     def variance(self, eta: Array) -> Array:
-        """A''(eta)."""
-        assert self.support is not None
-        p = self.prob(eta)
-        mean = p @ self.support
-        if self.width > 1:  # of each component
-            return (p[..., None] * (self.support - mean[..., None, :]) ** 2).sum(axis=-2)
-        return (p * (self.support - mean[..., None]) ** 2).sum(axis=-1)
+        """Return the variance of x, which is A''(eta), or of each of its components."""
+        p, values = self.prob(eta), self._values
+        mean: Array = p @ values
+        if self.width > 1:
+            each: Array = (p[..., None] * (values - mean[..., None, :]) ** 2).sum(axis=-2)
+            return each
+        found: Array = (p * (values - mean[..., None]) ** 2).sum(axis=-1)
+        return found
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
-        """Draw x ~ p(x | eta), one for each eta."""
-        assert self.support is not None
-        return self.support[choose(self.prob(eta), rng)]
+        """Draw one x from p(x | eta) for each eta."""
+        drawn: Array = self._values[choose(self.prob(eta), rng)]
+        return drawn
 
     def mode(self, eta: Array) -> Array:
-        """The most probable value; ties go to the first."""
-        assert self.support is not None
-        return self.support[self.log_weights(eta).argmax(axis=-1)]
+        """Return the most probable value; the first one of several."""
+        best: Array = self._values[self.log_weights(eta).argmax(axis=-1)]
+        return best
 
     def max_log_weight(self, eta: Array) -> Array:
-        """Largest eta x + log h(x)."""
-        return self.log_weights(eta).max(axis=-1)
+        """Return the maximum of eta x + log h(x) over x, (...,)."""
+        top: Array = self.log_weights(eta).max(axis=-1)
+        return top
 
     def log_h(self, x: Array) -> Array:
-        """Log h(x) of values in the support, shape (...,)."""
-        assert self.support is not None and self.log_base is not None
-        x = np.asarray(x, dtype=np.float64)
-        if not np.any(self.log_base - self.log_base[0]):
-            return np.full(x.shape if self.width == 1 else x.shape[:-1], self.log_base[0])
-        return np.asarray(self.log_base)[self.state_of(x)]
+        """Return log h(x) of values in the support, (...,)."""
+        x, log_base = np.asarray(x, dtype=np.float64), self._log_base
+        if not np.any(log_base - log_base[0]):
+            return np.full(x.shape if self.width == 1 else x.shape[:-1], log_base[0])
+        found: Array = log_base[self.state_of(x)]
+        return found
 
     def state_of(self, x: Array) -> Array:
-        """Numbers (...,) of the states that values x (..., [w]) are, or are nearest to."""
-        assert self.support is not None
-        x, points = np.asarray(x), self.support
+        """Return the index in `support` of each value, or of the value nearest to it, (...,)."""
+        x, values = np.asarray(x), self._values
         if self.width > 1:
-            return np.abs(x[..., None, :] - points).max(axis=-1).argmin(axis=-1)
-        if len(points) == 2:
-            return (x > (points[0] + points[1]) / 2).astype(np.int64)
-        return np.searchsorted((points[1:] + points[:-1]) / 2, x)
+            nearest: Array = np.abs(x[..., None, :] - values).max(axis=-1).argmin(axis=-1)
+            return nearest
+        if len(values) == 2:
+            return np.asarray(x > (values[0] + values[1]) / 2).astype(np.int64)
+        return np.searchsorted((values[1:] + values[:-1]) / 2, x)
 
     def contains(self, x: Array) -> Array:
-        """Which x are values of the unit, shape (...,)."""
-        assert self.support is not None
-        x = np.asarray(x)
+        """Return whether each x is a value of the unit, (...,)."""
+        x, values = np.asarray(x), self._values
         if self.width > 1:
-            return (x[..., None, :] == self.support).all(axis=-1).any(axis=-1)
-        return (x[..., None] == self.support).any(axis=-1)
+            return np.asarray((x[..., None, :] == values).all(axis=-1).any(axis=-1))
+        return np.asarray((x[..., None] == values).any(axis=-1))
 
     def link(self, zeta: Array) -> Array:
-        """The natural parameter of a child with directed input zeta."""
+        """Return the natural parameter of a child with directed input zeta."""
         return np.asarray(zeta, dtype=np.float64)
 
     def log_partition(self, zeta: Array) -> Array:
-        """A(link(zeta))."""
-        return self.log_normalizer(zeta)
+        """Return A(link(zeta)), the log normalizer of a child, (...,)."""
+        return self.log_normalizer(self.link(zeta))
 
     def log_sums(self, least: float) -> tuple[Array, Array] | None:
-        """Values y (sets, K, width) and their log base (K,): what makes log p(x | zeta) not linear
-        in zeta.
+        """Return the parts of log p(x | zeta) that are not linear in zeta, as sums over values.
 
-        A(zeta) = log sum_k h_k e^(y_k zeta), one set. Where `curvature` gives A the values do not
-        matter; None when it is no such sum. `least` is the least input that a child can have.
+        Bounds of directed layers treat each part as A(zeta) = log sum_k h_k exp(y_k zeta).
+
+        Parameters
+        ----------
+        least : the smallest directed input that a child of the model can have.
+
+        Returns
+        -------
+        Values y (parts, K, width) and their log base measure (K,); None if there is no such sum.
+        Where `curvature` gives A, the values do not matter.
         """
         if self.curvature is not None:
             return np.zeros((1, 1, 1)), np.zeros(1)
-        if self.support is None or self.log_base is None:
+        if self.support is None:
             return None
-        return self.support.reshape(1, len(self.support), self.width), self.log_base
+        return self.support.reshape(1, len(self.support), self.width), self._log_base
 
     def log_conditional(self, x: Array, zeta: Array) -> Array:
-        """Log p(x | zeta) = x link(zeta) + log h(x) - A(link(zeta)) of a child, shape (...,)."""
-        dot = np.asarray(x) * zeta
-        return (
-            (dot if self.width == 1 else dot.sum(axis=-1))
-            + self.log_h(x)
-            - self.log_normalizer(zeta)
-        )
+        """Return log p(x | zeta) of a child, x link(zeta) + log h(x) - A(link(zeta)), (...,)."""
+        eta = self.link(zeta)
+        dot = np.asarray(x) * eta
+        linear: Array = dot if self.width == 1 else dot.sum(axis=-1)
+        return linear + self.log_h(x) - self.log_normalizer(eta)
 
     def score(self, x: Array, zeta: Array) -> Array:
-        """D log p(x | zeta) / d zeta of a child, the shape of x."""
-        return np.asarray(x) - self.mean(zeta)
+        """Return the derivative of log p(x | zeta) with respect to zeta, in the shape of x."""
+        slope: Array = np.asarray(x) - self.mean(zeta)
+        return slope
 
 
 def choose(prob: Array, rng: np.random.Generator) -> Array:
-    """Indices drawn in proportion to weights (..., K), by inverse CDF."""
+    """Draw an index in proportion to weights (..., K) by the inverse CDF, (...,)."""
     total = np.cumsum(prob, axis=-1)
     u = rng.random(total.shape[:-1]) * total[..., -1]
-    return (u[..., None] >= total[..., :-1]).sum(axis=-1)
+    index: Array = (u[..., None] >= total[..., :-1]).sum(axis=-1)
+    return index

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine.base.numerics import expit
-from pgmengine.units.base import Array, Unit
+from pgmengine.base.types import Array
+from pgmengine.units.base import Unit
 
 
 @dataclass(frozen=True)
 class Binary(Unit):
-    """Values {0, 1}, A(eta) = log(1 + e^eta).
+    """Values 0 and 1 with A(eta) = log(1 + e^eta).
+
+    The units of restricted Boltzmann machines and of sigmoid belief nets.
 
     >>> import pgmengine as pgm
     >>> float(pgm.Binary().mean(0.0))
@@ -21,37 +24,38 @@ class Binary(Unit):
 
     @property
     def support(self) -> Array:
-        """{0, 1}."""
+        """The values 0 and 1."""
         return np.array([0.0, 1.0])
 
     def log_normalizer(self, eta: Array) -> Array:
-        """log(1 + e^eta)."""
+        """Return log(1 + e^eta)."""
         return np.logaddexp(0.0, eta)
 
     def mean(self, eta: Array) -> Array:
-        """1 / (1 + e^-eta)."""
+        """Return 1 / (1 + e^-eta), in single precision for eta in single precision."""
         eta = np.asarray(eta)
         if eta.dtype == np.float32:
-            with np.errstate(over="ignore"):  # 1 / (1 + inf) is the mean
+            # 1 / (1 + inf) is the right mean.
+            with np.errstate(over="ignore"):
                 return np.asarray(1 / (1 + np.exp(-eta)))
         return expit(np.asarray(eta, dtype=np.float64))
 
     def variance(self, eta: Array) -> Array:
-        """P (1 - p)."""
+        """Return p (1 - p), without loss of digits where p is near 1."""
         return self.mean(eta) * self.mean(-np.asarray(eta))
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
-        """1 with probability mean(eta)."""
+        """Draw 1 with probability mean(eta), else 0."""
         return (rng.random(np.shape(eta)) < self.mean(eta)).astype(np.float64)
 
     def mode(self, eta: Array) -> Array:
-        """1 where eta > 0."""
+        """Return 1 where eta > 0, else 0."""
         return (np.asarray(eta) > 0).astype(np.float64)
 
     def max_log_weight(self, eta: Array) -> Array:
-        """max(0, eta)."""
+        """Return max(0, eta)."""
         return np.maximum(0.0, eta)
 
     def contains(self, x: Array) -> Array:
-        """0 or 1."""
-        return (np.asarray(x) == 0) | (np.asarray(x) == 1)
+        """Return whether x is 0 or 1."""
+        return np.asarray((np.asarray(x) == 0) | (np.asarray(x) == 1))

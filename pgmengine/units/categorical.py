@@ -1,4 +1,4 @@
-"""Categorical units, one of k states, one-hot."""
+"""Categorical units: one of k states, with one-hot values."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.checks import whole
 from pgmengine.base.numerics import log_sum, softmax
-from pgmengine.units.base import Array, Unit
+from pgmengine.base.types import Array
+from pgmengine.units.base import Unit
 
 
 @dataclass(frozen=True)
 class Categorical(Unit):
-    """One-hot rows of k, A(eta) = log sum_k e^(eta_k); eta and x have shape (..., k).
+    """One-hot values of k states with A(eta) = log sum_k e^(eta_k); eta and x are (..., k).
+
+    The units of Potts models, and of labels.
+
+    Parameters
+    ----------
+    k : number of states, at least 2.
+
+    Raises
+    ------
+    PgmError
+        If k is not an integer of at least 2.
 
     >>> import pgmengine as pgm
     >>> pgm.Categorical(2).mean([0.0, 0.0])
@@ -23,14 +35,12 @@ class Categorical(Unit):
     k: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.k, bool) or not isinstance(self.k, (int, np.integer)) or self.k < 2:
-            raise PgmError(f"Categorical: k must be an integer of at least 2, not {self.k!r}")
-        object.__setattr__(self, "k", int(self.k))
+        object.__setattr__(self, "k", whole("Categorical: k", self.k, least=2))
 
     @property
     def width(self) -> int:
         """The number k of states."""
-        return int(self.k)
+        return self.k
 
     @property
     def support(self) -> Array:
@@ -39,27 +49,29 @@ class Categorical(Unit):
 
     @property
     def support_bytes(self) -> int:
-        """8 bytes for each of k numbers of k rows."""
+        """The memory of k rows of k numbers."""
         return 8 * self.k * self.k
 
     def log_normalizer(self, eta: Array) -> Array:
-        """Log-sum-exp over the last axis."""
+        """Return log sum_k e^(eta_k)."""
         return log_sum(eta)
 
     def mean(self, eta: Array) -> Array:
-        """Softmax over the last axis."""
+        """Return the probability of each state."""
         return softmax(np.asarray(eta, dtype=np.float64))
 
     def variance(self, eta: Array) -> Array:
-        """P (1 - p) of each component, (..., k)."""
+        """Return p (1 - p) of each component."""
         p = self.mean(eta)
-        return p * (1 - p)
+        each: Array = p * (1 - p)
+        return each
 
     def state_of(self, x: Array) -> Array:
-        """The component that is largest."""
-        return np.asarray(x).argmax(axis=-1)
+        """Return the index of the largest component."""
+        state: Array = np.asarray(x).argmax(axis=-1)
+        return state
 
     def contains(self, x: Array) -> Array:
-        """Exactly one 1, all else 0."""
+        """Return whether one component is 1 and all others are 0."""
         x = np.asarray(x)
-        return (((x == 0) | (x == 1)).all(axis=-1)) & (x.sum(axis=-1) == 1)
+        return np.asarray(((x == 0) | (x == 1)).all(axis=-1) & (x.sum(axis=-1) == 1))

@@ -1,4 +1,4 @@
-"""Input units: real values that are always observed, so they need no distribution."""
+"""Input units: real values that are always observed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import in_range
-from pgmengine.units.base import Array, Unit
+from pgmengine.base.types import Array
+from pgmengine.units.base import Unit
 
 
 @dataclass(frozen=True)
 class Input(Unit):
-    """Real values that must be observed; h = 1 and A = 0, so the model is conditional on them.
+    """Real values that must be observed; the model is conditional on them.
+
+    Use them for the features of a discriminative model. They have h = 1 and A = 0, so that they add
+    nothing to the log density but their products with their neighbours.
 
     >>> import pgmengine as pgm
     >>> pgm.Input().observed_only
@@ -24,29 +28,29 @@ class Input(Unit):
     observed_only = True
 
     def log_normalizer(self, eta: Array) -> Array:
-        """0: an observed value needs no normaliser."""
+        """Return 0: an observed value needs no normalizer."""
         return np.zeros(np.shape(eta))
 
     def mean(self, eta: Array) -> Array:
-        """0, the derivative of A."""
+        """Return 0, the derivative of A."""
         return np.zeros(np.shape(eta))
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
-        """Refuse: an input has no distribution."""
+        """Raise PgmError: an input has no distribution."""
         raise PgmError("Input units have no distribution to sample from; observe them")
 
     def log_conditional(self, x: Array, zeta: Array) -> Array:
-        """0: an input is given, not modelled."""
+        """Return 0: the model is conditional on inputs."""
         return np.zeros(np.shape(x))
 
     def score(self, x: Array, zeta: Array) -> Array:
-        """0: the bias of an input root does not act."""
+        """Return 0: biases of inputs do not act."""
         return np.zeros(np.shape(x))
 
     def log_h(self, x: Array) -> Array:
-        """0."""
+        """Return 0."""
         return np.zeros(np.shape(x))
 
     def contains(self, x: Array) -> Array:
-        """Any finite number that is not beyond LARGEST."""
+        """Return whether x is finite and within the largest numbers of chains."""
         return in_range(x)

@@ -1,6 +1,4 @@
-"""MultiValued units: s + 1 evenly spaced values on [-1, 1], or all of [-1, 1] (Yokoyama, Katsumata
-and Yasuda).
-"""
+"""MultiValued units: evenly spaced values on [-1, 1], or the whole interval."""
 
 from __future__ import annotations
 
@@ -10,27 +8,35 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.units.base import Array, Draw, Unit
+from pgmengine.base.types import Array
+from pgmengine.units.base import Draw, Unit
 
-SMALL = 0.02  # below this the series of log(sinh(x) / x) is exact to rounding
+# Below this the series of log(sinh(x) / x) and of its derivative are exact to rounding.
+SERIES = 0.02
+
+# Below this 1/x^2 - 1/sinh(x)^2 loses digits, and its series is used.
+SERIES_OF_SLOPE = 0.1
+
+# Below this size of eta the density on [-1, 1] is uniform to rounding.
+UNIFORM = 1e-8
 
 
 def log_sinhc(x: Array) -> Array:
-    """log(sinh(x) / x), stable from 0 to 1e4: a series near 0, an asymptote far out."""
+    """Return log(sinh(x) / x), precise and without overflow from 0 to 1e4."""
     x = np.abs(np.asarray(x, dtype=np.float64))
-    far = np.where(x < SMALL, 1.0, x)
-    x2 = np.where(x < SMALL, x, 0.0) ** 2
+    far = np.where(x < SERIES, 1.0, x)
+    x2 = np.where(x < SERIES, x, 0.0) ** 2
     return np.where(
-        x < SMALL,
+        x < SERIES,
         x2 * (1 / 6 - x2 * (1 / 180 - x2 / 2835)),
         far + np.log(-np.expm1(-2 * far) / (2 * far)),
     )
 
 
 def langevin(x: Array) -> Array:
-    """coth(x) - 1/x, the derivative of log_sinhc."""
+    """Return coth(x) - 1/x, the derivative of log_sinhc."""
     x = np.asarray(x, dtype=np.float64)
-    near = np.abs(x) < SMALL
+    near = np.abs(x) < SERIES
     far, small = np.where(near, 1.0, x), np.where(near, x, 0.0)
     x2 = small * small
     return np.where(
@@ -39,9 +45,9 @@ def langevin(x: Array) -> Array:
 
 
 def langevin_slope(x: Array) -> Array:
-    """1/x^2 - 1/sinh(x)^2, the second derivative of log_sinhc."""
+    """Return 1/x^2 - 1/sinh(x)^2, the second derivative of log_sinhc."""
     x = np.abs(np.asarray(x, dtype=np.float64))
-    near = x < 0.1  # 1/x^2 - 1/sinh^2 loses digits well before SMALL
+    near = x < SERIES_OF_SLOPE
     far, x2 = np.where(near, 1.0, x), np.where(near, x, 0.0) ** 2
     series = 1 / 3 - x2 * (1 / 15 - x2 * (2 / 189 - x2 * (1 / 675 - x2 * (2 / 10395))))
     decay = np.exp(-2 * far)
@@ -50,11 +56,25 @@ def langevin_slope(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class MultiValued(Unit):
-    """Values X(s) = {(2k - s)/s, k = 0..s}, or [-1, 1] for s = inf; base measure 2/(s+1) on each
-    value.
+    """Values {(2k - s)/s, k = 0..s} with base measure 2/(s+1) each, or [-1, 1] for s = inf.
 
-    A = ln phi_s, phi_s(x) = 2 sinh((s+1)x/s) / ((s+1) sinh(x/s)); phi_1 = 2 cosh, phi_inf = 2
-    sinh(x)/x and phi_s(0) = 2 (system 1, eqs. 6, 7 and 14).
+    The log normalizer is A = log phi_s with phi_s(x) = 2 sinh((s+1)x/s) / ((s+1) sinh(x/s)), so
+    that phi_1 = 2 cosh, phi_inf = 2 sinh(x)/x and phi_s(0) = 2 (equations 6, 7 and 14). Use them as
+    hidden units of discriminative RBMs, where a larger s reduces over-fitting.
+
+    Parameters
+    ----------
+    s : number of values less one, an integer of at least 1, or math.inf.
+
+    Raises
+    ------
+    PgmError
+        If s is not such a number.
+
+    References
+    ----------
+    Yokoyama, Katsumata and Yasuda (2019), "Restricted Boltzmann machine with multivalued hidden
+    variables: a model suppressing over-fitting". System 1 in the table of equations.
 
     >>> import pgmengine as pgm
     >>> pgm.MultiValued(2).support
@@ -75,33 +95,33 @@ class MultiValued(Unit):
 
     @property
     def support(self) -> Array | None:
-        """{(2k - s)/s}, or None for s = inf."""
+        """The values (2k - s)/s, or None for s = inf."""
         return None if math.isinf(self.s) else (2 * np.arange(self.s + 1) - self.s) / self.s
 
     @property
     def support_bytes(self) -> int:
-        """8 bytes a value."""
-        return 0 if self.s == math.inf else 8 * (int(self.s) + 1)
+        """The memory of s + 1 numbers."""
+        return 0 if math.isinf(self.s) else 8 * (int(self.s) + 1)
 
     @property
     def log_base(self) -> Array | None:
-        """Log 2/(s+1) on each value."""
-        return None if math.isinf(self.s) else np.full(int(self.s) + 1, math.log(2 / (self.s + 1)))
+        """The logarithm of 2/(s+1) for each value."""
+        return None if math.isinf(self.s) else np.full(int(self.s) + 1, self._log_h)
 
     @property
     def draw(self) -> Draw:
-        """From the table, or by formula for s = inf."""
+        """A draw from the table of values, or from the density on [-1, 1]."""
         return Draw.INTERVAL if math.isinf(self.s) else Draw.TABLE
 
     def log_normalizer(self, eta: Array) -> Array:
-        """Ln phi_s(eta)."""
+        """Return log phi_s(eta)."""
         eta = np.asarray(eta, dtype=np.float64)
         if math.isinf(self.s):
             return math.log(2) + log_sinhc(eta)
         return math.log(2) + log_sinhc(eta * (1 + 1 / self.s)) - log_sinhc(eta / self.s)
 
     def mean(self, eta: Array) -> Array:
-        """psi_s(eta) = d ln phi_s / d eta."""
+        """Return psi_s(eta), the derivative of log phi_s."""
         eta = np.asarray(eta, dtype=np.float64)
         if math.isinf(self.s):
             return langevin(eta)
@@ -109,45 +129,48 @@ class MultiValued(Unit):
         return wide * langevin(wide * eta) - langevin(eta / self.s) / self.s
 
     def variance(self, eta: Array) -> Array:
-        """psi_s'(eta)."""
-        eta = np.asarray(eta, dtype=np.float64)
+        """Return the derivative of psi_s."""
         if math.isinf(self.s):
             return langevin_slope(eta)
-        p = self.prob(eta)
-        assert self.support is not None
-        mean = p @ self.support
-        return (p * (self.support - mean[..., None]) ** 2).sum(axis=-1)
+        return super().variance(eta)
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
-        """Inverse CDF; for s = inf, x = sign(eta) (1 + log(u + (1-u) e^(-2|eta|)) / |eta|), neither
-        end overflows.
+        """Draw by the inverse CDF.
+
+        On [-1, 1] it is sign(eta) (1 + log(u + (1 - u) e^(-2|eta|)) / |eta|) of a uniform u, which
+        does not overflow at either end.
         """
         if not math.isinf(self.s):
             return super().sample(eta, rng)
         eta = np.asarray(eta, dtype=np.float64)
         u = rng.random(eta.shape)
         size = np.abs(eta)
-        safe = np.where(size < 1e-8, 1.0, size)
+        safe = np.where(size < UNIFORM, 1.0, size)
         x = 1 + np.log1p((1 - u) * np.expm1(-2 * safe)) / safe
-        return np.where(size < 1e-8, 2 * u - 1, np.clip(np.where(eta < 0, -x, x), -1.0, 1.0))
+        return np.where(size < UNIFORM, 2 * u - 1, np.clip(np.where(eta < 0, -x, x), -1.0, 1.0))
 
     def mode(self, eta: Array) -> Array:
-        """The end that eta points to; -1 at eta = 0."""
+        """Return the end of the interval on the side of eta; -1 at eta = 0."""
         return np.where(np.asarray(eta) > 0, 1.0, -1.0)
 
     def max_log_weight(self, eta: Array) -> Array:
-        """|eta| + log h."""
-        return np.abs(eta) + (0.0 if self.log_base is None else self.log_base[0])
+        """Return |eta| + log h."""
+        return np.abs(eta) + self._log_h
 
     def log_h(self, x: Array) -> Array:
-        """Log 2/(s+1), or 0 (the density of the base measure) for s = inf."""
-        return np.full(np.shape(x), 0.0 if self.log_base is None else self.log_base[0])
+        """Return the logarithm of 2/(s+1); 0, a density, for s = inf."""
+        return np.full(np.shape(x), self._log_h)
 
     def contains(self, x: Array) -> Array:
-        """Within 1e-9 of a value of the support."""
+        """Return whether x is within 1e-9 of a value."""
         x = np.asarray(x, dtype=np.float64)
         inside = np.abs(x) <= 1
         if math.isinf(self.s):
             return inside
         k = (np.where(np.isfinite(x), x, 9.0) + 1) * self.s / 2
         return inside & (np.abs(k - np.round(k)) < 1e-9 * self.s)
+
+    @property
+    def _log_h(self) -> float:
+        """The logarithm of the base measure, which is the same everywhere."""
+        return 0.0 if math.isinf(self.s) else math.log(2 / (self.s + 1))

@@ -36,11 +36,11 @@ def ask(method=None, **settings):
         (lambda: pgm.TransSAP(every=0), "TransSAP: every"),
         (lambda: pgm.AdaptiveSAP(steps=0), "AdaptiveSAP: steps"),
         (lambda: pgm.CAST(swap_every=0), "CAST: swap_every"),
-        (lambda: pgm.SGD(-1), "SGD: rate must be a finite number from 0 up, not -1"),
+        (lambda: pgm.SGD(-1), "SGD: rate must be a finite number of at least 0, not -1"),
         (lambda: pgm.SGD("fast"), "SGD: rate"),
         (
             lambda: pgm.SGD(momentum=1),
-            "SGD: momentum must be a finite number from 0 up, below 1, not 1",
+            "SGD: momentum must be a finite number of at least 0 and below 1, not 1",
         ),
         (lambda: pgm.SGD(l1=np.inf), "SGD: l1"),
         (lambda: pgm.Adam(beta2=1.0), "Adam: beta2"),
@@ -69,7 +69,7 @@ def ask(method=None, **settings):
         (lambda: pgm.EarlyStopping(pgm.WeightNorms(), least=np.nan), "EarlyStopping: least"),
         (
             lambda: pgm.SGD(momentum=lambda t: 0.5),
-            "SGD: momentum must be a finite number from 0 up, below 1, not <function",
+            "SGD: momentum must be a finite number of at least 0 and below 1, not <function",
         ),
         (
             lambda: pgm.Adam(weight_decay=pgm.harmonic(1, 2)),
@@ -112,7 +112,7 @@ def ask(method=None, **settings):
         (lambda: pgm.WangLandau(len, 0), "WangLandau: bins"),
         (
             lambda: pgm.Exact(max_bits="a"),
-            "Exact: max_bits must be a number from 0 up, or math.inf, not 'a'",
+            "Exact: max_bits must be a number of at least 0, or math.inf, not 'a'",
         ),
         (lambda: pgm.Forward(below=np.nan), "Forward: below"),
         (lambda: pgm.MCMC(rhat_limit=None), "MCMC: rhat_limit"),

@@ -507,7 +507,7 @@ def test_base_rates_of_real_values_are_their_means():
     np.testing.assert_allclose(pgm.infer(start).mean["a"], [x[:, 0].mean(), 0.0])
     for strength in (-1, "a", np.inf):
         with pytest.raises(
-            pgm.PgmError, match="base_rate_start: strength must be a finite number from 0 up"
+            pgm.PgmError, match="base_rate_start: strength must be a finite number of at least 0"
         ):
             pgm.base_rate_start(b.build(), {"a": x}, strength=strength)
     with pytest.raises(
