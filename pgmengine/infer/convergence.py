@@ -20,8 +20,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from pgmengine.base.types import Array, States
 from pgmengine.graph.layer import Layer
@@ -126,6 +124,10 @@ def _by_chain(series: Array, rows: int, chains: int) -> Array:
 
 def normal_scores(x: Array) -> Array:
     """Return the normal quantiles of the ranks of each series of x (chains, draws, series)."""
+    # These take longer to import than everything else together.
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
     chains, draws, series = x.shape
     ranks = rankdata(x.reshape(chains * draws, series), axis=0)
     return ndtri((ranks - 0.375) / (chains * draws + 0.25)).reshape(x.shape)
