@@ -1,1 +1,1 @@
-"""Models in files."""
+"""Models in files and back."""

@@ -1,22 +1,39 @@
-"""Files: a TOML declaration of a graph, and one .safetensors file with the parameters and the
-declaration in it.
+"""Models in files: a .safetensors file for a whole model, and a TOML declaration of a graph.
 
-A declaration holds layers and couplings:
+A .safetensors file has the parameters as tensors, and the declaration as JSON in its metadata. A
+declaration, in TOML, lists layers and couplings:
 
-    weights = "weights.safetensors"                     # optional: parameters by name [[layers]]
-    name = "v" unit = "Binary" size = 784 [[layers]] name = "h" unit = "MultiValued" s = 4
-    # the unit's own arguments stand beside it; inf is inf size = 500 bias = 0.0
-    # a number or a list, optional labels = ["first", "second"]                        # names of
-    the units, optional; states = [...] of their states [[couplings]] couple = ["v", "h"]
-    # undirected; cause = ["parent", "child"] is an arrow weight = [[...]]
-    # optional; drawn if absent
+    # Optional: a file of parameters by name.
+    weights = "weights.safetensors"
+
+    [[layers]]
+    name = "v"
+    unit = "Binary"
+    size = 784
+
+    [[layers]]
+    name = "h"
+    unit = "MultiValued"
+    # Arguments of the unit type stand beside it; inf is infinity.
+    s = 4
+    size = 500
+    # Optional: a number or a list; names of the units; names of their states.
+    bias = 0.0
+    labels = ["first", "second"]
+    states = ["low", "high"]
+
+    [[couplings]]
+    # An undirected coupling. An arrow is cause = ["parent", "child"].
+    couple = ["v", "h"]
+    # Optional: drawn if absent.
+    weight = [[0.1, 0.2]]
 """
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -27,7 +44,8 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.files import SUM, plain_text, read_tensors, shown, write_tensors
 from pgmengine.base.names import nearest
-from pgmengine.graph.builder import GraphBuilder, Rng
+from pgmengine.base.types import Array, RngLike
+from pgmengine.graph.builder import GraphBuilder
 from pgmengine.graph.declaration import RESERVED, declaration_of, plain_label, unit_types
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
@@ -36,38 +54,51 @@ from pgmengine.graph.validate import check_size
 from pgmengine.graph.weights import is_sparse
 
 FORMAT = "pgmengine-2"
-WITHOUT_SUM = "pgmengine-1"  # files of before there were checksums
-SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a sparse parameter
-DEPTH = 64  # of lists within lists: as many as arrays may have dimensions
+
+# The format of earlier files, which have no checksum.
+WITHOUT_SUM = "pgmengine-1"
+
+# The parts of a sparse parameter, each a tensor "name/part".
+SPARSE = ("data", "indices", "indptr", "shape")
+
+# Levels of lists within lists: the largest number of axes of an array.
+DEPTH = 64
+
+# Integers beyond this have no float.
+LARGEST = 10**308
+
 COUPLING = {"couple", "cause", "weight"}
-LARGEST = 10**308  # of integers, which are to be floats
 
 
 def save(model: Model, path: str | Path) -> None:
-    """Write a model to one .safetensors file: parameters as tensors, the declaration as JSON in the
-    metadata.
+    """Write a model to one .safetensors file.
 
-    The file replaces one that is there, as a whole; a symbolic link stays one, and the file that it
-    leads to is replaced. A checksum in the file tells `load` whether it is damaged.
+    The file replaces an existing one as a whole; a symbolic link stays in place, and the file at
+    its end is replaced. A checksum in the file tells `load` whether it is damaged.
 
     Parameters
     ----------
-    model : of any layers and couplings; units of a type of your own are found by its name, which
-        must be defined when the file is read.
-    path : where to; its folder exists.
+    model : a model with any layers and couplings. A unit type of your own is stored by its name,
+        and must be defined when the file is read.
+    path : the file, in a folder that exists.
 
     Raises
     ------
-    PgmError for units that a file cannot hold, and a path of what is no regular file; OSError where
-    the disk is full or broken, and then what was there is left as it was.
+    PgmError
+        For units that a file cannot hold, and for a path that leads to something other than a
+        regular file.
+    OSError
+        If the disk is full or broken. An existing file is then unchanged.
 
+    Examples
+    --------
     >>> import pgmengine as pgm, tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "m.safetensors"
     >>> pgm.save(pgm.rbm(3, 2, rng=0), file)
     >>> pgm.load(file)
     Model(v: 3 Binary(), h: 2 Binary(); v-h)
     """
-    tensors: dict[str, Any] = {}
+    tensors: dict[str, Array] = {}
     for name, value in model.params.items():
         if is_sparse(value):
             tensors |= {
@@ -84,17 +115,24 @@ def save(model: Model, path: str | Path) -> None:
 
 
 def load(path: str | Path) -> Model:
-    """Read a model that save wrote, in this version of the package or an earlier one.
+    """Read a model that `save` wrote, in this version of the package or an earlier one.
 
     Parameters
     ----------
     path : a .safetensors file.
 
+    Returns
+    -------
+    The model, with the same parameters to the bit.
+
     Raises
     ------
-    PgmError, which names the file, for one that cannot be read, that is damaged or truncated, that
-    holds no model, or whose model does not fit into free memory.
+    PgmError
+        For a file that cannot be read, is damaged or truncated, holds no model, or holds a model
+        that does not fit into free memory. The message begins with the file.
 
+    Examples
+    --------
     >>> import pgmengine as pgm, tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "m.safetensors"
     >>> pgm.save(pgm.rbm(3, 2, rng=0), file)
@@ -125,19 +163,28 @@ def load(path: str | Path) -> Model:
     return model
 
 
-def load_declaration(path: str | Path, rng: Rng = None) -> Model:
-    r"""Build the model that a TOML file declares; weights that it leaves out are drawn with rng.
+def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
+    r"""Build the model that a TOML file declares.
+
+    Use it for models that are written by hand; `save` and `load` keep models that have learned.
 
     Parameters
     ----------
-    path : a TOML file, as the module's own description has it.
-    rng : an integer or a numpy Generator.
+    path : a TOML file with tables [[layers]] and [[couplings]], described in the user guide.
+    rng : a seed or a generator, for the weights that the file leaves out.
+
+    Returns
+    -------
+    The model.
 
     Raises
     ------
-    PgmError, which names the file and the layer or coupling, for a file that cannot be read, names
-    that are not known, values that cannot be, and sizes that do not fit into free memory.
+    PgmError
+        For a file that cannot be read, unknown names, wrong values, and sizes that do not fit into
+        free memory. The message names the file and the layer or coupling.
 
+    Examples
+    --------
     >>> import pgmengine as pgm, tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "m.toml"
     >>> _ = file.write_text('[[layers]]\nname = "v"\nunit = "Binary"\nsize = 3')
@@ -163,8 +210,8 @@ def load_declaration(path: str | Path, rng: Rng = None) -> Model:
 
 
 @contextmanager
-def _of_file(path: Any) -> Iterator[None]:
-    """Within it, what cannot be read is a PgmError that begins with the file's name."""
+def _of_file(path: str | Path) -> Iterator[None]:
+    """Turn every failure to read into a PgmError that begins with the file."""
     try:
         yield
     except PgmError as error:
@@ -172,7 +219,7 @@ def _of_file(path: Any) -> Iterator[None]:
         raise PgmError(str(error) if named else f"{shown(path)}: {error}") from None
     except RecursionError:
         raise PgmError(
-            f"{shown(path)}: cannot be read: lists within lists, more than {DEPTH}"
+            f"{shown(path)}: cannot be read: lists within lists, more than {DEPTH} levels"
         ) from None
     except MemoryError:
         raise PgmError(
@@ -180,7 +227,8 @@ def _of_file(path: Any) -> Iterator[None]:
         ) from None
 
 
-def _parameters(tensors: Mapping[str, Any]) -> dict[str, Any]:
+def _parameters(tensors: Mapping[str, Array]) -> dict[str, Any]:
+    """Return the parameters, with sparse ones put together from their parts."""
     sparse = {name.rpartition("/")[0] for name in tensors if name.rpartition("/")[2] in SPARSE}
     params = {
         name: value for name, value in tensors.items() if name.rpartition("/")[2] not in SPARSE
@@ -196,7 +244,8 @@ def _parameters(tensors: Mapping[str, Any]) -> dict[str, Any]:
     return params
 
 
-def _build(declaration: Any, params: dict[str, Any], rng: Rng) -> Model:
+def _build(declaration: object, params: dict[str, Any], rng: RngLike) -> Model:
+    """Return the model of a declaration with these parameters, all of which it has to use."""
     if not isinstance(declaration, Mapping):
         raise PgmError(
             f"the declaration must be a table of layers and couplings, not {_kind(declaration)}"
@@ -223,41 +272,32 @@ def _build(declaration: Any, params: dict[str, Any], rng: Rng) -> Model:
 
 
 def _check_plain(declaration: Mapping[str, Any]) -> None:
-    """Lists are not too deep, and integers not too large, for what comes after."""
+    """Raise PgmError for lists that are too deep, or integers too large, to become arrays."""
     waiting: list[tuple[str, Any, int]] = [("", declaration, 0)]
     while waiting:
         where, value, depth = waiting.pop()
         if depth > DEPTH:
-            raise PgmError(f"{where[:40]}...: lists within lists, more than {DEPTH} of them")
+            raise PgmError(f"{where[:40]}...: lists within lists, more than {DEPTH} levels")
         if isinstance(value, int) and abs(value) > LARGEST:
             raise PgmError(
-                f"{where}: an integer beyond 1e308, expected one that is a number in double "
-                "precision"
+                f"{where}: an integer beyond 1e308, the largest number in double precision"
             )
-        parts = (
-            value.items()
-            if isinstance(value, Mapping)
-            else enumerate(value)
-            if isinstance(value, list)
-            else ()
-        )
-        for key, part in parts:
+        named = isinstance(value, Mapping)
+        items = value.items() if named else enumerate(value) if isinstance(value, list) else ()
+        for key, part in items:
+            # Floats need no check, and weights are many.
             if isinstance(part, (Mapping, list, int)):
-                place = (
-                    f"{where}[{key}]"
-                    if isinstance(value, list)
-                    else f"{where}.{key}"
-                    if where
-                    else f"{key}"
-                )
+                place = f"{where}.{key}".removeprefix(".") if named else f"{where}[{key}]"
                 waiting.append((place, part, depth + 1))
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
+    """Return the type and the beginning of a value, for messages."""
     return "null" if value is None else f"{type(value).__name__} {value!r:.40}"
 
 
 def _tables(declaration: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """Return the entries of a list of tables; a missing list is empty."""
     tables = declaration.get(key, [])
     if not isinstance(tables, list) or not all(isinstance(t, Mapping) for t in tables):
         raise PgmError(f"{key!r} must be a list of tables, written [[{key}]]")
@@ -265,6 +305,7 @@ def _tables(declaration: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]
 
 
 def _add_layer(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], where: str) -> None:
+    """Add the layer of one table; its bias leaves `params`."""
     name, kind, size = (entry.pop(key, None) for key in ("name", "unit", "size"))
     if not isinstance(name, str) or not isinstance(kind, str) or size is None:
         raise PgmError(
@@ -292,26 +333,27 @@ def _add_layer(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], w
         unit = types[kind](**{key: plain_label(value) for key, value in entry.items()})
     except (TypeError, ValueError, ArithmeticError) as error:
         raise PgmError(f"layer {name!r}: {error}") from None
-    check_size(layer := Layer(name, unit, size))  # type: ignore[arg-type]
+    check_size(layer := Layer(name, unit, size))
     bias = params.pop(f"{name}.bias", bias)
     if isinstance(bias, (int, float)) and not isinstance(bias, bool):
         bias = np.broadcast_to(float(bias), layer.bias_shape)
-    b.layer(name, unit, size, bias=bias, labels=plain_label(labels), states=plain_label(states))  # type: ignore[arg-type]
+    b.layer(name, unit, size, bias=bias, labels=plain_label(labels), states=plain_label(states))
 
 
-def _hint(entry: Mapping[str, Any], known: set[str]) -> str:
-    """Of the first key that is nearly one that is known, that one."""
+def _hint(entry: Collection[str], known: set[str]) -> str:
+    """Return a suggestion for the first key that is nearly a known one, or an empty string."""
     return next((found for key in entry if (found := nearest(key, known))), "")
 
 
 def _add_coupling(
     b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], where: str
 ) -> None:
+    """Add the coupling of one table; its weight leaves `params`."""
     weight = entry.pop("weight", None)
     kind, ends = next(iter(entry.items()), ("", None))
     names = ends if isinstance(ends, list) and all(isinstance(name, str) for name in ends) else []
     if kind not in ("couple", "cause") or len(entry) != 1 or len(names) != 2:
-        mistyped = dict.fromkeys(key for key in entry if key not in COUPLING)
+        mistyped = [key for key in entry if key not in COUPLING]
         raise PgmError(
             f"{where}: a coupling is couple = [a, b] or cause = [parent, child], and may "
             f"have a weight, not {str(entry):.200}{_hint(mistyped, COUPLING)}"
