@@ -208,7 +208,7 @@ def document(heading_lines: list[str], tables: dict[str, list[str]], troubles: l
         head = [
             f"### {title.capitalize()}",
             "",
-            "| row | unit | medians | asked |",
+            "| row | unit | medians | target |",
             "|---|---|---|---|",
         ]
         parts.append("\n".join(head + lines))

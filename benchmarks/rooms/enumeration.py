@@ -79,7 +79,7 @@ def _posterior(settings: Settings) -> Row:
         NUMPY.name: NUMPY.rate(lambda peer: peer.posterior(*given()), count),
     }
     return Row(
-        f"exact posterior of {count} rows, {MISSING} missing pixels, others in each, 784x500 RBM",
+        f"exact posterior of {count} rows, each with {MISSING} different missing pixels, 784x500 RBM",
         "s",
         cases,
         note="means of missing pixels and hidden units; peers: as many rows as take 0.2 s, scaled up, in float32",

@@ -157,7 +157,7 @@ def _small() -> Row:
         SKLEARN.name: SKLEARN.rate(lambda peer: _warmed(peer.pcd(*given(), batch=32)), 1e6),
     }
     return Row(
-        "PCD-1 update, 16x16 RBM, batch 32, 32 chains: what an update costs besides its sums",
+        "PCD-1 update, 16x16 RBM, batch 32, 32 chains: overhead of an update",
         "us an update",
         cases,
     )
@@ -186,7 +186,7 @@ def _sap(settings: Settings) -> Row:
         JAX.name: JAX.rate(lambda peer: _warmed(peer.sap(*given())), 1e3),
     }
     return Row(
-        "SAP update, 784-500-1000 deep machine, 5 rounds of mean field, batch 100, 100 chains",
+        "SAP update, 784-500-1000 deep model, 5 rounds of mean field, batch 100, 100 chains",
         "ms an update",
         cases,
     )

@@ -120,7 +120,7 @@ def _deep(settings: Settings) -> Row:
         NUMPY.name: NUMPY.rate(lambda peer: peer.dbm_sweeps(*given()), each),
     }
     return Row(
-        "Gibbs sweeps, 784-500-1000 deep machine, 8 % of the units flip, chains: 100",
+        "Gibbs sweeps, 784-500-1000 deep model, 8 % of the units flip, chains: 100",
         UNIT,
         cases,
         GOAL,
@@ -174,7 +174,7 @@ def _clamped(settings: Settings) -> Row:
         NUMPY.name: NUMPY.rate(lambda peer: peer.clamped_sweeps(*given()), each),
     }
     return Row(
-        f"Gibbs sweeps, {count} rows, half of each row's pixels missing, others in each",
+        f"Gibbs sweeps, {count} rows, each with a different half of its pixels missing",
         UNIT,
         cases,
         GOAL,
