@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Declare and ask
 #
-# How sure can we be that it rained, when all we see is a wet lawn? A question for a belief net of three variables; the
-# same calls then answer for a Boltzmann machine, and for layers of many units. Everything here is exact.
+# The lawn is wet. How probable is it that it rained? A belief net of three variables answers this
+# question. The same calls then answer questions about a Boltzmann machine, and about layers of many
+# units. All answers here are exact.
 
 # %%
 import math
@@ -16,7 +17,8 @@ import pgmengine as pgm
 
 # %% [markdown]
 # ## Variables, arrows, evidence
-# A node of the graph is a variable, an edge an arrow with a weight; `bias` is the log-odds without any parent.
+# A node of the graph is a variable, and an edge is an arrow with a weight. `bias` is the log-odds
+# of a variable when all its parents are 0.
 
 # %%
 weather = nx.DiGraph()
@@ -30,8 +32,8 @@ model = pgm.GraphBuilder.from_networkx(weather).build()
 print(model)
 
 # %% [markdown]
-# Evidence is a table: a column for each variable that we saw something of, a row for each question. What is missing in
-# a row is not known there. Values may be the names of states.
+# Evidence is a table with a column for each observed variable and a row for each question. An empty
+# entry means that the variable is not observed in that row. Values may be names of states.
 
 # %%
 questions = pd.DataFrame({"wet": [None, "wet", "wet", "dry"], "sprinkler": [None, None, 1, None]})
@@ -42,7 +44,8 @@ assert rain[2] < rain[0] < rain[1]  # the sprinkler explains the wet lawn away
 
 # %% [markdown]
 # ## Seeing is not doing
-# If we water the lawn ourselves, the wet lawn says nothing about rain: `do` cuts the arrows into it.
+# If we water the lawn ourselves, the wet lawn says nothing about rain. `do` therefore cuts the
+# arrows into the variable that it sets.
 
 # %%
 done = pgm.infer(model, do=pd.DataFrame({"wet": ["wet"]}))
@@ -52,8 +55,8 @@ assert abs(made_wet - rain[0]) < 1e-12
 
 # %% [markdown]
 # ## The same calls for any other graph
-# A magnet of 36 spins with one corner held up. Which method answers is decided for each question; `explain` says how,
-# without running.
+# The next model is a magnet of 36 spins, one corner of which is observed to be +1. pgmengine
+# chooses a method for each question. `explain` shows the choice without running the method.
 
 # %%
 grid = nx.grid_2d_graph(6, 6)
@@ -73,8 +76,9 @@ assert picture[0, 1] > picture[5, 5] > 0  # the corner is felt everywhere, less 
 
 # %% [markdown]
 # ## Layers
-# Larger models are declared by layers of units of one type, with a matrix of weights between two of them. Here 6 binary
-# pixels, 3 hidden units with the values -1, -1/2, 0, 1/2, 1, and a label with three states.
+# Larger models are declared by layers. A layer has units of one type, and a matrix of weights
+# couples two layers. This model has 6 binary pixels, 3 hidden units with the values -1, -1/2, 0,
+# 1/2, 1, and a label with three states.
 
 # %%
 b = pgm.GraphBuilder()
@@ -92,6 +96,7 @@ print("most probable completion of row 0:", r.mode["pixels"][0])
 
 # %% [markdown]
 # ## What to try next
-# - `want=("pairs",)` or `("samples",)`; `soft={"pixels": ...}` for hints in log-odds.
-# - A typo in a name, a value that a unit cannot have: what do the errors say?
-# - The next tutorial trains a machine on digits.
+# - Ask for `want=("pairs",)` or `("samples",)`, or pass hints in log-odds as `soft={"pixels":
+#   ...}`.
+# - Misspell a name, or give a value that a unit cannot have, and read the error message.
+# - The next tutorial trains a model on digits.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Train a restricted Boltzmann machine
 #
-# How well does a machine know digits, and how would we know? We train one on 8x8 images, measure its likelihood exactly,
-# and ask it about pixels that it cannot see.
+# We train a restricted Boltzmann machine on 8x8 images of digits, and measure its likelihood
+# exactly. Then we ask it about pixels that it cannot see.
 
 # %%
 import matplotlib.pyplot as plt
@@ -16,8 +16,9 @@ print(digits)
 
 # %% [markdown]
 # ## Declare, then learn
-# 64 pixels, 16 hidden units: with so few, log Z is a sum over 2^16 states and every number below is exact. Biases begin
-# at the data's base rates, so that learning need not begin by finding them.
+# The model has 64 pixels and 16 hidden units. With 16 hidden units, log Z is a sum over 2^16
+# states, and every number below is exact. The biases start at the base rates of the data, so that
+# no updates are spent on finding them.
 
 # %%
 start = pgm.base_rate_start(pgm.rbm(64, 16, rng=0), {"v": x})
@@ -41,8 +42,9 @@ _ = pgm.plots.receptive_fields(model, "v-h", (8, 8), columns=8, ax=right)
 
 # %% [markdown]
 # ## Likelihoods you can trust
-# A larger machine cannot be enumerated. Annealed importance sampling estimates log Z from both sides: annealing up
-# is low on average, annealing down from exact draws is high. Here we can check that the truth lies in its interval.
+# A larger model cannot be enumerated. Annealed importance sampling then estimates log Z from both
+# sides: annealing up is low on average, and annealing down from exact draws is high. Here the exact
+# value is known, so we can check that the interval contains it.
 
 # %%
 exact = pgm.infer(model, want=("log_z",))
@@ -53,8 +55,9 @@ assert low <= exact.log_z[0] <= high
 
 # %% [markdown]
 # ## Missing pixels
-# NaN is a pixel we do not see, in any pattern, row by row. The posterior means complete the image; `log_prob` says how
-# surprising what we did see is, with the rest summed out.
+# NaN marks a pixel that is not observed. The pattern may differ from row to row. The posterior
+# means complete the image. `log_prob` is the log probability of the observed pixels, with the
+# missing ones summed out.
 
 # %%
 rng = np.random.default_rng(0)
@@ -70,8 +73,8 @@ print(f"mean square error of the lower halves: {guess:.3f}; of the average image
 assert guess < base
 
 # %% [markdown]
-# ## Learning with holes
-# The same NaN may stand in the training data; what is missing is summed out, or averaged over.
+# ## Learning with missing pixels
+# Training data may contain NaN, too. Missing pixels are then summed out, or averaged over.
 
 # %%
 some = np.where(rng.random(x.shape) < 0.2, np.nan, x)
@@ -82,6 +85,8 @@ assert score > fitted.history["test"]["value"][0]
 
 # %% [markdown]
 # ## What to try next
-# - `negative=pgm.CD(1)` or `pgm.CAST(chains=50)` in place of PCD, `kernel=pgm.FlipState()` in any of them.
-# - 200 hidden units: what does `pgm.explain(model, want=("log_prob",))` say now?
-# - `pgm.EarlyStopping` on the test likelihood; `weight_decay=1e-3` in Adam against over-fitting.
+# - Replace PCD by `negative=pgm.CD(1)` or `pgm.CAST(chains=50)`, and add `kernel=pgm.FlipState()`
+#   to any of them.
+# - Use 200 hidden units. What does `pgm.explain(model, want=("log_prob",))` say now?
+# - Add `pgm.EarlyStopping` on the test likelihood, or `weight_decay=1e-3` in Adam against
+#   over-fitting.

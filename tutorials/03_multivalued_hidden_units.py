@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Multivalued hidden units and over-fitting
 #
-# Does a machine with more hidden units than it needs have to over-fit? We leave all its units in place and give them
-# more values (system 1: Yokoyama, Katsumata and Yasuda): `MultiValued(s)` has s + 1 of them, evenly spaced from -1 to 1,
-# and for s = inf all the numbers between.
+# A model with more hidden units than it needs tends to over-fit. This tutorial keeps all its units
+# and gives them more values instead (system 1: Yokoyama, Katsumata and Yasuda). `MultiValued(s)`
+# has s + 1 values, evenly spaced from -1 to 1, and for s = inf all numbers between.
 
 # %%
 import itertools
@@ -17,9 +17,9 @@ import pgmengine as pgm
 names = {1: "s = 1", 2: "s = 2", 4: "s = 4", math.inf: "s = inf"}
 
 # %% [markdown]
-# ## A gentler unit
-# s = 1 is a spin, whose mean at input z is tanh(z). With more values the mean psi_s(z) rises more slowly: its slope at 0
-# is (1 + 2/s)/3.
+# ## A unit with a lower slope
+# s = 1 is a spin, whose mean at input z is tanh(z). With more values, the mean psi_s(z) rises more
+# slowly. Its slope at 0 is (1 + 2/s)/3.
 
 # %%
 inputs = np.linspace(-6, 6, 241)
@@ -33,9 +33,10 @@ ax.set(xlabel="input z", ylabel="mean of a unit, psi_s(z)")
 _ = ax.legend()
 
 # %% [markdown]
-# So the same weights say less. Take two visible spins that share two hidden units, with all weights w: for a correlation
-# of 0.6 between them, w must grow with s. The four weights are the published ones. There are no biases, so that the
-# correlation is the mean of one spin when the other is seen to be +1.
+# The same weights therefore have less effect. Take two visible spins that share two hidden units,
+# with all weights equal to w. For a correlation of 0.6 between the spins, w must grow with s. The
+# four weights below are the published ones. There are no biases, so the correlation is the mean of
+# one spin when the other is observed to be +1.
 
 # %%
 for s, w in zip(names, (0.6585, 0.7834, 0.8941, 1.0887), strict=True):
@@ -46,10 +47,14 @@ for s, w in zip(names, (0.6585, 0.7834, 0.8941, 1.0887), strict=True):
 
 # %% [markdown]
 # ## More hidden units than needed
-# A machine of 8 visible and 4 hidden spins makes 200 rows; machines with 9 hidden units learn them by CD-1. There are
-# only 256 visible states, so the Kullback-Leibler divergence from the generator to a learner is a plain sum. The other
-# measure is how much more probable the rows are to the learner than to the machine that made them: above 0, it knows
-# them better than their maker does. Both are divided by 8, as in the paper.
+# A generator of 8 visible and 4 hidden spins makes 200 rows. Models with 9 hidden units learn these
+# rows by CD-1. We measure two quantities, both divided by 8 as in the paper:
+#
+# - the Kullback-Leibler divergence from the generator to a learner, which is a plain sum over the
+#   256 visible states;
+# - the log-likelihood of the rows under the learner, minus their log-likelihood under the
+#   generator. A value above 0 means that the learner fits the rows better than the model that made
+#   them.
 
 # %%
 states = np.array(list(itertools.product((-1.0, 1.0), repeat=8)))
@@ -91,9 +96,11 @@ axes[1].axhline(0, color="gray", lw=0.5)
 _ = axes[0].legend()
 
 # %% [markdown]
-# All learners soon know the rows better than the generator does, and the divergence of s = 1 rises again. The bands,
-# two standard errors of five repeats, overlap, since some generators are harder than others. But in one repeat all had
-# the same rows, so that the differences within a repeat say more. We take the mean of the last five points of a curve.
+# All learners soon fit the rows better than the generator does, and the divergence of s = 1 rises
+# again. The bands show two standard errors of five repeats. They overlap, because some generators
+# are harder than others. Within a repeat, however, all learners had the same rows. The differences
+# within a repeat are therefore more precise. We compare the mean of the last five points of each
+# curve.
 
 # %%
 last = {s: np.array([[f.history[what]["value"][-5:].mean() for what in measures] for f in fits[s]]) for s in names}
@@ -106,14 +113,16 @@ assert mean[0] + 2 * error[0] < 0 and np.all(gap[:, 0] < 0)  # s = inf is ahead 
 assert all(found[:, 1].mean() > 0 for found in last.values())
 
 # %% [markdown]
-# So no, it need not: at the end s = inf, with as many units and weights, is nearer to the generator than s = 1 in all
-# five repeats, and knows the rows less well: it over-fits less. Five short runs hardly order s = 2, 4 and inf; many runs
-# of 2,000 updates do (`benchmarks/RESULTS.md`).
+# At the end, s = inf is nearer to the generator than s = 1 in all five repeats, with as many units
+# and weights, and it fits the rows less well. It over-fits less. Five short runs hardly order s =
+# 2, 4 and inf; many runs of 2,000 updates do (`benchmarks/RESULTS.md`).
 #
 # ## Digits in noise
-# Is it of use to a classifier? A discriminative RBM learns p(y | x) only, `given=("x",)`, with exact gradients: its
-# hidden units are summed out, and y has ten states. Ours see 200 grey digits and are asked about noisy ones, each
-# line of the picture noisier than the one above. A third machine, of spins, has weight decay: the usual remedy.
+# The next experiment tests a classifier. A discriminative RBM learns p(y | x) only
+# (`given=("x",)`), with exact gradients: its hidden units are summed out, and y has ten states. The
+# models see 200 grey digits. They are then asked about noisy digits, each line of the picture
+# noisier than the line above. A third model has spins and weight decay, which is the usual remedy
+# for over-fitting.
 
 # %%
 digits, noises = pgm.datasets.digits(threshold=None), (0.0, 0.2, 0.4, 0.6)
@@ -146,11 +155,13 @@ strong = [found[:, 2:].mean() for found in wrong.values()]
 assert strong[0] > strong[1] > strong[2]
 
 # %% [markdown]
-# Without noise the three are alike. In strong noise s = inf errs less often than s = 1, as published for MNIST, but only
-# by a few points. Weight decay on the spins gains more; it has a number to be chosen.
+# Without noise, the three models have about the same error. In strong noise, s = inf has fewer
+# errors than s = 1, as published for MNIST, but only by a few points. Weight decay on the spins
+# gains more, but its strength has to be chosen.
 #
 # ## What to try next
-# - Four hidden units in place of nine: with none to spare, how much does s matter?
-# - `weight_decay=` in Adam for the first experiment; s = inf and weight decay together for the second.
-# - `visible=pgm.MultiValued(3)`: nothing else changes, but the data now have four values.
-# - The experiments in full: `python benchmarks/reproduce/multivalued.py OUT --scale full`.
+# - Use four hidden units in place of nine. How much does s matter without spare units?
+# - Add `weight_decay=` to Adam in the first experiment, and combine s = inf with weight decay in
+#   the second.
+# - Use `visible=pgm.MultiValued(3)`. Only the data change, which now have four values.
+# - Run the full experiments: `python benchmarks/reproduce/multivalued.py OUT --scale full`.

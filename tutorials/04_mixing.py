@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Mixing: Gibbs or flip the state?
 #
-# A sampler is only as good as it forgets where it began. How fast does it, and can a different transition do better?
-# Flip-the-state (system 2: Bruegge, Fischer and Igel 2013) flips a unit whenever that is not less probable.
+# A good sampler forgets quickly where it began. This tutorial measures how quickly Gibbs sampling
+# forgets, and compares it with another transition. Flip-the-state (system 2: Bruegge, Fischer and
+# Igel 2013) flips a unit whenever the new state is at least as probable.
 
 # %%
 import matplotlib.pyplot as plt
@@ -14,9 +15,10 @@ from pgmengine import diagnostics
 kernels = {"Gibbs": pgm.Gibbs(), "flip-the-state": pgm.FlipState()}
 
 # %% [markdown]
-# ## Exactly, for small machines
-# The transition matrix of a sweep over all joint states is built from the kernel's own probabilities, not by simulation.
-# The second largest modulus of its eigenvalues (SLEM) says how fast the slowest pattern is forgotten.
+# ## Exact results for small models
+# The transition matrix of a sweep over all joint states is computed from the probabilities of the
+# kernel, without simulation. The second-largest modulus of its eigenvalues (SLEM) says how quickly
+# the slowest pattern is forgotten.
 
 # %%
 rng, shares = np.random.default_rng(0), {}
@@ -31,8 +33,9 @@ for c in (1, 3, 6):
 assert shares[1] <= shares[6]  # it pays when weights are large
 
 # %% [markdown]
-# ## In long runs, for a machine that learned something
-# Autocorrelation of the energy: the time after which draws are as good as new.
+# ## Long runs for a trained model
+# The autocorrelation time of the energy is the number of sweeps after which a draw is as good as a
+# new one.
 
 # %%
 digits = pgm.datasets.digits()
@@ -49,8 +52,9 @@ for name, kernel in kernels.items():
 _ = ax.legend()
 
 # %% [markdown]
-# ## Where does it go?
-# Chains of both samplers, one line each, time to the right: do they change from one digit to another?
+# ## The paths of the chains
+# Each line of pictures is one chain, with time to the right. Do the chains change from one digit to
+# another?
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(11, 2.6), layout="tight")
@@ -61,6 +65,8 @@ for axis, (name, kernel) in zip(axes, kernels.items(), strict=True):
 
 # %% [markdown]
 # ## What to try next
-# - `pgm.Blend(0.5)` mixes the two; as `kernel=pgm.GrowingBlend(begin, end)` it is a schedule for learning.
-# - Multiply the weights by two: which kernel suffers more? Then compare `pgm.ParallelTempering(kernel=...)`.
-# - `diagnostics.class_changes` counts changes of the nearest mode.
+# - `pgm.Blend(0.5)` mixes the two kernels. `kernel=pgm.GrowingBlend(begin, end)` is a schedule for
+#   learning.
+# - Multiply the weights by two. Which kernel suffers more? Then compare
+#   `pgm.ParallelTempering(kernel=...)`.
+# - `diagnostics.class_changes` counts the changes of the nearest mode.

@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Rough landscapes: tempering
 #
-# What do we do when chains get stuck? A probability with several narrow peaks is a landscape of deep valleys: a sampler
-# finds one and stays. Heat lets it out again. We watch chains fail, see how to notice it, repair it, and train a model
-# on such data (system 3: Salakhutdinov 2010).
+# A distribution with several narrow peaks is hard to sample: a chain finds one mode and stays
+# there. At a higher temperature it can leave. This tutorial shows chains that fail, the diagnostics
+# that find the fault, and the remedies. At the end we train a model on such data (system 3:
+# Salakhutdinov 2010).
 
 # %%
 import matplotlib.pyplot as plt
@@ -13,8 +14,8 @@ import pgmengine as pgm
 
 # %% [markdown]
 # ## A memory of three letters
-# 25 spins, one for each pixel. The coupling projects on three pictures, so each of them is a deep valley, and so is its
-# negative. A small field in favour of M makes them unequal.
+# The model has 25 spins, one for each pixel. The coupling projects on three pictures. Each picture
+# is therefore a mode, and so is its negative. A small field in favour of M makes the modes unequal.
 
 # %%
 font = """
@@ -42,8 +43,9 @@ print("exact overlaps with P, G, M:", overlaps(exact))
 
 # %% [markdown]
 # ## Chains that stay where they are
-# Four Gibbs chains. Each rests in a valley about as deep as any other, so energies look well. Only the units of different
-# chains disagree: R-hat tells, and the result says so without being asked.
+# Four Gibbs chains start from different states. Each stays in one mode. The modes are about equally
+# deep, so the energies agree. Only the units of different chains disagree. R-hat detects this, and
+# the result reports it without being asked.
 
 # %%
 stuck = pgm.infer(memory, want=("marginals", "samples"), method=pgm.MCMC(), rng=0)
@@ -53,8 +55,9 @@ assert stuck.status is pgm.Status.NOT_MIXED and stuck.stats["energy_rhat"][0] < 
 
 # %% [markdown]
 # ## A ladder of temperatures
-# At inverse temperature beta the density is taken to the power beta: at 0 it is flat, at 1 it is the model's.
-# `ParallelTempering` runs chains at 12 values of beta, adapts the ladder, and lets neighbours exchange their states.
+# At inverse temperature beta, the density is raised to the power beta. At 0 it is flat, and at 1 it
+# is the density of the model. `ParallelTempering` runs chains at 12 values of beta, adapts the
+# ladder, and lets neighbouring chains exchange their states.
 
 # %%
 tempered = pgm.infer(memory, want=("marginals", "samples", "log_z"), method=pgm.ParallelTempering(), rng=0)
@@ -68,9 +71,10 @@ for ax, result, title in zip(axes, (stuck, tempered), ("Gibbs", "parallel temper
 
 # %% [markdown]
 # ## One chain that wanders
-# In `SimulatedTempering` each chain changes its own temperature. It must learn how much each level weighs, or it would
-# stay at one end: while it adapts (shaded), the level that it is at becomes less attractive (Wang and Landau). Only what
-# comes later, at beta = 1, is a draw. A part of one chain's path:
+# In `SimulatedTempering`, each chain changes its own temperature. It has to learn a weight for each
+# level; otherwise it would stay at one end. While it adapts (shaded), the level that it occupies
+# becomes less attractive (Wang and Landau). Only later states at beta = 1 are draws. The plot shows
+# a part of the path of one chain.
 
 # %%
 wandering = pgm.infer(memory, want=("marginals", "log_z"), method=pgm.SimulatedTempering(draws=60_000), rng=0)
@@ -80,9 +84,9 @@ assert wandering.status.good and wandering.stats["adaptive"].sum() == 2000
 _ = pgm.plots.levels(wandering, ax=plt.subplots(figsize=(9, 2.5), layout="tight")[1]).set_xlim(1500, 3000)
 
 # %% [markdown]
-# ## What Auto does by itself
-# If we forbid long sums, `Auto` samples, sees that the chains did not mix, and falls through to tempering. The result
-# keeps what was refused, and why.
+# ## The choice of Auto
+# If we forbid long sums, `Auto` samples, detects that the chains did not mix, and continues with
+# tempering. The result keeps the refused methods and the reasons.
 
 # %%
 r = pgm.infer(memory, method=pgm.Auto(max_work=1e9), rng=0)
@@ -90,8 +94,9 @@ print(*r.refused, f"-> {r.plan}", sep="\n")
 assert isinstance(r.method, pgm.ParallelTempering)
 
 # %% [markdown]
-# ## The height of the landscape
-# log Z by annealing: up from beta = 0 gives a lower end, down from beta = 1 an upper one. The ladders know it too.
+# ## The normaliser
+# Annealing estimates log Z: up from beta = 0 gives a lower end, and down from beta = 1 an upper
+# end. The ladders estimate log Z, too.
 
 # %%
 annealed = pgm.infer(memory, want=("log_z",), method=pgm.AIS(), rng=0)
@@ -102,9 +107,10 @@ for name, r in (("exact", exact), ("annealed", annealed), ("parallel", tempered)
 
 # %% [markdown]
 # ## Learning on rough ground
-# Learning needs draws of a model that grows rougher as it learns. Data: four pictures, one pixel in 100 flipped. PCD and
-# CAST train the same deep machine from the same start, with as many updates and sweeps: CAST has a tempered chain beside
-# each of its chains, so PCD gets two sweeps. With 16-8-4 units the likelihood is exact.
+# Learning needs draws from a model that becomes rougher as it learns. The data are four pictures,
+# with one pixel in 100 flipped. PCD and CAST train the same deep model from the same start, with
+# the same number of updates and sweeps. CAST has a tempered chain beside each of its chains, so PCD
+# gets two sweeps. With 16-8-4 units the likelihood is exact.
 
 # %%
 data = {"v": pgm.datasets.artificial_modes(0.01, samples=200).x_train}
@@ -129,8 +135,8 @@ ax.legend(loc="lower right")
 assert late["CAST, beta from 0.3"] > late["PCD"]
 
 # %% [markdown]
-# PCD learns, then forgets again and again. Why? Compare the shares of the four pictures in its chains with those in exact
-# draws of the model.
+# PCD learns, then forgets again and again. To see the reason, compare the shares of the four
+# pictures in its chains with the shares in exact draws from the model.
 
 # %%
 pictures = np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], 8, axis=1)
@@ -142,12 +148,14 @@ for name, x in states.items():
     print(f"{name}: {[round(float(np.mean(nearest == k)), 2) for k in range(4)]}")
 
 # %% [markdown]
-# The chains cannot cross from picture to picture, so they see four even valleys while the model drifts into one. CAST
-# over a long ladder notices: it is better and steadier, though it too stays a nat short of the best. The ladder that
-# system 3 used for MNIST is no help here: at beta = 0.9 these valleys are nearly as deep as at 1.
+# The chains of PCD cannot cross from picture to picture. They show four equal modes while the model
+# drifts into one of them. CAST with a long ladder detects the drift. It is better and steadier,
+# though it too stays a nat short of the best. The ladder that system 3 used for MNIST is no help
+# here: at beta = 0.9 these modes are nearly as deep as at 1.
 #
 # ## What to try next
-# - Letters of your own, or five of them: when does the memory mix them up?
-# - `pgm.ParallelTempering(rungs=4)`: what do the rejections say? Then `kernel=pgm.FlipState()` in any of the methods.
-# - `negative=pgm.PT(10)` or `pgm.AdaptiveSAP()` for the last machine, or a smaller rate.
-# - `pgm.datasets.digits()` in place of the four pictures: the three then learn alike.
+# - Use letters of your own, or five of them. When does the memory confuse them?
+# - Use `pgm.ParallelTempering(rungs=4)` and read the rejections. Then use `kernel=pgm.FlipState()`
+#   in any of the methods.
+# - Use `negative=pgm.PT(10)` or `pgm.AdaptiveSAP()` for the last model, or a smaller rate.
+# - Use `pgm.datasets.digits()` in place of the four pictures. The three trainers then learn alike.

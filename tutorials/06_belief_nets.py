@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Belief nets and bounds
 #
-# Which digit is this, when half of it is covered? A belief net for each digit can say, if we can compute how probable
-# the visible half is. With many hidden units that sum has too many terms; a lower bound of it does (system 4: Saul,
-# Jaakkola and Jordan 1996).
+# Which digit is it when half of the image is covered? A belief net for each digit can answer, if we
+# can compute the probability of the visible half. With many hidden units that sum has too many
+# terms, but it has a lower bound that can be computed (system 4: Saul, Jaakkola and Jordan 1996).
 
 # %%
 import time
@@ -16,7 +16,8 @@ import pgmengine as pgm
 
 # %% [markdown]
 # ## How good is the bound?
-# Small networks, two units on four on six, can be enumerated. Their leaves are all 0; the weights are random.
+# Small networks, with two units above four above six, can be enumerated. Their leaves are all 0,
+# and their weights are random.
 
 # %%
 rng, gaps = np.random.default_rng(0), []
@@ -31,8 +32,9 @@ assert min(gaps) > 0 and np.mean(gaps) < 0.03
 
 # %% [markdown]
 # ## One network for each digit
-# `fit` climbs the bound: a directed model has no second phase, since it is normalised. `GenerativeClassifier` learns
-# one model from the images of each class and compares what they say about a new one.
+# `fit` maximises the bound. A directed model is normalised, so it has no model phase.
+# `GenerativeClassifier` learns one model from the images of each class, and compares the
+# probabilities that the models give to a new image.
 
 # %%
 digits = pgm.datasets.digits()
@@ -47,7 +49,8 @@ assert share > 0.85
 
 # %% [markdown]
 # ## Half a digit
-# Missing pixels are NaN. Nothing else changes: what is not seen is summed out, exactly, before the bound begins.
+# Missing pixels are NaN, and nothing else changes. Pixels that are not observed are summed out
+# exactly before the bound is computed.
 
 # %%
 hidden = np.zeros((8, 8), dtype=bool)
@@ -57,7 +60,8 @@ half = classifier.score(covered, digits.y_test)
 print(f"with the right half covered: {100 * half:.1f} %")
 
 # %% [markdown]
-# The network that explains the half best also completes it: means of the hidden pixels under Q.
+# The network that gives the half the highest probability also completes it, by the means of the
+# missing pixels under Q.
 
 # %%
 chosen = [int(np.flatnonzero(digits.y_test == c)[0]) for c in range(10)]
@@ -73,9 +77,10 @@ for i, (row, label) in enumerate(zip(chosen, labels, strict=True)):
 _ = fig.suptitle("covered, completed, true")
 
 # %% [markdown]
-# ## Whom to trust
-# The same question by other methods: enumeration while it is small, draws weighted by what is seen. `explain` says what
-# `Auto` would do and why; the bound has to be asked for by name, or by `want=("bound",)`.
+# ## Comparing methods
+# The same question can be put to other methods: enumeration while the network is small, and draws
+# that are weighted by the evidence. `explain` shows the choice of `Auto` and its reasons. The bound
+# has to be requested by name, or by `want=("bound",)`.
 
 # %%
 small = pgm.sbn([12, 6, 3], rng=1)
@@ -87,7 +92,8 @@ print(pgm.explain(pgm.sbn([64, 24, 8], rng=0), {"v": digits.x_test[0]}, want=("b
 
 # %% [markdown]
 # ## What to try next
-# - `pgm.MeanField(restarts=5)`: does any row have a better fixed point?
-# - `pgm.MeanField(xi=0)`: how much does the cheaper bound cost in nats?
-# - Spin, MultiValued or Categorical units in place of Binary ones, in any layer: nothing else changes.
-# - `do={"h1": ...}`: what the network draws when you set its causes.
+# - Use `pgm.MeanField(restarts=5)`. Does any row have a better fixed point?
+# - Use `pgm.MeanField(xi=0)`. How many nats does the cheaper bound lose?
+# - Use Spin, MultiValued or Categorical units in place of Binary units, in any layer. Nothing else
+#   changes.
+# - Use `do={"h1": ...}` to set causes, and see which images the network draws.

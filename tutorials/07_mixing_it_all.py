@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Mixing it all
 #
-# How far can one model be mixed before its questions need code of their own? Ours has units of four kinds, arrows, lines
-# between layers and lines inside one. We ask it under every kind of evidence at once, by several methods. No line
-# below says what family it is of.
+# This tutorial puts many ingredients into one model: four types of units, arrows, couplings between
+# layers, and couplings inside a layer. We ask it under every kind of evidence at once, by several
+# methods. No line below names the family of the model, because there is none.
 
 # %%
 import matplotlib.pyplot as plt
@@ -14,8 +14,9 @@ import pgmengine as pgm
 
 # %% [markdown]
 # ## Declare
-# On top a Boltzmann machine: spins, coupled with one another and with the label of a digit. From there arrows lead down
-# to units of three values, and on to the pixels.
+# The top of the model is a Boltzmann machine of spins, which are coupled with one another and with
+# the label of a digit. From there, arrows lead down to units of three values, and from these to the
+# pixels.
 
 # %%
 b = pgm.GraphBuilder()
@@ -32,8 +33,9 @@ _ = pgm.plots.graph(model, ax=plt.subplots(figsize=(5, 3), layout="tight")[1])
 
 # %% [markdown]
 # ## Learn
-# From the digits 0 to 3 with their labels; `parts` and `top` are hidden. The gradient is two inferences, and both are
-# small enough to be exact: 1,296 hidden states.
+# The model learns from the digits 0 to 3 with their labels. `parts` and `top` are hidden. The
+# gradient is the difference of two expectations, and both are small enough to be exact: there are
+# 1,296 hidden states.
 
 # %%
 digits = pgm.datasets.digits()
@@ -49,12 +51,13 @@ assert right > 0.9
 
 # %% [markdown]
 # ## Ask
-# Four rows, each with its own pattern of evidence, in three layers. We see
+# The four rows have different patterns of evidence, in three layers:
 #
 # 0. the upper half of an image;
-# 1. every third pixel of another;
-# 2. that the label is 2 and one of the hidden `parts` is 1, but no pixel;
-# 3. nothing for sure. There are hints: the label is 1 with log weight 2, the lowest line dark with log-odds 1.
+# 1. every third pixel of another image;
+# 2. the label is 2 and one of the hidden `parts` is 1, but no pixel is observed;
+# 3. nothing is observed. There are hints: a log weight of 2 for the label 1, and log-odds of 1 for
+#    dark pixels in the lowest line.
 
 # %%
 pixels, parts, labels = np.full((4, 64), np.nan), np.full((4, 4), np.nan), np.full((4, 1), np.nan)
@@ -70,7 +73,8 @@ _ = ax.set_title("evidence (blue: not seen) and what completes it", fontsize=10)
 
 # %% [markdown]
 # ## Ask another way
-# To a method all of this is one log density, so each can be asked the same. `explain` says which would answer.
+# For a method, all of this is one log density. Any method can therefore be asked, and `explain`
+# says which one `Auto` would choose.
 
 # %%
 print(pgm.explain(model, seen, soft=hints))
@@ -89,9 +93,9 @@ assert table.loc["tempered", "status"] == "OK"
 assert table.loc["Gibbs", "status"] == "NOT_MIXED" and table.loc["mean field", "row 3"] > 0.2
 
 # %% [markdown]
-# Where the evidence is strong, all agree. Row 3 leaves several answers open. Chains of either kernel go too rarely
-# from one to another, and their status says so; tempered chains travel; mean field has chosen one. The bound that it
-# gives then lacks the others:
+# Where the evidence is strong, all methods agree. Row 3 leaves several answers open. Chains of
+# either kernel go too rarely from one answer to another, and their status says so. Tempered chains
+# do travel. Mean field has chosen one answer, and its bound lacks the others:
 
 # %%
 for method in (pgm.Exact(), pgm.AIS(chains=50, betas=200), pgm.MeanField()):
@@ -103,8 +107,9 @@ for method in (pgm.Exact(), pgm.AIS(chains=50, betas=200), pgm.MeanField()):
 
 # %% [markdown]
 # ## Seeing is not doing
-# If we see the value of a part, we learn about its causes, and so about the label. If we set it, with `do`, we learn
-# nothing of them: the arrows into it are cut, and only the pixels follow. Everything here is exact.
+# If we see the value of a part, we learn about its causes, and so about the label. If we set it
+# with `do`, we learn nothing about them: the arrows into it are cut, and only the pixels follow.
+# Everything here is exact.
 
 # %%
 value = np.full((3, 4), np.nan)
@@ -125,7 +130,8 @@ _ = ax.set_title("part 0 is -1, 0, 1: seen above, done below", fontsize=10)
 
 # %% [markdown]
 # ## All at once
-# Half an image is seen, a part is set, a label hinted at. The draws go on to ArviZ under the names of the layers.
+# Half of an image is observed, a part is set, and there is a hint for the label. The draws go to
+# ArviZ under the names of the layers.
 
 # %%
 question = {"evidence": {"pixels": pixels[:1]}, "do": {"parts": value[:1]}, "soft": {"label": hints["label"][3:]}}
@@ -137,7 +143,10 @@ assert np.abs(drawn - summed).max() < 0.02
 
 # %% [markdown]
 # ## What to try next
-# - `pgm.MeanField(restarts=20)`: does it find a better answer for row 3, and can it find all of them?
-# - Another mixture: `pgm.Gaussian()` pixels, a second layer of causes for `parts`, arrows inside a layer.
-# - 30 parts: what does `explain` say now, and which of the methods agree?
-# - `b.cause("label", "parts")` in place of `b.couple("top", "label")`: is seeing a label still unlike setting it?
+# - Use `pgm.MeanField(restarts=20)`. Does it find a better answer for row 3, and can it find all of
+#   them?
+# - Build another mixture: `pgm.Gaussian()` pixels, a second layer of causes for `parts`, arrows
+#   inside a layer.
+# - Use 30 parts. What does `explain` say now, and which of the methods agree?
+# - Use `b.cause("label", "parts")` in place of `b.couple("top", "label")`. Is seeing a label still
+#   different from setting it?

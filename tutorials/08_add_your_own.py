@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Add your own unit type, kernel and method
 #
-# What if the unit, the sampler or the estimator that you need is not there? Each is one frozen dataclass. It then works
-# with all that is there already, and exact answers say whether it is right.
+# If the unit type, the sampler or the estimator that you need is missing, you can add it. Each is
+# one frozen dataclass. It then works with all other parts, and exact answers tell whether it is
+# right.
 
 # %%
 import math
@@ -14,8 +15,9 @@ import pgmengine as pgm
 
 # %% [markdown]
 # ## A unit type
-# A unit is an exponential family, p(x) ~ h(x) exp(eta x). Ours counts how many of n points are dark: values 0 to n, and
-# h(k) is the number of ways in which k can be. The values and log h are all that has to be said.
+# A unit type is an exponential family, p(x) ~ h(x) exp(eta x). The new type counts how many of n
+# points are dark. Its values are 0 to n, and h(k) is the number of ways to choose k of n points.
+# The values and log h are all that a unit type has to define.
 
 # %%
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Count(pgm.Unit):
 assert np.allclose(Count(4).log_normalizer([-1.0, 2.0]), 4 * np.logaddexp(0, [-1.0, 2.0]))  # n times log(1 + e^eta)
 
 # %% [markdown]
-# Is it right in a model? A machine of four counts and two binary units has 1,024 states: all of them, in plain numpy.
+# To check the type, take a model of four counts and two binary units. It has 1,024 states, which
+# plain numpy can enumerate.
 
 # %%
 rng = np.random.default_rng(0)
@@ -58,8 +61,9 @@ assert np.all(np.abs(sampled.mean["v"] - mean) < 5 * sampled.stats["mcse"]["v"])
 
 # %% [markdown]
 # ## It learns, too
-# The grey digits are such counts: a pixel says how many of the 16 points of a block were dark. We begin with independent
-# counts and climb the exact gradient. Likelihood, missing pixels and pictures need nothing new.
+# The grey digits are such counts: a pixel says how many of the 16 points of a block were dark. We
+# start with independent counts and follow the exact gradient. Likelihood, missing pixels and
+# pictures need no new code.
 
 # %%
 digits = pgm.datasets.digits(threshold=None)
@@ -79,8 +83,9 @@ ax.figure.set_size_inches(9, 2.1)
 
 # %% [markdown]
 # ## A kernel
-# A kernel says how one unit moves: from its conditional probabilities (..., K) and its current state (...,) to the
-# probabilities of the next. `Lazy` rests now and then. `Restless` hopes to be quick and never stays where it is.
+# A kernel moves one unit. It takes the conditional probabilities (..., K) and the current state
+# (...,), and returns the probabilities of the next state. `Lazy` sometimes stays where it is.
+# `Restless` never stays, in the hope of being faster.
 
 # %%
 @dataclass(frozen=True)
@@ -99,9 +104,10 @@ class Restless:
         return others / others.sum(axis=-1, keepdims=True)
 
 # %% [markdown]
-# A kernel must leave the model's distribution pi as it is: pi T = pi. For a small machine T is a matrix, built from the
-# kernel's own probabilities, so we need no long runs to know. (SLEM says how slowly a chain forgets.) `Lazy` is right, if
-# slower, and goes wherever a kernel goes: here into tempered ladders, or into `pgm.PCD(kernel=Lazy())`.
+# A kernel must leave the distribution pi of the model invariant: pi T = pi. For a small model T is
+# a matrix, computed from the probabilities of the kernel, so that no long runs are needed. (SLEM
+# says how slowly a chain forgets.) `Lazy` is right, if slower. It can be used wherever a kernel
+# can: here in tempered ladders, or in `pgm.PCD(kernel=Lazy())`.
 
 # %%
 target = pgm.rbm(2, 2, visible=Count(3), rng=1).given()
@@ -120,8 +126,9 @@ assert r.log_z_interval[0, 0] < log_z < r.log_z_interval[0, 1]
 
 # %% [markdown]
 # ## A method
-# A method plans, and runs. Ours draws all units independently, as they are at beta = 0, and weighs each draw by what the
-# model says of it. It refuses what it cannot answer, and says when few draws carry the weight.
+# A method plans an answer, and runs the plan. The new method draws all units independently, as they
+# are at beta = 0, and weighs each draw by its density under the model. It refuses questions that it
+# cannot answer, and reports when a few draws have most of the importance weight.
 
 # %%
 @dataclass(frozen=True)
@@ -152,7 +159,8 @@ class Importance(pgm.Method):
         return question.result(answers, {"ess": ess}, status)
 
 # %% [markdown]
-# Put first, it is asked first. With large weights its run ends badly: `Auto` goes on to the next, and says so.
+# As the first candidate it is asked first. With large weights its run ends with a bad status.
+# `Auto` then continues with the next candidate, and says so.
 
 # %%
 mine = pgm.Auto(candidates=(Importance(), *pgm.Auto().candidates))
@@ -166,7 +174,9 @@ for name, model in (("small weights", mild), ("large weights", small)):
 
 # %% [markdown]
 # ## What to try next
-# - Values -1, 0, 1 with a log h of your own for 0; `pgm.sbn` and `pgm.dbm` with `unit=Count(2)`.
-# - Give `Lazy` a `flip_share`: for which kernel do the compiled sweeps take it then?
+# - Define values -1, 0, 1 with a log h of your own for 0, or use `unit=Count(2)` in `pgm.sbn` and
+#   `pgm.dbm`.
+# - Give `Lazy` a `flip_share`. For which kernel do the compiled sweeps then take it?
 # - Let `Importance` answer "marginals". What does `Auto` plan then?
-# - CONTRIBUTING.md says where such a file goes in the package, and how to have it tested with all the others.
+# - CONTRIBUTING.md says where such a file belongs in the package, and how all tests come to run on
+#   it.
