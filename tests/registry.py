@@ -36,9 +36,9 @@ METHODS = {
     "MCMC": pgm.MCMC(warmup=50, draws=1000),
     "AIS": pgm.AIS(chains=400, betas=60),
     "ParallelTempering": pgm.ParallelTempering(rungs=4, warmup=100, draws=1000),
-    "SimulatedTempering": pgm.SimulatedTempering(betas=pgm.Linear(4), warmup=2000, draws=4000),
+    "SimulatedTempering": pgm.SimulatedTempering(betas=pgm.Linear(4), warmup=500, draws=2000),
     "TemperedTransitions": pgm.TemperedTransitions(betas=[0.4, 1.0], warmup=50, draws=1000),
-    "WangLandau": pgm.WangLandau(first_of_v, bins=2, warmup=2000, draws=4000),
+    "WangLandau": pgm.WangLandau(first_of_v, bins=2, warmup=200, draws=400),
     "Forward": pgm.Forward(draws=4000),
     "Auto": pgm.Auto(),
 }

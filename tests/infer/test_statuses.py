@@ -315,20 +315,6 @@ def test_a_refused_part_refuses_the_question():
         pgm.infer(pgm.rbm(40, 40, rng=0), want=("marginals", "mode"))
 
 
-@pytest.mark.parametrize(
-    "method", [pgm.Exact(), pgm.AIS(40, 50), pgm.ParallelTempering(draws=50, warmup=50)]
-)
-@pytest.mark.parametrize("want", [("log_z",), ("log_prob",), ("log_z", "log_prob")])
-def test_a_result_holds_what_was_wanted_whichever_method_answered(method, want):
-    r = pgm.infer(
-        pgm.rbm(5, 3, rng=0), {"v": [1, 0, 1, 0, math.nan]}, want=want, method=method, rng=0
-    )
-    for name in ("log_z", "log_z_error", "log_z_interval", "log_prob"):
-        assert hasattr(r, name) is (name != "log_prob" or "log_prob" in want)
-    with pytest.raises(pgm.NotAsked):
-        _ = r.mean
-
-
 def test_means_without_being_wanted_are_not_there():
     """Forward works log Z out for itself, and chains of a question for pairs are confirmed by their
     means.

@@ -1,0 +1,133 @@
+"""The contract of every inference method, by infer and explain alone.
+
+A method plans without running, answers what it planned, holds what was wanted and nothing else,
+repeats its bits from one seed, and agrees with enumeration in every row of evidence.
+"""
+
+import numpy as np
+import pytest
+from brute import Brute
+from registry import METHODS
+from tiny import MACHINES, as_evidence, patterns
+
+import pgmengine as pgm
+from pgmengine.infer.result import WANTS
+
+ANSWERS = {
+    "marginals": {"mean", "prob"},
+    "log_z": {"log_z", "log_z_error", "log_z_interval"},
+    "log_prob": {"log_prob", "log_z", "log_z_error", "log_z_interval"},
+    "samples": {"samples"},
+    "mode": {"mode"},
+    "pairs": {"pairs"},
+    "gradient": {"gradient"},
+    "bound": {"bound"},
+}
+ALL = set().union(*ANSWERS.values())
+TINY = {m.name: m for m in MACHINES if m.name in ("rbm", "dbm mixed", "sbn deep", "mixed")}
+methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+tiny = pytest.mark.parametrize("machine", TINY.values(), ids=TINY)
+
+
+def question(machine):
+    """A model, rows of evidence without, with some and with more observed units, as arrays."""
+    rows = patterns(machine)[:3]
+    return machine.build(), rows, as_evidence(machine, rows)
+
+
+def answered(model, evidence, want, method, **settings):
+    """The result, or None where the plan is a refusal; the one is as the other said."""
+    if pgm.explain(model, evidence, (want,), method).chosen is None:
+        with pytest.raises(pgm.PgmError, match="refused|no method can answer"):
+            pgm.infer(model, evidence, (want,), method, rng=0)
+        return None
+    return pgm.infer(model, evidence, (want,), method, **{"rng": 0} | settings)
+
+
+@methods
+@pytest.mark.parametrize("want", WANTS)
+def test_a_result_holds_what_was_wanted(method, want):
+    if want == "log_prob" and isinstance(method, pgm.SimulatedTempering):
+        pytest.xfail("explain plans log_prob by log_z of two questions, and infer refuses it")
+    r = answered(pgm.sbn([3, 2], rng=0), {"v": [1, np.nan, 0]}, want, method)
+    if r is None:
+        return
+    assert {name for name in ALL if hasattr(r, name)} == ANSWERS[want]
+    assert r.kind in ("exact", "estimate", "lower bound") and r.status in pgm.Status
+    for name in ALL - ANSWERS[want]:
+        with pytest.raises(pgm.NotAsked):
+            getattr(r, name)
+
+
+@methods
+@tiny
+def test_the_plan_of_a_question_is_that_of_its_result(method, machine):
+    model, _, evidence = question(machine)
+    for want in ("marginals", "log_z"):
+        one, two = (pgm.explain(model, evidence, (want,), method) for _ in range(2))
+        assert str(one) == str(two) and one.plans == two.plans
+        if one.chosen is not None:
+            assert one.chosen.seconds > 0 and one.chosen.work > 0
+            r = pgm.infer(model, evidence, (want,), method, rng=0)
+            assert r.plan == one.chosen and r.kind == one.chosen.guarantee
+
+
+@methods
+def test_one_seed_gives_the_same_bits(method):
+    model, evidence = pgm.sbn([3, 2], rng=0), {"v": [[1, np.nan, 0], [np.nan, 1, np.nan]]}
+    for want in ("samples", "marginals", "log_z"):
+        found = [answered(model, evidence, want, method, rng=seed) for seed in (3, 3, 4)]
+        if found[0] is None:
+            continue
+        one, two, other = ({n: getattr(r, n) for n in ANSWERS[want]} for r in found)
+        for name in ANSWERS[want]:
+            np.testing.assert_equal(one[name], two[name])
+        random = found[0].kind == "estimate" or want == "samples"
+        differ = any(not np.array_equal(one[n]["h1"], other[n]["h1"]) for n in ("mean", "samples")
+                     if n in one) or ("log_z" in one and one["log_z"][0] != other["log_z"][0])  # fmt: skip
+        assert bool(differ) is random
+
+
+@methods
+@tiny
+def test_means_agree_with_enumeration_in_every_row(method, machine, sure=6.5):
+    """Within standard errors, for a normal error a false alarm of 1e-10 in each of 400 numbers."""
+    model, rows, evidence = question(machine)
+    r = answered(model, evidence, "marginals", method)
+    if r is None or r.kind == "lower bound":
+        return
+    for i, row in enumerate(rows):
+        truth = Brute(machine, row)
+        for layer in machine.layers:
+            error = r.stats["mcse"][layer.name][i] if r.kind == "estimate" else np.zeros(1)
+            off = np.abs(np.ravel(r.mean[layer.name][i]) - truth.mean(layer.name))
+            assert np.all(off <= sure * np.ravel(error) + 1e-9)
+            np.testing.assert_allclose(r.prob[layer.name][i].sum(axis=-1), 1.0, rtol=1e-6)
+
+
+@methods
+@tiny
+def test_log_z_agrees_with_enumeration_in_every_row(method, machine, sure=6.5):
+    """Within standard errors; a bound is not above, single precision aside."""
+    model, rows, evidence = question(machine)
+    r = answered(model, evidence, "log_z", method)
+    if r is None:
+        return
+    truth = np.array([Brute(machine, row).log_z for row in rows])
+    low, high = r.log_z_interval.T
+    assert (low <= r.log_z + 1e-12).all() and (r.log_z <= high + 1e-12).all()
+    if r.kind == "lower bound":
+        assert np.all(r.log_z <= truth + 1e-9)
+    else:
+        assert np.all(np.abs(r.log_z - truth) <= sure * r.log_z_error + 1e-4)
+
+
+@methods
+def test_an_answer_has_rows_where_the_evidence_has(method):
+    model, v = pgm.sbn([3, 2], rng=0), [1.0, np.nan, 0.0]
+    if answered(model, {"v": v}, "marginals", method) is None:
+        return
+    for evidence, rows in ((v, ()), ([v], (1,)), ([v, v], (2,))):
+        r = pgm.infer(model, {"v": evidence}, method=method, rng=0)
+        assert r.mean["h1"].shape == (*rows, 2) and r.mean["v"].shape == (*rows, 3)
+        np.testing.assert_allclose(r.mean["v"][..., [0, 2]], np.full((*rows, 2), [1.0, 0.0]))
