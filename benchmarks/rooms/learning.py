@@ -157,9 +157,7 @@ def _small() -> Row:
         SKLEARN.name: SKLEARN.rate(lambda peer: _warmed(peer.pcd(*given(), batch=32)), 1e6),
     }
     return Row(
-        "PCD-1 update, 16x16 RBM, batch 32, 32 chains: overhead of an update",
-        "us an update",
-        cases,
+        "PCD-1 update, 16x16 RBM, batch 32, 32 chains: overhead of an update", "us an update", cases
     )
 
 

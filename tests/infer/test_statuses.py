@@ -121,9 +121,14 @@ def test_ess_is_that_of_the_draws():
 
 
 def test_a_chain_of_another_spread_is_seen():
+    """R-hat of normal draws of which one chain is ten times as wide, or two deviations higher.
+
+    Over 400 seeds R-hat is 1.36 with sd 0.019, 1.32 with sd 0.014 and 1.0006 with sd 0.001: all
+    limits are ten deviations away or more.
+    """
     x = np.random.default_rng(0).normal(size=(4, 500, 1, 3))
     x[0, :, :, 0] *= 10
-    x[0, :, :, 1] += 1
+    x[0, :, :, 1] += 2
     rhat = series_statistics(x)["rhat"][0]
     assert rhat[0] > 1.1 and rhat[1] > 1.1 and rhat[2] < 1.05
 

@@ -240,24 +240,33 @@ def test_base_rates_of_every_unit(atol=1e-6):
     np.testing.assert_allclose(pgm.infer(start).mean["m"], data["m"].mean(axis=0), atol=atol)
 
 
-def test_base_rates_and_adaptive_temperatures_lower_the_variance():
-    rng = np.random.default_rng(0)
-    x = (rng.random((500, 20)) < np.linspace(0.01, 0.3, 20)) * 1.0
-    model = pgm.rbm(20, 6, rng=0).with_params(
-        {
-            "v.bias": base_rates(pgm.rbm(20, 6), {"v": x})["v"],
-            "v-h.weight": rng.normal(size=(20, 6)) * 0.7,
-        }
-    )
+def test_base_rates_and_adaptive_temperatures_lower_the_variance(models=16):
+    """Ratios of the standard deviation of the log weights with and without, on average over models.
 
-    def spread(model, **settings):
-        method = pgm.AIS(chains=20_000, reverse=False, **settings)
-        return pgm.infer(model, want=("log_z",), method=method, rng=0).stats["log_weight_sd"][0]
+    One of them may be above 1: over 60 models the ratio is 0.57 with sd 0.18 for base rates, 0.80
+    with sd 0.03 for adaptive temperatures, where strong biases make the path change most near 0.
+    So the means of 16 are 7 standard errors below 0.9; without an effect they would be 1 with a
+    standard error of 0.01.
+    """
 
-    plain_ = spread(model, betas=pgm.Linear(50))
-    assert spread(model, betas=pgm.Linear(50), reference=base_rates(model, {"v": x})) < 0.7 * plain_
-    rough = model.with_params({"v-h.weight": 2 * model.params["v-h.weight"]})
-    assert spread(rough, betas=pgm.Adaptive(50)) < 0.99 * spread(rough, betas=pgm.Linear(50))
+    def spread(model, seed, **settings):
+        method = pgm.AIS(chains=2000, reverse=False, **settings)
+        return pgm.infer(model, want=("log_z",), method=method, rng=seed).stats["log_weight_sd"][0]
+
+    even, ratios = pgm.Linear(50), []
+    for seed in range(models):
+        rng = np.random.default_rng(seed)
+        data = {"v": (rng.random((500, 20)) < np.linspace(0.01, 0.3, 20)) * 1.0}
+        rates, weight = base_rates(pgm.rbm(20, 6), data), rng.normal(size=(20, 6))
+        model = pgm.rbm(20, 6).with_params({"v.bias": rates["v"], "v-h.weight": 0.7 * weight})
+        steep = pgm.rbm(20, 6).with_params(
+            {"v.bias": np.full(20, -8.0), "h.bias": np.full(6, -8.0), "v-h.weight": weight}
+        )
+        ratios.append((
+            spread(model, seed, betas=even, reference=rates) / spread(model, seed, betas=even),
+            spread(steep, seed, betas=pgm.Adaptive(50)) / spread(steep, seed, betas=even),
+        ))
+    assert np.all(np.mean(ratios, axis=0) < 0.9)
 
 
 @pytest.mark.parametrize(
