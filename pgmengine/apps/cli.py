@@ -304,7 +304,7 @@ def sample(
     if out is not None:
         _write(out, arrays)
         return
-    rows = result.target.rows
+    rows = next(iter(result.samples.values())).shape[1]
     for i, row in np.ndindex(draws, rows):
         head = f"row {row}: " if rows > 1 else ""
         print(

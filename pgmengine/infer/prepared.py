@@ -74,7 +74,7 @@ class Method:
     gives: ClassVar[frozenset[str]] = frozenset(WANTS)
     source: ClassVar[str] = "it can give"
     guarantee: ClassVar[str] = "estimate"
-    statistics: ClassVar[Statistics] = {}
+    statistics: Statistics = {}
     local: ClassVar[bool] = False
     tempered: ClassVar[bool] = False
     groups_chains: ClassVar[bool] = False

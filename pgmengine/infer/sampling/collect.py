@@ -16,7 +16,7 @@ from pgmengine.graph.couplings import only_parameters
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import add_gradients, public, squeeze
 from pgmengine.infer.convergence import chain_statistics
-from pgmengine.infer.result import Axis, Statistics, Status
+from pgmengine.infer.result import Axis, Status
 from pgmengine.units import Unit
 
 # R-hat and MCSE are themselves estimates. With fewer effective draws they cannot be relied upon
@@ -35,7 +35,7 @@ TRACE = (
 OF_DRAWS = frozenset({"marginals", "samples", "pairs", "gradient"})
 
 # The statistics of chains.
-OF_CHAINS: Statistics = {
+OF_CHAINS: dict[str, tuple[Axis, ...]] = {
     "ess": (Axis.ROW, Axis.UNIT),
     "rhat": (Axis.ROW, Axis.UNIT),
     "mcse": (Axis.ROW, Axis.UNIT),

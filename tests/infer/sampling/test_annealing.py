@@ -262,10 +262,12 @@ def test_base_rates_and_adaptive_temperatures_lower_the_variance(models=16):
         steep = pgm.rbm(20, 6).with_params(
             {"v.bias": np.full(20, -8.0), "h.bias": np.full(6, -8.0), "v-h.weight": weight}
         )
-        ratios.append((
-            spread(model, seed, betas=even, reference=rates) / spread(model, seed, betas=even),
-            spread(steep, seed, betas=pgm.Adaptive(50)) / spread(steep, seed, betas=even),
-        ))
+        ratios.append(
+            (
+                spread(model, seed, betas=even, reference=rates) / spread(model, seed, betas=even),
+                spread(steep, seed, betas=pgm.Adaptive(50)) / spread(steep, seed, betas=even),
+            )
+        )
     assert np.all(np.mean(ratios, axis=0) < 0.9)
 
 
