@@ -156,7 +156,8 @@ class Auto(Method):
 
     def _walk(self, choice: Choice, executor: Executor | None, rng: RngLike, state: Any) -> Result:
         """Ask the candidates in order, until one ends well."""
-        rng = seeded(rng)
+        # The candidates share one stream of random numbers.
+        rng = None if rng is None else seeded(rng)
         refused: list[Plan] = []
         last: Result | None = None
         # Results of ladders that have been run to confirm chains, and may be asked later.
@@ -290,7 +291,7 @@ class Choice:
 
     def on(self, target: Target) -> Choice:
         """Return the same choice for another target with the same evidence pattern."""
-        return replace(self, target=target)
+        return Choice(self.auto, target, self.want, self.difference, self.normaliser, self.known)
 
 
 def only(method: Any) -> Auto:

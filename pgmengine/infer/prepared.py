@@ -157,7 +157,9 @@ class Prepared:
 
     def on(self, target: Target) -> Prepared:
         """Return the same question about other values under the same evidence pattern."""
-        return replace(self, target=target, basis=self.method.rebound(self.basis, target))
+        # Spelt out: dataclasses.replace takes twice as long, a tenth of a small answer.
+        basis = self.method.rebound(self.basis, target)
+        return Prepared(self.method, target, self.want, self.plan, basis)
 
     def refused(self, why: str) -> Prepared:
         """Return the question with a refusal."""

@@ -280,7 +280,7 @@ class _Answers:
             for group in part.groups
             for start in range(0, len(group.rows), group.at_once)
         ]
-        each = shared_out if _shared(part) else map
+        each = shared_out if len(jobs) > 1 and _shared(part) else map
         found = each(lambda job: self._solve(part, whole, *job), jobs)
         for (_, rows), (log_z, answers) in zip(track(jobs, "enumerating"), found, strict=True):
             self._keep(part, whole, rows, log_z)
