@@ -1,7 +1,11 @@
 """The option --shift, by which every verdict can be asked for again with other seeds."""
 
+import os
+
 import pytest
 import shifted
+
+os.environ.setdefault("MPLBACKEND", "Agg")  # no windows
 
 
 def pytest_addoption(parser):

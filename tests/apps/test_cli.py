@@ -3,6 +3,7 @@ import sys
 
 import numpy as np
 import pytest
+from extras import extra
 
 import pgmengine as pgm
 from pgmengine.apps import cli
@@ -143,6 +144,7 @@ def test_bad_arguments_are_one_line_and_exit_code_2(words, monkeypatch, capsys, 
 
 
 def test_demo(monkeypatch, capsys, tmp_path):
+    extra("matplotlib")
     code, out, _ = run(monkeypatch, capsys, "demo", "--out", tmp_path / "demo", "--epochs", 3)
     assert code == 0 and "independent pixels" in out and out.count("answer: Exact, exact") == 3
     assert (tmp_path / "demo" / "completions.png").stat().st_size > 10_000

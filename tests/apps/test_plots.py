@@ -1,14 +1,13 @@
 """Plots show the numbers that they are given, on the axes that they are given."""
 
-import matplotlib
+import numpy as np
+import pytest
+from extras import extra
 
-matplotlib.use("Agg")
+import pgmengine as pgm
 
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
-
-import pgmengine as pgm  # noqa: E402
+extra("matplotlib")
+plt = pytest.importorskip("matplotlib.pyplot")
 
 
 @pytest.fixture(autouse=True)

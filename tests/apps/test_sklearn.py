@@ -2,15 +2,18 @@
 
 import numpy as np
 import pytest
+from extras import extra
 from scipy.special import logsumexp
+
+import pgmengine as pgm
+
+extra("sklearn")
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
-
-import pgmengine as pgm
 
 ESTIMATORS = [
     pgm.sklearn.RBMTransformer(n_components=4, n_iter=2),
@@ -165,3 +168,10 @@ def test_a_single_class_is_certain():
         x, np.zeros(30)
     )
     np.testing.assert_array_equal(model.predict_proba(x), np.ones((30, 1)))
+
+
+def test_features_have_a_width():
+    x = pgm.datasets.bars_and_stripes().x_train
+    model = pgm.sklearn.RBMTransformer(2, n_iter=1, random_state=0).fit(x)
+    with pytest.raises(pgm.PgmError, match="3 columns, expected the 2 of transform"):
+        model.inverse_transform(np.zeros((4, 3)))

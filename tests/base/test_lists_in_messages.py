@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from extras import extra
 
 import pgmengine as pgm
 from pgmengine.base.errors import listed
@@ -39,5 +40,6 @@ def test_refusals_of_many_layers_list_three():
         pgm.infer(model, {"xx17": [1]})
     with pytest.raises(pgm.PgmError, match=r"are x0.bias, x1.bias, x2.bias ... and 396 more"):
         model.with_params({"y.bias": [0.0]})
+    extra("matplotlib")
     with pytest.raises(pgm.PgmError, match=r"are x0->x1, x1->x2, x2->x3 ... and 196 more"):
         pgm.plots.receptive_fields(model, "y->x1", (1, 1))

@@ -8,14 +8,11 @@ import sys
 import types
 from dataclasses import dataclass
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from extras import extra
 from safetensors.numpy import save_file
 from tiny import MACHINES
 
@@ -357,6 +354,9 @@ def test_states_have_names_and_keep_them(tmp_path):
 
 
 def test_both_views_can_be_drawn():
+    extra("matplotlib")
+    from matplotlib import pyplot as plt
+
     model = pgm.dbn([4, 3, 2], rng=0)
     for level in ("layers", "variables"):
         graph, ax = model.to_networkx(level=level), plt.figure().gca()

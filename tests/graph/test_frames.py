@@ -2,10 +2,12 @@
 
 import networkx as nx
 import numpy as np
-import pandas as pd
 import pytest
+from extras import extra
 
 import pgmengine as pgm
+
+pd = extra("pandas")
 
 
 def weather():

@@ -3,8 +3,11 @@
 import networkx as nx
 import numpy as np
 import pytest
+from extras import extra
 
 import pgmengine as pgm
+
+extra("arviz_base")
 
 
 @pytest.fixture(scope="module")

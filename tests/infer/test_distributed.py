@@ -4,20 +4,22 @@ import os
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from extras import extra
 from test_splitting import QUESTIONS, RBM, ROWS, Deadly, assert_same
 
 import pgmengine as pgm
 from pgmengine.base import executors
 
+distributed = extra("distributed")
+
 
 @pytest.fixture(scope="module")
 def pool():
     with (
-        LocalCluster(
+        distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
         ) as cluster,
-        Client(cluster) as client,
+        distributed.Client(cluster) as client,
     ):
         yield client.get_executor(pure=False)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from extras import extra
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import FINITE
@@ -464,7 +465,6 @@ def test_units_of_several_components_need_not_be_one_hot(unit, seen, method, err
     if None not in seen:
         bound = pgm.infer(model, {"c": x}, method=pgm.MeanField())  # exact here
         np.testing.assert_allclose(bound.mean["h"][0], truth[0], atol=1e-9)
-    assert r.to_frame().shape[1] == 6
     with pytest.raises(pgm.PgmError, match="one of the rows of its support"):
         pgm.infer(model, {"c": [[[0.5, nan], [1, 1]]]})
     with pytest.raises(pgm.PgmError, match="is not a label"):
@@ -552,3 +552,12 @@ def test_values_of_several_components_forgive_single_precision():
     assert np.array_equal(single, pgm.infer(model, {"v": rows}).mean["h"])
     with pytest.raises(pgm.PgmError, match="row 1, index 0.*is not a value"):
         pgm.infer(model, {"v": rows + 1e-6 * (np.arange(8).reshape(2, 2, 2) == 5)})
+
+
+def test_frames_have_a_column_for_each_component():
+    extra("pandas")
+    b = pgm.GraphBuilder()
+    b.layer("c", Pairs(), 2)
+    b.layer("h", pgm.Binary(), 2)
+    b.couple("c", "h")
+    assert pgm.infer(b.build(rng=0)).to_frame().shape[1] == 6

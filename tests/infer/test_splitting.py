@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from extras import extra
 
 import pgmengine as pgm
 from pgmengine.base import executors
@@ -350,6 +351,8 @@ def test_ladders_of_parts_are_known_row_by_row(monkeypatch):
         r = pgm.infer(strong, evidence, want=("samples",), method=method, rng=5)
         assert r.stats["betas"].shape == (2, 4) and np.all(r.stats["betas"][:, [0, -1]] == [0, 1])
         assert not np.array_equal(*r.stats["betas"])
+        extra("arviz_base")
+        extra("matplotlib")
         tree = r.to_arviz()
         if "levels" in r.stats:
             assert int(tree["sample_stats"]["level"].max()) == 3

@@ -6,10 +6,10 @@ import zipfile
 
 import networkx as nx
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from damaged import TOML, answered, without_sum
+from extras import extra
 
 import pgmengine as pgm
 from pgmengine.apps import cli
@@ -309,7 +309,7 @@ def test_columns_that_are_nearly_names_are_not_taken_in_order():
     b.layer("h", pgm.Binary(), 1)
     b.couple("v", "h")
     m = b.build(rng=0)
-    frame = pd.DataFrame([[1, 0]], columns=["lungs", "smokes"])
+    frame = extra("pandas").DataFrame([[1, 0]], columns=["lungs", "smokes"])
     for act in (
         lambda: pgm.infer(m, {"v": frame}),
         lambda: pgm.fit(m, {"v": frame}, updates=1),
@@ -323,7 +323,7 @@ def test_columns_that_are_nearly_names_are_not_taken_in_order():
 
 def test_data_without_rows_name_their_layer():
     m = pgm.rbm(2, 1, rng=0)
-    empty = pd.DataFrame({("v", 0): [], ("v", 1): []})
+    empty = extra("pandas").DataFrame({("v", 0): [], ("v", 1): []})
     for data in ({"v": np.zeros((0, 2))}, empty):
         with pytest.raises(
             pgm.PgmError, match="data: layer 'v' has no rows, expected at least one"

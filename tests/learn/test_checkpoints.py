@@ -3,6 +3,7 @@ another fit.
 """
 
 import functools
+import logging
 import signal
 import subprocess
 import sys
@@ -246,3 +247,14 @@ def test_legacy_random_numbers_resume(tmp_path):
     np.testing.assert_array_equal(f.model.params["v-h.weight"], whole.model.params["v-h.weight"])
     with pytest.raises(pgm.PgmError, match="differs in rng"):
         pgm.fit(model, data, updates=4, checkpoint=tmp_path / "c", rng=np.random.RandomState(2))
+
+
+def test_a_state_without_its_model_is_noticed(caplog):
+    x = pgm.datasets.bars_and_stripes().x_train
+    model = pgm.rbm(16, 3, rng=0)
+    first = pgm.fit(model, {"v": x}, updates=5)
+    with caplog.at_level(logging.WARNING, logger="pgmengine"):
+        pgm.fit(first.model, {"v": x}, updates=6, state=first.state)
+        assert not caplog.records
+        pgm.fit(model, {"v": x}, updates=6, state=first.state)
+    assert "ended with other parameters" in caplog.text

@@ -1,8 +1,8 @@
 """Monitors: what each says, against enumeration, and when learning stops."""
 
 import numpy as np
-import pandas as pd
 import pytest
+from extras import extra
 
 import pgmengine as pgm
 
@@ -212,6 +212,7 @@ def test_the_error_of_a_mean_of_several_log_z():
 
 def test_monitors_take_frames():
     """Of all that look at data."""
+    pd = extra("pandas")
     x, rng = np.random.default_rng(0).integers(0, 2, (6, 5)).astype(float), np.random.default_rng(1)
     model = pgm.rbm(5, 3, rng=0)
     model = model.with_params({k: rng.normal(size=v.shape) for k, v in model.params.items()})
@@ -238,3 +239,25 @@ def test_monitors_of_a_whole_model_refuse_inputs(monitor):
         pgm.PgmError, match=f"{type(monitor).__name__} needs a model of all its layers; layer 'x'"
     ):
         monitor(pgm.drbm(2, 2, 2, rng=0), 0)
+
+
+def test_a_reason_to_stop_is_text_and_a_negative_phase_says_its_precision():
+    x = pgm.datasets.bars_and_stripes().x_train
+
+    class Stop:
+        def __call__(self, model, update):
+            return {"count": update}
+
+        def stops(self, history):
+            return history["count"][-1] == (3, 3.0)
+
+    found = pgm.fit(pgm.rbm(16, 3, rng=0), {"v": x}, callbacks=[Stop()], updates=9)
+    assert found.state["update"] == 3
+    assert found.stopped == "Stop ended it"
+
+    class Phase:
+        def start(self, given, rng):
+            raise AssertionError
+
+    with pytest.raises(pgm.PgmError, match="Phase must say in `precision`"):
+        pgm.fit(pgm.rbm(16, 3, rng=0), {"v": x}, negative=Phase(), updates=1)

@@ -9,6 +9,7 @@ import pytest
 import pgmengine as pgm
 
 X = np.random.default_rng(0).integers(0, 2, (20, 4)).astype(float)
+BARS = pgm.datasets.bars_and_stripes().x_train
 
 
 def learned(model=None, **settings):
@@ -420,3 +421,27 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(pgm.PgmError):
             learned(checkpoint=path)
+
+
+def test_nothing_to_learn_is_refused():
+    drbm, x = pgm.drbm(3, 2, 2, rng=0), np.zeros((4, 3))
+    for model, data, given, why in (
+        (pgm.rbm(16, 3, rng=0), {"v": BARS}, ("v",), "all layers with data are given"),
+        (drbm, {"x": x}, ("x",), "all layers with data are given"),
+        (drbm, {"x": x, "y": np.full((4, 1), np.nan)}, ("x",), "all layers with data are given"),
+        (pgm.rbm(16, 3, rng=0), {"v": np.full((4, 16), np.nan)}, (), "no value is known"),
+    ):
+        with pytest.raises(pgm.PgmError, match=f"nothing to learn: {why}"):
+            pgm.fit(model, data, given=given, updates=1)
+
+
+def test_names_taken_twice_and_values_of_no_unit_are_named():
+    with pytest.raises(pgm.PgmError, match="fit itself and a callback say 'weight_norm'"):
+        pgm.fit(
+            pgm.rbm(16, 3, rng=0),
+            {"v": BARS},
+            callbacks=[lambda model, update: {"weight_norm": 7.0}],
+            updates=1,
+        )
+    with pytest.raises(pgm.PgmError, match="data: layer 'v', row 1, index 0: 2.0 is not a value"):
+        pgm.base_rate_start(pgm.rbm(2, 2, rng=0), {"v": [[0, 1], [2, 1]]})

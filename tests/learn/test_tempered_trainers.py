@@ -203,3 +203,19 @@ def test_levels_that_stay_unvisited_are_told_of_once(caplog):
     settings["negative"] = pgm.CAST(betas=[0.8, 0.9, 1.0], chains=20)
     pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, **settings)
     assert not [r for r in caplog.records if "temperatures" in r.getMessage()]
+
+
+@pytest.mark.parametrize("kind", [pgm.CAST, pgm.TransSAP, pgm.AdaptiveSAP])
+def test_a_ladder_in_numbers_is_that_of_these_settings(kind):
+    first = pgm.fit(
+        pgm.rbm(16, 3, rng=0), {"v": X}, negative=kind(betas=[0.5, 0.7, 1.0]), updates=2
+    )
+    for betas, expected in (([0.9, 0.95, 1.0], [0.9, 0.95, 1.0]), (pgm.Linear(3), [0.5, 0.7, 1.0])):
+        more = pgm.fit(
+            first.model, {"v": X}, negative=kind(betas=betas), updates=4, state=first.state
+        )
+        np.testing.assert_array_equal(more.state["negative//betas"], expected)
+    with pytest.raises(pgm.PgmError, match="of another fit"):
+        pgm.fit(
+            first.model, {"v": X}, negative=kind(betas=[0.5, 1.0]), updates=4, state=first.state
+        )

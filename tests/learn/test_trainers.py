@@ -10,6 +10,7 @@ from registry import NEGATIVES
 import pgmengine as pgm
 from pgmengine.learn.batch import Gradient
 
+BARS = pgm.datasets.bars_and_stripes().x_train
 STATES = np.array(np.meshgrid(*[[0.0, 1.0]] * 5)).reshape(5, -1).T
 
 
@@ -534,3 +535,45 @@ def test_pretraining_names_what_is_wrong_with_the_data():
     ):
         with pytest.raises(pgm.PgmError, match=words):
             pgm.pretrain(pgm.dbm([9, 4, 3], rng=0), data, updates=1)
+
+
+class Own:
+    """An optimizer of a user's own, which returns what it is told to."""
+
+    def __init__(self, change):
+        self.change = change
+
+    def start(self, params):
+        return {}
+
+    def step(self, structure, params, gradient, state, t):
+        return self.change(dict(params))
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda p: {k: v * np.nan for k, v in p.items()}, "update 1: step of Own: .*nan"),
+        (
+            lambda p: {"v.bias": p["v.bias"]},
+            r"update 1: step of Own returned \['v.bias'\], expected",
+        ),
+        (lambda p: p | {"h.bias": np.zeros(7)}, "update 1: step of Own: .*7"),
+        (lambda p: None, "update 1: step of Own returned NoneType, expected"),
+    ],
+)
+def test_what_an_optimizer_of_ones_own_returns_is_checked(change, match):
+    with pytest.raises(pgm.PgmError, match=match):
+        pgm.fit(pgm.rbm(16, 3, rng=0), {"v": BARS}, optimizer=Own(change), updates=1)
+    same = pgm.fit(pgm.rbm(16, 3, rng=0), {"v": BARS}, optimizer=Own(lambda p: p), updates=1)
+    np.testing.assert_array_equal(
+        same.model.params["v-h.weight"], pgm.rbm(16, 3, rng=0).params["v-h.weight"]
+    )
+
+
+def test_one_unit_may_have_its_rows_in_a_vector():
+    model = pgm.rbm(1, 2, rng=0)
+    one, two = (
+        pgm.base_rate_start(model, {"v": np.reshape([0, 1, 1], shape)}) for shape in ((3,), (3, 1))
+    )
+    assert one.params["v.bias"] == two.params["v.bias"] > 0

@@ -2,19 +2,16 @@
 
 import doctest
 import importlib
-import json
 import pkgutil
 import re
 from pathlib import Path
 
-import jupytext
 import pytest
 
 import pgmengine
 
 pytestmark = pytest.mark.usefixtures("seeds_as_written")
 README = Path(__file__).parents[2] / "README.md"
-TUTORIALS = sorted((README.parent / "tutorials").glob("*.py"))
 MODULES = [
     m.name
     for m in pkgutil.walk_packages(pgmengine.__path__, "pgmengine.")
@@ -49,25 +46,6 @@ def test_pages_run(capsys):
         assert all(
             shown in printed for shown in re.findall(r"```text\n(.*?)```", text, flags=re.S)
         ), page
-
-
-@pytest.mark.parametrize("script", TUTORIALS, ids=lambda p: p.stem)
-def test_notebooks_are_their_scripts_executed(script):
-    """pytest runs the notebooks; here, that each is what its script says, with the outputs of a
-    run.
-    """
-    notebook, own = jupytext.read(script.with_suffix(".ipynb")), jupytext.read(script)
-    assert [(c.cell_type, c.source) for c in notebook.cells] == [
-        (c.cell_type, c.source) for c in own.cells
-    ]
-    cells = [c for c in notebook.cells if c.cell_type == "code"]
-    assert all(c.execution_count for c in cells) and sum(len(c.outputs) for c in cells) >= 2
-    shown = json.dumps([c.outputs for c in cells])
-    assert "image/png" in shown and 'output_type": "error' not in shown and " at 0x" not in shown
-
-
-def test_there_are_eight_tutorials():
-    assert [p.stem[:2] for p in TUTORIALS] == [f"0{i}" for i in range(1, 9)]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -1,0 +1,44 @@
+"""The tutorials run, and their notebooks are their scripts with the outputs of a run."""
+
+import json
+from pathlib import Path
+
+import pytest
+from extras import extra
+
+TUTORIALS = sorted((Path(__file__).parents[2] / "tutorials").glob("*.py"))
+
+
+@pytest.mark.notebook
+@pytest.mark.usefixtures("seeds_as_written")
+@pytest.mark.parametrize("script", TUTORIALS, ids=lambda p: p.stem)
+def test_notebooks_run(script):
+    """The cells in order, in one namespace, as a kernel runs them, warnings being errors."""
+    for module in ("matplotlib", "pandas", "arviz_base"):
+        extra(module)
+    from matplotlib import pyplot as plt
+
+    names = {"__name__": "__main__"}
+    for cell in json.loads(script.with_suffix(".ipynb").read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), script.stem, "exec"), names)
+    plt.close("all")
+
+
+@pytest.mark.parametrize("script", TUTORIALS, ids=lambda p: p.stem)
+def test_notebooks_are_their_scripts_executed(script):
+    """Each notebook is what its script says, with the outputs of a run."""
+    notebook, own = (
+        extra("jupytext").read(path) for path in (script.with_suffix(".ipynb"), script)
+    )
+    assert [(c.cell_type, c.source) for c in notebook.cells] == [
+        (c.cell_type, c.source) for c in own.cells
+    ]
+    cells = [c for c in notebook.cells if c.cell_type == "code"]
+    assert all(c.execution_count for c in cells) and sum(len(c.outputs) for c in cells) >= 2
+    shown = json.dumps([c.outputs for c in cells])
+    assert "image/png" in shown and 'output_type": "error' not in shown and " at 0x" not in shown
+
+
+def test_there_are_eight_tutorials():
+    assert [p.stem[:2] for p in TUTORIALS] == [f"0{i}" for i in range(1, 9)]
