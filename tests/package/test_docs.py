@@ -7,11 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+from extras import extra
 
 import pgmengine
 
 pytestmark = pytest.mark.usefixtures("seeds_as_written")
 README = Path(__file__).parents[2] / "README.md"
+NEEDS = {"pgmengine.plots": "matplotlib", "pgmengine.sklearn": "sklearn"}
 MODULES = [
     m.name
     for m in pkgutil.walk_packages(pgmengine.__path__, "pgmengine.")
@@ -50,6 +52,8 @@ def test_pages_run(capsys):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name):
+    if name in NEEDS:
+        extra(NEEDS[name])
     result = doctest.testmod(
         importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE
     )
