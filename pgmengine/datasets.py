@@ -1,22 +1,19 @@
-"""Data sets: one that ships with the package, two that are generated, two that are read from
-standard files.
-"""
+"""Data sets: one that ships with the package, two generated ones, two in standard files."""
 
 from __future__ import annotations
 
 import gzip
+import math
 import os
 import zlib
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from pgmengine.base.checks import seeded, whole
+from pgmengine.base.checks import real, seeded, whole
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, RngLike
 
 MNIST_FILES = {
     "x_train": "train-images-idx3-ubyte",
@@ -28,7 +25,15 @@ MNIST_FILES = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """x (n, d) in {0, 1} or grey in [0, 1], y (n,) int labels, for training and test."""
+    """Images and labels for training and test.
+
+    Attributes
+    ----------
+    name : name of the data set.
+    x_train, x_test : (rows, pixels), values 0 and 1, or grey values in [0, 1].
+    y_train, y_test : (rows,), integer labels.
+    image_shape : rows and columns of an image.
+    """
 
     name: str
     x_train: Array
@@ -38,20 +43,30 @@ class Dataset:
     image_shape: tuple[int, int]
 
     def __repr__(self) -> str:
-        return f"Dataset({self.name!r}, {len(self.x_train)} train, {len(self.x_test)} test, images {self.image_shape})"
+        return (
+            f"Dataset({self.name!r}, {len(self.x_train)} train, {len(self.x_test)} test, "
+            f"images {self.image_shape})"
+        )
 
 
 def digits(threshold: float | None = 7.5) -> Dataset:
-    """The 1,797 digits of 8x8 pixels that scikit-learn ships, 1,437 for training and 360 for test.
+    """Return the 1,797 digits of 8x8 pixels that scikit-learn ships.
 
-    A pixel (0..16) is 1 when it is above `threshold`; threshold=None keeps grey values in [0, 1].
-    The split is a fixed permutation (seed 0).
+    Use it for small models of real images. 1,437 digits are for training and 360 for test, in a
+    fixed random split.
 
+    Parameters
+    ----------
+    threshold : a pixel, from 0 to 16, becomes 1 if it is above the threshold; None gives grey
+        values in [0, 1].
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.datasets.digits()
     Dataset('digits', 1437 train, 360 test, images (8, 8))
     """
-    threshold = None if threshold is None else _real("digits: threshold", threshold)
+    threshold = _threshold("digits", threshold)
     with np.load(Path(__file__).parent / "data" / "digits.npz", allow_pickle=False) as packed:
         pixels, labels = packed["pixels"].astype(np.float64), packed["labels"].astype(np.int64)
     x = pixels / 16 if threshold is None else (pixels > threshold).astype(np.float64)
@@ -61,11 +76,18 @@ def digits(threshold: float | None = 7.5) -> Dataset:
 
 
 def bars_and_stripes(side: int = 4) -> Dataset:
-    """All images of full rows (label 0) and of full columns (label 1): 2^side each, all-off and
-    all-on in both.
+    """Return all images of full rows (label 0) and all images of full columns (label 1).
 
-    For side 4 the best possible mean log-likelihood is -(28/32) ln 32 - (4/32) ln 16 = -3.379 nats.
+    Use it where the distribution of the data is known: for side 4, the best possible mean
+    log-likelihood is -(28/32) ln 32 - (4/32) ln 16 = -3.379 nats. The two blank images are in both
+    classes. Training and test data are equal.
 
+    Parameters
+    ----------
+    side : rows and columns of an image; there are 2^side images of each class.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.datasets.bars_and_stripes().x_train.shape
     (32, 16)
@@ -80,12 +102,28 @@ def bars_and_stripes(side: int = 4) -> Dataset:
 
 
 def artificial_modes(
-    p_mut: float = 0.1, samples: int = 10_000, side: int = 4, rng: int = 0
+    p_mut: float = 0.1, samples: int = 10_000, side: int = 4, rng: RngLike = 0
 ) -> Dataset:
-    """Four equally likely images with every pixel flipped with probability p_mut (system 2).
+    """Return noisy copies of four equally likely images.
 
-    All 0; all 1; upper half 0 and lower half 1; its complement. The label is the image.
+    Use it to see whether chains move between modes, which are the further apart the smaller p_mut
+    is. The images are: all 0; all 1; upper half 0 and lower half 1; the complement of that. The
+    label is the number of the image.
 
+    Parameters
+    ----------
+    p_mut : probability with which each pixel is flipped.
+    samples : images for training, and as many for test.
+    side : rows and columns of an image, an even number.
+    rng : a seed or a generator.
+
+    References
+    ----------
+    Brügge, Fischer and Igel (2013), "The flip-the-state transition operator for restricted
+    Boltzmann machines".
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.datasets.artificial_modes(0.01).x_train.shape
     (10000, 16)
@@ -109,14 +147,23 @@ def artificial_modes(
     return Dataset("artificial_modes", x_train, y_train, x_test, y_test, (side, side))
 
 
-def mnist(binary: bool = True, rng: int | None = None) -> Dataset:
-    """MNIST, 60,000 and 10,000 images of 28x28, from the standard idx files (plain or .gz).
+def mnist(binary: bool = True, rng: RngLike = None) -> Dataset:
+    """Return MNIST: 60,000 images of 28x28 for training, and 10,000 for test.
 
-    binary: a pixel is 1 when its grey value is above 1/2, or, with an rng, with probability equal
-    to it; else grey values.
+    The standard idx files, plain or .gz, are read from the directory that the environment variable
+    PGMENGINE_DATA names (else from the user's cache), or from a folder mnist in it. If they are
+    absent, scikit-learn fetches the images.
 
-    Reads from PGMENGINE_DATA or the user cache, there or in a folder mnist; if absent, fetches
-    through scikit-learn.
+    Parameters
+    ----------
+    binary : whether pixels are 0 and 1; otherwise they are grey values in [0, 1].
+    rng : if given, a seed or a generator: a pixel is 1 with a probability equal to its grey value.
+        Otherwise it is 1 if its grey value is above 1/2.
+
+    Raises
+    ------
+    PgmError
+        If the files are absent and cannot be fetched, or are damaged.
     """
     files = {key: _find(name, "mnist") for key, name in MNIST_FILES.items()}
     if all(files.values()):
@@ -129,8 +176,8 @@ def mnist(binary: bool = True, rng: int | None = None) -> Dataset:
         images, labels = arrays[f"x_{part}"], arrays[f"y_{part}"]
         if images[0].size != 784 or len(images) != len(labels) or labels.ndim != 1:
             raise PgmError(
-                f"mnist: the {part} files have images {images.shape} and labels {labels.shape}, expected as "
-                "many labels as images of 28 x 28"
+                f"mnist: the {part} files have images {images.shape} and labels {labels.shape}, "
+                "expected as many labels as images of 28 x 28"
             )
     x = {key: arrays[key].reshape(len(arrays[key]), -1) / 255.0 for key in ("x_train", "x_test")}
     if binary:
@@ -150,21 +197,31 @@ def mnist(binary: bool = True, rng: int | None = None) -> Dataset:
 
 
 def usps(threshold: float | None = 0.5) -> Dataset:
-    """USPS digits, 1,100 of each class at 16x16 (usps_all.mat): the first 700 of each for training,
-    400 for test.
+    """Return USPS digits of 16x16 pixels.
 
-    A pixel is 1 when its grey value in [0, 1] is above `threshold`; None keeps grey values. Found
-    as mnist is; if the file is absent, the 9,298 images of OpenML's set are fetched, 7,291 for
-    training.
+    The file usps_all.mat has 1,100 digits of each class, of which the first 700 are for training
+    and 400 for test. It is looked for as the files of `mnist`, or in a folder usps. If it is
+    absent, scikit-learn fetches the 9,298 images of OpenML, of which 7,291 are for training.
+
+    Parameters
+    ----------
+    threshold : a pixel is 1 if its grey value in [0, 1] is above the threshold; None gives grey
+        values.
+
+    Raises
+    ------
+    PgmError
+        If the file is absent and the images cannot be fetched, or if it is damaged.
     """
-    threshold = None if threshold is None else _real("usps: threshold", threshold)
+    threshold = _threshold("usps", threshold)
     path = _find("usps_all.mat", "usps")
     if path is None:
         arrays = _fetched("USPS", 7_291, "usps", ["usps_all.mat"])
         x_train, x_test = ((arrays[k] + 1) / 2 for k in ("x_train", "x_test"))
         y_train, y_test = (arrays[k].astype(np.int64) - 1 for k in ("y_train", "y_test"))
     else:
-        data = _read_mat(path)  # (256 pixels in columns, 1100, class 1..9 then 0)
+        # The axes are 256 pixels, column by column; 1,100 images; classes 1 to 9, then 0.
+        data = _read_mat(path)
         images = np.roll(data, 1, axis=2).reshape(16, 16, 1100, 10, order="F").transpose(3, 2, 0, 1)
         flat = images.reshape(10, 1100, 256) / 255.0
         x_train, x_test = flat[:, :700].reshape(-1, 256), flat[:, 700:].reshape(-1, 256)
@@ -174,28 +231,37 @@ def usps(threshold: float | None = 0.5) -> Dataset:
     return Dataset("usps", x_train, y_train, x_test, y_test, (16, 16))
 
 
-def _real(what: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
+def _real(what: str, value: object) -> float:
+    """Return the value as a float; raise PgmError unless it is a number."""
+    if math.isnan(number := real(value)):
         raise PgmError(f"{what} must be a number, not {value!r}")
-    return float(value)
+    return number
+
+
+def _threshold(name: str, threshold: float | None) -> float | None:
+    """Return the threshold of a data set; raise PgmError unless it is a number or None."""
+    return None if threshold is None else _real(f"{name}: threshold", threshold)
 
 
 def data_directory() -> Path:
-    """PGMENGINE_DATA, else the user's cache."""
+    """Return the directory in PGMENGINE_DATA, else the one in the user's cache."""
     given = os.environ.get("PGMENGINE_DATA")
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     return Path(given) if given else cache / "pgmengine"
 
 
 def _find(name: str, folder: str) -> Path | None:
+    """Return the path of a data file, plain or .gz, or None."""
     root = data_directory()
     candidates = [place / f"{name}{end}" for place in (root, root / folder) for end in ("", ".gz")]
     return next((path for path in candidates if path.is_file()), None)
 
 
 def _read_idx(path: Path) -> Array:
-    """An idx file: two zero bytes, type 8 (unsigned byte), the number of axes, their lengths, the
-    data.
+    """Return the array of an idx file of bytes.
+
+    The file has two zero bytes, the type 8 (unsigned byte), the number of axes, the length of each
+    axis in four bytes, and the data.
     """
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -205,28 +271,33 @@ def _read_idx(path: Path) -> Array:
     if raw[:3] != b"\x00\x00\x08" or not axes or len(raw) < 4 + 4 * axes:
         raise PgmError(f"{path}: not an idx file of bytes")
     shape = np.frombuffer(raw, ">u4", axes, 4).astype(int)
-    if len(raw) != 4 + 4 * axes + shape.prod():
-        raise PgmError(
-            f"{path}: truncated, {len(raw)} bytes where {4 + 4 * axes + shape.prod()} are expected"
-        )
+    expected = 4 + 4 * axes + shape.prod()
+    if len(raw) != expected:
+        raise PgmError(f"{path}: truncated: it has {len(raw)} bytes, expected {expected}")
     return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)
 
 
 def _read_mat(path: Path) -> Array:
+    """Return the array of usps_all.mat, (256, 1100, 10)."""
     from scipy.io import loadmat
 
     try:
-        data = loadmat(path)["data"]
-    except Exception as error:  # scipy raises many kinds for a broken file
+        data: Array = loadmat(path)["data"]
+    except Exception as error:
+        # scipy raises many kinds of errors for a damaged file.
         raise PgmError(f"{path}: not a readable usps_all.mat: {error}") from None
     if data.shape != (256, 1100, 10):
         raise PgmError(f"{path}: data has shape {data.shape}, expected (256, 1100, 10)")
     return data
 
 
-def _fetched(name: str, train: int, folder: str, files: list[str]) -> dict[str, Any]:
+def _fetched(name: str, train: int, folder: str, files: list[str]) -> dict[str, Array]:
+    """Return a data set of OpenML; raise PgmError that says where to put its files otherwise."""
     where = data_directory()
-    put = f"put {', '.join(files)} into {where} or {where / folder} (PGMENGINE_DATA names another directory)"
+    put = (
+        f"put {', '.join(files)} into {where} or {where / folder} "
+        "(PGMENGINE_DATA names another directory)"
+    )
     try:
         from sklearn.datasets import fetch_openml
     except ImportError:
@@ -235,9 +306,8 @@ def _fetched(name: str, train: int, folder: str, files: list[str]) -> dict[str, 
         ) from None
     try:
         x, y = fetch_openml(name, return_X_y=True, as_frame=False, data_home=str(where))
-    except (
-        Exception
-    ) as error:  # no network, no such data set: whatever it was, the way out is the same
+    except Exception as error:
+        # There are many reasons, and one remedy.
         raise PgmError(f"{folder} is not here and could not be fetched ({error}): {put}") from None
     y = np.asarray(y, dtype=np.float64)
     return {"x_train": x[:train], "x_test": x[train:], "y_train": y[:train], "y_test": y[train:]}

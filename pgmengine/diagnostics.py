@@ -1,14 +1,17 @@
-"""How well a chain mixes: exact transition matrices and their spectrum, autocorrelation times,
-changes of class.
+"""Diagnostics of Markov chains.
+
+Exact transition matrices and their spectrum, for small models; autocorrelation times; changes of
+class, for chains on data with known modes.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import softmax
@@ -33,15 +36,39 @@ __all__ = [
     "transition_matrix",
 ]
 
+if TYPE_CHECKING:
+    from pgmengine.protocols import Kernel
+
 log = logging.getLogger(__name__)
-# standard errors of the variance of means by which another estimate of tau may differ from it
+
+# Estimates of an autocorrelation time agree if they differ by at most this many standard errors.
 APART = 4.0
-MOST_STATES = 8192  # a matrix of 0.5 GiB
+
+# States of a transition matrix, at most: a matrix of 0.5 GiB.
+MOST_STATES = 8192
 
 
 def joint_states(target: Target) -> States:
-    """All joint states of the free units of a target of one row, flat (states, width); the last
-    unit changes fastest.
+    """Return all joint states of the free units of a target.
+
+    Parameters
+    ----------
+    target : a target with one row of evidence.
+
+    Returns
+    -------
+    Layer -> (states, width of the layer), flat values. The last free unit changes fastest.
+
+    Raises
+    ------
+    PgmError
+        For several rows, units with infinitely many values, and more than 8192 states.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> pgm.diagnostics.joint_states(pgm.rbm(1, 1, rng=0).given())["h"].ravel()
+    array([0., 1., 0., 1.])
     """
     grid = _grid(target)
     index = _digits([len(support) for _, _, support in grid])
@@ -56,42 +83,56 @@ def joint_states(target: Target) -> States:
 
 
 def _digits(sizes: list[int]) -> Array:
-    """Digits (places, numbers) of all numbers of these bases, the last place changing fastest."""
+    """Return the digits (places, numbers) of all numbers in a mixed radix, in ascending order."""
     return np.indices(sizes).reshape(len(sizes), -1) if sizes else np.zeros((0, 1), dtype=int)
 
 
 def _grid(target: Target) -> list[tuple[str, int, Array]]:
-    """(layer, unit, support) of the free units."""
+    """Return (layer, unit, support) of the free units."""
     if target.rows != 1:
-        raise PgmError(f"one row of evidence is needed here, not {target.rows}")
+        raise PgmError(f"the target has {target.rows} rows of evidence, expected one")
     grid, states = [], 1
     for name, layer in target.structure.layers.items():
         for unit in np.flatnonzero(target.free[name][0]):
-            if layer.unit.support is None:
+            support = layer.unit.support
+            if support is None:
                 raise PgmError(
                     f"layer {name!r} has {layer.unit!r} units, whose states cannot be enumerated"
                 )
-            grid.append(
-                (
-                    name,
-                    int(unit),
-                    layer.unit.support.reshape(len(layer.unit.support), layer.unit.width),
-                )
-            )
-            states *= len(layer.unit.support)
+            grid.append((name, int(unit), support.reshape(len(support), layer.unit.width)))
+            states *= len(support)
     if states > MOST_STATES:
         raise PgmError(
-            f"the target has {states} joint states; the limit for a transition matrix is {MOST_STATES}"
+            f"the target has {states} joint states, and a transition matrix may have at most "
+            f"{MOST_STATES}; observe some units"
         )
     return grid
 
 
-def transition_matrix(target: Target, kernel: Any) -> Array:
-    """The matrix T[x, y] = p(next = y | current = x) of one sweep, over joint_states(target).
+def transition_matrix(target: Target, kernel: Kernel) -> Array:
+    """Return the transition matrix of one sweep.
 
-    The units move one after the other in the order of a sweep; those of a layer that moves in one
-    step do not see each other, so one after the other comes to the same.
+    Use it to compare kernels by their spectrum on small models (`slem`), or to prove that a kernel
+    leaves its distribution invariant. The units move one after the other in the order of a sweep.
+    Units that a sweep moves at once are independent given the others, so that the order among them
+    does not matter.
 
+    Parameters
+    ----------
+    target : a target with one row of evidence and at most 8192 joint states.
+    kernel : a Markov transition of single units, such as pgm.Gibbs().
+
+    Returns
+    -------
+    T (states, states) with T[x, y] = p(next = y | current = x), states as in `joint_states`.
+
+    Raises
+    ------
+    PgmError
+        For a target whose states cannot be enumerated.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.diagnostics.transition_matrix(pgm.rbm(1, 1, rng=0).given(), pgm.Gibbs()).shape
     (4, 4)
@@ -109,34 +150,62 @@ def transition_matrix(target: Target, kernel: Any) -> Array:
         step = int(np.prod(sizes[u + 1 :]))
         reached = (np.arange(states) - digits[u] * step)[:, None] + step * np.arange(sizes[u])
         weights = log_p[reached]
-        impossible = np.isneginf(weights).all(axis=1, keepdims=True)  # such a unit moves anywhere
+        # Where the other units are in an impossible state, the unit moves anywhere.
+        impossible = np.isneginf(weights).all(axis=1, keepdims=True)
         prob = softmax(np.where(impossible, 0.0, weights))
-        move = (
-            prob if target.beta[0] == 0 else moves(kernel, prob, digits[u])
-        )  # at beta = 0 the draw is exact
+        # At beta = 0 sweeps draw exactly, by any kernel.
+        move = prob if target.beta[0] == 0 else moves(kernel, prob, digits[u])
         entries = (move.ravel(), (np.repeat(np.arange(states), sizes[u]), reached.ravel()))
         matrix = matrix @ csr_array(entries, shape=(states, states))
     return matrix
 
 
-def slem(matrix: Array) -> float:
-    """Second-largest eigenvalue modulus of a transition matrix (0 of a single state): the smaller,
-    the sooner forgotten.
+def slem(matrix: ArrayLike) -> float:
+    """Return the second largest eigenvalue modulus of a transition matrix.
 
+    The distance to the stationary distribution shrinks by this factor in a step, in the long run.
+
+    Parameters
+    ----------
+    matrix : (states, states), a transition matrix.
+
+    Returns
+    -------
+    The modulus, from 0 to 1; 0 for a single state.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> round(pgm.diagnostics.slem([[0.9, 0.1], [0.2, 0.8]]), 6)
     0.7
     """
-    sizes = np.sort(np.abs(np.linalg.eigvals(matrix)))
+    sizes = np.sort(np.abs(np.linalg.eigvals(np.asarray(matrix))))
     return float(sizes[-2]) if len(sizes) > 1 else 0.0
 
 
-def autocorrelation_function(x: Array, lags: int | None = None) -> Array:
-    """rho(k) = Cov(x_t, x_(t+k)) / Var(x), k = 0 .. lags - 1, of a series (draws,) or chains
-    (chains, draws).
+def autocorrelation_function(x: ArrayLike, lags: int | None = None) -> Array:
+    """Return rho(k) = Cov(x_t, x_(t+k)) / Var(x).
 
-    Chains share one mean; the sums of lag k are divided by the number of draws (the biased
-    estimate).
+    Parameters
+    ----------
+    x : a series (draws,) or several chains (chains, draws), which share one mean.
+    lags : number of lags, all of them by default.
+
+    Returns
+    -------
+    rho (lags,) of k = 0, 1, ...; the sums of every lag are divided by the number of draws (the
+    biased estimate).
+
+    Raises
+    ------
+    PgmError
+        For a constant series.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> pgm.diagnostics.autocorrelation_function([1.0, -1.0, 1.0, -1.0], lags=3).round(6)
+    array([ 1.  , -0.75,  0.5 ])
     """
     x = np.atleast_2d(np.asarray(x, dtype=np.float64))
     n = x.shape[1]
@@ -144,15 +213,31 @@ def autocorrelation_function(x: Array, lags: int | None = None) -> Array:
     covariance = np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :n].mean(axis=0)
     if covariance[0] <= 0:
         raise PgmError("the series is constant: it has no autocorrelation")
-    return covariance[:lags] / covariance[0]
+    rho: Array = covariance[:lags] / covariance[0]
+    return rho
 
 
-def autocorrelation_time(x: Array, window: float = 5.0) -> float:
-    """Tau = 1 + 2 sum_k rho(k) of a series (draws,) or chains (chains, draws).
+def autocorrelation_time(x: ArrayLike, window: float = 5.0) -> float:
+    """Return the autocorrelation time tau = 1 + 2 sum_k rho(k), with a window for the sum.
 
-    Summed up to the first lag M >= window * max(tau(M), 1) (Sokal 1997). Of a slow part that
-    carries little of the variance this sees nothing: see `autocorrelation_times`.
+    The sum ends at the first lag M with M >= window * max(tau(M), 1). It misses a slow component
+    that carries little of the variance; `autocorrelation_times` shows whether there is one.
 
+    Parameters
+    ----------
+    x : a series (draws,) or chains (chains, draws).
+    window : length of the window, in autocorrelation times.
+
+    Returns
+    -------
+    tau, in draws.
+
+    References
+    ----------
+    Sokal (1997), "Monte Carlo methods in statistical mechanics: foundations and new algorithms".
+
+    Examples
+    --------
     >>> import numpy as np
     >>> bool(abs(autocorrelation_time(np.random.default_rng(0).normal(size=10_000)) - 1) < 0.1)
     True
@@ -162,20 +247,39 @@ def autocorrelation_time(x: Array, window: float = 5.0) -> float:
     return float(tau[enough.argmax() if enough.any() else -1])
 
 
-def autocorrelation_time_ar(x: Array, order: int | None = None) -> float:
-    """Tau of an autoregressive model fitted to x: (1 - sum phi_k rho(k)) / (1 - sum phi_k)^2
-    (Thompson 2010).
+def autocorrelation_time_ar(x: ArrayLike, order: int | None = None) -> float:
+    """Return the autocorrelation time of an autoregressive model that is fitted to the series.
 
-    Yule-Walker fits of orders up to `order` (10 log10 of the draws), the one with the least AIC.
-    Where tau is far above that order it comes out several times too small: see
-    `autocorrelation_times`.
+    The fit solves the Yule-Walker equations for every order up to `order`, and takes the one with
+    the smallest AIC; then tau = (1 - sum phi_k rho(k)) / (1 - sum phi_k)^2. If tau is far above
+    the order, the estimate is several times too small; see `autocorrelation_times`.
+
+    Parameters
+    ----------
+    x : a series (draws,) or chains (chains, draws).
+    order : the largest order, 10 log10(draws) by default.
+
+    Returns
+    -------
+    tau, in draws.
+
+    References
+    ----------
+    Thompson (2010), "A comparison of methods for computing autocorrelation time".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bool(abs(autocorrelation_time_ar(np.random.default_rng(0).normal(size=10_000)) - 1) < 0.1)
+    True
     """
     draws = np.shape(x)[-1]
     most = min(int(10 * np.log10(draws)) if order is None else order, draws - 1)
     rho = autocorrelation_function(x, most + 1)
     phi, noise = np.zeros(0), 1.0
     best, tau = draws * np.log(noise), 1.0
-    for p in range(1, most + 1):  # Levinson-Durbin
+    # The Levinson-Durbin recursion gives the fits of all orders in turn.
+    for p in range(1, most + 1):
         last = (rho[p] - phi @ rho[p - 1 : 0 : -1]) / noise
         phi = np.append(phi - last * phi[::-1], last)
         noise *= 1 - last**2
@@ -187,14 +291,29 @@ def autocorrelation_time_ar(x: Array, order: int | None = None) -> float:
     return float(tau)
 
 
-def autocorrelation_time_means(x: Array) -> tuple[float, float]:
-    """Tau and its standard error, from the means of independent chains (chains, draws).
+def autocorrelation_time_means(x: ArrayLike) -> tuple[float, float]:
+    """Return the autocorrelation time from the means of independent chains, and its error.
 
-    The chains must start from exact draws of their distribution. Then the variance of their means
-    is tau / draws times that of a draw, whatever the autocorrelation: no lag is cut off
-    and no model fitted. It is too small by a share of about tau / draws, so use many times tau
-    draws.
+    The variance of the mean of a chain is tau / draws times the variance of a draw, whatever the
+    autocorrelation: the estimate cuts off no lags and fits no model. It is too small by a share of
+    about tau / draws, so make chains of many times tau draws.
 
+    Parameters
+    ----------
+    x : (chains, draws), at least two of each. The chains must start from exact draws of their
+        distribution.
+
+    Returns
+    -------
+    tau and its standard error, in draws.
+
+    Raises
+    ------
+    PgmError
+        For arrays of another shape, and for a constant series.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> tau, error = autocorrelation_time_means(np.random.default_rng(0).normal(size=(500, 100)))
     >>> bool(abs(tau - 1) < 4 * error)
@@ -212,7 +331,14 @@ def autocorrelation_time_means(x: Array) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Times:
-    """Three estimates of an autocorrelation time: by means (with its error), by a window, by AR."""
+    """Three estimates of an autocorrelation time, in draws.
+
+    Attributes
+    ----------
+    means, error : `autocorrelation_time_means`, and its standard error.
+    window : `autocorrelation_time`.
+    ar : `autocorrelation_time_ar`.
+    """
 
     means: float
     error: float
@@ -221,15 +347,25 @@ class Times:
 
     @property
     def agree(self) -> bool:
-        """Whether the other two are within four standard errors of that by means."""
+        """Whether `window` and `ar` are within four standard errors of `means`."""
         return max(abs(self.window - self.means), abs(self.ar - self.means)) <= APART * self.error
 
 
-def autocorrelation_times(x: Array) -> Times:
-    """Tau by three estimators, of independent chains (chains, draws) that start from exact draws.
+def autocorrelation_times(x: ArrayLike) -> Times:
+    """Return three estimates of the autocorrelation time, and log a warning if they disagree.
 
-    A warning is logged where they disagree; then believe the first, `autocorrelation_time_means`.
+    If they disagree, trust the first, `autocorrelation_time_means`.
 
+    Parameters
+    ----------
+    x : (chains, draws), independent chains that start from exact draws.
+
+    Returns
+    -------
+    The estimates; their property `agree` says whether they agree.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> autocorrelation_times(np.random.default_rng(0).normal(size=(500, 100))).agree
     True
@@ -248,21 +384,51 @@ def autocorrelation_times(x: Array) -> Times:
     return times
 
 
-def nearest_modes(states: Array, modes: Array) -> Array:
-    """Number of the mode (m, d) at the least Hamming distance from each state (..., d); -1 where
-    several are.
+def nearest_modes(states: ArrayLike, modes: ArrayLike) -> Array:
+    """Return the number of the mode with the smallest Hamming distance from each state.
+
+    Parameters
+    ----------
+    states : (..., d).
+    modes : (m, d).
+
+    Returns
+    -------
+    Numbers (...,) from 0 to m - 1; -1 where several modes are equally near.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> pgm.diagnostics.nearest_modes([[0, 0, 1], [1, 1, 0]], [[0, 0, 0], [1, 1, 1]])
+    array([0, 1])
     """
     distance = (np.asarray(states)[..., None, :] != np.asarray(modes)).sum(axis=-1)
     tied = (distance == distance.min(axis=-1, keepdims=True)).sum(axis=-1) > 1
     return np.where(tied, -1, distance.argmin(axis=-1))
 
 
-def class_changes(states: Array, modes: Array) -> Array | int:
-    """How often the nearest mode of a chain changes (system 2); states that are near several modes
-    are dropped.
+def class_changes(states: ArrayLike, modes: ArrayLike) -> Array | int:
+    """Count how often the nearest mode of a chain changes.
 
-    states (steps, d) gives a number, (steps, chains, d) one for each chain.
+    Use it to compare samplers on data with known modes (`datasets.artificial_modes`). States that
+    are equally near to several modes are left out.
 
+    Parameters
+    ----------
+    states : (steps, d), or (steps, chains, d).
+    modes : (m, d).
+
+    Returns
+    -------
+    The number of changes, or an array (chains,) of them.
+
+    References
+    ----------
+    Brügge, Fischer and Igel (2013), "The flip-the-state transition operator for restricted
+    Boltzmann machines".
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.diagnostics.class_changes([[0, 0], [0, 1], [1, 1], [1, 1]], [[0, 0], [1, 1]])
     1

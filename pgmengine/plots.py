@@ -1,19 +1,32 @@
-"""Pictures (extra "plots"): every function draws on `ax`, or on new axes, and returns the Axes."""
+"""Pictures of models, answers and learning (extra "plots").
+
+Every function draws on the Axes `ax`, or on new ones, and returns the Axes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.types import Array
 from pgmengine.diagnostics import autocorrelation_function
 from pgmengine.graph.model import Model
+from pgmengine.infer.result import Result
+from pgmengine.learn.fit import Fit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
-def _axes(ax: Any, size: tuple[float, float] = (6.0, 4.0)) -> Any:
+# Name of a monitored value -> {"update": (n,), "value": (n,)}.
+History: TypeAlias = Mapping[str, Mapping[str, ArrayLike]]
+
+
+def _axes(ax: Axes | None, size: tuple[float, float] = (6.0, 4.0)) -> Axes:
+    """Return the Axes, or new ones of this size in inches."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt
@@ -22,37 +35,56 @@ def _axes(ax: Any, size: tuple[float, float] = (6.0, 4.0)) -> Any:
 
 
 def images(
-    rows: Any, shape: tuple[int, int], columns: int = 10, ax: Any = None, **imshow: Any
-) -> Any:
-    """Rows (n, pixels) as a mosaic of images with `columns` in a line; NaN is light blue.
+    rows: ArrayLike,
+    shape: tuple[int, int],
+    columns: int = 10,
+    ax: Axes | None = None,
+    **imshow: Any,
+) -> Axes:
+    """Draw rows as a mosaic of images.
 
+    Parameters
+    ----------
+    rows : (n, pixels), a row for each image; NaN is light blue.
+    shape : rows and columns of an image.
+    columns : images side by side.
+    ax : where to draw; new Axes by default.
+    imshow : further arguments of Axes.imshow.
+
+    Raises
+    ------
+    PgmError
+        If there are no rows, or their length does not fit the shape.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.images(np.eye(16), (4, 4), columns=4)
     """
     from matplotlib.pyplot import get_cmap
 
-    rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
-    if not rows.size:
-        raise PgmError("there are no rows to be shown")
-    if rows.shape[1] != shape[0] * shape[1]:
+    pixels = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+    if not pixels.size:
+        raise PgmError("there are no rows to draw")
+    if pixels.shape[1] != shape[0] * shape[1]:
         raise PgmError(
-            f"rows have {rows.shape[1]} pixels, images of shape {shape} have {shape[0] * shape[1]}"
+            f"rows have {pixels.shape[1]} pixels, "
+            f"images of shape {shape} have {shape[0] * shape[1]}"
         )
-    columns = min(columns, len(rows))
-    seen = rows[np.isfinite(rows)]
-    low, high = (
-        imshow.pop("vmin", seen.min(initial=np.inf)),
-        imshow.pop("vmax", seen.max(initial=-np.inf)),
-    )
-    low, high = (
-        (low, high) if low < high else (min(low, 0.0), max(high, 1.0)) if len(seen) else (0.0, 1.0)
-    )
-    frame = 3 * high - 2 * low  # above the scale: light grey
-    framed = [np.pad(row.reshape(shape), 1, constant_values=frame) for row in rows]
+    columns = min(columns, len(pixels))
+    seen = pixels[np.isfinite(pixels)]
+    low = imshow.pop("vmin", seen.min(initial=np.inf))
+    high = imshow.pop("vmax", seen.max(initial=-np.inf))
+    if not low < high:
+        low, high = (min(low, 0.0), max(high, 1.0)) if len(seen) else (0.0, 1.0)
+    # Frames have a value above the scale, whose color is light grey.
+    frame = 3 * high - 2 * low
+    framed = [np.pad(row.reshape(shape), 1, constant_values=frame) for row in pixels]
     framed += [np.full((shape[0] + 2, shape[1] + 2), frame)] * (-len(framed) % columns)
     mosaic = np.block([framed[i : i + columns] for i in range(0, len(framed), columns)])
-    ax = _axes(ax, (max(0.7 * columns, 3.0), max(0.7 * columns, 3.0) * len(framed) / columns**2))
+    width = max(0.7 * columns, 3.0)
+    ax = _axes(ax, (width, width * len(framed) / columns**2))
     colors = get_cmap(imshow.pop("cmap", "gray_r")).with_extremes(bad="#bcd3ec", over="#e8e8e8")
     scale = {} if "norm" in imshow else {"vmin": low, "vmax": high}
     ax.imshow(mosaic, **({"cmap": colors, "interpolation": "nearest"} | scale | imshow))
@@ -61,13 +93,26 @@ def images(
 
 
 def receptive_fields(
-    model: Model, coupling: str, shape: tuple[int, int], columns: int = 10, ax: Any = None
-) -> Any:
-    """The weights of every unit of the second layer of a coupling ("v-h") as images over the units
-    of the first.
+    model: Model, coupling: str, shape: tuple[int, int], columns: int = 10, ax: Axes | None = None
+) -> Axes:
+    """Draw the weights of hidden units as images over visible units; blue is negative.
 
-    For an arrow ("h->v") those of every parent over its children. Blue is negative, red positive.
+    Parameters
+    ----------
+    model : a model with this coupling.
+    coupling : "v-h" for an image over v of each unit of h; "h->v" for an image over the children v
+        of each parent in h.
+    shape : rows and columns of an image.
+    columns : images side by side.
+    ax : where to draw; new Axes by default.
 
+    Raises
+    ------
+    PgmError
+        For a coupling that the model does not have.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.receptive_fields(pgm.rbm(16, 6, rng=0), "v-h", (4, 4))
     """
@@ -83,59 +128,100 @@ def receptive_fields(
 
 
 def samples(
-    result: Any,
+    result: Result,
     layer: str,
     shape: tuple[int, int],
     times: int = 12,
     chains: int = 6,
-    ax: Any = None,
-) -> Any:
-    """Draws of a layer as images: a line for each chain (independent draws are one), time to the
-    right.
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw samples of a layer as images: a line for each chain, with time to the right.
 
+    Parameters
+    ----------
+    result : an answer with samples; independent draws are on one line.
+    layer : the layer to draw, for the first row of evidence.
+    shape : rows and columns of an image.
+    times : images of each chain, at even spacing.
+    chains : number of chains.
+    ax : where to draw; new Axes by default.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(16, 4, rng=0), want=("samples",), method=pgm.MCMC(draws=50), rng=0)
     >>> ax = pgm.plots.samples(r, "v", (4, 4))
     """
     drawn = result.samples[layer][:, 0]
     by_chain = drawn.reshape(len(result.stats.get("energy", (0,))), -1, drawn.shape[1])
-    picked = by_chain[
-        :chains, np.linspace(0, by_chain.shape[1] - 1, min(times, by_chain.shape[1])).astype(int)
-    ]
+    draws = by_chain.shape[1]
+    picked = by_chain[:chains, np.linspace(0, draws - 1, min(times, draws)).astype(int)]
     return images(picked.reshape(-1, drawn.shape[1]), shape, picked.shape[1], ax)
 
 
-def completions(result: Any, layer: str, shape: tuple[int, int], ax: Any = None) -> Any:
-    """Evidence above the means that complete it, one column for each row; what is not seen is light
-    blue.
+def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | None = None) -> Axes:
+    """Draw the evidence above its completion by posterior means, a column for each row.
 
+    Parameters
+    ----------
+    result : an answer of pgm.infer with marginals.
+    layer : the layer to draw; its units that are not observed are light blue.
+    shape : rows and columns of an image.
+    ax : where to draw; new Axes by default.
+
+    Raises
+    ------
+    PgmError
+        For a result without evidence, from a method's own `run`.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import pgmengine as pgm
     >>> row = np.where(np.arange(16) < 8, 1.0, np.nan)
     >>> ax = pgm.plots.completions(pgm.infer(pgm.rbm(16, 4, rng=0), {"v": row}), "v", (4, 4))
     """
     if result.target is None:
-        raise PgmError("only results of pgm.infer know their evidence")
+        raise PgmError("the result has no evidence; ask by pgm.infer")
     seen = np.where(result.target.free[layer], np.nan, result.target.evidence.values[layer])
     mean = np.reshape(result.mean[layer], seen.shape)
     low, high = min(0.0, mean.min()), max(1.0, mean.max())
     return images(np.concatenate((seen, mean)), shape, len(seen), ax, vmin=low, vmax=high)
 
 
-def history(fits: Any, name: str, ax: Any = None, label: str | None = None) -> Any:
-    """A monitored value against updates; of several fits (or histories) the mean, with a band of
-    two standard errors.
+def history(
+    fits: Fit | History | Sequence[Fit | History],
+    name: str,
+    ax: Axes | None = None,
+    label: str | None = None,
+) -> Axes:
+    """Draw a monitored value against updates.
 
+    Parameters
+    ----------
+    fits : a result of pgm.fit, or its history. Several of them give their mean, with a band of two
+        standard errors.
+    name : the monitored value.
+    ax : where to draw; new Axes by default.
+    label : text of the legend, the name by default.
+
+    Raises
+    ------
+    PgmError
+        For a value that was not monitored.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> x = pgm.datasets.bars_and_stripes().x_train
     >>> f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=20, progress=False)
     >>> ax = pgm.plots.history(f, "weight_norm")
     """
-    several = list(fits) if isinstance(fits, (list, tuple)) else [fits]
-    histories = [getattr(f, "history", f) for f in several]
+    several = [fits] if isinstance(fits, (Fit, Mapping)) else fits
+    histories = [f.history if isinstance(f, Fit) else f for f in several]
     if missing := [h for h in histories if name not in h]:
         raise PgmError(f"{name!r} was not monitored; there is {', '.join(missing[0])}")
-    found: list[Mapping[str, Array]] = [h[name] for h in histories]
+    found = [h[name] for h in histories]
     ax = _axes(ax)
     values = np.stack([np.asarray(h["value"], dtype=np.float64) for h in found])
     mean = values.mean(axis=0)
@@ -149,16 +235,28 @@ def history(fits: Any, name: str, ax: Any = None, label: str | None = None) -> A
     return ax
 
 
-def levels(result: Any, row: int = 0, chain: int = 0, ax: Any = None) -> Any:
-    """The inverse temperature of one chain of SimulatedTempering over time; the adaptive part is
-    shaded.
+def levels(result: Result, row: int = 0, chain: int = 0, ax: Axes | None = None) -> Axes:
+    """Draw the inverse temperature of a chain of SimulatedTempering against time.
 
+    Parameters
+    ----------
+    result : an answer of SimulatedTempering. Its adaptive sweeps are shaded.
+    row, chain : numbers of the row of evidence and of the chain.
+    ax : where to draw; new Axes by default.
+
+    Raises
+    ------
+    PgmError
+        For the result of another method.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(4, 2, rng=0), method=pgm.SimulatedTempering(draws=100), rng=0)
     >>> ax = pgm.plots.levels(r)
     """
     if "levels" not in result.stats:
-        raise PgmError("levels are known to results of SimulatedTempering")
+        raise PgmError("only results of SimulatedTempering have levels")
     ax = _axes(ax)
     betas = np.atleast_2d(result.stats["betas"])
     levels = result.stats["levels"][:, row, chain]
@@ -168,23 +266,36 @@ def levels(result: Any, row: int = 0, chain: int = 0, ax: Any = None) -> Any:
     return ax
 
 
-def autocorrelation(series: Any, lags: int = 100, ax: Any = None, label: str | None = None) -> Any:
-    """The autocorrelation function of a series (draws,), or of the energies of the first row, the
-    mean over chains.
+def autocorrelation(
+    series: Result | ArrayLike, lags: int = 100, ax: Axes | None = None, label: str | None = None
+) -> Axes:
+    """Draw the autocorrelation function of a series, or of the energies of chains.
 
+    Parameters
+    ----------
+    series : (draws,), or an answer of chains: the mean over the chains of the first row of
+        evidence.
+    lags : the largest lag, in sweeps.
+    ax : where to draw; new Axes by default.
+    label : text of the legend.
+
+    Raises
+    ------
+    PgmError
+        For the result of a method without chains.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.autocorrelation(np.random.default_rng(0).normal(size=500))
     """
-    if hasattr(series, "stats") and "energy" not in series.stats:
-        raise PgmError(
-            f"a Result of {type(series.method).__name__} has no chains whose energies are known"
-        )
-    chains = (
-        [np.asarray(series)]
-        if not hasattr(series, "stats")
-        else list(series.stats["energy"][:, :, 0])
-    )
+    if not isinstance(series, Result):
+        chains = [np.asarray(series)]
+    elif "energy" in series.stats:
+        chains = list(series.stats["energy"][:, :, 0])
+    else:
+        raise PgmError(f"a Result of {type(series.method).__name__} has no chains with energies")
     curves = np.array([autocorrelation_function(chain)[: lags + 1] for chain in chains])
     ax = _axes(ax)
     ax.plot(curves.mean(axis=0), label=label)
@@ -193,10 +304,21 @@ def autocorrelation(series: Any, lags: int = 100, ax: Any = None, label: str | N
     return ax
 
 
-def bound_gap(bound: Any, exact: Any, ax: Any = None, bins: int = 40) -> Any:
-    """Histogram of the relative error of bounds, bound / exact - 1 in per cent (figure 5 of system
-    4).
+def bound_gap(bound: ArrayLike, exact: ArrayLike, ax: Axes | None = None, bins: int = 40) -> Axes:
+    """Draw a histogram of the relative error of bounds, bound / exact - 1, in per cent.
 
+    Parameters
+    ----------
+    bound, exact : (n,), bounds of log-likelihoods and their exact values.
+    ax : where to draw; new Axes by default.
+    bins : number of bins.
+
+    References
+    ----------
+    Saul, Jaakkola and Jordan (1996), "Mean field theory for sigmoid belief networks", figure 5.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.bound_gap([-4.1, -4.3], [-4.0, -4.2])
     """
@@ -206,12 +328,19 @@ def bound_gap(bound: Any, exact: Any, ax: Any = None, bins: int = 40) -> Any:
     return ax
 
 
-def graph(model: Model, ax: Any = None) -> Any:
+def graph(model: Model, ax: Axes | None = None) -> Axes:
     """Draw the layers as boxes with their units, parents above children.
 
-    Arrows are directed, lines undirected. Layers that no arrow puts in order keep the order in
-    which they were declared, from the bottom up.
+    Arrows are directed couplings, and lines are undirected ones. Layers without arrows between them
+    stand in the order of their declaration, from the bottom up.
 
+    Parameters
+    ----------
+    model : the model to draw.
+    ax : where to draw; new Axes by default.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.graph(pgm.dbn([12, 8, 4], rng=0))
     """

@@ -1,44 +1,71 @@
-"""GenerativeClassifier: one model for each class, and Bayes' rule."""
+"""GenerativeClassifier: a model of each class, combined by Bayes' rule."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, RngLike
 from pgmengine.graph.frames import is_frame
 from pgmengine.graph.model import Model
 from pgmengine.infer.ask import infer
-from pgmengine.learn.fit import fit
+from pgmengine.infer.prepared import Method
+from pgmengine.learn.fit import Fit, fit
 from pgmengine.learn.interrupt import pass_on
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from scipy.sparse import sparray
+
+# Rows of one layer.
+Rows: TypeAlias = "ArrayLike | sparray | pd.DataFrame"
+
+
+class Learned(Protocol):
+    """The result of learning one class."""
+
+    @property
+    def model(self) -> Model:
+        """The model of the class."""
 
 
 @dataclass(eq=False)
 class GenerativeClassifier:
-    """log p(class | x) = log p(x | class) + log p(class) + const, with log p(x | class) or its
-    bound from a model each.
+    """Classify by log p(class | x) = log p(x | class) + log p(class) + const.
+
+    A model of each class gives log p(x | class), exactly, as an estimate or as a lower bound. Use
+    it where rows have missing values, which are summed out in learning as in prediction, or where
+    the models are wanted for more than the labels.
 
     Parameters
     ----------
-    model : the model that each class starts from, or a function from the number of a class (0, 1,
-        ...) to one.
-    learn : called as learn(model, {layer: rows of the class}, rng=generator); its result has
-        `model`. By default pgm.fit without a progress bar; functools.partial(pgm.fit, ...) sets
-        more.
-    method : how log p(x | class) is inferred; Auto() by default. With MeanField() it is a bound.
-    layer : the layer that holds x.
-    rng : int or numpy Generator.
+    model : the model from which each class starts, or a function from the number of a class (0, 1,
+        ...) to such a model.
+    learn : called as learn(model, {layer: rows of the class}, rng=generator); its result has an
+        attribute `model`. The default is pgm.fit without a progress bar; functools.partial(pgm.fit,
+        ...) changes its settings.
+    method : the inference method of log p(x | class), Auto() by default. MeanField() gives a bound.
+    layer : the layer of the rows x.
+    rng : a seed or a generator, for learning.
 
-    After fit: `classes_` (the labels, sorted), `models_` (one each), `log_prior_` (log of their
-    shares). Ctrl-C in fit raises KeyboardInterrupt. x may hold NaN: missing values are summed out,
-    in learning as in prediction.
+    Attributes
+    ----------
+    classes_ : array (classes,)
+        The labels, sorted; there after `fit`, like the others.
+    models_ : list of Model
+        The model of each class.
+    log_prior_ : array (classes,)
+        The logarithm of the share of each class.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import pgmengine as pgm
     >>> x = np.array([[0.0, 0], [0, 1], [1, 1], [1, 0]] * 5)
@@ -48,13 +75,30 @@ class GenerativeClassifier:
     """
 
     model: Model | Callable[[int], Model]
-    learn: Callable[..., Any] | None = None
-    method: Any = None
+    learn: Callable[..., Learned] | None = None
+    method: Method | None = None
     layer: str = "v"
-    rng: Any = 0
+    rng: RngLike = 0
 
-    def fit(self, x: Any, y: Any) -> GenerativeClassifier:
-        """Learn a model from the rows of each class; x (rows, size), y (rows,) labels."""
+    def fit(self, x: Rows, y: ArrayLike) -> GenerativeClassifier:
+        """Learn a model from the rows of each class.
+
+        Parameters
+        ----------
+        x : (rows, size), NaN where a value is missing; or a DataFrame with a column for each unit.
+        y : (rows,) labels of any sortable kind.
+
+        Returns
+        -------
+        This classifier.
+
+        Raises
+        ------
+        PgmError
+            For x and y that do not fit together, and for missing labels.
+        KeyboardInterrupt
+            After Ctrl-C, since some classes have no model yet.
+        """
         x, y = _rows(x), np.asarray(y)
         if y.ndim != 1 or len(x) != len(y):
             raise PgmError(
@@ -75,10 +119,11 @@ class GenerativeClassifier:
         return self
 
     def _start(self, c: int) -> Model:
+        """Return the model from which class c starts."""
         return self.model if isinstance(self.model, Model) else self.model(c)
 
-    def log_prob(self, x: Any, rng: Any = 0) -> Array:
-        """Log p(x | class), or its bound, (rows, classes)."""
+    def log_prob(self, x: Rows, rng: RngLike = 0) -> Array:
+        """Return log p(x | class), or its bound, (rows, classes)."""
         if not hasattr(self, "models_"):
             raise PgmError("this GenerativeClassifier is not fitted yet: call fit(x, y) first")
         x = _rows(x)
@@ -88,24 +133,26 @@ class GenerativeClassifier:
         ]
         return np.stack(found, axis=1)
 
-    def predict_log_proba(self, x: Any) -> Array:
-        """Log p(class | x), (rows, classes); the prior for a row that no class can explain."""
+    def predict_log_proba(self, x: Rows) -> Array:
+        """Return log p(class | x), (rows, classes); the prior where no class can explain a row."""
         joint = self.log_prob(x) + self.log_prior_
         known = np.isfinite(joint).any(axis=1, keepdims=True)
         joint = np.where(known, joint, self.log_prior_)
-        return joint - log_sum(joint)[:, None]
+        posterior: Array = joint - log_sum(joint)[:, None]
+        return posterior
 
-    def predict_proba(self, x: Any) -> Array:
-        """p(class | x), (rows, classes)."""
+    def predict_proba(self, x: Rows) -> Array:
+        """Return p(class | x), (rows, classes)."""
         return np.exp(self.predict_log_proba(x))
 
-    def predict(self, x: Any) -> Array:
-        """The most probable label of each row."""
+    def predict(self, x: Rows) -> Array:
+        """Return the most probable label of each row."""
         best = self.predict_log_proba(x).argmax(axis=1)
-        return self.classes_[best]
+        labels: Array = self.classes_[best]
+        return labels
 
-    def score(self, x: Any, y: Any) -> float:
-        """The share of rows whose label is predicted."""
+    def score(self, x: Rows, y: ArrayLike) -> float:
+        """Return the share of rows whose label is predicted."""
         found, y = self.predict(x), np.asarray(y)
         if y.shape != found.shape:
             raise PgmError(
@@ -115,11 +162,13 @@ class GenerativeClassifier:
 
 
 def _classes(y: Array) -> tuple[Array, Array, Array]:
-    """The labels, sorted; the number of each row's; how many rows each has."""
+    """Return the sorted labels, the index of the label of each row, and the rows of each label."""
     for row, label in enumerate(y.tolist()):
         try:
-            missing = label is None or bool(label != label)  # NaN alone differs from itself,
-        except (TypeError, ValueError):  # pandas.NA does not say, an array has several answers
+            # Only NaN differs from itself.
+            missing = label is None or bool(label != label)
+        except (TypeError, ValueError):
+            # pandas.NA has no truth value, and an array has several.
             missing = True
         if missing:
             raise PgmError(f"y: row {row} is {label}, expected a label")
@@ -131,19 +180,19 @@ def _classes(y: Array) -> tuple[Array, Array, Array]:
         ) from None
 
 
-def _rows(x: Any) -> Any:
-    """Data as an array (rows, ...); DataFrames as they are, whose columns have names."""
+def _rows(x: Rows) -> Any:
+    """Return data as an array (rows, ...); a DataFrame stays, since its columns have names."""
     if is_frame(x):
         return x
-    if hasattr(x, "toarray"):
-        x = x.toarray()
-    x = np.asarray(x)
-    if x.ndim < 2:
+    rows = np.asarray(x.toarray() if hasattr(x, "toarray") else x)
+    if rows.ndim < 2:
         raise PgmError(
-            f"x has shape {x.shape}, expected (rows, size): one row for each thing to be classified"
+            f"x has shape {rows.shape}, expected (rows, size): one row for each thing to be "
+            "classified"
         )
-    return x
+    return rows
 
 
-def _quiet_fit(model: Model, data: Any, rng: Any) -> Any:
+def _quiet_fit(model: Model, data: Any, rng: np.random.Generator) -> Fit:
+    """Learn without a progress bar."""
     return fit(model, data, rng=rng, progress=False)

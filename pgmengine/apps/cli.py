@@ -1,4 +1,8 @@
-"""The command line: pgmengine demo | fit | infer | explain | sample | info."""
+"""The command line: pgmengine demo | fit | infer | explain | sample | info.
+
+Commands read a model and evidence from files, call the function of the package with the same name,
+and print a table or write a file. An error is one line on stderr, and the exit code is 2.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import os
 import struct
 import sys
 import zlib
+from collections.abc import Mapping
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,17 +20,19 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import typer
+from rich.console import Console
+from rich.table import Table
 
 import pgmengine as pgm
 from pgmengine.apps.demo import run_demo
-from pgmengine.base.checks import whole
 from pgmengine.base.files import plain_text, readable, shown, writable, write_whole
 from pgmengine.base.memory import no_room
 from pgmengine.base.threads import threads
+from pgmengine.base.types import Array
 from pgmengine.graph.validate import as_floats
 from pgmengine.infer.auto import drawing
 
-# What numpy, zipfile, json and csv raise for files that are damaged.
+# Errors of numpy, zipfile, json and csv for damaged files.
 UNREADABLE = (
     OSError,
     ValueError,
@@ -56,19 +63,21 @@ Want = Annotated[
     str,
     typer.Option(help="comma-separated: marginals, log_z, log_prob, samples, mode, pairs, bound"),
 ]
-Seed = Annotated[int, typer.Option(help="seed of the random numbers")]
+Seed = Annotated[int, typer.Option(min=0, help="seed of the random numbers")]
 
 
 def main() -> None:
-    """Run the command line; bad input is one clear line and exit code 2."""
+    """Run the command line; an error is one line on stderr and exit code 2."""
     try:
-        threads()  # before any work, so that a bad setting of the environment is told at once
+        # Tell about a wrong setting of the environment before any work.
+        threads()
         sys.exit(app(standalone_mode=False))
     except pgm.PgmError as error:
         message = str(error)
     except typer.Abort:
         message = "interrupted"
-    except BrokenPipeError:  # whoever reads the output has seen enough
+    except BrokenPipeError:
+        # The reader of the output has seen enough. Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
@@ -76,9 +85,8 @@ def main() -> None:
         message = f"{place}{error.strerror or error}"
     except MemoryError as error:
         message = f"more memory is needed than is free{': ' * bool(str(error))}{error}"
-    except (
-        Exception
-    ) as error:  # click's own complaints about arguments, whichever click typer brings
+    except Exception as error:
+        # Errors of click about arguments. typer may bring its own click, so they have no one class.
         if not hasattr(error, "format_message"):
             raise
         message = error.format_message()
@@ -87,26 +95,22 @@ def main() -> None:
 
 
 def read_model(path: Path, seed: int = 0) -> pgm.Model:
-    """A model from a .toml declaration or a .safetensors file."""
-    return (
-        pgm.load_declaration(path, rng=whole("seed", seed, 0))
-        if path.suffix == ".toml"
-        else pgm.load(path)
-    )
+    """Return the model of a .toml declaration or a .safetensors file."""
+    return pgm.load_declaration(path, rng=seed) if path.suffix == ".toml" else pgm.load(path)
 
 
 def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
-    """Evidence from inline texts and files, layer -> array with NaN where not observed."""
+    """Return evidence from inline texts and files: layer -> array with NaN where not observed."""
     evidence: dict[str, Any] = {}
     for text in given or ():
-        if "=" in text and not os.path.exists(text):  # which a text too long for a name is not
+        # os.path.exists is False for texts that are too long for a file name.
+        if "=" in text and not os.path.exists(text):
             name, _, values = text.partition("=")
             model.structure.layer(name.strip(), what=f"evidence {text!r}: layer")
-            found: dict[str, Any] = {
-                name.strip(): [_number(v, f"evidence {text!r}") for v in values.split(",")]
-            }
+            numbers = [_number(v, f"evidence {text!r}") for v in values.split(",")]
+            found: dict[str, Any] = {name.strip(): numbers}
         else:
-            found = _read_file(model, Path(text))
+            found = read_arrays(model, Path(text))
         if twice := sorted(set(found) & set(evidence)):
             raise pgm.PgmError(f"evidence {text!r}: layer {twice[0]!r} has been given before")
         evidence |= found
@@ -114,6 +118,7 @@ def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
 
 
 def _number(text: str, where: str) -> float:
+    """Return a number, or NaN for a question mark or an empty text."""
     text = text.strip()
     try:
         return float("nan") if text in ("?", "") else float(text)
@@ -121,21 +126,24 @@ def _number(text: str, where: str) -> float:
         raise pgm.PgmError(f"{where}: {text!r} is not a number or ?") from None
 
 
-def _read_file(model: pgm.Model, path: Path) -> dict[str, Any]:
+def read_arrays(model: pgm.Model, path: Path) -> dict[str, Any]:
+    """Return arrays by layer from a .npz, .csv or .json file; a .csv is for the first layer."""
+    place = shown(path)
     readers = {".npz": _read_npz, ".json": _read_json, ".csv": _read_csv}
     if path.suffix not in readers:
-        raise pgm.PgmError(f"evidence file {shown(path)}: expected .npz, .csv or .json")
+        raise pgm.PgmError(f"evidence file {place}: expected .npz, .csv or .json")
     try:
         return readers[path.suffix](model, readable(path))
     except pgm.PgmError as error:
-        why = str(error).removeprefix(f"{shown(path)}: ")
-        raise pgm.PgmError(f"evidence file {shown(path)}: {why}") from None
+        why = str(error).removeprefix(f"{place}: ")
+        raise pgm.PgmError(f"evidence file {place}: {why}") from None
     except UNREADABLE as error:
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise pgm.PgmError(f"evidence file {shown(path)} cannot be read: {why}") from None
+        raise pgm.PgmError(f"evidence file {place} cannot be read: {why}") from None
 
 
 def _read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
+    """Return the arrays of an archive by their names."""
     with ZipFile(place) as parts:
         needed = sum(part.file_size for part in parts.infolist())
     if why := no_room(2 * needed, "give fewer rows"):
@@ -144,18 +152,21 @@ def _read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
         found = dict(arrays)
     for name, value in found.items():
         if not isinstance(value, np.ndarray):
-            raise pgm.PgmError(f"{name!r} is no array")
+            raise pgm.PgmError(f"{name!r} is not an array")
     return found
 
 
 def _read_json(model: pgm.Model, place: Path) -> dict[str, Any]:
+    """Return the arrays of a JSON object by their names."""
     found = json.loads(plain_text(place))
     if not isinstance(found, dict):
-        raise pgm.PgmError(f"expected one array a layer, by name, not {type(found).__name__}")
+        raise pgm.PgmError(f"expected an object of arrays by layer, not {type(found).__name__}")
     return {name: as_floats(value, f"layer {name!r}") for name, value in found.items()}
 
 
 def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
+    """Return the rows of a table as the array of the first layer."""
+    # numpy.loadtxt would count rows without the empty lines, and so name the wrong line.
     lines = csv.reader(StringIO(plain_text(place), newline=""))
     rows = [(lines.line_num, row) for row in lines if row]
     if not rows:
@@ -173,9 +184,6 @@ def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
 @app.command()
 def info(model: ModelFile) -> None:
     """Show the layers, couplings and parameters of a model."""
-    from rich.console import Console
-    from rich.table import Table
-
     m = read_model(model)
     layers = Table("layer", "unit", "size", title=str(model))
     for x in m.structure.layers.values():
@@ -185,23 +193,27 @@ def info(model: ModelFile) -> None:
         dense = np.asarray(value.data if hasattr(value, "tocoo") else value)
         low, high = (f"{f(dense):.4g}" if dense.size else "-" for f in (np.min, np.max))
         params.add_row(name, "x".join(map(str, value.shape)), low, high)
-    Console(markup=False, emoji=False).print(layers, params)
+    _show(layers, params)
+
+
+def _show(*tables: Table) -> None:
+    """Print tables, whose names are not read as styles."""
+    Console(markup=False, emoji=False).print(*tables)
 
 
 @app.command()
 def explain(model: ModelFile, evidence: Evidence = None, want: Want = "marginals") -> None:
-    """Say which method would answer, and why."""
+    """Show which method would answer, and why."""
     m = read_model(model)
     found = pgm.explain(m, read_evidence(m, evidence), _wanted(want))
     if sys.stdout.isatty():
-        from rich.console import Console
-
         Console().print(found)
     else:
         print(found)
 
 
 def _wanted(text: str) -> tuple[str, ...]:
+    """Return the names of a comma-separated list."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
@@ -226,35 +238,38 @@ def infer(
         _write(out, arrays)
 
 
-def _flat_answers(result: pgm.Result) -> dict[str, Any]:
-    arrays: dict[str, Any] = {}
+def _flat_answers(result: pgm.Result) -> dict[str, Array]:
+    """Return the answers as arrays: "log_z", and "mean.v" for the mean of layer v."""
+    arrays: dict[str, Array] = {}
     for name, value in result.answers.items():
-        arrays |= (
-            {f"{name}.{key}": v for key, v in value.items()}
-            if isinstance(value, dict)
-            else {name: value}
-        )
+        if isinstance(value, Mapping):
+            arrays |= {f"{name}.{key}": np.asarray(v) for key, v in value.items()}
+        else:
+            arrays[name] = np.asarray(value)
     return arrays
 
 
 def _check_folder(out: Path) -> None:
-    """Before work is done that could not be written."""
+    """Raise PgmError, before any work, unless the file can be written."""
     writable(out)
     if not out.parent.is_dir():
         raise pgm.PgmError(f"{out}: there is no folder {out.parent}")
 
 
 def _check_out(out: Path | None) -> None:
+    """Raise PgmError unless a file of answers can be written here."""
     if out is not None and out.suffix not in (".npz", ".json"):
         raise pgm.PgmError(f"out must end in .npz or .json, not {out}")
     if out is not None:
         _check_folder(out)
 
 
-def _write(out: Path, arrays: dict[str, Any]) -> None:
+def _write(out: Path, arrays: Mapping[str, Array]) -> None:
+    """Write arrays by name to a .npz or .json file."""
     if out.suffix == ".npz":
         held = BytesIO()
-        np.savez_compressed(held, **arrays)
+        # The stubs of numpy take the names for its option allow_pickle.
+        np.savez_compressed(held, **arrays)  # type: ignore[arg-type]
         content = held.getvalue()
     else:
         named = {name: _as_json(value) for name, value in arrays.items()}
@@ -263,26 +278,22 @@ def _write(out: Path, arrays: dict[str, Any]) -> None:
     print(f"wrote {out}")
 
 
-def _as_json(value: Any) -> Any:
-    """Nested lists, null for NaN and infinities, which JSON has not."""
-    array = np.asarray(value)
-    shown = array.astype(object)
-    shown[~np.isfinite(array)] = None
-    return shown.tolist()
+def _as_json(array: Array) -> Any:
+    """Return nested lists, with null for NaN and infinities, which JSON does not have."""
+    entries = array.astype(object)
+    entries[~np.isfinite(array)] = None
+    return entries.tolist()
 
 
-def _print_answers(result: pgm.Result, arrays: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+def _print_answers(result: pgm.Result, arrays: Mapping[str, Array]) -> None:
+    """Print a table of arrays, and warnings to stderr."""
     table = Table("answer", "shape", "values", title=f"{result.kind}: {result.plan}")
-    for name, value in arrays.items():
-        array = np.asarray(value)
-        shown = np.array2string(
+    for name, array in arrays.items():
+        text = np.array2string(
             array, precision=4, suppress_small=True, threshold=60, max_line_width=80
         )
-        table.add_row(name, str(array.shape), shown)
-    Console(markup=False, emoji=False).print(table)
+        table.add_row(name, str(array.shape), text)
+    _show(table)
     for warning in result.warnings:
         print(f"warning: {warning}", file=sys.stderr)
 
@@ -291,29 +302,27 @@ def _print_answers(result: pgm.Result, arrays: dict[str, Any]) -> None:
 def sample(
     model: ModelFile,
     evidence: Evidence = None,
-    draws: Annotated[int, typer.Option(help="number of samples")] = 10,
+    draws: Annotated[int, typer.Option(min=1, help="number of samples")] = 10,
     out: Annotated[Path | None, typer.Option(help="write them to a .npz or .json file")] = None,
     seed: Seed = 0,
 ) -> None:
     """Draw samples from the model given evidence."""
     m = read_model(model)
     _check_out(out)
-    method = drawing(whole("draws", draws))
-    result = pgm.infer(m, read_evidence(m, evidence), want=("samples",), method=method, rng=seed)
+    given = read_evidence(m, evidence)
+    result = pgm.infer(m, given, want=("samples",), method=drawing(draws), rng=seed)
     arrays = {name: value[:draws] for name, value in result.samples.items()}
     if out is not None:
         _write(out, arrays)
         return
-    rows = next(iter(result.samples.values())).shape[1]
+    rows = next(iter(arrays.values())).shape[1]
     for i, row in np.ndindex(draws, rows):
         head = f"row {row}: " if rows > 1 else ""
-        print(
-            head
-            + "  ".join(
-                f"{n}={','.join(f'{v:g}' for v in value[i, row].ravel())}"
-                for n, value in arrays.items()
-            )
+        layers = (
+            f"{name}={','.join(f'{v:g}' for v in value[i, row].ravel())}"
+            for name, value in arrays.items()
         )
+        print(head + "  ".join(layers))
 
 
 @app.command()
@@ -321,31 +330,28 @@ def fit(
     model: ModelFile,
     data: Annotated[
         Path,
-        typer.Argument(help=".npz or .json with one array a layer, or .csv for the first layer"),
+        typer.Argument(help=".npz or .json with an array for each layer, or .csv for the first"),
     ],
     out: Annotated[Path, typer.Argument(help="where to write the learned .safetensors model")],
-    epochs: Annotated[int, typer.Option(help="passes over the data")] = 10,
+    epochs: Annotated[int, typer.Option(min=1, help="passes over the data")] = 10,
     rate: Annotated[float, typer.Option(help="learning rate of Adam")] = 1e-3,
-    batch_size: Annotated[int, typer.Option(help="rows of a mini-batch")] = 100,
+    batch_size: Annotated[int, typer.Option(min=1, help="rows of a mini-batch")] = 100,
     seed: Seed = 0,
 ) -> None:
     """Learn the parameters from data by persistent contrastive divergence."""
     m = read_model(model, seed)
     _check_folder(out)
-    if epochs < 1 or batch_size < 1 or not rate > 0:
-        raise pgm.PgmError("epochs and batch-size must be at least 1, and rate positive")
     found = pgm.fit(
         m,
-        _read_file(m, data),
+        read_arrays(m, data),
         optimizer=pgm.Adam(rate),
         epochs=epochs,
         batch_size=batch_size,
         rng=seed,
     )
     pgm.save(found.model, out)
-    print(
-        f"wrote {out} after {found.state['update']} updates{' (interrupted)' * found.interrupted}"
-    )
+    note = " (interrupted)" if found.interrupted else ""
+    print(f"wrote {out} after {found.state['update']} updates{note}")
 
 
 @app.command()
@@ -353,7 +359,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="folder for the picture and the model")] = Path(
         "demo_out"
     ),
-    epochs: Annotated[int, typer.Option(help="passes over the digits")] = 300,
+    epochs: Annotated[int, typer.Option(min=1, help="passes over the digits")] = 300,
     seed: Seed = 0,
 ) -> None:
     """Train an RBM on 8x8 digits, measure it exactly, and ask it about digits it has not seen."""

@@ -1,4 +1,4 @@
-"""The demo: an RBM on 8x8 digits, measured exactly, asked three questions about unseen digits."""
+"""The demo: an RBM learns 8x8 digits, is measured exactly, and answers three questions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,24 @@ import pgmengine as pgm
 from pgmengine.base.types import Array
 from pgmengine.datasets import Dataset
 
-SHOWN = 8  # unseen digits in the picture
+# Unseen digits in the picture.
+SHOWN = 8
+
+
+def base_rates(train: Array) -> Array:
+    """Return the share of rows in which each pixel is on, smoothed by Laplace's rule."""
+    rates: Array = (train.sum(axis=0) + 1) / (len(train) + 2)
+    return rates
 
 
 def base_rate_log_likelihood(train: Array, x: Array) -> float:
-    """Mean log-likelihood of independent pixels with the training means (Laplace-smoothed), nats a
-    row.
-    """
-    p = (train.sum(axis=0) + 1) / (len(train) + 2)
+    """Return the mean log-likelihood of independent pixels, in nats for each row of x."""
+    p = base_rates(train)
     return float((x @ np.log(p) + (1 - x) @ np.log1p(-p)).mean())
 
 
 def run_demo(out: Path, epochs: int, seed: int) -> None:
-    """Train, measure, ask, draw, save."""
+    """Learn the digits, and write a picture and the model into the folder `out`."""
     begin = time.monotonic()
     data = pgm.datasets.digits()
     print(f"pgmengine {pgm.__version__}: a 64x16 restricted Boltzmann machine on {data!r}")
@@ -47,8 +52,8 @@ def run_demo(out: Path, epochs: int, seed: int) -> None:
 
 
 def train(data: Dataset, epochs: int, seed: int) -> pgm.Model:
-    """PCD with Adam, the rate falling as 1/t."""
-    visible = (data.x_train.sum(axis=0) + 1) / (len(data.x_train) + 2)
+    """Learn by PCD with Adam, whose rate falls as 1/t."""
+    visible = base_rates(data.x_train)
     model = pgm.rbm(64, 16, rng=seed).with_params({"v.bias": np.log(visible / (1 - visible))})
     begin = time.monotonic()
     found = pgm.fit(
@@ -60,28 +65,24 @@ def train(data: Dataset, epochs: int, seed: int) -> pgm.Model:
         rng=seed,
     )
     updates = found.state["update"]
-    print(
-        f"trained: {updates} updates of persistent contrastive divergence in {time.monotonic() - begin:.1f} s"
-    )
+    seconds = time.monotonic() - begin
+    print(f"trained: {updates} updates of persistent contrastive divergence in {seconds:.1f} s")
     return found.model
 
 
 def report_likelihood(model: pgm.Model, data: Dataset) -> None:
-    """Exact mean log-likelihoods beside the baseline."""
+    """Print exact mean log-likelihoods beside the baseline."""
+    sets = (data.x_train, data.x_test)
+    base = [base_rate_log_likelihood(data.x_train, x) for x in sets]
+    ours = [pgm.infer(model, {"v": x}, want=("log_prob",)).log_prob.mean() for x in sets]
+    gain = [a - b for a, b in zip(ours, base, strict=True)]
     print("\nexact mean log-likelihood, nats an image    train      test")
-    ours, base = [], []
-    for x in (data.x_train, data.x_test):
-        ours.append(pgm.infer(model, {"v": x}, want=("log_prob",)).log_prob.mean())
-        base.append(base_rate_log_likelihood(data.x_train, x))
-    print(f"  independent pixels                     {base[0]:8.3f}  {base[1]:8.3f}")
-    print(f"  this machine                           {ours[0]:8.3f}  {ours[1]:8.3f}")
-    print(
-        f"  gained                                 {ours[0] - base[0]:8.3f}  {ours[1] - base[1]:8.3f}"
-    )
+    for name, (train, test) in (("independent pixels", base), ("this model", ours), ("gain", gain)):
+        print(f"  {name:38} {train:8.3f}  {test:8.3f}")
 
 
 def questions(unseen: Array, seed: int) -> tuple[Array, Array]:
-    """The unseen digits with the lower half missing, and with 10 random pixels missing in each."""
+    """Return the digits without their lower halves, and without 10 random pixels each."""
     lower, scattered = unseen.copy(), unseen.copy()
     lower[:, 32:] = np.nan
     rng = np.random.default_rng(seed)
@@ -97,7 +98,7 @@ def complete(model: pgm.Model, given: Array, title: str) -> Array:
 
 
 def ask_hidden(model: pgm.Model, unseen: Array) -> None:
-    """Ask which images the hidden units stand for."""
+    """Ask for the pixels that belong to the hidden units of unseen digits."""
     codes = pgm.infer(model, {"v": unseen}, want=("mode",)).mode["h"]
     print(f"\n3. hidden units given, pixels asked\n{pgm.explain(model, {'h': codes})}")
     pixels = pgm.infer(model, {"h": codes}).mean["v"]
@@ -108,7 +109,7 @@ def ask_hidden(model: pgm.Model, unseen: Array) -> None:
 
 
 def draw(rows: list[Array], shape: tuple[int, int], out: Path) -> Path | None:
-    """A PNG of the completions if matplotlib is installed, else a small text rendering."""
+    """Write a picture of the completions, or print them as text without matplotlib."""
     try:
         import matplotlib
     except ImportError:
@@ -138,15 +139,15 @@ def draw(rows: list[Array], shape: tuple[int, int], out: Path) -> Path | None:
 
 
 def as_text(given: Array, completed: Array, shape: tuple[int, int]) -> str:
-    """Images side by side in characters: ? missing, # on, + likely, . off."""
+    """Return images side by side in characters: ? missing, # on, + likely, . off."""
 
     def cell(value: float) -> str:
         return "?" if np.isnan(value) else "#" if value > 0.75 else "+" if value > 0.4 else "."
 
     lines = []
-    for pair in ((given, "given"), (completed, "completed")):
-        lines.append(f"{pair[1]}:")
-        images = pair[0].reshape(-1, *shape)
+    for rows, name in ((given, "given"), (completed, "completed")):
+        lines.append(f"{name}:")
+        images = rows.reshape(-1, *shape)
         lines += [
             "   ".join("".join(cell(v) for v in image[r]) for image in images)
             for r in range(shape[0])

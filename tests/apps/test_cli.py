@@ -170,7 +170,7 @@ def test_samples_of_all_rows_and_evidence_given_once(monkeypatch, capsys, model,
     (tmp_path / "bad.npz").write_bytes(b"PK no archive")
     nowhere = tmp_path / "none" / "o.npz"
     for words, told in (
-        (["sample", model, "--draws", "0"], "draws must be an integer of at least 1"),
+        (["sample", model, "--draws", "0"], "Invalid value for '--draws'"),
         (
             ["infer", model, "--evidence", "v=1,0,1,1", "--evidence", "v=0,1,1,1"],
             "has been given before",
