@@ -33,6 +33,10 @@ class Scheme:
     seconds : time on one core.
     basis : whatever else the method has found out and needs for the answer.
     refusal : the reason why it cannot answer, or an empty string.
+
+    >>> import pgmengine as pgm
+    >>> pgm.Scheme("100 chains", work=1e6).refusal
+    ''
     """
 
     how: str = ""
@@ -46,18 +50,8 @@ class Scheme:
 class Method:
     """Base of the inference methods: frozen dataclasses whose fields are their settings.
 
-    A method of one's own says what it `gives`, and writes `scheme` and `answer`; planning, checks
-    of what is wanted and of the free memory, splitting and caching follow. One file, one class:
-
-        @dataclass(frozen=True)
-        class Mine(pgm.Method):
-            gives = frozenset({"log_z"})
-
-            def scheme(self, target, want):
-                return pgm.Scheme("in one go", work=1e3)
-
-            def answer(self, question, rng, state=None, executor=None):
-                return question.result({"log_z": ...})
+    A new method says which quantities it `gives`, and writes `scheme` and `answer`. Planning, the
+    checks of the wanted quantities and of the free memory, splitting and caching follow.
 
     Attributes
     ----------
@@ -69,6 +63,16 @@ class Method:
     tempered : whether it has a ladder of temperatures that can confirm local chains.
     groups_chains : whether it can share out the chains of a single row itself.
     divides : whether it divides questions itself, as Auto does.
+
+    >>> import pgmengine as pgm
+    >>> class Independent(pgm.Method):
+    ...     gives = frozenset({"log_z"})
+    ...     def scheme(self, target, want):
+    ...         return pgm.Scheme("units as they are at beta = 0", work=target.rows)
+    ...     def answer(self, question, rng, state=None, executor=None):
+    ...         return question.result({"log_z": question.target.log_z_at_0()})
+    >>> pgm.infer(pgm.rbm(2, 1), want=("log_z",), method=Independent()).log_z.round(3)
+    array([2.079])
     """
 
     gives: ClassVar[frozenset[str]] = frozenset(WANTS)
@@ -135,7 +139,13 @@ class Method:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A planned question to one method: `plan` says how it would be answered, `run` answers it."""
+    """A planned question to one method: `plan` says how it would be answered, `run` answers it.
+
+    >>> import pgmengine as pgm
+    >>> question = pgm.Exact().prepare(pgm.rbm(2, 1).given(), ("log_z",))
+    >>> question.plan.guarantee, question.run().log_z.round(3)
+    ('exact', array([2.079]))
+    """
 
     method: Method
     target: Target

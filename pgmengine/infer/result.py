@@ -40,7 +40,12 @@ ANSWERS = {
 
 
 class Axis(Enum):
-    """The axes of statistics."""
+    """The axes of statistics, by which parts of a question are put together again.
+
+    >>> import pgmengine as pgm
+    >>> [axis.name for axis in pgm.MCMC.statistics["energy"]]
+    ['CHAIN', 'DRAW', 'ROW']
+    """
 
     ROW = "row of evidence"
     CHAIN = "chain of a row"

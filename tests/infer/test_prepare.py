@@ -66,7 +66,7 @@ def test_other_units_observed_than_promised():
 
 
 def test_a_question_that_nobody_can_answer():
-    with pytest.raises(pgm.PgmError, match="AIS refused: weights give no marginals"):
+    with pytest.raises(pgm.PgmError, match="AIS refused: importance weights give no marginals"):
         pgm.prepare(RBM, method=pgm.AIS())
     with pytest.raises(pgm.PgmError, match="no method can answer: Exact: refused"):
         pgm.prepare(RBM, method=pgm.Auto(candidates=(pgm.Exact(max_bits=0),)))

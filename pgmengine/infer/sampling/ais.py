@@ -76,7 +76,7 @@ class AIS(Method):
     """
 
     gives = frozenset({"log_z", "log_prob"})
-    source = "weights give"
+    source = "importance weights give"
     statistics = {
         "log_weights": (Axis.CHAIN, Axis.ROW),
         "ess": (Axis.ROW,),
