@@ -86,8 +86,10 @@ def images(
     width = max(0.7 * columns, 3.0)
     ax = _axes(ax, (width, width * len(framed) / columns**2))
     colors = get_cmap(imshow.pop("cmap", "gray_r")).with_extremes(bad="#bcd3ec", over="#e8e8e8")
-    scale = {} if "norm" in imshow else {"vmin": low, "vmax": high}
-    ax.imshow(mosaic, **({"cmap": colors, "interpolation": "nearest"} | scale | imshow))
+    settings: dict[str, Any] = {"cmap": colors, "interpolation": "nearest"}
+    if "norm" not in imshow:
+        settings |= {"vmin": low, "vmax": high}
+    ax.imshow(mosaic, **(settings | imshow))
     ax.set_axis_off()
     return ax
 

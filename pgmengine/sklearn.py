@@ -1,8 +1,8 @@
-"""Estimators for scikit-learn (extra "sklearn"): RBMTransformer, GraphicalImputer, DRBMClassifier,
-GenerativeClassifier.
+"""Estimators for scikit-learn (extra "sklearn").
 
-All take real numbers. Data whose values are all 0 or 1 get Binary visible units; other data are
-standardised column by column and get Gaussian(1) ones, which fit decides when it first sees them.
+RBMTransformer extracts features, GraphicalImputer fills missing values, and DRBMClassifier and
+GenerativeClassifier predict labels. All take real numbers. `fit` chooses the visible units by the
+data: Binary units if all values are 0 or 1, else Gaussian(1) units of standardised columns.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
@@ -20,7 +21,7 @@ from sklearn.base import (
     OneToOneFeatureMixin,
     TransformerMixin,
 )
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -33,22 +34,33 @@ from pgmengine.graph.model import Model
 from pgmengine.infer.ask import infer
 from pgmengine.infer.auto import Auto, drawing
 from pgmengine.infer.methods import AIS, MCMC, Exact
-from pgmengine.learn import PCD, Adam, ExactGradient, base_rate_start, fit
+from pgmengine.learn import PCD, Adam, ExactGradient, Fit, base_rate_start, fit
 from pgmengine.learn.interrupt import pass_on
 from pgmengine.units import Binary, Gaussian, Unit
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pgmengine.protocols import Negative, Optimizer
+
+# Data (rows, features), and scikit-learn's argument random_state.
+Features: TypeAlias = "ArrayLike | pd.DataFrame"
+RandomState: TypeAlias = int | np.random.RandomState | None
+
 LEARNING = ("n_components", "batch_size", "n_iter")
-FEW = 25  # bits up to which likelihoods are exact
-FILL = Auto(
-    candidates=(Exact(10), MCMC(chains=2, warmup=100, draws=200, rhat_limit=math.inf))
-)  # for missing values
+
+# Bits of enumeration up to which likelihoods are exact.
+FEW = 25
+
+# The method that fills missing values: a short run of chains is enough for means.
+FILL = Auto(candidates=(Exact(10), MCMC(chains=2, warmup=100, draws=200, rhat_limit=math.inf)))
 
 __all__ = ["DRBMClassifier", "GenerativeClassifier", "GraphicalImputer", "RBMTransformer"]
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """How columns become values of the visible units: x -> (x - shift) / scale."""
+    """Visible units for columns of data, and their values (x - shift) / scale."""
 
     unit: Unit
     shift: Array
@@ -56,7 +68,7 @@ class Scaling:
 
     @classmethod
     def of(cls, x: Array) -> Scaling:
-        """Binary units for zeros and ones, else Gaussian ones of unit variance; NaN is left out."""
+        """Return Binary units for zeros and ones, else the standard scaling; NaN is left out."""
         seen = x[~np.isnan(x)]
         if np.isin(seen, (0.0, 1.0)).all():
             return cls(Binary(), np.zeros(x.shape[1]), np.ones(x.shape[1]))
@@ -64,40 +76,40 @@ class Scaling:
 
     @classmethod
     def standard(cls, x: Array) -> Scaling:
-        """Gaussian units of unit variance; NaN is left out."""
+        """Return Gaussian units for columns of variance 1; NaN is left out."""
         filled = np.where(np.isnan(x).all(axis=0), 0.0, x)
         shift, scale = np.nanmean(filled, axis=0), np.nanstd(filled, axis=0)
         return cls(Gaussian(1.0), shift, np.where(scale > 1e-12 * (1 + np.abs(shift)), scale, 1.0))
 
     def values(self, x: Array) -> Array:
-        """Data as values of the units; PgmError for what Binary ones cannot be."""
+        """Return data as values of the units; raise PgmError if Binary units cannot have them."""
         if not isinstance(self.unit, Binary):
             return (x - self.shift) / self.scale
         for row, column in np.argwhere((x != 0) & (x != 1) & ~np.isnan(x))[:1]:
             raise PgmError(
-                f"row {row}, column {column}: {x[row, column]:g} is not 0 or 1; all were when the units were "
-                "chosen"
+                f"row {row}, column {column}: {x[row, column]:g} is not 0 or 1, expected Binary "
+                "values as in the data of the first fit"
             )
         return x
 
     def data(self, v: Array) -> Array:
-        """Values of the units as data."""
+        """Return values of the units as data."""
         return v * self.scale + self.shift
 
 
 class _Graphical(BaseEstimator):
-    """What the estimators of a visible layer share: an RBM whose visible units suit the data."""
+    """Base of estimators with an RBM whose visible units suit the data."""
 
     def __init__(
         self,
         n_components: int = 16,
         *,
         hidden: Unit | None = None,
-        negative: Any = None,
-        optimizer: Any = None,
+        negative: Negative | None = None,
+        optimizer: Optimizer | None = None,
         batch_size: int = 20,
         n_iter: int = 50,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
@@ -110,6 +122,7 @@ class _Graphical(BaseEstimator):
         self.verbose = verbose
 
     def _learn(self, x: Array, rng: int, epochs: int) -> None:
+        """Learn for some passes over the data, from the present model if there is one."""
         check_whole(self, *LEARNING)
         if not hasattr(self, "model_"):
             self.scaling_ = Scaling.of(x)
@@ -131,7 +144,7 @@ class _Graphical(BaseEstimator):
         pass_on(found)
 
     def _empty(self, rng: int) -> Model:
-        """The RBM with small weights and no biases."""
+        """Return an RBM with small weights and no biases."""
         columns = len(self.scaling_.shift)
         model = rbm(
             columns, self.n_components, visible=self.scaling_.unit, hidden=self.hidden, rng=rng
@@ -139,22 +152,36 @@ class _Graphical(BaseEstimator):
         return model.with_params({"v-h.weight": 0.1 * model.params["v-h.weight"]})
 
 
-def _seed(random_state: Any) -> int:
+def _seed(random_state: RandomState) -> int:
+    """Return a seed from scikit-learn's argument random_state."""
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphical):
-    """A restricted Boltzmann machine as a transformer: features are E[hidden | visible].
+    """Extract features by a restricted Boltzmann machine: the features are E[hidden | visible].
+
+    Use it in front of a classifier, or to draw new data and to score rows by their likelihood.
 
     Parameters
     ----------
-    n_components : hidden units.
-    hidden : their unit type, Binary() by default.
-    negative, optimizer : of pgm.fit; PCD() and Adam(0.01) by default.
-    batch_size, n_iter : rows of a mini-batch, passes over the data.
-    random_state : int, RandomState or None.
-    verbose : show a progress bar.
+    n_components : number of hidden units.
+    hidden : type of the hidden units, Binary() by default.
+    negative : model phase of pgm.fit, PCD() by default.
+    optimizer : optimizer of pgm.fit, Adam(0.01) by default.
+    batch_size : rows of a mini-batch.
+    n_iter : passes over the data.
+    random_state : a seed, a numpy RandomState, or None.
+    verbose : whether to show a progress bar.
 
+    Attributes
+    ----------
+    model_ : Model
+        The RBM, with layers "v" and "h".
+    scaling_ : Scaling
+        The visible units, and the shift and scale of each column.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from pgmengine.sklearn import RBMTransformer
     >>> x = np.random.default_rng(0).integers(0, 2, (50, 6))
@@ -164,32 +191,34 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
 
     @property
     def _n_features_out(self) -> int:
+        """The number of features, for their names."""
         return int(self.model_.structure.layers["h"].width)
 
-    def fit(self, X: Any, y: Any = None) -> RBMTransformer:
-        """Learn from X (rows, features)."""
+    def fit(self, X: Features, y: ArrayLike | None = None) -> RBMTransformer:
+        """Learn from X (rows, features) and return this transformer."""
         x = validate_data(self, X, dtype=np.float64)
         for name in ("model_", "scaling_", "state_"):
             self.__dict__.pop(name, None)
         self._learn(x, _seed(self.random_state), self.n_iter)
         return self
 
-    def partial_fit(self, X: Any, y: Any = None) -> RBMTransformer:
-        """One more pass, over X; the first call decides the visible units."""
+    def partial_fit(self, X: Features, y: ArrayLike | None = None) -> RBMTransformer:
+        """Learn in one more pass, over X; the first call chooses the visible units."""
         x = validate_data(self, X, dtype=np.float64, reset=not hasattr(self, "model_"))
         self._learn(x, _seed(self.random_state), 1)
         return self
 
-    def transform(self, X: Any) -> Array:
-        """E[hidden | row], (rows, n_components); (rows, n_components * k) of Categorical(k) units,
-        unit by unit.
+    def transform(self, X: Features) -> Array:
+        """Return E[hidden | row], (rows, n_components).
+
+        For hidden units Categorical(k) the shape is (rows, n_components * k), unit by unit.
         """
         x = self._values(X)
         found: Array = infer(self.model_, {"v": x}).mean["h"]
         return found.reshape(len(x), -1)
 
-    def inverse_transform(self, X: Any) -> Array:
-        """E[visible | hidden means], in the units of the data, (rows, features)."""
+    def inverse_transform(self, X: Features) -> Array:
+        """Return E[visible | hidden means] on the scale of the data, (rows, features)."""
         check_is_fitted(self)
         hidden = check_array(X, dtype=np.float64)
         weight = self.model_.params["v-h.weight"]
@@ -200,53 +229,55 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
         field = self.model_.params["v.bias"] + hidden @ weight.T
         return self.scaling_.data(self.scaling_.unit.mean(field))
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
-        """Draws of the visible units, (n_samples, features): exact for small machines, else Gibbs
-        sampling.
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
+        """Draw rows from the model, (n_samples, features).
+
+        Draws are exact for small models, and from Gibbs chains otherwise.
         """
         check_is_fitted(self)
         seed = _seed(random_state)
-        drawn = infer(
-            self.model_, want=("samples",), method=drawing(whole("n_samples", n_samples)), rng=seed
-        )
-        order = np.random.default_rng(seed).permutation(len(drawn.samples["v"]))[
-            :n_samples
-        ]  # of all chains alike
-        return self.scaling_.data(drawn.samples["v"][order, 0])
+        method = drawing(whole("n_samples", n_samples))
+        drawn = infer(self.model_, want=("samples",), method=method, rng=seed).samples["v"]
+        # Draws of a chain are together; a permutation takes from all chains alike.
+        order = np.random.default_rng(seed).permutation(len(drawn))[:n_samples]
+        return self.scaling_.data(drawn[order, 0])
 
-    def score_samples(self, X: Any) -> Array:
-        """The log-likelihood (density) of every row: exact while min(features, components) <= 25,
-        else by AIS.
+    def score_samples(self, X: Features) -> Array:
+        """Return the log-likelihood of each row, a log density for real data, (rows,).
+
+        The partition function is exact while min(features, n_components) <= 25, and an estimate by
+        AIS otherwise.
         """
         x = self._values(X)
-        exact = Exact(FEW)
-        whole = self.model_.given()
-        method = exact if exact.plan(whole, ("log_z",)).accepted else AIS()
-        log_z = method.run(whole, ("log_z",), rng=0).log_z[0]
-        return (
-            infer(self.model_, {"v": x}, want=("log_z",)).log_z
-            - log_z
-            - np.log(self.scaling_.scale).sum()
-        )
+        exact, prior = Exact(FEW), self.model_.given()
+        method = exact if exact.plan(prior, ("log_z",)).accepted else AIS()
+        log_z = method.run(prior, ("log_z",), rng=0).log_z[0]
+        log_weight = infer(self.model_, {"v": x}, want=("log_z",)).log_z
+        score: Array = log_weight - log_z - np.log(self.scaling_.scale).sum()
+        return score
 
-    def score(self, X: Any, y: Any = None) -> float:
-        """The mean log-likelihood."""
+    def score(self, X: Features, y: ArrayLike | None = None) -> float:
+        """Return the mean log-likelihood of the rows."""
         return float(self.score_samples(X).mean())
 
-    def _values(self, X: Any) -> Array:
+    def _values(self, X: Features) -> Array:
+        """Return checked data as values of the visible units."""
         check_is_fitted(self)
         return self.scaling_.values(validate_data(self, X, dtype=np.float64, reset=False))
 
 
 class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
-    """Fill missing values (NaN) from an RBM learned from incomplete rows.
+    """Fill missing values (NaN) by an RBM that learns from the incomplete rows themselves.
 
     Parameters
     ----------
     n_components, hidden, negative, optimizer, batch_size, n_iter, random_state, verbose : as in
         RBMTransformer.
-    sample : fill with one joint draw for each row in place of means.
+    sample : whether to fill each row with one joint draw, for multiple imputation; otherwise values
+        are posterior means.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> from pgmengine.sklearn import GraphicalImputer
     >>> x = np.array([[1, 1], [0, 0], [1, np.nan]] * 20)
@@ -259,12 +290,12 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
         n_components: int = 16,
         *,
         hidden: Unit | None = None,
-        negative: Any = None,
-        optimizer: Any = None,
+        negative: Negative | None = None,
+        optimizer: Optimizer | None = None,
         batch_size: int = 20,
         n_iter: int = 50,
         sample: bool = False,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:
         super().__init__(
@@ -279,59 +310,70 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
         )
         self.sample = sample
 
-    def fit(self, X: Any, y: Any = None) -> GraphicalImputer:
-        """Learn from X (rows, features) with NaN where a value is missing."""
+    def fit(self, X: Features, y: ArrayLike | None = None) -> GraphicalImputer:
+        """Learn from X (rows, features), NaN where a value is missing; return this imputer."""
         x = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan")
         self.__dict__.pop("model_", None)
         self._learn(x, _seed(self.random_state), self.n_iter)
         return self
 
-    def transform(self, X: Any) -> Array:
-        """X with its NaN filled."""
+    def transform(self, X: Features) -> Array:
+        """Return X (rows, features) without NaN."""
         check_is_fitted(self)
-        x = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        x: Array = validate_data(
+            self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False
+        )
         holes = np.isnan(x)
         if not holes.any():
             return x.copy()
         rows = np.flatnonzero(holes.any(axis=1))
         want = ("samples",) if self.sample else ("marginals",)
-        r = infer(
-            self.model_,
-            {"v": self.scaling_.values(x[rows])},
-            want=want,
-            rng=_seed(self.random_state),
-            method=FILL,
-        )
-        filled, out = (
-            self.scaling_.data(r.samples["v"][-1] if self.sample else r.mean["v"]),
-            x.copy(),
-        )
+        seen = {"v": self.scaling_.values(x[rows])}
+        r = infer(self.model_, seen, want=want, rng=_seed(self.random_state), method=FILL)
+        filled = self.scaling_.data(r.samples["v"][-1] if self.sample else r.mean["v"])
+        out = x.copy()
         out[rows] = np.where(holes[rows], filled, x[rows])
         return out
 
-    def __sklearn_tags__(self) -> Any:
-        """NaN is what it is for."""
+    def __sklearn_tags__(self) -> Tags:
+        """Return the tags of scikit-learn; NaN is allowed."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
 
 
 class _ByProbability(ClassifierMixin):
-    """A classifier that knows predict_proba."""
+    """Base of classifiers that have predict_proba."""
 
-    def predict(self, X: Any) -> Array:
-        """The most probable label of each row."""
+    classes_: Array
+
+    def predict(self, X: Features) -> Array:
+        """Return the most probable label of each row."""
         best = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[best]
+        labels: Array = self.classes_[best]
+        return labels
 
 
 class DRBMClassifier(_ByProbability, BaseEstimator):
-    """The discriminative RBM of system 1: p(class | x) learned by its exact gradient (eqs. 25 to
-    28).
+    """Classify by a discriminative RBM, which learns p(class | x) by its exact gradient.
 
-    Columns are standardised. Parameters as in RBMTransformer but `negative`: the gradient is exact.
-    `hidden` is MultiValued(inf) by default, `alpha` the weight decay.
+    Columns are standardised.
 
+    Parameters
+    ----------
+    n_components : number of hidden units.
+    hidden : type of the hidden units, MultiValued(inf) by default.
+    optimizer : optimizer of pgm.fit, Adam(0.02) with this weight decay by default.
+    alpha : weight decay.
+    batch_size, n_iter, random_state, verbose : as in RBMTransformer.
+
+    References
+    ----------
+    Yokoyama, Katsumata and Yasuda (2019), "Restricted Boltzmann machine with multivalued hidden
+    variables: a model suppressing over-fitting", equations 25 to 28.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from pgmengine.sklearn import DRBMClassifier
     >>> x = np.array([[0.0, 1], [1, 0]] * 30)
@@ -344,11 +386,11 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
         n_components: int = 32,
         *,
         hidden: Unit | None = None,
-        optimizer: Any = None,
+        optimizer: Optimizer | None = None,
         alpha: float = 1e-4,
         batch_size: int = 20,
         n_iter: int = 50,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
@@ -360,8 +402,8 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> DRBMClassifier:
-        """Learn from X (rows, features) and labels y (rows,)."""
+    def fit(self, X: Features, y: ArrayLike) -> DRBMClassifier:
+        """Learn from X (rows, features) and labels y (rows,); return this classifier."""
         check_whole(self, *LEARNING)
         x, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
@@ -387,31 +429,36 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
         pass_on(found)
         return self
 
-    def predict_proba(self, X: Any) -> Array:
-        """p(class | row), (rows, classes)."""
+    def predict_proba(self, X: Features) -> Array:
+        """Return p(class | row), (rows, classes)."""
         check_is_fitted(self)
         x = validate_data(self, X, dtype=np.float64, reset=False)
-        prob = infer(self.model_, {"x": self.scaling_.values(x)}).prob["y"][
-            :, 0, : len(self.classes_)
-        ]
-        return prob / prob.sum(
-            axis=1, keepdims=True
-        )  # a single class has a state beside it that stands for none
+        found = infer(self.model_, {"x": self.scaling_.values(x)}).prob["y"]
+        # A label has at least two states; with a single class the second state means nothing.
+        some = found[:, 0, : len(self.classes_)]
+        prob: Array = some / some.sum(axis=1, keepdims=True)
+        return prob
 
-    def predict_log_proba(self, X: Any) -> Array:
-        """Its logarithm, -inf where it is below the least number."""
+    def predict_log_proba(self, X: Features) -> Array:
+        """Return log p(class | row); -inf where the probability underflows."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
 
 class GenerativeClassifier(_ByProbability, _Graphical):
-    """One RBM for each class, and Bayes' rule; likelihoods are exact while min(features,
-    components) <= 25.
+    """Classify by one RBM for each class and Bayes' rule.
 
-    Real columns have variance 1 over all classes, and so has every Gaussian unit given the hidden
-    ones: classes that are much narrower than that call for DRBMClassifier. Any model of one's own:
-    pgm.GenerativeClassifier. Parameters as in RBMTransformer.
+    Likelihoods are exact while min(features, n_components) <= 25. Real columns have variance 1 over
+    all classes, and so has every Gaussian unit given the hidden units: use DRBMClassifier if
+    classes are much narrower than that. pgm.GenerativeClassifier does the same with any model.
 
+    Parameters
+    ----------
+    n_components, hidden, negative, optimizer, batch_size, n_iter, random_state, verbose : as in
+        RBMTransformer.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from pgmengine.sklearn import GenerativeClassifier
     >>> x = np.array([[0.0, 1, 1], [1, 0, 0]] * 30)
@@ -419,8 +466,8 @@ class GenerativeClassifier(_ByProbability, _Graphical):
     array([3, 5])
     """
 
-    def fit(self, X: Any, y: Any) -> GenerativeClassifier:
-        """Learn a model from the rows of each class."""
+    def fit(self, X: Features, y: ArrayLike) -> GenerativeClassifier:
+        """Learn a model from the rows of each class; return this classifier."""
         check_whole(self, *LEARNING)
         x, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
@@ -439,16 +486,19 @@ class GenerativeClassifier(_ByProbability, _Graphical):
         self.classes_ = self.bayes_.classes_
         return self
 
-    def predict_log_proba(self, X: Any) -> Array:
-        """Log p(class | row), (rows, classes)."""
+    def predict_log_proba(self, X: Features) -> Array:
+        """Return log p(class | row), (rows, classes)."""
         check_is_fitted(self)
         x = validate_data(self, X, dtype=np.float64, reset=False)
         return self.bayes_.predict_log_proba(self.scaling_.values(x))
 
-    def predict_proba(self, X: Any) -> Array:
-        """p(class | row), (rows, classes)."""
+    def predict_proba(self, X: Features) -> Array:
+        """Return p(class | row), (rows, classes)."""
         return np.exp(self.predict_log_proba(X))
 
 
-def _from_base_rates(model: Model, data: Any, rng: Any, **settings: Any) -> Any:
+def _from_base_rates(
+    model: Model, data: dict[str, Array], rng: np.random.Generator, **settings: Any
+) -> Fit:
+    """Learn from the biases that fit the base rates of the data."""
     return fit(base_rate_start(model, data), data, rng=rng, **settings)
