@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class Cache(Generic[T]):
-    """Key -> value, at most `most` of them: the least recently used one is forgotten.
+    """A mapping with at most `most` entries, from which the least recently used one leaves.
 
-    Threads may share it. Two that ask for the same new key at once both make its value, and the
-    later one is kept.
+    >>> cache = Cache(most=1)
+    >>> cache.recall("one", lambda: 1), cache.recall("two", lambda: 2), len(cache)
+    (1, 2, 1)
     """
 
     def __init__(self, most: int) -> None:
@@ -26,12 +27,12 @@ class Cache(Generic[T]):
         self._values: OrderedDict[Hashable, T] = OrderedDict()
         self._lock = Lock()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Another process gets the owner of a cache without its values, which it can make again.
+    def __reduce__(self) -> tuple[type[Cache[T]], tuple[int]]:
+        """Pickle an empty cache: another process can make the values again."""
         return type(self), (self.most,)
 
     def recall(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the value of a key, made when it is not there; TypeError for one without a hash."""
+        """Return the value of a key, made now if it is not there; a key must have a hash."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
