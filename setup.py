@@ -1,30 +1,59 @@
-import platform
-import sys
+"""Build the compiled routines: one Cython module, and one C file compiled for each kind of processor.
+
+Binaries are portable: a kind is chosen at import (cython_ext/c/processors.c). The same sources give the
+same bits with any compiler, so multiplications and additions are never fused or reordered.
+"""
+
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.modified import newer_group
 
-GCC = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi"]
+HERE = Path("cython_ext")
+FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
+FLAGS += ["-fvisibility=hidden", "-Wno-psabi", "-Wno-maybe-uninitialized"]
 AVX2 = ["-mavx2", "-mfma", "-mbmi", "-mbmi2"]
-AVX512 = AVX2 + [f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl")]
-PROCESSORS = {
-    "base": []
-}  # those that pgmengine/_kernels/__init__.py chooses from, by cython_ext/processor.h
-if sys.platform != "win32" and platform.machine().lower() in ("x86_64", "amd64"):
-    PROCESSORS |= {"avx2": AVX2, "avx512": AVX512}
+AVX512 = [*AVX2, *(f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl"))]
+X86 = sysconfig.get_platform().endswith(("-x86_64", "-amd64"))  # of the target of a cross-build
+KINDS = {"base": []} | ({"avx2": AVX2, "avx512": AVX512} if X86 else {})
+
+
+class BuildRoutines(build_ext):
+    """Compile c/routines.c once for each kind of processor, and link all with the module."""
+
+    def build_extension(self, ext):
+        """Build the module, if it is older than its sources."""
+        path = self.get_ext_fullpath(ext.name)
+        if self.force or newer_group([*ext.sources, *ext.depends], path, "newer"):
+            with ThreadPoolExecutor() as pool:
+                objects = pool.map(self.compiled, KINDS)
+                ext.extra_objects = [name for names in objects for name in names]
+        super().build_extension(ext)
+
+    def compiled(self, kind):
+        """Compile the routines of one kind; return the names of the object files."""
+        return self.compiler.compile(
+            [str(HERE / "c" / "routines.c")],
+            output_dir=str(Path(self.build_temp) / kind),
+            macros=[("PGM_KIND", kind)],
+            extra_postargs=FLAGS + KINDS[kind],
+        )
+
 
 setup(
     ext_modules=[
         Extension(
-            f"pgmengine._kernels.{name}",
-            [f"cython_ext/{name}.pyx"],
-            include_dirs=["cython_ext"],
-            depends=[
-                str(path) for kind in ("*.h", "*.pxi") for path in Path("cython_ext").glob(kind)
-            ],
-            extra_compile_args=[] if sys.platform == "win32" else GCC + flags,
+            "pgmengine._kernels",
+            [str(HERE / "kernels.pyx"), str(HERE / "c" / "processors.c")],
+            include_dirs=[str(HERE), str(HERE / "c")],
+            define_macros=[("PGM_X86", None)] if X86 else [],
+            depends=[str(path) for kind in ("*.pxd", "c/*") for path in HERE.glob(kind)],
+            extra_compile_args=[*FLAGS, "-O2"],
         )
-        for name, flags in PROCESSORS.items()
     ],
-    options={"build_ext": {"parallel": True}},
+    cmdclass={"build_ext": BuildRoutines},
+    options={"build_ext": {"cython_c_in_temp": True}},
 )

@@ -99,14 +99,14 @@ class CompiledChains:
         visits = np.array([self.place[name] for name in self.order], dtype=np.int32)
         stream = np.arange(target.rows) if streams is None else streams
         self.key, self.share = key_from(rng), share_of(kernel)
-        self.machine = _kernels.Machine(
-            len(s.layers),
-            len(self.links),
-            visits,
-            self.beta,
-            self.key,
-            stream.astype(np.uint32),
-            self.share,
+        self.machine = _kernels.Chains(
+            layers=len(s.layers),
+            links=len(self.links),
+            visit=visits,
+            beta=self.beta,
+            key=self.key,
+            stream=stream.astype(np.uint32),
+            alpha=self.share,
         )
         for name in s.layers:
             self._describe(name)
@@ -381,32 +381,34 @@ class CompiledChains:
         uneven = unit.draw is Draw.NORMAL or (table is not None and bool(np.any(table != table[0])))
         self.machine.layer(
             self.place[name],
-            Draw.TABLE if finite else unit.draw or Draw.NORMAL,
-            0 if table is None else len(table),
-            unit.width,
-            layer.size,
-            moves,
-            name in self.by_unit,
-            (name in self.summed[0]) + 2 * (name in self.summed[1]),
-            directed,
-            complement,
-            uneven,
-            unit.curvature or 0.0,
-            None
+            kind=Draw.TABLE if finite else unit.draw or Draw.NORMAL,
+            states=0 if table is None else len(table),
+            width=unit.width,
+            size=layer.size,
+            moves=moves,
+            by_unit=name in self.by_unit,
+            summed=(name in self.summed[0]) + 2 * (name in self.summed[1]),
+            directed=directed,
+            complement=complement,
+            uneven=uneven,
+            variance=unit.curvature or 0.0,
+            support=None
             if not finite or unit.width > 1 or unit.support is None
             else unit.support.astype(np.float32),
-            None if table is None else table.astype(np.float32),
-            packed(target.model).bias(name),
-            row(target.reference[name], stride) if name in target.reference else None,
-            matrix(target.soft[name], stride) if name in target.soft and moves else None,
-            zeros((rows, stride)) if still or (moves and name in target.soft) else None,
-            field,
-            zeta,
-            rest,
-            self.arrays[name] if finite else None,
-            None if finite else self.arrays[name],
-            mask(target.free[name], units),
-            None if not target.cut[name].any() else mask(~target.cut[name], units, False),
+            log_base=None if table is None else table.astype(np.float32),
+            bias=packed(target.model).bias(name),
+            reference=row(target.reference[name], stride) if name in target.reference else None,
+            soft=matrix(target.soft[name], stride) if name in target.soft and moves else None,
+            base=zeros((rows, stride)) if still or (moves and name in target.soft) else None,
+            field=field,
+            zeta=zeta,
+            rest=rest,
+            state=self.arrays[name] if finite else None,
+            value=None if finite else self.arrays[name],
+            free_units=mask(target.free[name], units),
+            alive=None
+            if not target.cut[name].any()
+            else mask(~target.cut[name], units, False),
         )
 
     def _two_sided(self) -> bool:

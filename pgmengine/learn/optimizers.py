@@ -1,5 +1,5 @@
 """Optimizers: ascent on the log-likelihood, one frozen dataclass each; the loops are compiled
-(ascend.h).
+(optimizers.h).
 
 `start(params)` makes the state, name -> array; `step(structure, params, gradient, state, t)`
 returns new parameters and changes the state in place; t counts from 0. Weight decay: the gradient
@@ -76,7 +76,7 @@ def _moments(name: str, params: Mapping[str, Any]) -> Params:
 
 @dataclass(frozen=True)
 class _Rule:
-    """What ascend.h does with one parameter: the kind of step, its moments, and what it keeps of
+    """What optimizers.h does with one parameter: the kind of step, its moments, and what it keeps of
     them.
     """
 
@@ -108,18 +108,18 @@ class _Rule:
             new, copy = np.empty(len(p)), np.empty(len(p), dtype=np.float32)
             if not _kernels.ascend(
                 self.kind,
-                rate,
-                self.keep,
-                self.unbias,
-                self.epsilon,
-                decay,
-                p,
-                g,
-                new,
-                copy,
-                first,
-                second,
-                parts(len(p), WORTH_A_THREAD),
+                rate=rate,
+                keep=self.keep,
+                unbias=self.unbias,
+                epsilon=self.epsilon,
+                decay=decay,
+                p=p,
+                g=g,
+                p2=new,
+                copy=copy,
+                m=first,
+                v=second,
+                parts=parts(len(p), WORTH_A_THREAD),
             ):
                 raise PgmError(
                     f"update {t + 1}: {_diverged(k, g, new)}; learning has diverged, try a smaller rate"

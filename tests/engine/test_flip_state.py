@@ -1,6 +1,5 @@
 """Flip-the-state for any number of values: spectrum, ties, and draws of all processors."""
 
-from importlib import import_module
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -128,10 +127,11 @@ def layer_of(k, one_hot, by_unit):
 
 
 @pytest.fixture(params=_kernels.PROCESSORS)
-def processor(request, monkeypatch):
-    """Sweeps by the module of one kind of processor."""
-    module = import_module(f"pgmengine._kernels.{request.param}")
-    monkeypatch.setattr(_kernels, "Machine", module.Machine)
+def processor(request):
+    """Sweeps by the routines of one kind of processor."""
+    _kernels.use(request.param)
+    yield
+    _kernels.use(_kernels.PROCESSOR)
 
 
 LAYERS = {

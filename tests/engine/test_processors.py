@@ -1,6 +1,4 @@
-"""The modules of compiled loops for other kinds of processors say what the one that is taken here
-says.
-"""
+"""The routines for other kinds of processors give the answers of the kind that is taken here."""
 
 import os
 import subprocess
@@ -104,14 +102,14 @@ def test_every_processor_answers_alike(tmp_path, name, rtol=1e-9, atol=1e-9):
             )
 
 
-def test_the_last_module_that_runs_here_is_taken_and_others_by_name():
+def test_the_last_kind_that_runs_here_is_taken_and_others_by_name():
     assert _kernels.PROCESSORS[0] == "base"
     if not os.environ.get("PGMENGINE_KERNELS"):
         assert _kernels.PROCESSOR == _kernels.PROCESSORS[-1]
     said = run("abacus", "-c", "import pgmengine")
     assert (
         said.returncode
-        and "PGMENGINE_KERNELS is 'abacus'; what runs on this processor is base" in said.stderr
+        and "PGMENGINE_KERNELS is 'abacus'; the routines that run on this processor are base" in said.stderr
     )
 
 

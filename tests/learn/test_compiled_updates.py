@@ -224,10 +224,25 @@ def test_optimizers_against_numpy(optimizer, dtype, size, rtol=1e-12):
             np.testing.assert_array_equal(params.singles[k], params[k].astype(np.float32))
 
 
+def given(p, g, n):
+    """The arguments of one step from parameters p with gradient g."""
+    return {
+        "rate": 0.1,
+        "keep": (0.9, 0.9),
+        "unbias": (1.0, 1.0),
+        "epsilon": 1e-8,
+        "decay": (0.0, 0.0),
+        "p": p,
+        "g": g,
+        "p2": np.empty(n),
+        "copy": np.empty(n, dtype=np.float32),
+    }
+
+
 def test_a_step_out_of_range_is_seen_wherever_it_is():
     for n in (1, 7, 8, 9, 100):
         for bad in {0, n // 2, n - 1}:
-            p, g, out, copy = np.zeros(n), np.zeros(n), np.empty(n), np.empty(n, dtype=np.float32)
+            p, g = np.zeros(n), np.zeros(n)
             for size, fine in (
                 (1.0, True),
                 (-1.0, True),
@@ -236,42 +251,14 @@ def test_a_step_out_of_range_is_seen_wherever_it_is():
                 (np.inf, False),
             ):
                 p[bad] = size * _kernels.LARGEST
-                still = (
-                    _kernels.SGD,
-                    0.0,
-                    (0.0, 0.0),
-                    (1.0, 1.0),
-                    0.0,
-                    (0.0, 0.0),
-                    p,
-                    g,
-                    out,
-                    copy,
-                    None,
-                    None,
-                )
-                assert _kernels.ascend(*still, 1) == fine
+                assert _kernels.ascend(_kernels.SGD, **given(p, g, n), m=None, v=None, parts=1) == fine
             p[bad] = 0.0
             g[bad] = np.nan
             for kind in (_kernels.SGD, _kernels.ADAM, _kernels.ADAMAX):
-                arguments = (
-                    kind,
-                    0.1,
-                    (0.9, 0.9),
-                    (1.0, 1.0),
-                    1e-8,
-                    (0.0, 0.0),
-                    p,
-                    g,
-                    out,
-                    copy,
-                    np.zeros(n),
-                    np.zeros(n),
-                )
-                assert not _kernels.ascend(*arguments, 1)
-                assert _kernels.ascend(
-                    *arguments[:7], np.zeros(n), *arguments[8:10], np.zeros(n), np.zeros(n), 2
-                )
+                for gradient, fine, parts in ((g, False, 1), (np.zeros(n), True, 2)):
+                    m, v = np.zeros(n), np.zeros(n)
+                    step = given(p, gradient, n)
+                    assert _kernels.ascend(kind, **step, m=m, v=v, parts=parts) == fine
 
 
 def test_wrong_shapes_are_refused_before_memory_is_touched():

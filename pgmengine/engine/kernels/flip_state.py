@@ -25,7 +25,7 @@ import numpy as np
 
 from pgmengine.base.types import Array
 
-# As in cython_ext/machine.h. Two values keep the published kernel but for ties up to rounding.
+# As in cython_ext/c/chains.h. Two values keep the published kernel but for ties up to rounding.
 TIE, TIE_OF_MANY = 1e-5, 0.05
 
 

@@ -1,4 +1,4 @@
-"""The compiled, multiplicative walk over rows and pieces, on threads: gray.h and octets.h."""
+"""The compiled, multiplicative walk over rows and pieces, on threads: gray.h and bunches.h."""
 
 from __future__ import annotations
 
@@ -90,16 +90,15 @@ class GrayWalker:
             out = np.zeros(shape) if moments else None
             part = np.empty(-(-length // piece))
             scale = self.kernel.walk(
-                p.const[row],
-                p.theta[row],
-                self.offset[row],
-                start,
-                length,
-                piece,
-                self.every,
-                part,
-                None,
-                out,
+                constant=p.const[row],
+                theta=p.theta[row],
+                offset=self.offset[row],
+                start=start,
+                count=length,
+                step=piece,
+                every=self.every,
+                log_sums=part,
+                moments=out,
             )
             sums[row, start // piece : start // piece + len(part)] = part
             return scale, out
@@ -142,17 +141,16 @@ class GrayWalker:
         start = piece * states.PIECE
         out = np.empty(min(states.PIECE, p.size - start))
         self.kernel.walk(
-            p.const[row],
-            p.theta[row],
-            self.offset[row],
-            start,
-            len(out),
-            states.PIECE,
-            self.every,
-            np.empty(1),
-            out,
-            None,
-            best,
+            constant=p.const[row],
+            theta=p.theta[row],
+            offset=self.offset[row],
+            start=start,
+            count=len(out),
+            step=states.PIECE,
+            every=self.every,
+            log_sums=np.empty(1),
+            log_weights=out,
+            best=best,
         )
         return out
 

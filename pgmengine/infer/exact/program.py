@@ -67,16 +67,15 @@ class Program:
         moments, log_z = np.zeros((rows, len(self.answers) - known.shape[1])), np.empty(rows)
         for row in range(rows):
             scale = self.kernel.walk(
-                const[row],
-                inputs[row, :d],
-                inputs[row, d:],
-                0,
-                self.size,
-                PIECE,
-                1,
-                log_z[row : row + 1],
-                None,
-                moments[row : row + 1],
+                constant=const[row],
+                theta=inputs[row, :d],
+                offset=inputs[row, d:],
+                start=0,
+                count=self.size,
+                step=PIECE,
+                every=1,
+                log_sums=log_z[row : row + 1],
+                moments=moments[row : row + 1],
             )
             moments[row] *= math.exp(scale - log_z[row])
         found = np.concatenate((known, moments), axis=1) @ self.answers

@@ -1,83 +1,93 @@
-/* New states of a layer whose units are independent given the others, for all units of a chain at once. */
+/* New states of a layer whose units are independent given the other layers, all units of a chain at once.
+ *
+ * The natural parameter of a unit is eta = beta (field + link(zeta)) + (1 - beta) reference; its log weights are
+ * eta x + log h(x) for each value x. A pass draws every free unit by the kernel alpha T + (1 - alpha) G, T the
+ * flip-the-state kernel and G Gibbs, writes the new states, and lists the changes in the order of the units. A unit uses
+ * the uniform of its own number (random.h), whether it is free or not.
+ *
+ * Reference: pgmengine/engine/plain.py with engine/kernels/gibbs.py and flip_state.py, on the same uniforms
+ * (test_compiled.py); conditionals and detailed balance in test_kernels.py and test_flip_state.py.
+ */
 #ifndef PGM_DRAWS_H
 #define PGM_DRAWS_H
 
-#include "machine.h"
+#include "chains.h"
 
-/* Two values, log-odds eta of the upper one. With t = e^-|eta| the less probable value has probability t / (1 + t); a
- * kernel alpha T + (1 - alpha) G leaves the more probable value with probability alpha t + (1 - alpha) t / (1 + t) and
- * the other one with alpha + (1 - alpha) / (1 + t) (system 2, eq. 2). Returns which units move. */
+/* Two values, eta the log-odds of the upper one: return the mask of the units that move. With t = e^-|eta| the less
+ * probable value has probability t / (1 + t), and alpha T + (1 - alpha) G leaves the more probable value with probability
+ * alpha t + (1 - alpha) t / (1 + t) and the other one with alpha + (1 - alpha) / (1 + t) (docs/equations.md, eq. 2). */
 PGM_INLINE pgm_vi pgm_moves(pgm_vf eta, pgm_vi upper, pgm_vf u, float alpha)
 {
-    pgm_vf size = pgm_magnitude(eta), t = pgm_exp(-pgm_at_most(size, 87.0f)), one = pgm_same(1.0f);
-    pgm_vi at_mode = (eta > 0.0f) ^ ~upper; /* both or neither */
-    pgm_vf rate = pgm_choose_where(at_mode, t, one);
+    pgm_vf size = pgm_abs_f(eta), t = pgm_exp_minus_abs_f(eta), one = pgm_splat_f(1.0f);
+    pgm_vi at_mode = (eta > 0.0f) ^ ~upper;
+    pgm_vf rate = pgm_select_f(at_mode, t, one);
     if (alpha > 0.0f) {
-        pgm_vf share = pgm_choose_where(size < PGM_TIE, pgm_same(0.0f), pgm_same(alpha));
+        pgm_vf share = pgm_select_f(size < PGM_TIE, pgm_splat_f(0.0f), pgm_splat_f(alpha));
         rate *= share * (1.0f + t) + (1.0f - share);
     }
     return u * (1.0f + t) < rate;
 }
 
-/* New states of units with K values from log weights lw[k]: w_k min(1/r_x, 1/r_k) with r_k = sum_{j != k} w_j is the
- * Metropolised Gibbs move from x to k (Liu 1996; the two-valued rule for K = 2), w_k / sum w the Gibbs move. One uniform:
- * moves in the order of the values, then no move. The rule for ties reads weights alone and not the
- * current state, so detailed balance holds on both sides of it. */
+/* New states of units with K values from log weights lw[k], which are overwritten: w_k min(1/r_x, 1/r_k) with
+ * r_k = sum_{j != k} w_j is the Metropolised Gibbs move from x to k (Liu 1996; the two-valued rule for K = 2), w_k / sum w
+ * the Gibbs move. One uniform: moves in the order of the values, then no move. The rule for ties reads weights alone, not
+ * the current state, so detailed balance holds on both sides of it. */
 PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, float alpha)
 {
-    pgm_vf top = lw[0], low = lw[0], sum = pgm_same(0.0f), others = sum, second = sum, own = sum;
+    pgm_vf top = lw[0], low = lw[0], sum = pgm_splat_f(0.0f), others = sum, second = sum, own = sum;
     pgm_vi best = {0}, chosen = current;
     for (int k = 1; k < states; k++) {
         pgm_vi more = lw[k] > top;
-        best = (best & ~more) | (more & k);
-        top = pgm_choose_where(more, lw[k], top);
-        low = pgm_choose_where(lw[k] < low, lw[k], low);
+        best = pgm_select_i(more, (pgm_vi){0} + k, best);
+        top = pgm_select_f(more, lw[k], top);
+        low = pgm_min_f(lw[k], low);
     }
     for (int k = 0; k < states; k++) {
-        lw[k] = pgm_exp(pgm_at_least(lw[k] - top, -87.0f));
+        lw[k] = pgm_exp_f(pgm_max_f(lw[k] - top, pgm_splat_f(-87.0f)));
         sum += lw[k];
-        pgm_vf other = pgm_choose_where(best == k, pgm_same(0.0f), lw[k]);
+        pgm_vf other = pgm_select_f(best == k, pgm_splat_f(0.0f), lw[k]);
         others += other;
-        second = pgm_choose_where(other > second, other, second);
-        own = pgm_choose_where(current == k, lw[k], own);
+        second = pgm_max_f(other, second);
+        own = pgm_select_f(current == k, lw[k], own);
     }
     pgm_vi tie = states == 2 ? top - low < PGM_TIE : sum - second < second * expf(PGM_TIE_OF_MANY);
-    pgm_vf share = pgm_choose_where(tie, pgm_same(0.0f), pgm_same(alpha));
-    pgm_vf leaving = pgm_choose_where(current == best, others, sum - own), reached = pgm_same(0.0f);
+    pgm_vf share = pgm_select_f(tie, pgm_splat_f(0.0f), pgm_splat_f(alpha));
+    pgm_vf leaving = pgm_select_f(current == best, others, sum - own), reached = pgm_splat_f(0.0f);
     pgm_vi open = ~(pgm_vi){0};
     for (int k = 0; k < states; k++) {
-        pgm_vf back = pgm_choose_where(best == k, others, sum - lw[k]);
-        pgm_vf rate = lw[k] * (share / pgm_choose_where(leaving > back, leaving, back) + (1.0f - share) / sum);
-        reached += pgm_choose_where(current == k, pgm_same(0.0f), rate);
+        pgm_vf back = pgm_select_f(best == k, others, sum - lw[k]);
+        pgm_vf rate = lw[k] * (share / pgm_max_f(leaving, back) + (1.0f - share) / sum);
+        reached += pgm_select_f(current == k, pgm_splat_f(0.0f), rate);
         pgm_vi hit = open & (u < reached) & (current != k);
-        chosen = (chosen & ~hit) | (hit & k);
+        chosen = pgm_select_i(hit, (pgm_vi){0} + k, chosen);
         open &= ~hit;
     }
     return chosen;
 }
 
-/* Less than this from the parents of a unit that is off with probability e^-z is rounding. What they
- * add is a sum of two floats, zeta + rest, which loses 1e-14 of it: parents with weights of 1e3 come
- * and go and leave a weight of 1e-6 as it was, where a single float leaves 6e-5 behind. */
-#define PGM_NOTHING 1e-9
+/* Less than this from the parents of a complement unit is rounding. Their input is a sum of two floats, zeta + rest, which
+ * loses 1e-14 of it: parents with weights of 1e3 come and go and leave a weight of 1e-6 as it was, where a single float
+ * would leave 6e-5 behind. */
+#define PGM_ROUNDING 1e-9
 
-/* the input of such a unit when its parents add `step` more: its bias may be tiny, so it is apart */
+/* The input z of a complement unit, off with probability e^-z, when its parents add `step` more. Its bias may be tiny, so
+ * it is kept apart from zeta. */
 PGM_INLINE double pgm_complement_input(const pgm_layer *l, int64_t chain, int64_t j, double step)
 {
     double z = (double)l->zeta[chain * l->stride + j] + l->rest[chain * l->stride + j] + step;
-    return l->bias[j] + (z < PGM_NOTHING ? 0.0 : z);
+    return l->bias[j] + (z < PGM_ROUNDING ? 0.0 : z);
 }
 
-/* log(e^z - 1), its natural parameter */
+/* its natural parameter log(e^z - 1) */
 static float pgm_link_of(float z)
 {
     return z <= 0.0f ? -1e30f : z + logf(-expm1f(-z));
 }
 
-/* natural parameters of PGM_WIDE components from `j` on: beta (field + directed input) + (1 - beta) reference */
+/* natural parameters of PGM_WIDE components from `j` on */
 PGM_INLINE pgm_vf pgm_natural(const pgm_layer *l, int64_t chain, int64_t j, float beta)
 {
-    pgm_vf eta = pgm_same(0.0f);
+    pgm_vf eta = pgm_splat_f(0.0f);
     if (l->field) eta = *(const pgm_vf *)(l->field + chain * l->stride + j);
     if (l->zeta) {
         pgm_vf zeta = *(const pgm_vf *)(l->zeta + chain * l->stride + j);
@@ -91,19 +101,15 @@ PGM_INLINE pgm_vf pgm_natural(const pgm_layer *l, int64_t chain, int64_t j, floa
     return eta;
 }
 
-PGM_INLINE pgm_vi pgm_load_bytes(const uint8_t *p)
-{
-    return pgm_widened(*(const pgm_bytes *)p) & 255;
-}
-
-PGM_INLINE float pgm_alpha(const pgm_machine *m, int64_t chain)
+/* the share of T: none at beta = 0, where the exact draw is at hand */
+PGM_INLINE float pgm_alpha(const pgm_chains *m, int64_t chain)
 {
     return m->beta[chain] == 0.0f ? 0.0f : m->alpha;
 }
 
-/* A pass over a layer of two-valued units: lists the changes and returns their number. `plain`: the natural parameter is
- * beta times the field; alpha is a constant where this is inlined for Gibbs. */
-PGM_INLINE int64_t pgm_two(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at, int plain,
+/* A pass over a layer of two-valued units: list the changes and return their number. `plain`: the natural parameter is
+ * beta times the field. alpha is a constant where this is inlined for Gibbs. */
+PGM_INLINE int64_t pgm_two(const pgm_chains *m, const pgm_layer *l, int64_t chain, const pgm_stream *at, int plain,
                            float alpha, pgm_change *list)
 {
     const float beta = m->beta[chain], gap = l->support[1] - l->support[0], bias = l->log_base[1] - l->log_base[0];
@@ -121,20 +127,21 @@ PGM_INLINE int64_t pgm_two(const pgm_machine *m, const pgm_layer *l, int64_t cha
             if (j >= units) break;
             pgm_vf eta = plain ? *(const pgm_vf *)(field + j) * scale : pgm_natural(l, chain, j, beta) * gap;
             pgm_bytes now = *(const pgm_bytes *)(state + j);
-            pgm_vi move = pgm_moves(eta + bias, pgm_widened(-now), u[i], alpha);
-            pgm_bytes hit = pgm_narrowed(move) & *(const pgm_bytes *)(free + j);
+            pgm_vi move = pgm_moves(eta + bias, pgm_widen(-now), u[i], alpha);
+            pgm_bytes hit = pgm_narrow(move) & *(const pgm_bytes *)(free + j);
             *(pgm_bytes *)(state + j) = now ^ hit;
             memcpy((uint8_t *)moved + i * PGM_WIDE, &hit, sizeof hit);
         }
         for (uint64_t left = pgm_flags(moved); left; left &= left - 1) {
             int32_t j = (int32_t)first + __builtin_ctzll(left);
-            *end++ = (pgm_change){j, step[state[j]]}; /* no branch: nobody can predict it */
+            /* without a branch on the new state, which nothing can predict */
+            *end++ = (pgm_change){j, step[state[j]]};
         }
     }
     return end - list;
 }
 
-static int64_t pgm_pass_two(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at,
+static int64_t pgm_pass_two(const pgm_chains *m, const pgm_layer *l, int64_t chain, const pgm_stream *at,
                             pgm_change *list)
 {
     float alpha = pgm_alpha(m, chain);
@@ -142,7 +149,7 @@ static int64_t pgm_pass_two(const pgm_machine *m, const pgm_layer *l, int64_t ch
     return alpha == 0.0f ? pgm_two(m, l, chain, at, 1, 0.0f, list) : pgm_two(m, l, chain, at, 1, alpha, list);
 }
 
-/* record the move of unit j to state `next` */
+/* Record the move of unit j to state `next`; returns the length of the list. */
 PGM_INLINE int64_t pgm_record(const pgm_layer *l, int64_t j, uint8_t *state, int next, pgm_change *list, int64_t n)
 {
     int32_t row = (int32_t)(j * l->width);
@@ -155,14 +162,14 @@ PGM_INLINE int64_t pgm_record(const pgm_layer *l, int64_t j, uint8_t *state, int
     return n;
 }
 
-/* the same for units with K values */
-PGM_INLINE int64_t pgm_pass_table(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at,
+/* A pass over a layer of units with K values. */
+PGM_INLINE int64_t pgm_pass_table(const pgm_chains *m, const pgm_layer *l, int64_t chain, const pgm_stream *at,
                                   float alpha, pgm_change *list)
 {
     float beta = m->beta[chain];
     uint8_t *state = l->state + chain * l->units;
     const uint8_t *free = l->free + chain * l->free_stride;
-    pgm_vf lw[PGM_MOST_STATES], u[PGM_VECTORS], eta = pgm_same(0.0f);
+    pgm_vf lw[PGM_MOST_STATES], u[PGM_VECTORS], eta = pgm_splat_f(0.0f);
     int64_t n = 0;
     for (int64_t j = 0; j < l->size; j += PGM_WIDE) {
         if (j % PGM_BLOCK == 0) pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK), u);
@@ -182,12 +189,13 @@ PGM_INLINE int64_t pgm_pass_table(const pgm_machine *m, const pgm_layer *l, int6
     return n;
 }
 
-/* the same for units with infinitely many values: draws from the conditional, two uniforms a unit */
+/* Box and Muller */
 static float pgm_normal(float u, float v)
 {
     return sqrtf(-2.0f * logf(u)) * cosf(6.28318531f * v);
 }
 
+/* the density proportional to e^(eta x) on [-1, 1], by the inverse of its distribution function */
 static float pgm_interval(float eta, float u)
 {
     float size = fabsf(eta);
@@ -197,7 +205,8 @@ static float pgm_interval(float eta, float u)
     return eta < 0.0f ? -x : x;
 }
 
-static int64_t pgm_pass_infinite(const pgm_machine *m, const pgm_layer *l, int64_t chain, const pgm_stream *at,
+/* A pass over a layer of units with infinitely many values: draws from the conditional, two uniforms a unit. */
+static int64_t pgm_pass_infinite(const pgm_chains *m, const pgm_layer *l, int64_t chain, const pgm_stream *at,
                                  pgm_change *list)
 {
     float beta = m->beta[chain], *value = l->value + chain * l->units;
@@ -207,7 +216,7 @@ static int64_t pgm_pass_infinite(const pgm_machine *m, const pgm_layer *l, int64
     for (int64_t j = 0; j < l->size; j += PGM_WIDE) {
         if (j % PGM_BLOCK == 0) {
             pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK), u);
-            pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK) | 0x8000000u, v);
+            pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK) | PGM_SECOND, v);
         }
         pgm_vf eta = pgm_natural(l, chain, j, beta);
         for (int i = 0; i < PGM_WIDE && j + i < l->size; i++) {

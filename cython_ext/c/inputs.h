@@ -1,10 +1,22 @@
-/* What changes of states do to the inputs of other layers, and inputs made anew. */
+/* Inputs of layers: the effect of changes of states, and computation from scratch.
+ *
+ * Every chain keeps field_b = bias_b + sum over couplings of x_a W_ab, and zeta_b of the arrows into a layer b. A change
+ * of component i by delta adds delta times row i of the weight. Dense weights lie in panels (tiles, rows, tile) of columns,
+ * each contiguous, so that the panel in use stays in cache while all chains of a block use it.
+ *
+ * Invariant: a chain's sums are taken in the order of its own list of changes, in 64 running sums, whichever of the ways
+ * below is taken; the way may therefore depend on all chains.
+ *
+ * Reference: numpy products of states and weights (test_compiled.py: inputs do not drift, the way of adding does not
+ * show).
+ */
 #ifndef PGM_INPUTS_H
 #define PGM_INPUTS_H
 
-#include "machine.h"
+#include "chains.h"
 
-PGM_INLINE float *pgm_inputs(const pgm_machine *m, const pgm_link *k, int64_t chain)
+/* the inputs of a chain that a link adds to, or NULL where nothing reads them */
+PGM_INLINE float *pgm_inputs(const pgm_chains *m, const pgm_link *k, int64_t chain)
 {
     const pgm_layer *to = m->layer + k->to;
     float *rows = k->arrow ? to->zeta : to->field;
@@ -13,8 +25,8 @@ PGM_INLINE float *pgm_inputs(const pgm_machine *m, const pgm_link *k, int64_t ch
 
 #define PGM_LINE 16       /* floats that are fetched together */
 #define PGM_FAR (1 << 21) /* floats of a weight that does not stay in the caches of a core */
-#define PGM_SHARED 3      /* uses of each row of a panel that are worth fetching all of them in order */
-#define PGM_MANY 8        /* where one row in so many changes, parts of panels are worth their loop */
+#define PGM_SHARED 3      /* uses of each row of a panel that make fetching all rows in order worth while */
+#define PGM_MANY 8        /* where one row in so many changes, parts of panels are worth a loop of their own */
 
 /* a row's part in the panel that `column` (a multiple of 4) is in */
 PGM_INLINE const float *pgm_part(const pgm_link *k, int64_t row, int64_t column)
@@ -24,8 +36,8 @@ PGM_INLINE const float *pgm_part(const pgm_link *k, int64_t row, int64_t column)
 
 #define PGM_SUMS (4 * PGM_PIECES) /* running sums: 64 floats */
 
-/* y[column .. column + 16 groups) += sum of delta * weight row over changes; 64 sums however many columns, because one
- * that waits for its own last addition would be four times as slow */
+/* y[column .. column + 16 groups) += sum of delta * weight row over changes. 64 sums however few columns: a single sum
+ * that waits for its own last addition would be four times as slow. */
 PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *list, int64_t count, int64_t column,
                              int groups, float *y)
 {
@@ -33,7 +45,7 @@ PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *
     const int together = 4 / groups, vectors = groups * PGM_PIECES;
     pgm_vf sum[PGM_SUMS];
     int64_t f = 0;
-    for (int i = 0; i < PGM_SUMS; i++) sum[i] = pgm_same(0.0f);
+    for (int i = 0; i < PGM_SUMS; i++) sum[i] = pgm_splat_f(0.0f);
     for (; f + together <= count; f += together)
         for (int i = 0; i < PGM_SUMS; i++) {
             const pgm_change *change = list + f + i / vectors;
@@ -46,14 +58,14 @@ PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *
     for (int v = 0; v < vectors; v++) *(pgm_vf *)(y + column + v * PGM_WIDE) += sum[v];
 }
 
-/* `groups` groups of sum += delta * row over a list, from entry `f` on while rows are before `end`; rows lie `stride`
- * apart; returns the next entry */
+/* kept (16 groups) += delta * row over a list, from entry `f` on while rows are before `end`; rows lie `stride` apart.
+ * `fresh`: kept starts at 0. Returns the next entry. */
 PGM_INLINE int64_t pgm_add_rows(const pgm_change *list, int64_t f, int64_t count, const float *rows, int64_t stride,
                                 int64_t end, int groups, int fresh, float *kept)
 {
     const int vectors = groups * PGM_PIECES;
     pgm_vf sum[PGM_SUMS];
-    for (int v = 0; v < vectors; v++) sum[v] = fresh ? pgm_same(0.0f) : *(const pgm_vf *)(kept + v * PGM_WIDE);
+    for (int v = 0; v < vectors; v++) sum[v] = fresh ? pgm_splat_f(0.0f) : *(const pgm_vf *)(kept + v * PGM_WIDE);
     for (; f < count && list[f].row < end; f++) {
         const float *row = rows + list[f].row * stride, delta = list[f].delta;
         for (int v = 0; v < vectors; v++) sum[v] += *(const pgm_vf *)(row + v * PGM_WIDE) * delta;
@@ -64,17 +76,18 @@ PGM_INLINE int64_t pgm_add_rows(const pgm_change *list, int64_t f, int64_t count
 
 #define PGM_PART 128 /* rows of 64 columns that stay in the nearest cache (32 KiB) while all chains use them */
 
-/* a panel of 64 columns, part by part; the bits are those of pgm_add_tile, so that it may depend on all chains */
-static void pgm_add_panel(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last,
+/* a panel of 64 columns, part by part, with the bits of pgm_add_tile */
+static void pgm_add_panel(const pgm_chains *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last,
                           int64_t column)
 {
     const int64_t parts = (k->rows + PGM_PART - 1) / PGM_PART, part = (k->rows + parts - 1) / parts;
     const float *panel = pgm_part(k, 0, column);
-    float kept[PGM_CHAINS][64];
-    int64_t done[PGM_CHAINS] = {0};
+    float kept[PGM_TOGETHER][64];
+    int64_t done[PGM_TOGETHER] = {0};
     memset(kept, 0, sizeof kept[0] * (last - first));
     for (int64_t row = 0; row < k->rows; row += part) {
-        int64_t end = row + part < k->rows ? row + part : k->rows; /* the last one takes what was not in order */
+        /* a list may not be ascending, as after a backward pass: the last part takes the rest */
+        int64_t end = pgm_min_l(row + part, k->rows);
         for (int64_t i = row * 64; i < end * 64; i += PGM_LINE) __builtin_prefetch(panel + i);
         for (int64_t c = 0; c < last - first; c++)
             done[c] = pgm_add_rows(s->list + c * s->capacity, done[c], s->count[c], panel, 64, end, 4, 0, kept[c]);
@@ -91,8 +104,8 @@ PGM_INLINE void pgm_add_sparse(const pgm_link *k, const pgm_change *list, int64_
             y[k->column[e]] += list[f].delta * k->weight[e];
 }
 
-/* whether the inputs are those of units with complement links, which feel rounding near 0 */
-PGM_INLINE int pgm_adds_exactly(const pgm_machine *m, const pgm_link *k)
+/* whether the inputs are zeta of complement units, which feel rounding near 0 */
+PGM_INLINE int pgm_adds_exactly(const pgm_chains *m, const pgm_link *k)
 {
     return k->arrow && m->layer[k->to].complement;
 }
@@ -114,8 +127,8 @@ static void pgm_add_exactly(const pgm_layer *to, const pgm_link *k, int64_t chai
     }
 }
 
-/* the changes of chains first .. last - 1, each in its own list */
-static void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last)
+/* Add the changes of chains first .. last - 1, each in its own list, through a link. */
+static void pgm_add(const pgm_chains *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last)
 {
     if (!pgm_inputs(m, k, first)) return;
     if (pgm_adds_exactly(m, k)) {
@@ -131,7 +144,7 @@ static void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *
     }
     int64_t columns = m->layer[k->to].stride, tile = k->tile, column = 0, changes = 0;
     for (int64_t c = first; c < last; c++) changes += s->count[c - first];
-    int stream = columns * k->rows > PGM_FAR && changes > PGM_SHARED * k->rows; /* fetch rows in order */
+    int stream = columns * k->rows > PGM_FAR && changes > PGM_SHARED * k->rows;
     int many = tile == 64 && changes * PGM_MANY > k->rows * (last - first) && changes > PGM_SHARED * k->rows;
     for (; many && column + tile <= columns; column += tile) pgm_add_panel(m, k, s, first, last, column);
     for (; column + tile <= columns; column += tile) {
@@ -155,14 +168,14 @@ static void pgm_add(const pgm_machine *m, const pgm_link *k, const pgm_scratch *
                          pgm_inputs(m, k, c));
 }
 
-/* the states of a chain as changes from 0; no branch on a state: nobody can predict it */
+/* the states of a chain as changes from 0, without branches on states, which nothing can predict */
 PGM_INLINE int64_t pgm_list_all(const pgm_layer *l, int64_t chain, pgm_change *list)
 {
     const uint8_t *state = l->state + chain * l->units;
     int64_t n = 0;
     if (l->width > 1)
         for (; n < l->size; n++) list[n] = (pgm_change){(int32_t)(n * l->width + state[n]), 1.0f};
-    else if (l->kind == PGM_TABLE && l->states == 2 && l->support[0] == 0.0f)
+    else if (l->kind == PGM_FINITE && l->states == 2 && l->support[0] == 0.0f)
         for (int64_t first = 0; first < l->units; first += PGM_BLOCK) {
             uint64_t bytes[8] = {0};
             for (int64_t j = first; j < l->units && j < first + PGM_BLOCK; j += PGM_GROUP)
@@ -172,7 +185,7 @@ PGM_INLINE int64_t pgm_list_all(const pgm_layer *l, int64_t chain, pgm_change *l
         }
     else
         for (int64_t j = 0; j < l->size; j++) {
-            float x = l->kind == PGM_TABLE ? l->support[state[j]] : l->value[chain * l->units + j];
+            float x = l->kind == PGM_FINITE ? l->support[state[j]] : l->value[chain * l->units + j];
             list[n] = (pgm_change){(int32_t)j, x};
             n += x != 0.0f;
         }
@@ -183,15 +196,16 @@ PGM_INLINE int64_t pgm_list_all(const pgm_layer *l, int64_t chain, pgm_change *l
 PGM_INLINE void pgm_set_sum(float *y, const float *a, const float *b, int64_t n)
 {
     for (int64_t j = 0; j < n; j += PGM_WIDE) {
-        pgm_vf sum = pgm_same(0.0f);
+        pgm_vf sum = pgm_splat_f(0.0f);
         if (a) sum += *(const pgm_vf *)(a + j);
         if (b) sum += *(const pgm_vf *)(b + j);
         *(pgm_vf *)(y + j) = sum;
     }
 }
 
-/* the inputs of a layer from the states of chains first .. last - 1: what layers that never move add, then the rest */
-PGM_INLINE void pgm_refresh_layer(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, int index)
+/* Compute the inputs of a layer from the states of chains first .. last - 1: first the part of layers that never move,
+ * which is kept in base, then the rest. */
+PGM_INLINE void pgm_refresh_layer(const pgm_chains *m, pgm_scratch *s, int64_t first, int64_t last, int index)
 {
     pgm_layer *l = m->layer + index;
     for (int64_t c = first; c < last; c++) {
@@ -213,8 +227,8 @@ PGM_INLINE void pgm_refresh_layer(const pgm_machine *m, pgm_scratch *s, int64_t 
     }
 }
 
-/* all inputs, or only those of layers with complement links, which feel rounding near 0 */
-PGM_INLINE void pgm_refresh(const pgm_machine *m, pgm_scratch *s, int64_t first, int64_t last, int complement)
+/* all inputs, or only those of complement layers, which feel rounding near 0 */
+PGM_INLINE void pgm_refresh(const pgm_chains *m, pgm_scratch *s, int64_t first, int64_t last, int complement)
 {
     for (int i = 0; i < m->layers; i++)
         if (!complement || m->layer[i].complement) pgm_refresh_layer(m, s, first, last, i);

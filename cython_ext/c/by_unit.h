@@ -1,13 +1,20 @@
-/* New states of a layer whose units depend on each other, one unit after the other. */
+/* New states of a layer whose units depend on each other, one unit after the other.
+ *
+ * Units depend on each other through couplings inside the layer, whose inputs follow at each change (link.at_once), and
+ * through common children: the log weight of a state gains sum over children of log p(x_child | zeta + step) - log
+ * p(x_child | zeta), with step the change of the child's input. Children reached by a sparse weight are visited alone.
+ *
+ * Reference: `_unit_by_unit` in pgmengine/engine/plain.py (test_compiled.py).
+ */
 #ifndef PGM_BY_UNIT_H
 #define PGM_BY_UNIT_H
 
 #include "draws.h"
 #include "inputs.h"
 
-static const double pgm_nothing[PGM_MOST_STATES];
+static const double pgm_no_step[PGM_MOST_STATES];
 
-/* log p(x | zeta) - x zeta of child unit j with inputs z (width of them): minus its normaliser */
+/* A(z + step) of a child unit with `width` inputs z: its log normaliser */
 static double pgm_normaliser(const pgm_layer *l, const float *z, const double *step)
 {
     double sum = 0.0, top = -INFINITY, x;
@@ -35,9 +42,10 @@ static double pgm_partition(const pgm_layer *l, int64_t chain, int64_t j)
 {
     const float *z = l->zeta + chain * l->stride + j * l->width;
     if (l->complement) return pgm_complement_input(l, chain, j, 0.0);
-    return pgm_normaliser(l, z, pgm_nothing);
+    return pgm_normaliser(l, z, pgm_no_step);
 }
 
+/* log p(x | zeta + step) of child unit j */
 static double pgm_log_prob(const pgm_layer *l, int64_t chain, int64_t j, const double *step)
 {
     const float *z = l->zeta + chain * l->stride + j * l->width;
@@ -50,7 +58,7 @@ static double pgm_log_prob(const pgm_layer *l, int64_t chain, int64_t j, const d
     return x * ((double)z[own] + step[own]) - pgm_normaliser(l, z, step);
 }
 
-/* what the child's log probability gains when the rows listed change its inputs */
+/* the gain of the log probability of a child layer when the rows listed change its inputs: binary units, dense weight */
 PGM_INLINE double pgm_gain_dense_binary(const pgm_link *k, const pgm_layer *child, int64_t chain,
                                         const pgm_change *row, int rows)
 {
@@ -60,12 +68,12 @@ PGM_INLINE double pgm_gain_dense_binary(const pgm_link *k, const pgm_layer *chil
     pgm_vf sum[PGM_PIECES] = {0};
     float gap = child->support[1] - child->support[0], tilt = child->log_base[1] - child->log_base[0];
     for (int64_t j = 0; j < child->stride; j += PGM_WIDE) {
-        pgm_vf step = pgm_same(0.0f), zeta = *(const pgm_vf *)(z + j);
+        pgm_vf step = pgm_splat_f(0.0f), zeta = *(const pgm_vf *)(z + j);
         for (int r = 0; r < rows; r++)
             step += *(const pgm_vf *)pgm_part(k, row[r].row, j) * row[r].delta;
         pgm_vf on = __builtin_convertvector(pgm_load_bytes(state + j), pgm_vf);
-        pgm_vf gain = on * gap * step - (pgm_softplus((zeta + step) * gap + tilt) - pgm_softplus(zeta * gap + tilt));
-        if (alive) gain = pgm_choose_where(-(pgm_load_bytes(alive + j) & 1), gain, pgm_same(0.0f));
+        pgm_vf gain = on * gap * step - (pgm_softplus_f((zeta + step) * gap + tilt) - pgm_softplus_f(zeta * gap + tilt));
+        if (alive) gain = pgm_select_f(-(pgm_load_bytes(alive + j) & 1), gain, pgm_splat_f(0.0f));
         sum[j / PGM_WIDE % PGM_PIECES] += gain;
     }
     double total = 0.0;
@@ -73,6 +81,7 @@ PGM_INLINE double pgm_gain_dense_binary(const pgm_link *k, const pgm_layer *chil
     return total;
 }
 
+/* the same for the units listed (or all), from the change of their inputs */
 static double pgm_gain_reached(const pgm_layer *child, int64_t chain, const double *step,
                                const int32_t *unit, int64_t count)
 {
@@ -80,18 +89,20 @@ static double pgm_gain_reached(const pgm_layer *child, int64_t chain, const doub
     for (int64_t i = 0; i < count; i++) {
         int64_t j = unit ? unit[i] : i;
         if (child->alive && !child->alive[chain * child->units + j]) continue;
-        before += pgm_log_prob(child, chain, j, pgm_nothing);
+        before += pgm_log_prob(child, chain, j, pgm_no_step);
         after += pgm_log_prob(child, chain, j, step + j * child->width);
     }
     double gain = after - before;
-    return gain != gain ? 0.0 : gain; /* impossible before and after */
+    /* NaN: impossible before and after */
+    return gain != gain ? 0.0 : gain;
 }
 
+/* the same for any child layer */
 static double pgm_gain(const pgm_link *k, const pgm_layer *child, int64_t chain, const pgm_change *row, int rows,
                        pgm_scratch *s)
 {
     int64_t count = 0, n = child->size * child->width;
-    if (k->rows && child->kind == PGM_TABLE && child->states == 2 && child->width == 1 && !child->complement)
+    if (k->rows && child->kind == PGM_FINITE && child->states == 2 && child->width == 1 && !child->complement)
         return pgm_gain_dense_binary(k, child, chain, row, rows);
     if (k->rows) {
         for (int64_t j = 0; j < n; j++) s->step[j] = 0.0;
@@ -117,8 +128,8 @@ static double pgm_gain(const pgm_link *k, const pgm_layer *child, int64_t chain,
     return gain;
 }
 
-/* add the changes of one chain through a link, at once */
-PGM_INLINE void pgm_add_now(const pgm_machine *m, const pgm_link *k, int64_t chain, const pgm_change *row, int rows)
+/* Add the changes of one chain through a link, at once. */
+PGM_INLINE void pgm_add_now(const pgm_chains *m, const pgm_link *k, int64_t chain, const pgm_change *row, int rows)
 {
     float *y = pgm_inputs(m, k, chain);
     if (!y) return;
@@ -133,7 +144,7 @@ PGM_INLINE void pgm_add_now(const pgm_machine *m, const pgm_link *k, int64_t cha
 }
 
 /* the log weights of one unit's states, up to a constant */
-PGM_INLINE void pgm_unit_weights(const pgm_machine *m, int index, int64_t chain, int64_t j, pgm_scratch *s, float *lw)
+PGM_INLINE void pgm_unit_weights(const pgm_chains *m, int index, int64_t chain, int64_t j, pgm_scratch *s, float *lw)
 {
     const pgm_layer *l = m->layer + index;
     float beta = m->beta[chain];
@@ -165,7 +176,7 @@ PGM_INLINE void pgm_unit_weights(const pgm_machine *m, int index, int64_t chain,
     }
 }
 
-static int64_t pgm_pass_by_unit(const pgm_machine *m, int index, int64_t chain, const pgm_stream *at, int backward,
+static int64_t pgm_pass_by_unit(const pgm_chains *m, int index, int64_t chain, const pgm_stream *at, int backward,
                                 pgm_scratch *s, pgm_change *list)
 {
     float alpha = pgm_alpha(m, chain);
@@ -178,21 +189,21 @@ static int64_t pgm_pass_by_unit(const pgm_machine *m, int index, int64_t chain, 
         int64_t j = backward ? l->size - 1 - i : i;
         if (i == 0 || j % PGM_BLOCK == (backward ? PGM_BLOCK - 1 : 0)) {
             pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK), u);
-            if (l->kind != PGM_TABLE) pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK) | 0x8000000u, v);
+            if (l->kind != PGM_FINITE) pgm_uniforms(at, (uint32_t)(j / PGM_BLOCK) | PGM_SECOND, v);
         }
         if (!free[j]) continue;
         int64_t before = n;
         float a = u[j / PGM_WIDE % PGM_VECTORS][j % PGM_WIDE];
-        if (l->kind == PGM_TABLE) {
+        if (l->kind == PGM_FINITE) {
             uint8_t *state = l->state + chain * l->units + j;
             pgm_unit_weights(m, index, chain, j, s, weight);
             int next = *state;
             if (l->states == 2) {
-                if (pgm_moves(pgm_same(weight[1] - weight[0]), (pgm_vi){0} - *state, pgm_same(a), alpha)[0])
+                if (pgm_moves(pgm_splat_f(weight[1] - weight[0]), (pgm_vi){0} - *state, pgm_splat_f(a), alpha)[0])
                     next = 1 - next;
             } else {
-                for (int k = 0; k < l->states; k++) lw[k] = pgm_same(weight[k]);
-                next = pgm_draw(lw, l->states, (pgm_vi){0} + *state, pgm_same(a), alpha)[0];
+                for (int k = 0; k < l->states; k++) lw[k] = pgm_splat_f(weight[k]);
+                next = pgm_draw(lw, l->states, (pgm_vi){0} + *state, pgm_splat_f(a), alpha)[0];
             }
             if (next != *state) n = pgm_record(l, j, state, next, list, n);
         } else {

@@ -1,4 +1,15 @@
-/* Log densities of chains, and what summing a layer out leaves of them. */
+/* Log densities of chains on the tempering path, and increments of annealing weights with layers summed out.
+ *
+ * log p_beta(x) = path + beta power, each up to a constant that depends on the evidence alone:
+ *     path  = sum of log h(x) + x reference,
+ *     power = sum of x (base + field) / 2 - x reference + log p(x_child | zeta).
+ * Every coupling of two moving layers is seen from both of its ends, hence the half; base holds the input from layers that
+ * never move. A layer that is summed out leaves sum over its units of A(eta), its units being independent given the rest.
+ * Annealing gains log p_new - log p_old at the present state of the other layers.
+ *
+ * Reference: Target.log_density (test_compiled.py: the trace is the log density after each sweep), PlainChains.anneal
+ * (test_annealing.py: the weights of the plain engine).
+ */
 #ifndef PGM_DENSITY_H
 #define PGM_DENSITY_H
 
@@ -8,7 +19,7 @@
 static double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const float *b, float sign)
 {
     double total = 0.0;
-    if (l->kind == PGM_TABLE && l->width == 1 && l->states == 2) {
+    if (l->kind == PGM_FINITE && l->width == 1 && l->states == 2) {
         const uint8_t *state = l->state + chain * l->units;
         const float low = l->support[0], gap = l->support[1] - low;
         pgm_sums sums = {0};
@@ -20,9 +31,9 @@ static double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const f
                 sum[j / PGM_WIDE % PGM_PIECES] +=
                     (__builtin_convertvector(pgm_load_bytes(state + j), pgm_vf) * gap + low) * factor;
             }
-            pgm_gather(&sums, sum);
+            pgm_sums_add(&sums, sum);
         }
-        return pgm_sum_of(&sums);
+        return pgm_sums_total(&sums);
     }
     for (int64_t j = 0; j < l->size; j++) {
         int64_t c = l->width > 1 ? j * l->width + l->state[chain * l->units + j] : j;
@@ -32,9 +43,8 @@ static double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const f
     return total;
 }
 
-/* sum of x (base + field) / 2 over a layer: every coupling of two moving layers is seen from both of its ends, what
- * layers that never move add is in base. `last`: x field over the layers that a sweep draws last, and x base over the
- * others, whose fields are then not read; each coupling is to have one end on either side. */
+/* sum of x (base + field) / 2 over a layer. `last`: x field over the layers that a sweep draws last, and x base over the
+ * others, whose fields are then not read; each coupling must have one end on either side. */
 PGM_INLINE double pgm_field_part(const pgm_layer *l, int64_t chain, int last)
 {
     const float *base = l->base ? l->base + chain * l->stride : l->directed ? NULL : l->bias;
@@ -50,12 +60,12 @@ PGM_INLINE double pgm_directed_part(const pgm_layer *l, int64_t chain, int summe
     for (int64_t j = 0; l->zeta && j < l->size; j++) {
         if (l->alive && !l->alive[chain * l->units + j]) continue;
         int out = summed && l->free[chain * l->free_stride + j];
-        total += out ? -pgm_partition(l, chain, j) : pgm_log_prob(l, chain, j, pgm_nothing);
+        total += out ? -pgm_partition(l, chain, j) : pgm_log_prob(l, chain, j, pgm_no_step);
     }
     return total;
 }
 
-/* what a layer adds to log p_1 - log p_0 of a chain, its couplings with moving layers apart */
+/* the part of a layer in log p_1 - log p_0 of a chain, its couplings with moving layers apart */
 PGM_INLINE double pgm_power_alone(const pgm_layer *l, int64_t chain)
 {
     const float *base = l->base ? l->base + chain * l->stride : l->directed ? NULL : l->bias;
@@ -65,11 +75,11 @@ PGM_INLINE double pgm_power_alone(const pgm_layer *l, int64_t chain)
     return reference ? total - pgm_dot(l, chain, reference, NULL, 0.0f) : total;
 }
 
-/* log p_beta = out[0] + beta out[1] of a chain, each up to a constant that depends on the evidence alone, less what
- * the states of the layers of a side that is summed out have to do with their arrows */
-PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, int last, int side, double out[2])
+/* log p_beta = out[0] + beta out[1] of a chain, without the log probabilities of the layers of a side that is summed out
+ * given their parents */
+PGM_INLINE void pgm_log_density(const pgm_chains *m, int64_t chain, int last, int side, double out[2])
 {
-    double path = 0.0, power = 0.0; /* h and the reference; what is raised to beta */
+    double path = 0.0, power = 0.0;
     for (int i = 0; i < m->layers; i++) {
         const pgm_layer *l = m->layer + i;
         if (l->field) power += pgm_field_part(l, chain, last);
@@ -89,16 +99,16 @@ PGM_INLINE void pgm_log_density(const pgm_machine *m, int64_t chain, int last, i
 #define PGM_SMALL_STEP 1e-3   /* of beta: A(new) - A(old) by the midpoint rule, more exact than the difference */
 #define PGM_SMALL_CHANGE 0.03f /* of a log-odds: the midpoint rule is wrong by its cube / 250 */
 
-/* What log sum_(x of the layer) p_beta gains from beta = old to new: sum over its units of A(eta_new) - A(eta_old), or
- * x (eta_new - eta_old) where a unit is held. Its units are independent given the rest. Unless `whole`, less what
- * pgm_log_density has of the present state: x times the change of eta without its arrows. */
+/* The gain of log sum_(x of the layer) p_beta from beta = old to new: sum over its units of A(eta_new) - A(eta_old), or
+ * x (eta_new - eta_old) where a unit is held. Unless `whole`, without the part that pgm_log_density has of the present
+ * state: x times the change of eta without its arrows. */
 static double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new, int whole)
 {
     const uint8_t *free = l->free + chain * l->free_stride;
     double total = 0.0;
     pgm_layer apart = *l;
     apart.zeta = NULL;
-    if (l->kind == PGM_TABLE && l->states == 2 && l->width == 1) {
+    if (l->kind == PGM_FINITE && l->states == 2 && l->width == 1) {
         const uint8_t *state = l->state + chain * l->units;
         const float gap = l->support[1] - l->support[0], bias = l->log_base[1] - l->log_base[0];
         const float middle_beta = (float)(0.5 * (old + new)), change = gap * (float)(new - old);
@@ -113,26 +123,26 @@ static double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, dou
                 pgm_vf zero = reference ? *(const pgm_vf *)(reference + j) : (pgm_vf){0};
                 pgm_vf slope = (field ? *(const pgm_vf *)(field + j) : pgm_natural(l, chain, j, 1.0f)) - zero;
                 pgm_vf moved = slope * change;
-                if (small && !pgm_any_where(pgm_magnitude(moved) > PGM_SMALL_CHANGE)) {
+                if (small && !pgm_any_i(pgm_abs_f(moved) > PGM_SMALL_CHANGE)) {
                     pgm_vf middle = (zero + slope * middle_beta) * gap + bias;
-                    pgm_vf t = pgm_exp(-pgm_at_most(pgm_magnitude(middle), 87.0f));
-                    gain = pgm_choose_where(middle > 0.0f, pgm_same(1.0f), t) / (t + 1.0f) * moved;
+                    pgm_vf t = pgm_exp_minus_abs_f(middle);
+                    gain = pgm_select_f(middle > 0.0f, pgm_splat_f(1.0f), t) / (t + 1.0f) * moved;
                 } else {
                     pgm_vf a = pgm_natural(l, chain, j, (float)old) * gap + bias;
                     pgm_vf b = pgm_natural(l, chain, j, (float)new) * gap + bias;
                     moved = b - a;
-                    gain = pgm_softplus(b) - pgm_softplus(a);
+                    gain = pgm_softplus_f(b) - pgm_softplus_f(a);
                 }
                 pgm_vf own = moved;
                 if (l->zeta) own = (pgm_natural(&apart, chain, j, 1.0f) - zero) * change;
                 gain += (moved - own) * low - on * own;
-                gain = pgm_choose_where(-(pgm_load_bytes(free + j) & 1), gain, pgm_same(0.0f));
+                gain = pgm_select_f(-(pgm_load_bytes(free + j) & 1), gain, pgm_splat_f(0.0f));
                 if (whole) gain += (on + low) * moved;
                 sum[j / PGM_WIDE % PGM_PIECES] += gain;
             }
-            pgm_gather(&sums, sum);
+            pgm_sums_add(&sums, sum);
         }
-        return pgm_sum_of(&sums);
+        return pgm_sums_total(&sums);
     }
     float eta[2][PGM_MOST_STATES];
     for (int64_t j = 0; j < l->size; j++) {
@@ -145,14 +155,14 @@ static double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, dou
         double before = pgm_natural(&apart, chain, own, (float)old)[0];
         double moved = pgm_natural(&apart, chain, own, (float)new)[0] - before;
         if (l->width == 1) moved *= pgm_value(l, chain, j);
-        if (free[j]) total += pgm_normaliser(l, eta[1], pgm_nothing) - pgm_normaliser(l, eta[0], pgm_nothing) - moved;
+        if (free[j]) total += pgm_normaliser(l, eta[1], pgm_no_step) - pgm_normaliser(l, eta[0], pgm_no_step) - moved;
         if (whole) total += moved;
     }
     return total;
 }
 
-/* whether each coupling of moving layers has one end that is summed out: what the others add is then in their `base` */
-PGM_INLINE int pgm_two_sided(const pgm_machine *m, int side)
+/* whether each coupling of moving layers has one end that is summed out: the other ends then need their `base` alone */
+PGM_INLINE int pgm_two_sided(const pgm_chains *m, int side)
 {
     int apart = 1;
     for (int i = 0; i < m->layers; i++) apart &= !(m->layer[i].summed & side && m->layer[i].zeta);
@@ -164,10 +174,11 @@ PGM_INLINE int pgm_two_sided(const pgm_machine *m, int side)
 }
 
 /* log p_new - log p_old of a chain, the layers of that side summed out; side 0: none */
-PGM_INLINE double pgm_weight_gain(const pgm_machine *m, int64_t chain, double old, double new, int side, int two_sided)
+PGM_INLINE double pgm_weight_gain(const pgm_chains *m, int64_t chain, double old, double new, int side, int two_sided)
 {
     double gain = 0.0, power[2] = {0.0, 0.0};
-    if (old == new) return 0.0; /* where the power is -inf, too */
+    /* the power may be -inf */
+    if (old == new) return 0.0;
     if (!two_sided) pgm_log_density(m, chain, 0, side, power);
     for (int i = 0; i < m->layers; i++) {
         const pgm_layer *l = m->layer + i;
@@ -179,10 +190,10 @@ PGM_INLINE double pgm_weight_gain(const pgm_machine *m, int64_t chain, double ol
     return gain + (new - old) * power[1];
 }
 
-/* log_density (chains, 2) of chains first .. end - 1 */
-static void pgm_log_densities(const pgm_machine *m, int64_t first, int64_t end, int last, double *log_density)
+/* log_density (chains, 2) */
+static void pgm_log_densities(const pgm_chains *m, int64_t chains, int last, double *log_density)
 {
-    for (int64_t c = first; c < end; c++) pgm_log_density(m, c, last, 0, log_density + 2 * c);
+    for (int64_t c = 0; c < chains; c++) pgm_log_density(m, c, last, 0, log_density + 2 * c);
 }
 
 #endif

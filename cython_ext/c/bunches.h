@@ -1,7 +1,11 @@
-/* The walk of gray.h, a bunch of states at a time, as many as a vector has lanes: those of the first units, which have
- * two states each, while the Gray code goes over the others. The components of a bunch are products of those of its first
- * state with factors that never change, so they stay in registers, and a state costs three operations for each vector of
- * components.
+/* The walk of gray.h a bunch of states at a time, and the routine that walks a job.
+ *
+ * A bunch has as many states as a vector has lanes: all states of the first (inner) units, which must have two states each,
+ * while the Gray code goes over the other (outer) units. The components of a bunch are these of its first state times
+ * factors that never change, so they stay in registers, and a state costs three operations for each vector of components.
+ * Only log sums and first moments can be had so, without complement blocks; pgm_in_bunches says where.
+ *
+ * Reference: PlainWalker in pgmengine/infer/exact/reference.py (test_walks.py).
  */
 #ifndef PGM_BUNCHES_H
 #define PGM_BUNCHES_H
@@ -10,14 +14,14 @@
 
 enum { PGM_BUNCH = PGM_LANES, PGM_INNER = PGM_LANES == 8 ? 3 : PGM_LANES == 4 ? 2 : 1 };
 
-/* in which states of a bunch an inner unit is on */
+/* 1 in the states of a bunch where an inner unit is on, else 0 */
 PGM_INLINE pgm_vd pgm_on(int64_t unit)
 {
     static const double on[3][8] = {{0, 1, 0, 1, 0, 1, 0, 1}, {0, 0, 1, 1, 0, 0, 1, 1}, {0, 0, 0, 0, 1, 1, 1, 1}};
     return *(const pgm_vd *)on[unit];
 }
 
-/* whether a walk from `index` over `count` states can be made so */
+/* whether a walk from `index` over `count` states can be made in bunches */
 PGM_INLINE int pgm_in_bunches(const pgm_problem *p, int64_t index, int64_t count)
 {
     if (p->units < PGM_INNER || index % PGM_BUNCH || count % PGM_BUNCH) return 0;
@@ -28,7 +32,7 @@ PGM_INLINE int pgm_in_bunches(const pgm_problem *p, int64_t index, int64_t count
     return 1;
 }
 
-/* the components at c of the states of a bunch, from those of the first */
+/* the components at c of the states of a bunch, from the components of the first state */
 PGM_INLINE void pgm_bunch(const pgm_problem *p, pgm_vd first, int64_t c, pgm_vd x[PGM_BUNCH])
 {
     x[0] = first;
@@ -41,7 +45,7 @@ PGM_INLINE void pgm_bunch_sums(const pgm_problem *p, double *e, const double *fa
                                pgm_vd s[PGM_BUNCH])
 {
     pgm_vd x[PGM_BUNCH];
-    for (int i = 0; i < PGM_BUNCH; i++) s[i] = pgm_all(1.0);
+    for (int i = 0; i < PGM_BUNCH; i++) s[i] = pgm_splat_d(1.0);
     for (int k = 0; k < b->terms; k++) {
         int64_t c = b->start + k * b->size + t;
         pgm_vd first = *(const pgm_vd *)(e + c);
@@ -54,31 +58,6 @@ PGM_INLINE void pgm_bunch_sums(const pgm_problem *p, double *e, const double *fa
     }
 }
 
-/* runs of `by` lanes: the first of each two of a pair of vectors, and the second ones */
-#define PGM_FIRST(j, by) ((j) / (by) % 2 ? PGM_LANES + (j) - (by) : (j))
-#define PGM_SECOND_OF(j, by) ((j) / (by) % 2 ? PGM_LANES + (j) : (j) + (by))
-#if PGM_LANES == 8
-#define PGM_EACH(f, by) \
-    (pgm_vl){f(0, by), f(1, by), f(2, by), f(3, by), f(4, by), f(5, by), f(6, by), f(7, by)}
-#elif PGM_LANES == 4
-#define PGM_EACH(f, by) (pgm_vl){f(0, by), f(1, by), f(2, by), f(3, by)}
-#else
-#define PGM_EACH(f, by) (pgm_vl){f(0, by), f(1, by)}
-#endif
-
-#define PGM_ACROSS_BY(x, by, op)                                                          \
-    for (int i = 0; i + by < PGM_LANES; i += 2 * by)                                      \
-        x[i] = __builtin_shuffle(x[i], x[i + by], PGM_EACH(PGM_FIRST, by))                \
-            op __builtin_shuffle(x[i], x[i + by], PGM_EACH(PGM_SECOND_OF, by))
-
-/* lane i of x[0] becomes all lanes of x[i], by the operation */
-#define PGM_ACROSS(x, op)        \
-    do {                         \
-        PGM_ACROSS_BY(x, 1, op); \
-        PGM_ACROSS_BY(x, 2, op); \
-        PGM_ACROSS_BY(x, 4, op); \
-    } while (0)
-
 /* for each state of a bunch the log of prod_t (1 + sum_k e_kt), less the log of *mantissa, which is below 2 */
 PGM_INLINE pgm_vd pgm_bunch_products(const pgm_problem *p, double *e, const double *factor, const pgm_block *b,
                                      pgm_vd *mantissa)
@@ -88,7 +67,7 @@ PGM_INLINE pgm_vd pgm_bunch_products(const pgm_problem *p, double *e, const doub
     int64_t taken = 0;
     int left = p->every;
     for (int i = 0; i < PGM_BUNCH; i++) {
-        product[i] = pgm_all(1.0);
+        product[i] = pgm_splat_d(1.0);
         exponent[i] = (pgm_vl){0};
     }
     for (int64_t t = 0; t < b->size; t += PGM_LANES) {
@@ -100,8 +79,9 @@ PGM_INLINE pgm_vd pgm_bunch_products(const pgm_problem *p, double *e, const doub
             taken++;
         }
     }
-    PGM_ACROSS(product, *); /* the lanes of a narrow block cannot overflow together */
-    if (taken) PGM_ACROSS(exponent, +);
+    /* the lanes of a narrow block cannot overflow together */
+    PGM_REDUCE(product, *);
+    if (taken) PGM_REDUCE(exponent, +);
     pgm_extract(product, &last);
     *mantissa = product[0];
     return __builtin_convertvector(exponent[0] + last - 1023 * (PGM_LANES * taken + 1), pgm_vd) * PGM_LN2;
@@ -109,11 +89,12 @@ PGM_INLINE pgm_vd pgm_bunch_products(const pgm_problem *p, double *e, const doub
 
 PGM_INLINE pgm_vd pgm_bunch_blocks(const pgm_problem *p, double *e, const double *factor, pgm_vd *mantissa)
 {
-    pgm_vd total = pgm_all(0.0), m;
-    *mantissa = pgm_all(1.0);
+    pgm_vd total = pgm_splat_d(0.0), m;
+    *mantissa = pgm_splat_d(1.0);
     for (int64_t b = 0; b < p->blocks; b++) {
         pgm_vd part = pgm_bunch_products(p, e, factor, p->block + b, &m);
-        if (p->block[b].power == 1.0 && b < 1000) { /* 2^1000 is a number yet */
+        /* a product of 1000 mantissas below 2 is still a number */
+        if (p->block[b].power == 1.0 && b < 1000) {
             *mantissa *= m;
             total += part;
         } else
@@ -135,11 +116,11 @@ PGM_INLINE void pgm_four_shares(const pgm_vd *weight, pgm_vd *s)
     s[3] = three * low;
 }
 
-/* sums += weights * probabilities, and indicators */
+/* w->sums += weights * (probabilities, indicators) */
 PGM_INLINE void pgm_bunch_moments(const pgm_problem *p, const pgm_work *w, pgm_vd weights)
 {
     pgm_vd s[PGM_BUNCH], x[PGM_BUNCH], weight[PGM_BUNCH];
-    for (int i = 0; i < PGM_BUNCH; i++) weight[i] = pgm_all(weights[i]);
+    for (int i = 0; i < PGM_BUNCH; i++) weight[i] = pgm_splat_d(weights[i]);
     for (int64_t b = 0; b < p->blocks; b++) {
         const pgm_block *k = p->block + b;
         for (int64_t t = 0; t < k->size; t += PGM_LANES) {
@@ -156,24 +137,24 @@ PGM_INLINE void pgm_bunch_moments(const pgm_problem *p, const pgm_work *w, pgm_v
             }
         }
     }
-    double *on = w->sums + p->components, all = pgm_total(weights);
-    for (int64_t j = 0; j < PGM_INNER; j++) on[j] += pgm_total(weights * pgm_on(j));
+    double *on = w->sums + p->components, all = pgm_hsum_d(weights);
+    for (int64_t j = 0; j < PGM_INNER; j++) on[j] += pgm_hsum_d(weights * pgm_on(j));
     for (int64_t i = PGM_INNER; i < p->units; i++)
         if (w->state[i] > 0) on[p->first[i] + w->state[i] - 1] += all;
 }
 
-/* how the log weights of the states, less the blocks, change in a move of an outer unit */
+/* the change of the log weights of the states, less the blocks, when an indicator of an outer unit goes on */
 PGM_INLINE pgm_vd pgm_bunch_change(const pgm_problem *p, const pgm_work *w, int64_t indicator)
 {
-    pgm_vd change = pgm_all(w->field[indicator]);
+    pgm_vd change = pgm_splat_d(w->field[indicator]);
     for (int64_t j = 0; j < PGM_INNER; j++) change += p->pair[indicator * p->indicators + j] * pgm_on(j);
     return change;
 }
 
-/* the first bunch of states: their log weights less the blocks */
+/* Set the first bunch of states; returns their log weights less the blocks. */
 PGM_INLINE pgm_vd pgm_first_bunch(const pgm_problem *p, pgm_work *w, double constant, int64_t index)
 {
-    pgm_vd base = pgm_all(constant + pgm_start(p, w, index / PGM_BUNCH, PGM_INNER));
+    pgm_vd base = pgm_splat_d(constant + pgm_start(p, w, index / PGM_BUNCH, PGM_INNER));
     for (int64_t j = 0; j < PGM_INNER; j++) {
         base += w->field[j] * pgm_on(j);
         for (int64_t i = 0; i < j; i++) base += p->pair[i * p->indicators + j] * pgm_on(i) * pgm_on(j);
@@ -181,13 +162,12 @@ PGM_INLINE pgm_vd pgm_first_bunch(const pgm_problem *p, pgm_work *w, double cons
     return base;
 }
 
-/* pgm_gray_walk for `count` states from `index`, both multiples of PGM_BUNCH, without log weights, and with no moments but
- * the first */
+/* pgm_gray_walk for `count` states from `index`, both multiples of PGM_BUNCH, with first moments or none */
 static double pgm_bunch_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count,
                              int moments, double *scale)
 {
     int64_t n = p->components + p->indicators;
-    pgm_vd base = pgm_first_bunch(p, w, constant, index), sum = pgm_all(0.0), mantissa;
+    pgm_vd base = pgm_first_bunch(p, w, constant, index), sum = pgm_splat_d(0.0), mantissa;
     double reference = -INFINITY;
     const double *factor = NULL;
     if (moments) memset(w->sums, 0, sizeof(double) * n);
@@ -200,8 +180,9 @@ static double pgm_bunch_walk(const pgm_problem *p, pgm_work *w, double constant,
             factor = m.factor;
         }
         pgm_vd lw = base + pgm_bunch_blocks(p, w->e, factor, &mantissa);
-        if (pgm_any((pgm_vd)(lw > reference))) { /* first or rare: bring all sums to the new scale */
-            double top = pgm_greatest(lw) + 50.0, change = exp(reference - top);
+        /* first or rare: bring all sums to the new scale */
+        if (pgm_any_l(lw > reference)) {
+            double top = pgm_hmax_d(lw) + 50.0, change = exp(reference - top);
             sum *= change;
             if (moments)
                 for (int64_t c = 0; c < n; c++) w->sums[c] *= change;
@@ -212,7 +193,34 @@ static double pgm_bunch_walk(const pgm_problem *p, pgm_work *w, double constant,
         if (moments) pgm_bunch_moments(p, w, weight);
     }
     *scale = reference;
-    return reference + log(pgm_total(sum));
+    return reference + log(pgm_hsum_d(sum));
+}
+
+/* Walk the states of a job in pieces; its moments gain these of each piece at their common scale. */
+static void pgm_walk(pgm_walk_job *j)
+{
+    const pgm_problem *p = &j->problem;
+    pgm_work *w = &j->work;
+    const int64_t n = p->components + p->indicators;
+    const int64_t size = n * (j->moments == PGM_EACH_MOMENT ? 1 + p->indicators : j->moments);
+    const int bunches = j->moments != PGM_EACH_MOMENT && !j->log_weights && !j->best && j->step % PGM_BUNCH == 0
+                        && pgm_in_bunches(p, j->start, j->count);
+    for (int64_t done = 0, piece = 0; done < j->count; done += j->step, piece++) {
+        const int64_t index = j->start + done, length = pgm_min_l(j->step, j->count - done);
+        double scale, *log_weights = j->log_weights ? j->log_weights + done : NULL;
+        if (bunches)
+            j->log_sums[piece] = pgm_bunch_walk(p, w, j->constant, index, length, j->moments, &scale);
+        else
+            j->log_sums[piece] = pgm_gray_walk(p, w, j->constant, index, length, j->moments, j->best, log_weights, &scale);
+        if (!j->moments || scale == -INFINITY) continue;
+        if (scale > j->scale) {
+            const double keep = exp(j->scale - scale);
+            for (int64_t c = 0; c < size; c++) j->sums[c] *= keep;
+            j->scale = scale;
+        }
+        const double factor = exp(scale - j->scale);
+        for (int64_t c = 0; c < size; c++) j->sums[c] += factor * w->sums[c];
+    }
 }
 
 #endif

@@ -1,10 +1,17 @@
-/* New tables of probabilities of a unit, given those of all others and every xi (see belief.h). */
-#ifndef PGM_TABLES_H
-#define PGM_TABLES_H
+/* New probabilities of a unit, given the probabilities of all others and every xi.
+ *
+ * Equations and notation are in belief.h: q(x) ~ h(x) exp(eta x - share(x)). When the table of a unit changes by the
+ * factors `ratio`, phi of each of its terms follows in one product with the tilted tables that computed the share, which
+ * are therefore kept (`kept`), so that a round needs no second pass over the edges.
+ *
+ * Reference: `Twin` in tests/test_tables.py.
+ */
+#ifndef PGM_UPDATES_H
+#define PGM_UPDATES_H
 
 #include "net.h"
 
-/* What the normaliser of a term costs each state of a parent; the tilted tables of the edge are kept for pgm_follow. */
+/* share(x) and the part of eta that a term gives a parent; the tilted tables of the edge are kept for pgm_follow. */
 PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, const pgm_vd *inverse, pgm_vd *share,
                              pgm_vd *eta, pgm_vd *kept)
 {
@@ -23,7 +30,7 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
         }
     if (quadratic) {
         const pgm_vd *q = r->q + n->unit_state[u];
-        pgm_vd mean = pgm_all(0.0);
+        pgm_vd mean = pgm_splat_d(0.0);
         for (int again = 0; again < 2; again++)
             for (int x = 0; x < parent->states; x++) {
                 double d = 0.0;
@@ -40,9 +47,9 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
         const pgm_vd *log_q = r->log_q + n->unit_state[u], odds = log_q[1] - log_q[0];
         for (int k = 0; k < kind->states; k++) {
             pgm_vd power = on * r->phi[n->term_state[t] + k], d = odds + step * (kind->value[k] - xi[0]);
-            pgm_vd x = pgm_exp_d(-pgm_abs(d)), high = 1.0 / (x + 1.0), rest = x * high;
-            kept[0] = pgm_pick(d > 0.0, rest, high);
-            kept[1] = pgm_pick(d > 0.0, high, rest);
+            pgm_vd x = pgm_exp_d(-pgm_abs_d(d)), high = 1.0 / (x + 1.0), rest = x * high;
+            kept[0] = pgm_select_d(d > 0.0, rest, high);
+            kept[1] = pgm_select_d(d > 0.0, high, rest);
             share[0] += power * kept[0] * inverse[0];
             share[1] += power * kept[1] * inverse[1];
             kept += 2;
@@ -58,27 +65,27 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
     }
 }
 
-/* phi of a term (or E[z] of a quadratic one) after a parent's table has changed by the factors `ratio` */
+/* Bring phi of a term (or E[z] of a quadratic one) up to date after a parent's table has changed by factors `ratio`. */
 PGM_INLINE void pgm_follow(const pgm_net *n, pgm_rows *r, int64_t e, const pgm_vd *ratio, const pgm_vd *change,
                            const pgm_vd *kept)
 {
     const int64_t t = n->edge_term[e], u = n->edge_unit[e];
     const pgm_kind *kind = n->kind + n->term_kind[t], *parent = n->kind + n->unit_kind[u];
-    pgm_vd *phi = r->phi + n->term_state[t], sum = pgm_all(0.0);
+    pgm_vd *phi = r->phi + n->term_state[t], sum = pgm_splat_d(0.0);
     if (kind->curvature > 0) {
         for (int a = 0; a < parent->width; a++) phi[0] += n->weight[n->edge_weight[e] + a] * change[a];
         return;
     }
     for (int k = 0; k < kind->states; k++) {
-        pgm_vd factor = pgm_all(0.0);
+        pgm_vd factor = pgm_splat_d(0.0);
         for (int x = 0; x < parent->states; x++) factor += ratio[x] * kept[k * parent->states + x];
         sum += phi[k] *= factor;
     }
-    sum = 1.0 / pgm_most(sum, pgm_all(1e-300));
+    sum = 1.0 / pgm_max_d(sum, pgm_splat_d(1e-300));
     for (int k = 0; k < kind->states; k++) phi[k] *= sum;
 }
 
-/* what the terms of which a unit is the child are multiplied by, after its mean has changed */
+/* Set the powers and the factors of the inputs of a unit's own terms, after its mean has changed. */
 PGM_INLINE void pgm_tell(const pgm_net *n, pgm_rows *r, int64_t u)
 {
     const pgm_vd *mean = r->mean + n->unit_comp[u];
@@ -86,7 +93,7 @@ PGM_INLINE void pgm_tell(const pgm_net *n, pgm_rows *r, int64_t u)
         pgm_vd live = r->live[t];
         if (n->own_complement[u]) {
             r->on[t] = live * mean[0];
-            r->pull[n->term_comp[t]] = pgm_all(0.0);
+            r->pull[n->term_comp[t]] = pgm_splat_d(0.0);
             if (t == first) r->pull[n->term_comp[t]] = live * (mean[0] - 1.0);
             continue;
         }
@@ -94,62 +101,63 @@ PGM_INLINE void pgm_tell(const pgm_net *n, pgm_rows *r, int64_t u)
     }
 }
 
+/* Set the means of a unit from its probabilities. */
 PGM_INLINE void pgm_set_means(const pgm_net *n, pgm_rows *r, int64_t u)
 {
     const pgm_kind *kind = n->kind + n->unit_kind[u];
     const pgm_vd *q = r->q + n->unit_state[u];
     for (int l = 0; l < kind->width; l++) {
-        pgm_vd mean = pgm_all(0.0);
+        pgm_vd mean = pgm_splat_d(0.0);
         for (int x = 0; x < kind->states; x++) mean += q[x] * kind->value[x * kind->width + l];
         r->mean[n->unit_comp[u] + l] = mean;
     }
     pgm_tell(n, r, u);
 }
 
-/* The natural parameter that the means of others give a unit */
+/* the natural parameter of a unit from the means of its neighbours */
 PGM_INLINE void pgm_linear(const pgm_net *n, const pgm_rows *r, int64_t u, pgm_vd *eta)
 {
     for (int l = 0; l < n->kind[n->unit_kind[u]].width; l++) {
         int64_t c = n->unit_comp[u] + l;
-        pgm_vd sum = pgm_all(0.0);
+        pgm_vd sum = pgm_splat_d(0.0);
         for (int64_t i = n->link_start[c]; i < n->link_start[c + 1]; i++)
             sum += n->link_weight[i] * r->mean[n->link_from[i]];
         eta[l] = r->base[c] + *r->beta * sum;
     }
 }
 
-/* Update one unit where it is open; the largest change of a probability. kept: (capacity) vectors. */
+/* Update one unit where it is open; returns the largest change of a probability. kept: (capacity) vectors. */
 PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *kept)
 {
     const pgm_kind *kind = n->kind + n->unit_kind[u];
     const int states = kind->states, w = kind->width;
     pgm_vd eta[PGM_MOST_VALUES], share[PGM_MOST_VALUES], inverse[PGM_MOST_VALUES], old[PGM_MOST_VALUES];
     pgm_vd lw[PGM_MOST_VALUES], p[PGM_MOST_VALUES], *q = r->q + n->unit_state[u], *log_q = r->log_q + n->unit_state[u];
-    pgm_vd change = pgm_all(0.0), *place = kept;
+    pgm_vd change = pgm_splat_d(0.0), *place = kept;
     pgm_vl open = r->open[u] > 0.0;
     pgm_linear(n, r, u, eta);
     for (int x = 0; x < states; x++) {
-        share[x] = pgm_all(0.0);
-        inverse[x] = 1.0 / pgm_most(q[x], pgm_all(1e-300));
+        share[x] = pgm_splat_d(0.0);
+        inverse[x] = 1.0 / pgm_max_d(q[x], pgm_splat_d(1e-300));
     }
     for (int64_t d = n->down_start[u]; d < n->down_start[u + 1]; d++) {
         const int64_t e = n->down_edge[d], t = n->edge_term[e];
-        if (!pgm_any(r->live[t])) continue;
+        if (!pgm_any_d(r->live[t])) continue;
         pgm_share_of(n, r, e, inverse, share, eta, place);
         place += (int64_t)n->kind[n->term_kind[t]].states * states;
     }
     if (n->own_complement[u])
         for (int64_t t = n->own_first[u]; t < n->own_first[u] + n->own_count[u]; t++) share[1] += r->live[t] * r->f[t];
     for (int x = 0; x < states; x++) {
-        lw[x] = kind->log_base[x] - pgm_pick(share[x] < 1e100, share[x], pgm_all(1e100));
+        lw[x] = kind->log_base[x] - pgm_min_d(share[x], pgm_splat_d(1e100));
         for (int l = 0; l < w; l++) lw[x] += kind->value[x * w + l] * eta[l];
     }
     pgm_vd total = pgm_log_sum(states, lw, p);
     for (int x = 0; x < states; x++) {
         old[x] = q[x];
-        log_q[x] = pgm_pick(open, pgm_most(lw[x] - total, pgm_all(PGM_LEAST)), log_q[x]);
-        q[x] = pgm_pick(open, pgm_most(p[x], pgm_all(1e-299)), q[x]);
-        change = pgm_most(change, pgm_abs(q[x] - old[x]));
+        log_q[x] = pgm_select_d(open, pgm_max_d(lw[x] - total, pgm_splat_d(PGM_LEAST)), log_q[x]);
+        q[x] = pgm_select_d(open, pgm_max_d(p[x], pgm_splat_d(1e-299)), q[x]);
+        change = pgm_max_d(change, pgm_abs_d(q[x] - old[x]));
         inverse[x] *= q[x];
     }
     for (int l = 0; l < w; l++) eta[l] = -r->mean[n->unit_comp[u] + l];
@@ -158,11 +166,11 @@ PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *k
     place = kept;
     for (int64_t d = n->down_start[u]; d < n->down_start[u + 1]; d++) {
         const int64_t e = n->down_edge[d], t = n->edge_term[e];
-        if (!pgm_any(r->live[t])) continue;
+        if (!pgm_any_d(r->live[t])) continue;
         pgm_follow(n, r, e, inverse, eta, place);
         place += (int64_t)n->kind[n->term_kind[t]].states * states;
     }
-    return pgm_greatest(change);
+    return pgm_hmax_d(change);
 }
 
 #endif

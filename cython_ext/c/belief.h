@@ -1,4 +1,5 @@
-/* Mean field where free units have directed children (Saul, Jaakkola and Jordan 1996), PGM_LANES rows at a time.
+/* Mean field where free units have directed children (Saul, Jaakkola and Jordan 1996), PGM_LANES rows of evidence at a
+ * time.
  *
  * Q is a table of probabilities for each unit. A child with input z brings -E_Q[A(z)], which is bounded below by
  *     -F(xi) = -xi E[z] - log sum_k exp(L_k),   L_k = log h_k + log E_Q[exp((y_k - xi) z)],
@@ -8,31 +9,36 @@
  *     cannot lower the bound: q(x) ~ h(x) exp(eta x - share(x)), share(x) = sum of phi_k exp(t_k x) / E_q[exp(t_k x)],
  *     t_k = J (y_k - xi), phi_k the share of L_k in the sum: their eq. 25 for two values, and for any number of them.
  * A child with A(z) = c z^2 / 2 needs no bound: E[A] = c (E[z]^2 + Var z) / 2.
+ *
+ * Layout: arrays (blocks, items, PGM_LANES), see pgm_batch; a lane is a row of evidence, and no operation mixes lanes but
+ * the sums of pgm_learn_part. Reference: `Twin` in tests/test_tables.py, `Beliefs` in tests/bound_oracle.py.
  */
 #ifndef PGM_BELIEF_H
 #define PGM_BELIEF_H
 
-#include "tables.h"
+#include "updates.h"
 #include "xi.h"
 
+/* Newton steps in the xi of every term that is there. */
 PGM_INLINE void pgm_tighten_all(const pgm_net *n, pgm_rows *r, int steps)
 {
     for (int64_t t = 0; t < n->terms; t++)
-        if (pgm_any(r->live[t])) pgm_tighten(n, r, t, steps);
+        if (pgm_any_d(r->live[t])) pgm_tighten(n, r, t, steps);
 }
 
-/* Rounds: every open unit, then every xi. Ends after a round in which no probability changes by more than the
- * tolerance; the number of rounds, and in *change the last largest change. steps: Newton steps, 0 leaves xi alone. */
+/* Rounds: every open unit, then every xi. Ends after a round in which no probability changes by more than the tolerance.
+ * Returns the number of rounds; *change is the last largest change. */
 static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, int64_t rounds, double tolerance, int steps,
                           pgm_vd *kept, double *change)
 {
     int64_t made = 0;
     *change = INFINITY;
-    pgm_tighten_all(n, r, steps ? PGM_STUBBORN : 0); /* or a warm start would be left */
+    /* a warm start would be left again from an xi that does not belong to it */
+    pgm_tighten_all(n, r, steps ? PGM_STUBBORN : 0);
     while (made < rounds && *change > tolerance) {
         *change = 0.0;
         for (int64_t u = 0; u < n->units; u++)
-            if (pgm_any(r->open[u])) {
+            if (pgm_any_d(r->open[u])) {
                 double by = pgm_update(n, r, u, kept);
                 *change = by > *change ? by : *change;
             }
@@ -41,7 +47,7 @@ static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, int64_t rounds, double 
     return made;
 }
 
-/* Units without a part in the bound take the probabilities phi of their term, parents first; open: where they do. */
+/* Give barren units the probabilities phi of their own term, parents first. */
 static void pgm_forward(const pgm_net *n, pgm_rows *r, const int64_t *order, int64_t count,
                         const pgm_vd *barren, int steps)
 {
@@ -52,21 +58,23 @@ static void pgm_forward(const pgm_net *n, pgm_rows *r, const int64_t *order, int
         const int w = n->kind[n->term_kind[t]].width, states = n->kind[n->term_kind[t]].states;
         pgm_vd *phi = r->phi + n->term_state[t], *xi = r->xi + n->term_comp[t];
         pgm_vd old_phi[PGM_MOST_VALUES], old_xi[PGM_MOST_VALUES], old_f = r->f[t];
-        if (!pgm_any(barren[u])) continue;
+        if (!pgm_any_d(barren[u])) continue;
         for (int k = 0; k < states; k++) old_phi[k] = phi[k];
         for (int l = 0; l < w; l++) old_xi[l] = xi[l];
-        if (n->own_complement[u]) xi[0] = pgm_all(0.0); /* then phi_1 / phi_0 = E[e^-z] */
+        /* with xi = 0, phi_1 / phi_0 = E[e^-z] */
+        if (n->own_complement[u]) xi[0] = pgm_splat_d(0.0);
         pgm_tighten(n, r, t, n->own_complement[u] ? 0 : steps);
         for (int x = 0; x < n->kind[n->unit_kind[u]].states; x++) {
             pgm_vd p = phi[x];
             if (n->own_complement[u]) p = x ? 1.0 - phi[1] / phi[0] : phi[1] / phi[0];
-            p = pgm_most(p, pgm_all(1e-299));
-            q[x] = pgm_pick(where, p, q[x]);
-            log_q[x] = pgm_pick(where, pgm_log_d(p), log_q[x]);
+            p = pgm_max_d(p, pgm_splat_d(1e-299));
+            q[x] = pgm_select_d(where, p, q[x]);
+            log_q[x] = pgm_select_d(where, pgm_log_d(p), log_q[x]);
         }
-        for (int k = 0; k < states; k++) phi[k] = pgm_pick(where, phi[k], old_phi[k]); /* rows where it counts */
-        for (int l = 0; l < w; l++) xi[l] = pgm_pick(where, xi[l], old_xi[l]);
-        r->f[t] = pgm_pick(where, r->f[t], old_f);
+        /* in other rows the term is one of the bound */
+        for (int k = 0; k < states; k++) phi[k] = pgm_select_d(where, phi[k], old_phi[k]);
+        for (int l = 0; l < w; l++) xi[l] = pgm_select_d(where, xi[l], old_xi[l]);
+        r->f[t] = pgm_select_d(where, r->f[t], old_f);
         pgm_set_means(n, r, u);
     }
 }
@@ -87,14 +95,15 @@ static void pgm_learn(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_
         const int wide = parent->width;
         for (int a = 0; a < wide; a++) {
             const pgm_vd mean = r->mean[n->unit_comp[u] + a];
-            if (kind->curvature > 0) { /* d/dJ of c (E[z]^2 + Var z) / 2 */
-                pgm_vd both = pgm_all(0.0);
+            /* d/dJ of c (E[z]^2 + Var z) / 2 */
+            if (kind->curvature > 0) {
+                pgm_vd both = pgm_splat_d(0.0);
                 for (int x = 0; x < parent->states; x++) {
                     double d = 0.0;
                     for (int b = 0; b < wide; b++) d += parent->value[x * wide + b] * j[b];
                     both += r->q[n->unit_state[u] + x] * parent->value[x * wide + a] * d;
                 }
-                pgm_vd own = pgm_all(0.0);
+                pgm_vd own = pgm_splat_d(0.0);
                 for (int b = 0; b < wide; b++) own += r->mean[n->unit_comp[u] + b] * j[b];
                 total = pull[0] * mean - on * kind->curvature * (phi[0] * mean + both - own * mean);
                 total *= row_weight;
@@ -110,7 +119,7 @@ static void pgm_learn(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_
             pgm_slopes(j, wide, kind, k, xi, tau);
             pgm_tilt(parent, r->log_q + n->unit_state[u], tau, p, &top);
             for (int a = 0; a < wide; a++) {
-                pgm_vd mean = pgm_all(0.0);
+                pgm_vd mean = pgm_splat_d(0.0);
                 for (int x = 0; x < parent->states; x++) mean += p[x] * parent->value[x * wide + a];
                 mean *= on * phi[k] * row_weight;
                 for (int l = 0; l < w; l++) {
@@ -122,14 +131,7 @@ static void pgm_learn(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_
     }
 }
 
-/* Many rows: arrays (blocks, items, PGM_LANES) of what pgm_rows has for one block. */
-typedef struct {
-    double *log_q, *q, *mean;
-    const double *base, *open, *still, *live;
-    double *on, *pull, *xi, *phi, *f;
-    const double *beta, *barren, *row_weight;
-} pgm_batch;
-
+/* block number b of a batch */
 PGM_INLINE pgm_rows pgm_block_of(const pgm_net *n, const pgm_batch *all, int64_t b)
 {
 #define PGM_AT(array, items) ((pgm_vd *)(array) + b * (items))
@@ -140,21 +142,9 @@ PGM_INLINE pgm_rows pgm_block_of(const pgm_net *n, const pgm_batch *all, int64_t
         PGM_AT(all->phi, n->term_states), PGM_AT(all->f, n->terms), PGM_AT(all->beta, 1)};
 }
 
-typedef struct {
-    const pgm_net *net;
-    const pgm_batch *batch;
-    int64_t rounds, blocks, count;
-    double tolerance;
-    int steps, failed;
-    int64_t *made;  /* (blocks) rounds */
-    double *change; /* (blocks) */
-    const int64_t *order;
-    double *weight;
-} pgm_belief_job;
-
-static void pgm_settle_part(void *what, int64_t first, int64_t last)
+static void pgm_settle_part(void *job, int64_t first, int64_t last)
 {
-    pgm_belief_job *j = (pgm_belief_job *)what;
+    pgm_belief_job *j = job;
     pgm_vd *kept = (pgm_vd *)malloc(sizeof(pgm_vd) * (size_t)(j->net->capacity + 1));
     if (!kept) j->failed = 1;
     for (int64_t b = first; kept && b < last; b++) {
@@ -164,19 +154,19 @@ static void pgm_settle_part(void *what, int64_t first, int64_t last)
     free(kept);
 }
 
-static void pgm_forward_part(void *what, int64_t first, int64_t last)
+static void pgm_forward_part(void *job, int64_t first, int64_t last)
 {
-    pgm_belief_job *j = (pgm_belief_job *)what;
+    pgm_belief_job *j = job;
     for (int64_t b = first; b < last; b++) {
         pgm_rows r = pgm_block_of(j->net, j->batch, b);
         pgm_forward(j->net, &r, j->order, j->count, (const pgm_vd *)j->batch->barren + b * j->net->units, j->steps);
     }
 }
 
-/* parts of the terms, not of the rows: then no sum depends on the number of threads */
-static void pgm_learn_part(void *what, int64_t first, int64_t last)
+/* Parts are terms, not rows, so that no sum depends on the number of threads. */
+static void pgm_learn_part(void *job, int64_t first, int64_t last)
 {
-    pgm_belief_job *j = (pgm_belief_job *)what;
+    pgm_belief_job *j = job;
     for (int64_t b = 0; b < j->blocks; b++) {
         pgm_rows r = pgm_block_of(j->net, j->batch, b);
         for (int64_t t = first; t < last; t++)

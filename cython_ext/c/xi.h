@@ -1,30 +1,36 @@
-/* The xi of a term: where its bound -F is highest, by Newton steps (see belief.h). */
+/* The xi of a term, by Newton steps to the minimum of F, which is convex in xi.
+ *
+ * F is in belief.h; its gradient and Hessian are differences of moments under the parents tilted
+ * by exp((y_k - xi) z). All rows of a block take their steps together; in a row where F would rise, the step is shortened.
+ *
+ * Reference: `simplex_least` and `scalar_least` in tests/bound_oracle.py (test_tables.py: xi is at its minimum).
+ */
 #ifndef PGM_XI_H
 #define PGM_XI_H
 
 #include "net.h"
 
-/* F at xi, phi, and where asked the gradient g and the Hessian h in xi: differences of moments, which do not change with
- * what is known of the input, and so are taken without it, or it would leave nothing but rounding of small spreads */
+/* F at xi, phi, and with `slopes` the gradient g and the Hessian h in xi. The constant part of the input cancels in
+ * differences of moments, and is left out of them, or small spreads would drown in its rounding error. */
 PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_vd *m, const pgm_vd *xi,
                             pgm_vd *phi, int slopes, pgm_vd *g, pgm_vd *h)
 {
     const pgm_kind *kind = n->kind + n->term_kind[t];
     const int w = kind->width, states = kind->states;
     const pgm_vd *still = r->still + n->term_comp[t];
-    pgm_vd big[PGM_MOST_VALUES], tau[PGM_MOST_VALUES], p[PGM_MOST_VALUES], f = pgm_all(0.0);
+    pgm_vd big[PGM_MOST_VALUES], tau[PGM_MOST_VALUES], p[PGM_MOST_VALUES], f = pgm_splat_d(0.0);
     pgm_vd first[PGM_MOST_VALUES], m1[PGM_MOST_VALUES], second[PGM_CELLS], m2[PGM_CELLS];
-    pgm_vd run = pgm_all(-INFINITY), total = pgm_all(0.0);
-    for (int l = 0; l < w; l++) first[l] = pgm_all(0.0);
-    for (int c = 0; c < pgm_cells(w); c++) second[c] = pgm_all(0.0);
+    pgm_vd run = pgm_splat_d(-INFINITY), total = pgm_splat_d(0.0);
+    for (int l = 0; l < w; l++) first[l] = pgm_splat_d(0.0);
+    for (int c = 0; c < pgm_cells(w); c++) second[c] = pgm_splat_d(0.0);
     for (int k = 0; k < states; k++) {
-        pgm_vd sum = pgm_all(kind->log_base[k]), product = pgm_all(1.0), top;
+        pgm_vd sum = pgm_splat_d(kind->log_base[k]), product = pgm_splat_d(1.0), top;
         int left = PGM_FLUSH;
         for (int l = 0; l < w; l++) {
             sum += still[l] * (kind->value[k * w + l] - xi[l]);
-            m1[l] = pgm_all(0.0);
+            m1[l] = pgm_splat_d(0.0);
         }
-        for (int c = 0; c < pgm_cells(w); c++) m2[c] = pgm_all(0.0);
+        for (int c = 0; c < pgm_cells(w); c++) m2[c] = pgm_splat_d(0.0);
         if (n->term_plain[t]) sum += pgm_cumulant(n, r, t, kind->value[k] - xi[0], m1, m2);
         for (int64_t e = n->up_start[t]; !n->term_plain[t] && e < n->up_start[t + 1]; e++) {
             const int64_t u = n->edge_unit[e];
@@ -35,14 +41,14 @@ PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
             sum += top;
             if (--left == 0) {
                 sum += pgm_log_d(product);
-                product = pgm_all(1.0);
+                product = pgm_splat_d(1.0);
                 left = PGM_FLUSH;
             }
             if (slopes) pgm_moments(parent, weight, w, p, m1, m2);
         }
         big[k] = sum + pgm_log_d(product);
         if (!slopes) continue;
-        pgm_vd best = pgm_most(run, big[k]), keep = pgm_exp_d(run - best), add = pgm_exp_d(big[k] - best);
+        pgm_vd best = pgm_max_d(run, big[k]), keep = pgm_exp_d(run - best), add = pgm_exp_d(big[k] - best);
         for (int l = 0, c = 0; l < w; l++) {
             first[l] = first[l] * keep + m1[l] * add;
             for (int j = pgm_column(w, l); j <= l; j++, c++) second[c] = second[c] * keep + (m2[c] + m1[l] * m1[j]) * add;
@@ -60,15 +66,16 @@ PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
     return f + pgm_log_sum(states, big, phi);
 }
 
-#define PGM_RIDGE 1e-9 /* of the largest curvature, added to all: h is singular, or nearly, where few parents are free */
+/* of the largest curvature, added to all: h is singular, or nearly, where few parents are free */
+#define PGM_RIDGE 1e-9
 
-/* step = -(h + ridge)^-1 g, by L D L' (which takes the place of h) */
+/* step = -(h + ridge)^-1 g, by L D L', which takes the place of h */
 PGM_INLINE void pgm_solve(int w, pgm_vd *h, const pgm_vd *g, pgm_vd *step)
 {
-    pgm_vd pivot[PGM_MOST_VALUES], ridge = pgm_all(0.0);
+    pgm_vd pivot[PGM_MOST_VALUES], ridge = pgm_splat_d(0.0);
     for (int l = 0, c = 0; l < w; l++, c++) {
         c += l - pgm_column(w, l); /* the diagonal of each row */
-        ridge = pgm_most(ridge, PGM_RIDGE * h[c]);
+        ridge = pgm_max_d(ridge, PGM_RIDGE * h[c]);
     }
     ridge += 1e-12;
     for (int l = 0, c = 0; l < w; l++) {
@@ -77,7 +84,8 @@ PGM_INLINE void pgm_solve(int w, pgm_vd *h, const pgm_vd *g, pgm_vd *step)
         row[l - from] += ridge;
         for (int j = from; j < l; j++) {
             pgm_vd sum = row[j];
-            for (int i = 0; i < j; i++) sum -= row[i] * h[j * (j + 1) / 2 + i]; /* row[i] is L D until the row is done */
+            /* row[i] is L D until the row is done */
+            for (int i = 0; i < j; i++) sum -= row[i] * h[j * (j + 1) / 2 + i];
             row[j] = sum;
         }
         for (int j = from; j < l; j++) {
@@ -86,7 +94,7 @@ PGM_INLINE void pgm_solve(int w, pgm_vd *h, const pgm_vd *g, pgm_vd *step)
             row[j] = scaled;
             left -= scaled * step[j];
         }
-        pivot[l] = pgm_most(row[l - from], ridge);
+        pivot[l] = pgm_max_d(row[l - from], ridge);
         step[l] = left;
         c += l + 1 - from;
     }
@@ -109,11 +117,11 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
     pgm_vd *xi = r->xi + n->term_comp[t], *phi = r->phi + n->term_state[t];
     pgm_mean_input(n, r, t, m);
     if (kind->curvature > 0) {
-        pgm_vd spread = pgm_all(0.0);
+        pgm_vd spread = pgm_splat_d(0.0);
         for (int64_t e = n->up_start[t]; e < n->up_start[t + 1]; e++) {
             const pgm_kind *parent = n->kind + n->unit_kind[n->edge_unit[e]];
             const pgm_vd *q = r->q + n->unit_state[n->edge_unit[e]];
-            pgm_vd one = pgm_all(0.0), two = pgm_all(0.0);
+            pgm_vd one = pgm_splat_d(0.0), two = pgm_splat_d(0.0);
             for (int x = 0; x < parent->states; x++) {
                 double z = 0.0;
                 for (int a = 0; a < parent->width; a++)
@@ -127,39 +135,41 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
         r->f[t] = 0.5 * kind->curvature * (m[0] * m[0] + spread);
         return;
     }
-    if (n->up_start[t] == n->up_start[t + 1]) steps = 0; /* A itself, whatever xi */
+    /* without parents F is A itself, whatever xi */
+    if (n->up_start[t] == n->up_start[t + 1]) steps = 0;
     double least = kind->value[0], range = least;
     for (int i = 1; i < states * w; i++) {
         least = kind->value[i] < least ? kind->value[i] : least;
         range = kind->value[i] > range ? kind->value[i] : range;
     }
     range -= least;
-    pgm_vd f = pgm_bound_of(n, r, t, m, xi, phi, steps > 0, g, h), shorter = pgm_all(0.5);
+    pgm_vd f = pgm_bound_of(n, r, t, m, xi, phi, steps > 0, g, h), shorter = pgm_splat_d(0.5);
     pgm_vl moved = f == f, stuck = moved ^ moved;
-    for (int s = 0; s < steps || (s < PGM_STUBBORN && pgm_any((pgm_vd)stuck)); s++) {
-        pgm_vd far = pgm_all(range), here = pgm_all(0.0), there = pgm_all(0.0); /* slopes along the step at its ends */
+    for (int s = 0; s < steps || (s < PGM_STUBBORN && pgm_any_l(stuck)); s++) {
+        /* here, there: slopes along the step at its two ends */
+        pgm_vd far = pgm_splat_d(range), here = pgm_splat_d(0.0), there = pgm_splat_d(0.0);
         pgm_solve(w, h, g, newton);
-        for (int l = 0; l < w; l++) far = pgm_most(far, pgm_abs(newton[l]));
+        for (int l = 0; l < w; l++) far = pgm_max_d(far, pgm_abs_d(newton[l]));
         for (int l = 0; l < w; l++) {
-            step[l] = pgm_pick(moved, newton[l] * (range / far), shorter * step[l]);
+            step[l] = pgm_select_d(moved, newton[l] * (range / far), shorter * step[l]);
             at[l] = xi[l] + step[l];
             here += g[l] * step[l];
         }
-        pgm_vl worth = here < -1e-13 * (1.0 + pgm_abs(f));
-        if (!pgm_any((pgm_vd)worth)) break;
+        pgm_vl worth = here < -1e-13 * (1.0 + pgm_abs_d(f));
+        if (!pgm_any_l(worth)) break;
         pgm_vd f2 = pgm_bound_of(n, r, t, m, at, phi2, 1, g2, h2);
         for (int l = 0; l < w; l++) there += g2[l] * step[l];
         moved = (f2 <= f) & (there < -0.9 * here);
         shorter = here / (here - there);
-        shorter = pgm_pick(shorter > 0.1, pgm_pick(shorter < 0.9, shorter, pgm_all(0.9)), pgm_all(0.1));
+        shorter = pgm_select_d(shorter > 0.1, pgm_select_d(shorter < 0.9, shorter, pgm_splat_d(0.9)), pgm_splat_d(0.1));
         stuck = worth & ~moved;
         for (int l = 0; l < w; l++) {
-            xi[l] = pgm_pick(moved, at[l], xi[l]);
-            g[l] = pgm_pick(moved, g2[l], g[l]);
+            xi[l] = pgm_select_d(moved, at[l], xi[l]);
+            g[l] = pgm_select_d(moved, g2[l], g[l]);
         }
-        for (int c = 0; c < pgm_cells(w); c++) h[c] = pgm_pick(moved, h2[c], h[c]);
-        for (int k = 0; k < states; k++) phi[k] = pgm_pick(moved, phi2[k], phi[k]);
-        f = pgm_pick(moved, f2, f);
+        for (int c = 0; c < pgm_cells(w); c++) h[c] = pgm_select_d(moved, h2[c], h[c]);
+        for (int k = 0; k < states; k++) phi[k] = pgm_select_d(moved, phi2[k], phi[k]);
+        f = pgm_select_d(moved, f2, f);
     }
     r->f[t] = f;
 }

@@ -1,14 +1,20 @@
-/* A job shared out among threads that wait for the next one: a microsecond where a pool of Python threads takes 60.
+/* A team of threads that share the parts of a job: a call costs a microsecond where a pool of Python threads takes 60.
  *
- * Learning makes a dozen short calls an update. Workers spin for half a millisecond before they sleep, so that the next
- * call finds them awake. One job at a time; a second caller, and a child process after fork, do without or start anew. */
+ * Learning makes a dozen short calls an update, so workers spin for half a millisecond before they sleep, and the next call
+ * finds them awake. The caller does the first part. There is one job at a time: a second caller does its whole job alone.
+ * A child process starts with no workers, whatever its parent did at the fork. Without POSIX threads, callers do all.
+ *
+ * The number of a job (`job`) tells workers that there is one, and `pending` tells the caller that all have finished; both
+ * are sequentially consistent, so the other fields of the team need no protection.
+ *
+ * Tests: test_learn_kernels.py, with many callers and forks.
+ */
 #ifndef PGM_TEAM_H
 #define PGM_TEAM_H
 
-#include <stdint.h>
 #include <stdlib.h>
 
-typedef void (*pgm_task)(void *what, int64_t first, int64_t last); /* items first .. last - 1 of a job */
+#include "routines.h"
 
 #if defined(__GNUC__) && !defined(_WIN32) && !defined(PGM_NO_TEAM)
 #include <pthread.h>
@@ -36,7 +42,7 @@ static struct {
     int workers, parts;
     int64_t count;
     pgm_task task;
-    void *what;
+    void *object;         /* its argument */
 } pgm_team = {.use = PTHREAD_MUTEX_INITIALIZER, .sleep = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
 
 typedef struct {
@@ -51,7 +57,7 @@ static int64_t pgm_clock(void)
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-/* waits for a job after number `seen`, for a while */
+/* Wait for a job after number `seen`, for a while. */
 static void pgm_linger(unsigned long seen)
 {
     const int64_t end = pgm_clock() + PGM_PATIENCE;
@@ -79,14 +85,14 @@ static void *pgm_worker(void *place)
         }
         seen = atomic_load(&pgm_team.job);
         if (own < pgm_team.parts)
-            pgm_team.task(pgm_team.what, pgm_team.count * own / pgm_team.parts,
+            pgm_team.task(pgm_team.object, pgm_team.count * own / pgm_team.parts,
                           pgm_team.count * (own + 1) / pgm_team.parts);
         atomic_fetch_sub(&pgm_team.pending, 1);
     }
     return NULL;
 }
 
-/* workers that wait for the job after the present one; fewer than asked for when no more can be started */
+/* Start workers, who wait for the job after the present one; fewer than wanted when no more can be started. */
 static void pgm_hire(int wanted)
 {
     while (pgm_team.workers < wanted && pgm_team.workers < PGM_MOST_WORKERS) {
@@ -108,7 +114,7 @@ static void pgm_hire(int wanted)
     }
 }
 
-/* a child process has no workers, whatever its parent was doing */
+/* in a child process */
 static void pgm_disband(void)
 {
     pthread_mutex_init(&pgm_team.use, NULL);
@@ -123,22 +129,22 @@ static void pgm_found(void)
     pthread_atfork(NULL, NULL, pgm_disband);
 }
 
-/* task(what, ...) on items 0 .. count - 1 in `parts` parts; which thread has which must not matter */
-static void pgm_share(pgm_task task, void *what, int64_t count, int parts)
+/* task(job, ...) on items 0 .. count - 1 in `parts` parts; which thread has which must not matter */
+static void pgm_share(pgm_task task, void *job, int64_t count, int parts)
 {
     if (parts > count) parts = (int)count;
     if (parts <= 1) {
-        task(what, 0, count);
+        task(job, 0, count);
         return;
     }
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, pgm_found);
     if (pthread_mutex_trylock(&pgm_team.use)) {
-        task(what, 0, count);
+        task(job, 0, count);
         return;
     }
     pgm_hire(parts - 1);
-    pgm_team.task = task, pgm_team.what = what, pgm_team.count = count;
+    pgm_team.task = task, pgm_team.object = job, pgm_team.count = count;
     pgm_team.parts = pgm_team.workers + 1 < parts ? pgm_team.workers + 1 : parts;
     int all = pgm_team.parts;
     atomic_store(&pgm_team.pending, pgm_team.workers);
@@ -148,29 +154,21 @@ static void pgm_share(pgm_task task, void *what, int64_t count, int parts)
         pthread_cond_broadcast(&pgm_team.wake);
         pthread_mutex_unlock(&pgm_team.sleep);
     }
-    task(what, 0, count / all);
+    task(job, 0, count / all);
     for (int i = 0; atomic_load(&pgm_team.pending); i++)
-        if (i < 64 * PGM_SPINS) PGM_PAUSE(); else sched_yield();
+        if (i < 64 * PGM_SPINS) PGM_PAUSE();
+        else sched_yield();
     pthread_mutex_unlock(&pgm_team.use);
 }
 
 #else
 
-static void pgm_share(pgm_task task, void *what, int64_t count, int parts)
+static void pgm_share(pgm_task task, void *job, int64_t count, int parts)
 {
     (void)parts;
-    task(what, 0, count);
+    task(job, 0, count);
 }
 
 #endif
-
-static void pgm_atomic_add(int64_t *to, int64_t value)
-{
-#if defined(__GNUC__)
-    __atomic_fetch_add(to, value, __ATOMIC_RELAXED);
-#else
-    *to += value;
-#endif
-}
 
 #endif

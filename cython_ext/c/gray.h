@@ -1,48 +1,24 @@
 /* Enumeration of a cover in reflected mixed-radix Gray-code order.
  *
  * A state of the cover is a set of indicators, one per unit and state >= 1. Its log weight is
- *     const + sum_d theta_d + sum_{d<d'} pair_dd' + sum_blocks power * sum_t log(1 + sum_k e_kt)   [or 1 +...- e_Kt],
- * with log e_kt = offset_kt + sum_d V_d,kt linear in the indicators. One step changes one unit by one state, so e is
- * kept multiplicatively: e *= exp(+-change), and recomputed from scratch at the start of every call.
+ *     constant + sum_d theta_d + sum_{d<d'} pair_dd' + sum_blocks power * sum_t log(1 + sum_k e_kt)
+ * (1 + sum_{k<K} e_kt - e_Kt in complement blocks), with log e_kt = offset_kt + sum_d V_d,kt linear in the indicators. One
+ * step changes one unit by one state, so e is kept multiplicatively: e *= exp(+-change). It is computed from scratch at the
+ * start of every piece, which bounds rounding.
+ *
+ * Layout. Components lie as [block][term][unit], units padded to whole vectors with e = 0, which multiplies by 1.
+ * Products of sums are kept as a mantissa and an exponent; `every` says how many factors cannot overflow, so that the
+ * exponent is rarely taken out. Weights are scaled by the largest of a piece, nearly, and the scale is kept as a logarithm.
+ *
+ * Reference: PlainWalker in pgmengine/infer/exact/reference.py (test_walks.py, test_exact.py).
  */
 #ifndef PGM_GRAY_H
 #define PGM_GRAY_H
 
-#include "simd.h"
+#include "routines.h"
+#include "vectors.h"
 
-typedef struct {
-    int terms;         /* states - 1 exponentials a unit */
-    int64_t size;      /* units, padded to a multiple of PGM_LANES with e = 0 */
-    int64_t start;     /* first component; layout [term][unit] */
-    double power;      /* +1 for units summed out, -beta for normalisers of children */
-    int complement;    /* the last term is subtracted: a sum may be 0, and the state impossible */
-} pgm_block;
-
-typedef struct {
-    int64_t units, indicators, components, blocks; /* components: a multiple of PGM_LANES */
-    const int64_t *states;   /* (units) */
-    const int64_t *first;    /* (units) first indicator */
-    const double *theta;     /* (indicators) */
-    const double *pair;      /* (indicators, indicators) */
-    const double *offset;    /* (components) */
-    const double *value;     /* V (indicators, components) */
-    const double *up;        /* exp of the change when a unit steps up into an indicator (indicators, components) */
-    const double *down;      /* its inverse */
-    const pgm_block *block;
-    int every;               /* multiplications that cannot overflow between two extractions of the exponent */
-} pgm_problem;
-
-typedef struct {
-    int64_t *state, *direction;  /* (units) */
-    double *field;               /* (indicators) theta + pair of the current state */
-    double *e;                   /* (components) */
-    double *sums;                /* (components + indicators) weighted probabilities so far */
-    double *open;                /* (indicators, components + indicators), used when PGM_EACH_MOMENT */
-} pgm_work;
-
-enum { PGM_NO_MOMENTS, PGM_FIRST_MOMENTS, PGM_EACH_MOMENT }; /* probabilities; and those times each indicator */
-
-/* take the exponents of positive p out into `exponent` (biased by 1023 each), leaving mantissas in [1, 2) */
+/* Move the exponents of positive p into `exponent` (biased by 1023 each), leaving mantissas in [1, 2). */
 PGM_INLINE void pgm_extract(pgm_vd *p, pgm_vl *exponent)
 {
     pgm_vl bits = (pgm_vl)*p;
@@ -50,35 +26,34 @@ PGM_INLINE void pgm_extract(pgm_vd *p, pgm_vl *exponent)
     *p = (pgm_vd)((bits & 0x000fffffffffffffLL) | 0x3ff0000000000000LL);
 }
 
-/* 1 - e, where e is 1 or well below it: what rounding leaves of 1 - 1 is 0 */
+/* 1 - e, where e is 1 or well below it: the rounding error of 1 - 1 becomes 0 */
 PGM_INLINE pgm_vd pgm_one_less(pgm_vd e)
 {
     pgm_vd s = 1.0 - e;
-    return pgm_pick(s > 1e-4, s, pgm_all(0.0));
+    return pgm_select_d(s > 1e-4, s, pgm_splat_d(0.0));
 }
 
-/* the sums 1 + sum_k e_kt of the units at base + t; `best`: the largest term in place of the sum */
+/* the sums 1 + sum_k e_kt of a vector of units; `best`: the largest term in place of the sum */
 PGM_INLINE pgm_vd pgm_sum(const double *base, const pgm_block *b, int64_t t, int complement, int best)
 {
     int last = b->terms - complement;
-    pgm_vd s = pgm_all(1.0);
+    pgm_vd s = pgm_splat_d(1.0);
     if (complement) s = pgm_one_less(*(const pgm_vd *)(base + last * b->size + t));
     for (int k = 0; k < last; k++) {
         pgm_vd e = *(const pgm_vd *)(base + k * b->size + t);
         if (best)
-            s = pgm_most(s, e);
+            s = pgm_max_d(s, e);
         else
             s += e;
     }
     return s;
 }
 
-/* prod_t (1 + sum_k e_kt) = mantissa * 2^(returned exponent), taken out before it can overflow; mantissa < 256.
- * An impossible state has the mantissa 0. */
+/* prod_t (1 + sum_k e_kt) = mantissa * 2^(returned exponent), mantissa < 256; an impossible state has the mantissa 0 */
 PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int every, int complement, int best,
                                double *mantissa)
 {
-    pgm_vd p = pgm_all(1.0);
+    pgm_vd p = pgm_splat_d(1.0);
     pgm_vl exponent = {0}, impossible = exponent;
     int64_t extractions = 1, sum = 0;
     int left = every;
@@ -95,7 +70,7 @@ PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int every, i
     }
     pgm_extract(&p, &exponent);
     for (int j = 0; j < PGM_LANES; j++) sum += exponent[j];
-    *mantissa = pgm_whole(p);
+    *mantissa = pgm_hprod_d(p);
     if (complement)
         for (int j = 0; j < PGM_LANES; j++)
             if (impossible[j]) *mantissa = 0.0;
@@ -104,7 +79,7 @@ PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int every, i
 
 #define PGM_LN2 0.693147180559945309417232121458176568
 
-/* the log weight of the blocks, less the log of *mantissa (at most 256 for each block of power 1): so a state costs no
+/* the log weight of the blocks, less the log of *mantissa (at most 256 for each block of power 1), so that a state costs no
  * logarithm unless children's normalisers are among the blocks */
 PGM_INLINE double pgm_blocks(const pgm_problem *p, const double *e, int best, double *mantissa)
 {
@@ -146,8 +121,8 @@ PGM_INLINE void pgm_axpy(double a, const double *x, double *y, int64_t n)
     for (int64_t i = 0; i < n; i++) y[i] += a * x[i];
 }
 
-/* the state number `index` of the units from `begin` on, the others in their first state, and everything that depends
- * on it, from scratch; returns its log weight less the blocks */
+/* Set the state number `index` of the units from `begin` on, the others in their first state, and compute fields and
+ * components from scratch; returns its log weight less the blocks. */
 PGM_INLINE double pgm_start(const pgm_problem *p, pgm_work *w, int64_t index, int64_t begin)
 {
     double base = 0.0;
@@ -169,13 +144,13 @@ PGM_INLINE double pgm_start(const pgm_problem *p, pgm_work *w, int64_t index, in
     return base;
 }
 
-/* an indicator that goes off, and one that goes on, or -1; what every component is multiplied by */
+/* a step: the indicator that goes off, and the one that goes on, or -1; the factor of every component */
 typedef struct {
     int64_t leave, enter;
     const double *factor;
 } pgm_move;
 
-/* the next state in Gray order of the units from `first` on */
+/* Go to the next state in Gray order of the units from `first` on. */
 PGM_INLINE pgm_move pgm_turn(const pgm_problem *p, pgm_work *w, int64_t first)
 {
     int64_t i = first;
@@ -189,14 +164,14 @@ PGM_INLINE pgm_move pgm_turn(const pgm_problem *p, pgm_work *w, int64_t first)
     return m;
 }
 
-/* the fields after a move */
+/* Bring the fields up to date after a step. */
 PGM_INLINE void pgm_pass_on(const pgm_problem *p, pgm_work *w, pgm_move m)
 {
     if (m.leave >= 0) pgm_axpy(-1.0, p->pair + m.leave * p->indicators, w->field, p->indicators);
     if (m.enter >= 0) pgm_axpy(1.0, p->pair + m.enter * p->indicators, w->field, p->indicators);
 }
 
-/* one Gray step; returns the change of the log weight less the blocks */
+/* Make one step; returns the change of the log weight less the blocks. */
 PGM_INLINE double pgm_step(const pgm_problem *p, pgm_work *w, int moments)
 {
     int64_t n = p->components + p->indicators;
@@ -211,12 +186,11 @@ PGM_INLINE double pgm_step(const pgm_problem *p, pgm_work *w, int moments)
     return change;
 }
 
-/* Log weights of `count` consecutive states from `index`. Returns the log of their sum.
- * log_weight (count) or NULL. When best: units summed out take their
- * most probable value instead. When moments: w->sums holds sum_t w_t prob_t, and with PGM_EACH_MOMENT w->open[d] the same
- * over the states in which indicator d is on, all scaled by exp(-reference); the reference goes to *scale.
- * A probability times an indicator is a sum over intervals: w->open gains the running sum when d goes off and loses it
- * when d goes on, so a step costs one vector addition and not one per indicator. */
+/* Walk `count` consecutive states from `index`; returns the log of the sum of their weights. log_weight is (count) or NULL.
+ * With moments, w->sums becomes sum_t w_t prob_t, and with PGM_EACH_MOMENT w->open[d] the same over the states in which
+ * indicator d is on, all scaled by exp(-reference); the reference goes to *scale. A probability times an indicator is a
+ * sum over intervals of the walk: w->open[d] gains the running sum when d goes off and loses it when d goes on, so that a
+ * step costs one addition of vectors and not one for each indicator. */
 static double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count, int moments,
                             int best, double *log_weight, double *scale)
 {
@@ -231,7 +205,8 @@ static double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, 
         double mantissa, lw = base + pgm_blocks(p, w->e, best, &mantissa);
         if (log_weight) log_weight[step] = lw + log(mantissa);
         if (mantissa == 0.0) continue;
-        if (lw > reference + 100.0) { /* first or rare: bring all sums to the new scale */
+        /* first or rare: bring all sums to the new scale */
+        if (lw > reference + 100.0) {
             double factor = exp(reference - lw);
             sum *= factor;
             if (moments) {

@@ -1,41 +1,25 @@
-/* Matrix products of learning, whose left side has many zeros: rows of the right side are added. And weights packed
- * into panels for them and for the sweeps. */
+/* Matrix products of learning whose left side has many zeros, and weights packed into panels.
+ *
+ *     multiply: out += a b, a (rows, n), b any view of a weight (n, m)
+ *     outer:    out = a' b, a (rows, n), b (rows, m)
+ * The numbers of a that are not 0 become lists of (row of b, number), and rows of b are added by these lists, a tile of 64
+ * columns at a time that stays in the nearest cache. Zeros cost nothing, whatever stands against them in b.
+ *
+ * Invariants. The sum of an entry is taken over ascending rows, in one running sum of each column (two rows first added to
+ * each other where all numbers are 1), so it does not depend on tiles, on other rows, or on the number of threads.
+ * `multiply` adds the whole sum to out at the end: small terms would be lost if each were added to a large number.
+ *
+ * Reference: numpy products in double precision (test_learn_kernels.py).
+ */
 #ifndef PGM_PRODUCTS_H
 #define PGM_PRODUCTS_H
 
 #include "inputs.h"
 
-PGM_INLINE int64_t pgm_least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-typedef float pgm_f4 __attribute__((vector_size(16), aligned(4), may_alias));
-typedef int32_t pgm_i4 __attribute__((vector_size(16)));
-
-/* four rows of out (4, wide apart) from four columns that lie `right` apart */
-PGM_INLINE void pgm_turn4(const float *w, int64_t right, int64_t wide, float *out)
-{
-    pgm_f4 a = *(const pgm_f4 *)w, b = *(const pgm_f4 *)(w + right);
-    pgm_f4 c = *(const pgm_f4 *)(w + 2 * right), d = *(const pgm_f4 *)(w + 3 * right);
-    pgm_f4 ab = __builtin_shuffle(a, b, (pgm_i4){0, 4, 1, 5}), AB = __builtin_shuffle(a, b, (pgm_i4){2, 6, 3, 7});
-    pgm_f4 cd = __builtin_shuffle(c, d, (pgm_i4){0, 4, 1, 5}), CD = __builtin_shuffle(c, d, (pgm_i4){2, 6, 3, 7});
-    *(pgm_f4 *)out = __builtin_shuffle(ab, cd, (pgm_i4){0, 1, 4, 5});
-    *(pgm_f4 *)(out + wide) = __builtin_shuffle(ab, cd, (pgm_i4){2, 3, 6, 7});
-    *(pgm_f4 *)(out + 2 * wide) = __builtin_shuffle(AB, CD, (pgm_i4){0, 1, 4, 5});
-    *(pgm_f4 *)(out + 3 * wide) = __builtin_shuffle(AB, CD, (pgm_i4){2, 3, 6, 7});
-}
-
-/* a matrix (rows, columns) with element (i, j) at w[i * down + j * right] */
-typedef struct {
-    const float *w;
-    int64_t down, right, rows, columns;
-} pgm_matrix;
-
-/* out (high, tile): the elements from (row, column) on, and zeros beyond the last column */
+/* Copy the elements from (row, column) on to out (high, tile), with zeros beyond the last column. */
 PGM_INLINE void pgm_copy_tile(const pgm_matrix *from, int64_t row, int64_t column, int64_t high, int64_t tile, float *out)
 {
-    const int64_t down = from->down, right = from->right, wide = pgm_least(tile, from->columns - column);
+    const int64_t down = from->down, right = from->right, wide = pgm_min_l(tile, from->columns - column);
     const float *w = from->w + row * down + column * right;
     int64_t i = 0;
     for (; right == 1 && i < high; i++) {
@@ -45,7 +29,7 @@ PGM_INLINE void pgm_copy_tile(const pgm_matrix *from, int64_t row, int64_t colum
     }
     for (; down == 1 && i + 4 <= high; i += 4) {
         int64_t j = 0;
-        for (; j + 4 <= wide; j += 4) pgm_turn4(w + i + j * right, right, tile, out + i * tile + j);
+        for (; j + 4 <= wide; j += 4) pgm_transpose4(w + i + j * right, right, tile, out + i * tile + j);
         for (; j < wide; j++)
             for (int64_t k = 0; k < 4; k++) out[(i + k) * tile + j] = w[i + k + j * right];
     }
@@ -55,22 +39,23 @@ PGM_INLINE void pgm_copy_tile(const pgm_matrix *from, int64_t row, int64_t colum
         for (int64_t j = wide; j < tile; j++) out[i * tile + j] = 0.0f;
 }
 
-/* panels `first` .. last - 1 (rows, tile) of a weight */
-static void pgm_pack(const pgm_matrix *w, int64_t tile, int64_t first, int64_t last, float *out)
+/* panels first .. last - 1 (rows, tile) of a weight */
+static void pgm_pack_part(void *job, int64_t first, int64_t last)
 {
-    for (int64_t t = first; t < last; t++) pgm_copy_tile(w, 0, t * tile, w->rows, tile, out + t * w->rows * tile);
+    const pgm_pack_job *j = job;
+    const int64_t rows = j->weight.rows, tile = j->tile;
+    for (int64_t t = first; t < last; t++) pgm_copy_tile(&j->weight, 0, t * tile, rows, tile, j->out + t * rows * tile);
 }
-
-/* ---- sums of rows of a matrix: products whose left side has many zeros ---- */
 
 #define PGM_LISTS 128 /* lists that are made together */
 
-/* lists of rows, each with what it counts, to be added to sums that lie `apart` */
+/* lists of rows, each with its factor, to be added to sums that lie `apart` */
 typedef struct {
     pgm_change *list; /* (some, capacity) */
     float *sums;
     int64_t capacity, apart, some, count[PGM_LISTS], done[PGM_LISTS];
-    const float *next; /* what is wanted next, to be fetched meanwhile: `lines` of `length` numbers that lie `far` apart */
+    /* the numbers needed next, to be fetched meanwhile: `lines` of `length` numbers that lie `far` apart */
+    const float *next;
     int64_t lines, length, far;
     uint8_t ones[PGM_LISTS]; /* whether every number of a list is 1 */
 } pgm_lists;
@@ -78,13 +63,13 @@ typedef struct {
 typedef int32_t pgm_bits __attribute__((may_alias));
 typedef uint64_t pgm_pair __attribute__((may_alias, aligned(4)));
 
-/* whether a number is not 0, by its bits: comparing floats takes three times as long */
+/* whether a number is not 0, by its bits: a comparison of floats takes three times as long */
 PGM_INLINE int pgm_is_not_0(const float *x)
 {
     return (*(const pgm_bits *)x & 0x7fffffff) != 0;
 }
 
-/* whether x has sixteen numbers (a group), all of them 0: images have large empty parts */
+/* whether x has a whole group of numbers, all of them 0: images have large empty parts */
 PGM_INLINE int pgm_is_empty(const float *x, int64_t numbers)
 {
     uint64_t bits = 0;
@@ -93,7 +78,7 @@ PGM_INLINE int pgm_is_empty(const float *x, int64_t numbers)
     return (bits & 0x7fffffff7fffffff) == 0;
 }
 
-/* whether all of so many numbers are 0 or 1, whose bits are 0 or 0x3f800000: then rows are only to be added */
+/* whether all of so many numbers are 0 or 1, whose bits are 0 or 0x3f800000: then nothing is to be multiplied */
 PGM_INLINE int pgm_is_binary(const float *x, int64_t numbers)
 {
     const pgm_bits *bits = (const pgm_bits *)x;
@@ -102,14 +87,15 @@ PGM_INLINE int pgm_is_binary(const float *x, int64_t numbers)
     int32_t any = 0;
     for (; i + PGM_WIDE <= numbers; i += PGM_WIDE) {
         pgm_vi some = *(const pgm_vi *)(bits + i);
-        other |= (some & ~0x3f800000) | ((some ^ some >> 1) & 0x1f800000); /* another bit, or not all of these */
+        /* another bit, or not all of these bits */
+        other |= (some & ~0x3f800000) | ((some ^ some >> 1) & 0x1f800000);
     }
     for (; i < numbers; i++) any |= bits[i] != 0 && bits[i] != 0x3f800000;
     for (int k = 0; k < PGM_WIDE; k++) any |= other[k];
     return !any;
 }
 
-/* a list for each of the rows of x (some, n) */
+/* Make a list of each row of x (some, n). */
 PGM_INLINE void pgm_list_rows(pgm_lists *l, const float *x, int64_t n)
 {
     for (int64_t r = 0; r < l->some; r++) {
@@ -128,7 +114,7 @@ PGM_INLINE void pgm_list_rows(pgm_lists *l, const float *x, int64_t n)
     }
 }
 
-/* a list for each of the first columns of x (rows, n) */
+/* Make a list of each of the first columns of x (rows, n). */
 PGM_INLINE void pgm_list_columns(pgm_lists *l, const float *x, int64_t rows, int64_t n)
 {
     memset(l->count, 0, sizeof l->count);
@@ -142,13 +128,13 @@ PGM_INLINE void pgm_list_columns(pgm_lists *l, const float *x, int64_t rows, int
         }
 }
 
-/* pgm_add_rows where every delta is 1: two rows are added to each other first, so that sums wait half as often */
+/* pgm_add_rows where every delta is 1. Two rows are added to each other first, so that sums wait half as often. */
 PGM_INLINE int64_t pgm_add_ones(const pgm_change *list, int64_t f, int64_t count, const float *rows, int64_t stride,
                                 int64_t end, int groups, int fresh, float *kept)
 {
     const int vectors = groups * PGM_PIECES;
     pgm_vf sum[PGM_SUMS];
-    for (int v = 0; v < vectors; v++) sum[v] = fresh ? pgm_same(0.0f) : *(const pgm_vf *)(kept + v * PGM_WIDE);
+    for (int v = 0; v < vectors; v++) sum[v] = fresh ? pgm_splat_f(0.0f) : *(const pgm_vf *)(kept + v * PGM_WIDE);
     for (; f + 1 < count && list[f + 1].row < end; f += 2) {
         const float *a = rows + list[f].row * stride, *b = rows + list[f + 1].row * stride;
         for (int v = 0; v < vectors; v++)
@@ -162,7 +148,7 @@ PGM_INLINE int64_t pgm_add_ones(const pgm_change *list, int64_t f, int64_t count
     return f;
 }
 
-/* what is listed before row `end`; fresh: sums start at 0; rows of the matrix lie `stride` apart */
+/* Add the listed rows before row `end` to the sums, which start at 0 if `fresh`; rows lie `stride` apart. */
 PGM_INLINE void pgm_add_lists(pgm_lists *l, int fresh, const float *rows, int64_t stride, int64_t end, int groups)
 {
     for (int64_t r = 0; r < l->some; r++) {
@@ -191,18 +177,18 @@ PGM_INLINE void pgm_add_tile_lists(pgm_lists *l, int fresh, const float *tile, i
 
 #define PGM_BAND 96 /* rows of a tile of 64 columns: 24 KiB, so that it and a list stay in the nearest cache */
 
-/* tile (high, 64) of w from row `row` and column `column` on; the next one, below or at the top to the right, is fetched
- * while this one is used */
+/* Copy the tile (high, 64) of w from (row, column) on. The next one, below or at the top to the right, is to be fetched
+ * while this one is used. */
 PGM_INLINE void pgm_take_tile(pgm_lists *l, const pgm_matrix *w, int64_t high, int64_t row, int64_t column, float *tile)
 {
-    int64_t below = row + high < w->rows ? row + high : 0, beside = below ? column : pgm_least(w->columns, column + 64);
-    int64_t next_high = pgm_least(high, w->rows - below), next_wide = pgm_least(64, w->columns - beside);
+    int64_t below = row + high < w->rows ? row + high : 0, beside = below ? column : pgm_min_l(w->columns, column + 64);
+    int64_t next_high = pgm_min_l(high, w->rows - below), next_wide = pgm_min_l(64, w->columns - beside);
     l->next = w->w + below * w->down + beside * w->right, l->far = w->right == 1 ? w->down : w->right;
     l->lines = w->right == 1 ? next_high : next_wide, l->length = w->right == 1 ? next_wide : next_high;
-    pgm_copy_tile(w, row, column, pgm_least(high, w->rows - row), 64, tile);
+    pgm_copy_tile(w, row, column, pgm_min_l(high, w->rows - row), 64, tile);
 }
 
-/* y (rows, m), its rows `apart` apart, += x (rows, n) w (n, m); zeros in x are skipped; list has room for PGM_LISTS * n */
+/* y (rows, m), its rows `apart` apart, += x (rows, n) w (n, m); list has room for PGM_LISTS * n */
 static void pgm_multiply(const float *x, const pgm_matrix *w, int64_t rows, int64_t apart, pgm_change *list, float *y)
 {
     float tile[PGM_BAND * 64] __attribute__((aligned(64))), sums[PGM_LISTS * 64] __attribute__((aligned(64)));
@@ -210,21 +196,22 @@ static void pgm_multiply(const float *x, const pgm_matrix *w, int64_t rows, int6
     pgm_lists l = {.list = list, .capacity = n, .sums = sums, .apart = 64};
     for (int64_t first = 0; first < rows; first += PGM_LISTS) {
         int64_t uses = 0;
-        l.some = pgm_least(PGM_LISTS, rows - first);
+        l.some = pgm_min_l(PGM_LISTS, rows - first);
         pgm_list_rows(&l, x + first * n, n);
         for (int64_t r = 0; r < l.some; r++) uses += l.count[r];
         for (int64_t column = 0; column < w->columns; column += 64) {
-            int64_t wide = pgm_least(64, w->columns - column);
+            int64_t wide = pgm_min_l(64, w->columns - column);
             memset(l.done, 0, sizeof l.done);
             for (int64_t row = 0; row < n; row += band)
-                if (w->right == 1 && wide == 64 && uses <= PGM_SHARED * n) { /* a tile would not be worth its making */
+                /* few uses of a row are not worth a copy */
+                if (w->right == 1 && wide == 64 && uses <= PGM_SHARED * n) {
                     l.lines = 0;
                     pgm_add_lists(&l, row == 0, w->w + column, w->down, row + band, 4);
                 } else {
                     pgm_take_tile(&l, w, band, row, column, tile);
                     pgm_add_tile_lists(&l, row == 0, tile, row, row + band, wide);
                 }
-            for (int64_t r = 0; r < l.some; r++) /* small terms would be lost if each were added to a large y */
+            for (int64_t r = 0; r < l.some; r++)
                 for (int64_t j = 0; j < wide; j++) y[(first + r) * apart + column + j] += sums[r * 64 + j];
         }
     }
@@ -232,26 +219,27 @@ static void pgm_multiply(const float *x, const pgm_matrix *w, int64_t rows, int6
 
 #define PGM_TALL 112 /* rows of b in a tile: a batch of 100 is one band, which saves a pass over the sums */
 
-/* rows first .. last - 1 of out (n, m): sum over r of a[r, i] b[r, :], zeros in a (rows, n) skipped; b (rows, m);
- * list has room for PGM_LISTS * PGM_TALL, tiles for the lesser of rows and PGM_TALL times m rounded up to 64 */
+/* rows first .. last - 1 of out (n, m): sum over r of a[r, i] b[r, :]; list has room for PGM_LISTS * PGM_TALL, tiles for
+ * the lesser of rows and PGM_TALL times m rounded up to 64 */
 static void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t m, int64_t first, int64_t last,
                       pgm_change *list, float *tiles, float *out)
 {
     const int64_t bands = (rows + PGM_TALL - 1) / PGM_TALL, band = (rows + bands - 1) / bands;
-    const int few = last - first <= PGM_SHARED; /* sums: only the last columns, if there are less than 64, need a tile */
+    /* few sums: only the last columns, if there are less than 64, need a tile */
+    const int few = last - first <= PGM_SHARED;
     const pgm_matrix whole = {b, m, 1, rows, m};
     float narrow[PGM_LISTS * 64];
     pgm_lists l = {.list = list, .capacity = PGM_TALL, .length = 64, .far = m};
     memset(l.ones, pgm_is_binary(a, rows * n), sizeof l.ones);
     for (int64_t row = 0; row < rows; row += band) {
-        int64_t high = pgm_least(band, rows - row);
+        int64_t high = pgm_min_l(band, rows - row);
         for (int64_t column = few ? m / 64 * 64 : 0; column < m; column += 64)
             pgm_copy_tile(&whole, row, column, high, 64, tiles + high * column);
         for (int64_t i = first; i < last; i += PGM_LISTS) {
-            l.some = l.lines = pgm_least(PGM_LISTS, last - i);
+            l.some = l.lines = pgm_min_l(PGM_LISTS, last - i);
             pgm_list_columns(&l, a + row * n + i, high, n);
             for (int64_t column = 0; column < m; column += 64) {
-                int64_t wide = pgm_least(64, m - column);
+                int64_t wide = pgm_min_l(64, m - column);
                 float *to = out + i * m + column;
                 l.sums = wide < 64 ? narrow : to, l.apart = wide < 64 ? 64 : m, l.next = to + 64;
                 memset(l.done, 0, sizeof l.done);
@@ -265,6 +253,33 @@ static void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, i
             }
         }
     }
+}
+
+static void pgm_multiply_part(void *job, int64_t first, int64_t last)
+{
+    pgm_product_job *j = job;
+    const int64_t n = j->n;
+    pgm_change *list = malloc(sizeof *list * PGM_LISTS * (size_t)n);
+    if (list)
+        pgm_multiply(j->a + first * n, &j->b, last - first, j->apart, list, j->out + first * j->apart);
+    else
+        j->failed = 1;
+    free(list);
+}
+
+static void pgm_outer_part(void *job, int64_t first, int64_t last)
+{
+    pgm_product_job *j = job;
+    const int64_t m = j->b.columns;
+    pgm_change *list = malloc(sizeof *list * PGM_LISTS * PGM_TALL);
+    char *memory = malloc(sizeof(float) * (size_t)(pgm_min_l(j->rows, PGM_TALL) * ((m + 63) / 64 * 64)) + 64);
+    if (list && memory) {
+        float *tiles = (float *)(memory + (64 - (uintptr_t)memory % 64));
+        pgm_outer(j->a, j->b.w, j->rows, j->n, m, first, last, list, tiles, j->out);
+    } else
+        j->failed = 1;
+    free(list);
+    free(memory);
 }
 
 #endif

@@ -1,0 +1,29 @@
+/* The routines for one kind of processor: setup.py compiles this file once for each, with PGM_KIND as its name. */
+#include "routines.h"
+
+#include "belief.h"
+#include "bunches.h"
+#include "optimizers.h"
+#include "products.h"
+#include "sweep.h"
+
+#define PGM_JOIN(a, b) a##b
+#define PGM_ROUTINES(kind) PGM_JOIN(pgm_routines_, kind)
+#define PGM_QUOTE(kind) #kind
+#define PGM_NAME(kind) PGM_QUOTE(kind)
+
+const pgm_routines PGM_ROUTINES(PGM_KIND) = {
+    .name = PGM_NAME(PGM_KIND),
+    .lanes = PGM_LANES,
+    .sweep = pgm_sweep_part,
+    .multiply = pgm_multiply_part,
+    .outer = pgm_outer_part,
+    .pack = pgm_pack_part,
+    .ascend = pgm_ascend_part,
+    .settle = pgm_settle_part,
+    .forward = pgm_forward_part,
+    .learn = pgm_learn_part,
+    .walk = pgm_walk,
+    .log_densities = pgm_log_densities,
+    .fill_uniforms = pgm_fill_uniforms,
+};

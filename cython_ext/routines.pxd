@@ -1,0 +1,202 @@
+# c/routines.h for Cython: the fields that kernels.pyx fills. The header describes them.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+cdef extern from "routines.h" nogil:
+    enum:
+        PGM_MOST_STATES
+        PGM_SGD
+        PGM_ADAM
+        PGM_ADAMAX
+        PGM_NO_MOMENTS
+        PGM_FIRST_MOMENTS
+        PGM_EACH_MOMENT
+        PGM_MOST_VALUES
+    const double PGM_LARGEST
+
+    ctypedef void (*pgm_task)(void *job, int64_t first, int64_t last) noexcept nogil
+
+    ctypedef struct pgm_link:
+        int source "from"
+        int to, arrow, at_once
+        int64_t rows, tile
+        const float *weight
+        const int64_t *start
+        const int32_t *column
+
+    ctypedef struct pgm_layer:
+        int kind, states, width, moves, by_unit, summed, directed, complement, uneven
+        int64_t size, stride, units, free_stride
+        float variance
+        const float *support
+        const float *log_base
+        const float *bias
+        const float *reference
+        const float *soft
+        float *base
+        float *field
+        float *zeta
+        float *rest
+        uint8_t *state
+        float *value
+        const uint8_t *free
+        const uint8_t *alive
+
+    ctypedef struct pgm_chains:
+        int layers, links, visits
+        pgm_layer *layer
+        pgm_link *link
+        const int32_t *visit
+        float *beta
+        uint32_t key[4]
+        const uint32_t *stream
+        float alpha
+
+    ctypedef struct pgm_sweep_job:
+        const pgm_chains *chains
+        int64_t count
+        uint64_t first, sweeps
+        int refresh, joint, backward, only
+        const double *betas
+        double *log_weight
+        double *trace
+        int64_t *changed
+        int64_t capacity, widest
+        int failed
+
+    ctypedef struct pgm_matrix:
+        const float *w
+        int64_t down, right, rows, columns
+
+    ctypedef struct pgm_product_job:
+        const float *a
+        int64_t rows, n
+        pgm_matrix b
+        float *out
+        int64_t apart
+        int failed
+
+    ctypedef struct pgm_pack_job:
+        pgm_matrix weight
+        int64_t tile
+        float *out
+
+    ctypedef struct pgm_ascend_job:
+        int kind, fine
+        double rate, keep1, keep2, unbias1, unbias2, epsilon, l1, l2
+        const double *p
+        const double *g
+        const float *single
+        double *p2
+        float *copy
+        double *m
+        double *v
+
+    ctypedef struct pgm_block:
+        int terms
+        int64_t size, start
+        double power
+        int complement
+
+    ctypedef struct pgm_problem:
+        int64_t units, indicators, components, blocks
+        const int64_t *states
+        const int64_t *first
+        const double *theta
+        const double *pair
+        const double *offset
+        const double *value
+        const double *up
+        const double *down
+        const pgm_block *block
+        int every
+
+    ctypedef struct pgm_work:
+        int64_t *state
+        int64_t *direction
+        double *field
+        double *e
+        double *sums
+        double *open
+
+    ctypedef struct pgm_walk_job:
+        pgm_problem problem
+        pgm_work work
+        double constant
+        int64_t start, count, step
+        int moments, best
+        double *log_sums
+        double *log_weights
+        double *sums
+        double scale
+
+    ctypedef struct pgm_kind:
+        int states, width
+        double curvature
+        const double *value
+        const double *log_base
+
+    ctypedef struct pgm_net:
+        int64_t units, terms, states, comps, term_states, term_comps, edges, capacity
+        const pgm_kind *kind
+        const int32_t *unit_kind
+        const int32_t *term_kind
+        const int32_t *term_plain
+        const int64_t *unit_state
+        const int64_t *unit_comp
+        const int64_t *term_state
+        const int64_t *term_comp
+        const int64_t *link_start
+        const int32_t *link_from
+        const double *link_weight
+        const int64_t *down_start
+        const int64_t *down_edge
+        const int64_t *up_start
+        const int32_t *edge_unit
+        const int32_t *edge_term
+        const int64_t *edge_weight
+        const double *weight
+        const int64_t *own_first
+        const int64_t *own_count
+        const int32_t *own_complement
+
+    ctypedef struct pgm_batch:
+        double *log_q
+        double *q
+        double *mean
+        const double *base
+        const double *open
+        const double *still
+        const double *live
+        double *on
+        double *pull
+        double *xi
+        double *phi
+        double *f
+        const double *beta
+        const double *barren
+        const double *row_weight
+
+    ctypedef struct pgm_belief_job:
+        const pgm_net *net
+        const pgm_batch *batch
+        int64_t blocks, rounds
+        double tolerance
+        int steps
+        int64_t *made
+        double *change
+        const int64_t *order
+        int64_t count
+        double *weight
+        int failed
+
+    ctypedef struct pgm_routines:
+        const char *name
+        int lanes
+        pgm_task sweep, multiply, outer, pack, ascend, settle, forward, learn
+        void (*walk)(pgm_walk_job *job) noexcept nogil
+        void (*log_densities)(const pgm_chains *c, int64_t chains, int last, double *log_density) noexcept nogil
+        void (*fill_uniforms)(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer, uint32_t first,
+                              int64_t blocks, float *out) noexcept nogil
+
+    const pgm_routines *pgm_routines_of(int kind)

@@ -1,0 +1,154 @@
+"""Types of the compiled module, cython_ext/kernels.pyx."""
+
+from typing import Any
+
+from pgmengine.base.types import Array
+
+PROCESSORS: tuple[str, ...]
+PROCESSOR: str
+LANES: int
+MOST_STATES: int
+SGD: int
+ADAM: int
+ADAMAX: int
+LARGEST: float
+
+def use(name: str) -> int: ...
+def uniforms(
+    key: Array, sweep: int, chain: int, layer: int, first: int, blocks: int
+) -> Array: ...
+
+class Chains:
+    def __init__(
+        self,
+        *,
+        layers: int,
+        links: int,
+        visit: Array,
+        beta: Array,
+        key: Array,
+        stream: Array,
+        alpha: float,
+    ) -> None: ...
+    def layer(
+        self,
+        index: int,
+        *,
+        kind: int,
+        states: int,
+        width: int,
+        size: int,
+        moves: bool,
+        by_unit: bool,
+        summed: int,
+        directed: bool,
+        complement: bool,
+        uneven: bool,
+        variance: float,
+        support: Array | None,
+        log_base: Array | None,
+        bias: Array,
+        reference: Array | None,
+        soft: Array | None,
+        base: Array | None,
+        field: Array | None,
+        zeta: Array | None,
+        rest: Array | None,
+        state: Array | None,
+        value: Array | None,
+        free_units: Array,
+        alive: Array | None,
+    ) -> None: ...
+    def bias(self, index: int, bias: Array) -> None: ...
+    def rekey(self, key: Array, alpha: float) -> None: ...
+    def link(
+        self,
+        index: int,
+        source: int,
+        to: int,
+        arrow: bool,
+        at_once: bool,
+        dense: Array | None,
+        entries: Array | None,
+        start: Array | None,
+        column: Array | None,
+    ) -> None: ...
+    def sweep(
+        self,
+        sweep: int,
+        count: int,
+        refresh: bool,
+        changed: Array,
+        parts: int,
+        *,
+        trace: Array | None = None,
+        backward: bool = False,
+        betas: Array | None = None,
+        log_weight: Array | None = None,
+        joint: bool = False,
+        only: int = -1,
+    ) -> None: ...
+    def log_density(self, out: Array, last: bool) -> None: ...
+
+def add_product(x: Array, weight: Array, out: Array, parts: int) -> None: ...
+def outer(a: Array, b: Array, out: Array, parts: int) -> None: ...
+def pack(weight: Array, out: Array, panels: int, parts: int) -> None: ...
+def add_times(x: Array, weight: Array, turned: bool, out: Array, parts: int) -> None: ...
+def across(a: Array, b: Array, out: Array, parts: int) -> None: ...
+def ascend(
+    kind: int,
+    *,
+    rate: float,
+    keep: tuple[float, float],
+    unbias: tuple[float, float],
+    epsilon: float,
+    decay: tuple[float, float],
+    p: Array,
+    g: Array,
+    p2: Array,
+    copy: Array,
+    m: Array | None,
+    v: Array | None,
+    parts: int,
+) -> bool: ...
+
+class GrayWalk:
+    def __init__(
+        self,
+        states: Array,
+        pair: Array,
+        value: Array,
+        up: Array,
+        down: Array,
+        blocks: list[tuple[int, int, int, float, bool]],
+    ) -> None: ...
+    def walk(
+        self,
+        *,
+        constant: float,
+        theta: Array,
+        offset: Array,
+        start: int,
+        count: int,
+        step: int,
+        every: int,
+        log_sums: Array,
+        log_weights: Array | None = None,
+        moments: Array | None = None,
+        best: bool = False,
+    ) -> float: ...
+
+class Belief:
+    def __init__(
+        self,
+        kinds: list[tuple[int, int, float, Array, Array]],
+        net: dict[str, Any],
+        link_weight: Array,
+        weight: Array,
+        arrays: dict[str, Array],
+    ) -> None: ...
+    def settle(
+        self, rounds: int, tolerance: float, steps: int, made: Array, change: Array, parts: int
+    ) -> None: ...
+    def forward(self, order: Array, steps: int, parts: int) -> None: ...
+    def learn(self, row_weight: Array, weight: Array, parts: int) -> None: ...
