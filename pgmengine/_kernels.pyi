@@ -14,9 +14,7 @@ ADAMAX: int
 LARGEST: float
 
 def use(name: str) -> int: ...
-def uniforms(
-    key: Array, sweep: int, chain: int, layer: int, first: int, blocks: int
-) -> Array: ...
+def uniforms(key: Array, sweep: int, chain: int, layer: int, first: int, blocks: int) -> Array: ...
 
 class Chains:
     def __init__(

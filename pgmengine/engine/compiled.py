@@ -406,9 +406,7 @@ class CompiledChains:
             state=self.arrays[name] if finite else None,
             value=None if finite else self.arrays[name],
             free_units=mask(target.free[name], units),
-            alive=None
-            if not target.cut[name].any()
-            else mask(~target.cut[name], units, False),
+            alive=None if not target.cut[name].any() else mask(~target.cut[name], units, False),
         )
 
     def _two_sided(self) -> bool:

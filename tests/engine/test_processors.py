@@ -109,7 +109,8 @@ def test_the_last_kind_that_runs_here_is_taken_and_others_by_name():
     said = run("abacus", "-c", "import pgmengine")
     assert (
         said.returncode
-        and "PGMENGINE_KERNELS is 'abacus'; the routines that run on this processor are base" in said.stderr
+        and "PGMENGINE_KERNELS is 'abacus'; the routines that run on this processor are base"
+        in said.stderr
     )
 
 

@@ -251,7 +251,9 @@ def test_a_step_out_of_range_is_seen_wherever_it_is():
                 (np.inf, False),
             ):
                 p[bad] = size * _kernels.LARGEST
-                assert _kernels.ascend(_kernels.SGD, **given(p, g, n), m=None, v=None, parts=1) == fine
+                assert (
+                    _kernels.ascend(_kernels.SGD, **given(p, g, n), m=None, v=None, parts=1) == fine
+                )
             p[bad] = 0.0
             g[bad] = np.nan
             for kind in (_kernels.SGD, _kernels.ADAM, _kernels.ADAMAX):
