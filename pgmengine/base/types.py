@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Numbers with any number of axes; docstrings give the shapes.
 Array: TypeAlias = NDArray[Any]
@@ -15,3 +19,11 @@ States: TypeAlias = dict[str, Array]
 
 # A seed, a generator, or None for fresh randomness from the system.
 RngLike: TypeAlias = "int | np.random.Generator | None"
+
+# A parameter: a dense array, or a scipy sparse array whose stored entries are the parameters. They
+# share @, .T and slicing; scipy has no types, so that a checker takes both for Any.
+Weight: TypeAlias = Any
+
+# Values of layers as users give them: layer -> (size,) or (rows, size), with NaN where a value is
+# missing; or a DataFrame with a column for each unit.
+LayerValues: TypeAlias = "Mapping[str, ArrayLike] | pd.DataFrame"

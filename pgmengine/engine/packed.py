@@ -13,10 +13,11 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.base.threads import parts
 from pgmengine.base.types import Array
-from pgmengine.graph.couplings import WORTH_A_THREAD, Coupling, adds_rows
+from pgmengine.graph.couplings import WORTH_A_THREAD, adds_rows
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.weights import is_sparse
+from pgmengine.protocols import Coupling
 
 WIDE = 16  # floats of a vector
 CACHED = 1_100_000  # bytes of a panel of weights

@@ -1,17 +1,17 @@
-"""Arrows inside a layer, in time and memory of the arrows that there are.
+"""Arrows inside a layer, in time and memory proportional to their number.
 
-Such a layer may be one long chain, so nothing here costs its whole size for each of its units.
+Such a layer may be one long chain, so that no function here takes time in proportion to the size of
+the layer for each of its units.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import networkx as nx
 import numpy as np
 
-from pgmengine.base.types import Array
-from pgmengine.graph.couplings import Weight
+from pgmengine.base.types import Array, Weight
 from pgmengine.graph.layer import Layer
 
 if TYPE_CHECKING:
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 
 
 def arrows_inside(model: Model, name: str) -> list[Weight]:
-    """The weights of the arrows from a layer to itself: one or none."""
+    """Return the weights of the arrows from a layer to itself: one or none."""
     return [model.weight(c) for c in model.structure.arrows_into[name] if c.a == name]
 
 
 def generations(layer: Layer, weights: list[Weight]) -> list[Array]:
-    """Return the units of a layer by generation: their parents in it are in earlier ones."""
+    """Return the units of a layer by generation: their parents in it are in earlier ones.
+
+    `weights` are those of `arrows_inside`.
+    """
     if not weights:
         return [np.arange(layer.size)]
     graph: nx.DiGraph = nx.DiGraph()
@@ -35,24 +38,25 @@ def generations(layer: Layer, weights: list[Weight]) -> list[Array]:
     return [np.sort(np.array(units, dtype=np.int64)) for units in nx.topological_generations(graph)]
 
 
-def by_child(weight: Any) -> Any:
-    """A weight with the entries of each column together."""
-    import scipy.sparse as sp  # slow to import, and of use to arrows inside a layer only
+def by_child(weight: Weight) -> Weight:
+    """Return a weight as a sparse array in which the entries of a child lie together."""
+    # Slow to import, and needed for arrows inside a layer alone.
+    import scipy.sparse as sp
 
     return sp.csc_array(weight)
 
 
 class Inputs:
-    """What arrows inside a layer add to the inputs of its units.
+    """The inputs that arrows inside a layer add to its units.
 
-    States are columns by rows here, so that those of a unit lie together.
+    States have the axes (columns, rows) here, so that the states of a unit lie together.
     """
 
     def __init__(self, model: Model, name: str) -> None:
         self.weights = [by_child(weight) for weight in arrows_inside(model, name)]
 
     def add(self, x: Array, columns: Array, inputs: Array) -> None:
-        """Add to inputs (len(columns), rows) what the states x (width, rows) send to columns."""
+        """Add the inputs (len(columns), rows) of some columns from states x (width, rows)."""
         for weight in self.weights:
             starts, ends = weight.indptr[columns].tolist(), weight.indptr[columns + 1].tolist()
             for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
@@ -61,9 +65,9 @@ class Inputs:
 
 
 def ancestors(model: Model, name: str, active: Array, open_units: Array) -> Array:
-    """The open units (rows, size) from which arrows inside a layer lead to an active one.
+    """Return the open units (rows, size) from which arrows in a layer lead to an active unit.
 
-    On the way there are open units alone.
+    A way from one to the other passes through open units only.
     """
     layer = model.structure.layers[name]
     reached, through = np.array(active.T, order="C"), np.ascontiguousarray(open_units.T)
@@ -74,4 +78,5 @@ def ancestors(model: Model, name: str, active: Array, open_units: Array) -> Arra
             if reached[child].any():
                 above = layer.owners(linked.indices[starts[child] : starts[child + 1]])
                 reached[above] |= through[above] & reached[child]
-    return (reached & through).T
+    found: Array = (reached & through).T
+    return found

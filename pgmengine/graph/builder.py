@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import networkx as nx
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
-from pgmengine.graph.couplings import Arrow, Coupling, Lateral, Pair
+from pgmengine.base.types import Array, RngLike, Weight
+from pgmengine.graph.couplings import Arrow, Lateral, Pair
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.networks import add_variables
@@ -22,14 +25,13 @@ from pgmengine.graph.validate import (
     check_structure,
     check_weight,
 )
+from pgmengine.protocols import Coupling
 from pgmengine.units import Binary, Unit
-
-Rng = int | np.random.Generator | None
 
 
 @dataclass(eq=False)
 class GraphBuilder:
-    """Declares a graph whose nodes are layers; nothing is checked before `build`.
+    """Declare a graph whose nodes are layers; `build` checks it.
 
     >>> import pgmengine as pgm
     >>> b = pgm.GraphBuilder()
@@ -42,24 +44,30 @@ class GraphBuilder:
 
     layers: list[Layer] = field(default_factory=list)
     couplings: list[Coupling] = field(default_factory=list)
-    given: list[Any] = field(default_factory=list)  # the bias of each layer, in order; None = zeros
-    weights: list[Any] = field(
-        default_factory=list
-    )  # the weight of each coupling; None = drawn by build
+    # The bias of each layer, in order; None = zeros.
+    given: list[ArrayLike | None] = field(default_factory=list)
+    # The weight of each coupling; None = drawn by build.
+    weights: list[Weight | None] = field(default_factory=list)
 
     def layer(
         self,
         name: str,
         unit: Unit,
         size: int,
-        bias: Any = None,
-        labels: Any = None,
-        states: Any = None,
+        bias: ArrayLike | None = None,
+        labels: Iterable[Hashable] | None = None,
+        states: Iterable[str] | None = None,
     ) -> None:
-        """Add a layer of `size` units; bias (size,), or (size, k) for Categorical(k); None = zeros.
+        """Add a layer.
 
-        labels: names of the units; states: names of the states of each unit, in the order of
-        unit.support.
+        Parameters
+        ----------
+        name : the name of the layer.
+        unit : the type of its units.
+        size : the number of its units.
+        bias : (size,), or (size, k) for Categorical(k); None = zeros.
+        labels : names of the units.
+        states : names of the states of each unit, in the order of unit.support.
         """
         names = [
             _listed(given, f"layer {name!r}: {what}")
@@ -68,32 +76,35 @@ class GraphBuilder:
         self.layers.append(Layer(name, unit, size, *names))
         self.given.append(bias)
 
-    def couple(self, a: str, b: str, weight: Any = None) -> None:
-        """Couple two layers, x_a W x_b; or a layer with itself, x S x / 2 with S symmetric and zero
-        diagonal.
+    def couple(self, a: str, b: str, weight: Weight | None = None) -> None:
+        """Couple two layers: the log density gains x_a W x_b.
+
+        A layer that is coupled with itself gains x S x / 2, S symmetric with a zero diagonal. The
+        weight is dense or a scipy sparse array, (width of a, width of b); None = drawn by build.
         """
         self.couplings.append(Lateral(a) if a == b else Pair(a, b))
         self.weights.append(weight)
 
-    def cause(self, parent: str, child: str, weight: Any = None) -> None:
+    def cause(self, parent: str, child: str, weight: Weight | None = None) -> None:
         """Add arrows parent -> child: the children's input gains x_parent J."""
         self.couplings.append(Arrow(parent, child))
         self.weights.append(weight)
 
     @property
     def graph(self) -> nx.MultiDiGraph:
-        """The networkx graph behind the declaration: layers as nodes, couplings as edges keyed by
-        their names.
-        """
+        """The declaration as a networkx graph: layers as nodes, couplings as edges by name."""
         return layer_graph(self.layers, self.couplings)
 
-    def build(self, rng: Rng = None) -> Model:
-        """Check everything and build the Model; weights left None are drawn, uniform in +-sqrt(6 /
-        (in + out)).
+    def build(self, rng: RngLike = None) -> Model:
+        """Check the declaration and build the Model.
 
-        Raises PgmError for unknown or duplicate names, wrong shapes, values that are not finite,
-        directed cycles, an undirected coupling of two unbounded layers, negative weights of NoisyOr
-        units, sparse weights whose indices lie outside of them, and what does not fit into free
+        Weights that are None are drawn, uniform in +-sqrt(6 / (in + out)).
+
+        Raises
+        ------
+        PgmError for unknown or duplicate names, wrong shapes, values that are not finite, directed
+        cycles, an undirected coupling of two unbounded layers, negative weights of NoisyOr units,
+        sparse weights whose indices lie outside of them, and parameters that do not fit into free
         memory.
         """
         check_layers(self.layers)
@@ -102,7 +113,7 @@ class GraphBuilder:
         structure = Structure(layers, tuple(c.within(layers[c.a]) for c in self.couplings))
         check_room(structure, self.weights)
         generator = seeded(rng)
-        params: dict[str, Any] = {}
+        params: dict[str, Weight] = {}
         for layer, bias in zip(self.layers, self.given, strict=True):
             params[f"{layer.name}.bias"] = check_bias(layer, bias)
         for coupling, weight in zip(self.couplings, self.weights, strict=True):
@@ -113,7 +124,7 @@ class GraphBuilder:
 
     @staticmethod
     def from_networkx(graph: nx.Graph, unit: Unit | None = None) -> GraphBuilder:
-        """A builder from an nx.Graph or nx.DiGraph whose nodes are variables.
+        """Return a builder for an nx.Graph or nx.DiGraph whose nodes are variables.
 
         Node attributes: bias (0), unit (`unit`, Binary() by default), states (names). Edge
         attribute: weight (1; between Categorical units a matrix, its rows the states of the parent,
@@ -126,16 +137,18 @@ class GraphBuilder:
         return b
 
 
-def _listed(given: Any, what: str) -> tuple[Any, ...] | None:
+def _listed(given: Iterable[Any] | None, what: str) -> tuple[Any, ...] | None:
+    """Return names as a tuple; PgmError if they are no list."""
     try:
         return None if given is None else tuple(given)
     except TypeError:
         raise PgmError(f"{what} must be a list of names, not {given!r}") from None
 
 
-def draw_weight(structure: Structure, coupling: Coupling, rng: np.random.Generator) -> np.ndarray:
-    """Xavier uniform weights (Glorot and Bengio 2010), +-sqrt(6 / (width a + width b)); NoisyOr
-    takes their size.
+def draw_weight(structure: Structure, coupling: Coupling, rng: np.random.Generator) -> Array:
+    """Return Xavier uniform weights, +-sqrt(6 / (width of a + width of b)).
+
+    NoisyOr units take their absolute values. Reference: Glorot and Bengio (2010).
     """
     a, b = structure.layers[coupling.a], structure.layers[coupling.b]
     limit = np.sqrt(6.0 / (a.width + b.width))

@@ -1,41 +1,46 @@
 """Couplings: the edges of the layer graph, all bilinear, x_a W x_b.
 
-A coupling knows three things and no caller asks which kind it has: the bilinear `blocks` through
-which it reaches layers' fields, its share of the log density, and its weight statistics. Weights
-are dense arrays or scipy sparse arrays.
+Every coupling fulfils `protocols.Coupling`: it has the blocks through which it reaches the fields
+of its layers, and the statistics of its weight. Undirected couplings also have a share of the log
+density; an arrow adds to the input of its child, whose conditional is in the log density instead.
+Weights are dense arrays, or scipy sparse arrays whose stored entries are the parameters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.base.threads import parts
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, Weight
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.weights import is_sparse, like
+from pgmengine.protocols import Coupling
 
-Weight = Any  # a 2-D numpy array or a scipy sparse array: they share @, .T and slicing
-# Share of non-zero numbers up to which adding long rows is faster than a matrix product of 100 rows
+# Share of numbers other than 0 up to which adding long rows is faster than a product of 100 rows.
 FEW = 0.6
-LISTS = 20  # columns that could be added in the time that it takes to list what is not 0
-WORTH_A_THREAD = 200_000  # multiplications
+
+# Columns that are added in the time that it takes to list the numbers other than 0.
+LISTS = 20
+
+# Multiplications.
+WORTH_A_THREAD = 200_000
 
 
 def bilinear(xa: Array, weight: Weight, xb: Array) -> Array:
-    """x_a W x_b for every row; xa (rows, a), xb (rows, b) -> (rows,)."""
-    return np.einsum("ri,ri->r", xa @ weight, xb)
+    """Return x_a W x_b of every row, (rows,); xa is (rows, a), xb (rows, b)."""
+    return np.asarray(np.einsum("ri,ri->r", xa @ weight, xb))
 
 
 def outer(weight: Weight, xa: Array, xb: Array) -> Weight:
-    """Sum over rows of x_a x_b', kept at the stored entries of a sparse weight.
+    """Return the sum over rows of x_a x_b', at the stored entries of a sparse weight only.
 
-    In single precision zeros of x_a cost nothing where the rows of x_b are summed; with few zeros
-    or short rows a matrix product is faster.
+    In single precision zeros of x_a cost nothing where rows of x_b are added up; with few zeros or
+    short rows a matrix product is faster.
     """
     if not is_sparse(weight):
         few = xa.dtype == xb.dtype == np.float32 and adds_rows(xa, xb.shape[1])
@@ -45,18 +50,17 @@ def outer(weight: Weight, xa: Array, xb: Array) -> Weight:
 
 
 def adds_rows(x: Array, columns: int) -> bool:
-    """Whether to make a product with x by adding rows of so many columns: few numbers of x are not
-    0.
-    """
+    """Whether to make a product with x by adding rows of so many columns: most of x is 0."""
     few = FEW - LISTS / columns
     if few <= 0:
         return False
-    some = x[:: max(1, len(x) // 8)] != 0  # a sample, compared first: counting booleans is quick
+    # A sample is compared with 0 before it is counted: counting booleans is quick.
+    some = x[:: max(1, len(x) // 8)] != 0
     return bool(np.count_nonzero(some) <= few * some.size)
 
 
 def sum_of_rows(xa: Array, xb: Array) -> Array:
-    """x_a' x_b in single precision, by adding rows of x_b where x_a is not 0."""
+    """Return x_a' x_b in single precision, by adding rows of x_b where x_a is not 0."""
     xa, xb = np.ascontiguousarray(xa), np.ascontiguousarray(xb)
     out = np.empty((xa.shape[1], xb.shape[1]), dtype=np.float32)
     _kernels.outer(xa, xb, out, parts(xa.size * xb.shape[1] / 4, WORTH_A_THREAD))
@@ -64,18 +68,16 @@ def sum_of_rows(xa: Array, xb: Array) -> Array:
 
 
 def weighted_sum(weights: Array, x: Array) -> Array:
-    """Sum over rows of weight * x, (width,)."""
-    return (
-        sum_of_rows(weights[:, None], x)[0]
-        if weights.dtype == x.dtype == np.float32
-        else weights @ x
-    )
+    """Return the sum over rows of weight * x, (width,)."""
+    if weights.dtype == x.dtype == np.float32:
+        return np.asarray(sum_of_rows(weights[:, None], x)[0])
+    return np.asarray(weights @ x)
 
 
 def columns_times(xa: Array, xb: Array) -> Array:
-    """x_a' x_b as a matrix product, shared out among the threads."""
+    """Return x_a' x_b as a matrix product, shared out among the threads."""
     if not xa.dtype == xb.dtype == np.float32:
-        return xa.T @ xb
+        return np.asarray(xa.T @ xb)
     out = np.empty((xa.shape[1], xb.shape[1]), dtype=np.float32)
     work = parts(xa.size * xb.shape[1] / 4, WORTH_A_THREAD)
     _kernels.across(np.ascontiguousarray(xa), np.ascontiguousarray(xb), out, work)
@@ -83,22 +85,21 @@ def columns_times(xa: Array, xb: Array) -> Array:
 
 
 def stored(weight: Weight) -> Weight:
-    """1 at every stored entry of a sparse weight."""
+    """Return 1 at every stored entry of a sparse weight."""
     return like(weight, np.ones(weight.nnz))
 
 
 def only_parameters(coupling: Coupling, weight: Weight, pairs: Array) -> Array:
-    """Pair statistics (rows, a, b) with NaN where the coupling has no parameter, or a unit would
-    meet itself.
+    """Return pair statistics (rows, a, b) with NaN where they belong to no parameter.
+
+    These are entries that a sparse weight does not store, and the pairs of a unit with itself.
     """
-    inside = isinstance(coupling, Lateral) and not is_sparse(
-        weight
-    )  # two components of one unit are a pair, too
+    # Two components of one unit are a pair, too, although no parameter joins them.
+    inside = isinstance(coupling, Lateral) and not is_sparse(weight)
     mask: Weight = 1.0 - np.eye(len(weight)) if inside else coupling.parameters(weight)
     dense = mask.toarray() if is_sparse(mask) else mask
-    return np.where(
-        (dense > 0) | (dense.T > 0) if coupling.a == coupling.b else dense > 0, pairs, np.nan
-    )
+    joined = (dense > 0) | (dense.T > 0) if coupling.a == coupling.b else dense > 0
+    return np.where(joined, pairs, np.nan)
 
 
 @dataclass(frozen=True)
@@ -115,37 +116,36 @@ class Pair:
         return f"{self.a}-{self.b}"
 
     def within(self, layer: Layer) -> Pair:
-        """The coupling, told of its first layer."""
+        """Return the coupling itself."""
         return self
 
     def blocks(self, weight: Weight) -> Iterator[tuple[str, str, Weight]]:
-        """(to, from, M): the field of `to` gains x_from @ M."""
+        """Yield (to, from, M): the field of `to` gains x_from @ M."""
         yield self.b, self.a, weight
         yield self.a, self.b, weight.T
 
     def parameters(self, weight: Weight) -> Weight:
-        """1 where an entry of the weight is a parameter: everywhere, or where a sparse weight
-        stores one.
-        """
+        """Return 1 everywhere, or where a sparse weight stores an entry."""
         return stored(weight) if is_sparse(weight) else np.ones(weight.shape)
 
     def log_density(self, weight: Weight, xa: Array, xb: Array) -> Array:
-        """x_a W x_b, shape (rows,)."""
+        """Return x_a W x_b, (rows,)."""
         return bilinear(xa, weight, xb)
 
-    def projected(self, weight: Weight, found: Weight) -> Weight:
-        """The part of a matrix of slopes that changes parameters."""
-        return found
-
     def statistics(self, weight: Weight, xa: Array, xb: Array) -> Weight:
-        """D log_density / d W summed over rows."""
+        """Return d log_density / d W summed over rows."""
         return outer(weight, xa, xb)
+
+    def projected(self, weight: Weight, found: Weight) -> Weight:
+        """Return the matrix itself: every entry is a parameter."""
+        return found
 
 
 @dataclass(frozen=True)
 class Lateral:
-    """Undirected coupling inside a layer: x S x / 2, S symmetric, so each pair counts once; 0
-    inside a unit.
+    """Undirected coupling inside a layer: x S x / 2, so that each pair of units counts once.
+
+    S is symmetric, and 0 between components of one unit.
     """
 
     a: str
@@ -162,50 +162,48 @@ class Lateral:
         """Name of the coupling; its weight is params[key + ".weight"]."""
         return f"{self.a}-{self.a}"
 
-    def blocks(self, weight: Weight) -> Iterator[tuple[str, str, Weight]]:
-        """(to, from, M): the field of `to` gains x_from @ M."""
-        yield self.a, self.a, weight
-
     def within(self, layer: Layer) -> Lateral:
-        """The coupling, told of its layer."""
+        """Return the coupling with the number of components of the layer's units."""
         return replace(self, unit_width=layer.unit.width)
 
+    def blocks(self, weight: Weight) -> Iterator[tuple[str, str, Weight]]:
+        """Yield (to, from, M): the field of `to` gains x_from @ M."""
+        yield self.a, self.a, weight
+
     def parameters(self, weight: Weight) -> Weight:
-        """1 where an entry of the weight is a parameter: between units, or where a sparse weight
-        stores one.
-        """
+        """Return 1 between units, or where a sparse weight stores an entry."""
         if is_sparse(weight):
             return stored(weight)
         unit = np.arange(len(weight)) // self.unit_width
         return (unit[:, None] != unit) * 1.0
 
     def log_density(self, weight: Weight, xa: Array, xb: Array) -> Array:
-        """X S x / 2, shape (rows,)."""
+        """Return x S x / 2, (rows,)."""
         return bilinear(xa, weight, xb) / 2
 
     def statistics(self, weight: Weight, xa: Array, xb: Array) -> Weight:
-        """D log_density / d S_ij with S_ij = S_ji one parameter, summed over rows."""
+        """Return d log_density / d S_ij summed over rows, S_ij = S_ji being one parameter."""
         return self.projected(weight, outer(weight, xa, xb))
 
     def projected(self, weight: Weight, found: Weight) -> Weight:
-        """Symmetric to the last bit, so that the weights stay so, and 0 inside a unit."""
+        """Return the matrix made symmetric to the last bit, and 0 inside a unit."""
         if not is_sparse(weight):
             return (found + found.T) / 2 * self.parameters(weight).astype(found.dtype)
         if not weight.nnz:
             return found
         entries = weight.tocoo()
         place = like(weight, np.arange(1.0, weight.nnz + 1))
-        other = (
-            np.asarray(place[entries.col, entries.row]).astype(int) - 1
-        )  # the number of the entry across
+        # The number of the entry across the diagonal from each entry.
+        other = np.asarray(place[entries.col, entries.row]).astype(int) - 1
         between = entries.row // self.unit_width != entries.col // self.unit_width
         return like(weight, np.where(between, (found.data + found.data[other]) / 2, 0.0))
 
 
 @dataclass(frozen=True)
 class Arrow:
-    """Directed coupling: the children's input gains x_parent J, J of shape (width of parent, width
-    of child).
+    """Directed coupling: the input of the children gains x_parent J.
+
+    J has the shape (width of the parent layer, width of the child layer).
     """
 
     a: str
@@ -218,31 +216,31 @@ class Arrow:
         return f"{self.a}->{self.b}"
 
     def within(self, layer: Layer) -> Arrow:
-        """The coupling, told of its first layer."""
+        """Return the coupling itself."""
         return self
 
     def blocks(self, weight: Weight) -> Iterator[tuple[str, str, Weight]]:
-        """(to, from, M): the bilinear part x_parent J x_child seen from both ends."""
+        """Yield (to, from, M) of the bilinear part x_parent J x_child, seen from both ends."""
         yield self.b, self.a, weight
         yield self.a, self.b, weight.T
 
     def parameters(self, weight: Weight) -> Weight:
-        """1 where an entry of the weight is a parameter.
+        """Return 1 where an entry of the weight is a parameter.
 
-        Inside one layer a dense weight has its non-zero entries only, for others could close a
-        cycle.
+        Inside one layer these are the entries of a dense weight that are not 0, because others
+        could close a cycle.
         """
         if is_sparse(weight):
             return stored(weight)
         return np.ones(weight.shape) if self.a != self.b else (weight != 0) * 1.0
 
     def statistics(self, weight: Weight, xa: Array, score: Array) -> Weight:
-        """D log_density / d J summed over rows, score = d log p(x_b | zeta) / d zeta."""
+        """Return d log_density / d J summed over rows; score = d log p(x_b | zeta) / d zeta."""
         return self.projected(weight, outer(weight, xa, score))
 
     def projected(self, weight: Weight, found: Weight) -> Weight:
-        """The part of a matrix of slopes that changes parameters."""
+        """Return the matrix with 0 where no parameter is."""
         return found if self.a != self.b or is_sparse(weight) else found * self.parameters(weight)
 
 
-Coupling = Pair | Lateral | Arrow
+Undirected: TypeAlias = Pair | Lateral

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from dataclasses import fields
 from typing import Any
 
@@ -13,18 +14,19 @@ from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
 from pgmengine.units import Unit
 
-# What a layer says besides the fields of its unit.
+# Entries of a layer besides the fields of its unit.
 RESERVED = {"name", "unit", "size", "bias", "labels", "states"}
 
 
 def declaration_of(model: Model) -> dict[str, Any]:
-    """The declaration of a model's graph, without its parameters."""
+    """Return the declaration of a model's graph, without its parameters."""
     layers, types = [], unit_types()
     for layer in model.structure.layers.values():
         own = types.get(kind := type(layer.unit).__name__)
         if own is not type(layer.unit) and own is not None and _ours(own):
             raise PgmError(
-                f"layer {layer.name!r}: pgmengine has a unit type {kind!r}, which a file would mean"
+                f"layer {layer.name!r}: its unit type {kind!r} has the name of one of pgmengine's, "
+                "which a file would mean: rename it"
             )
         entry = {"name": layer.name, "unit": kind, **_fields(layer), "size": int(layer.size)}
         if layer.labels is not None:
@@ -39,14 +41,15 @@ def declaration_of(model: Model) -> dict[str, Any]:
 
 
 def _fields(layer: Layer) -> dict[str, Any]:
-    """The fields of the layer's unit, as a file can hold them and give them back."""
+    """Return the fields of the layer's unit, if a file can hold them and give them back."""
     unit, own = layer.unit, [f.name for f in fields(layer.unit) if f.init]
     if taken := RESERVED.intersection(own):
         raise PgmError(
-            f"layer {layer.name!r}: a file has another meaning for the field {min(taken)!r} of {unit!r}"
+            f"layer {layer.name!r}: the field {min(taken)!r} of {unit!r} has another meaning in "
+            "files: rename it"
         )
     try:
-        out = json.loads(
+        out: dict[str, Any] = json.loads(
             json.dumps({name: getattr(unit, name) for name in own}, default=np.generic.item)
         )
     except TypeError:
@@ -62,8 +65,8 @@ def _fields(layer: Layer) -> dict[str, Any]:
     return out
 
 
-def _label(value: Any) -> Any:
-    """Labels as JSON has them: tuples become lists, everything that is no number or text its text."""
+def _label(value: Hashable) -> object:
+    """Return a label as JSON has it: tuples become lists, all but numbers and text their text."""
     if isinstance(value, tuple):
         return [_label(v) for v in value]
     if isinstance(value, np.integer):
@@ -77,7 +80,7 @@ def plain_label(value: Any) -> Any:
 
 
 def unit_types() -> dict[str, type[Unit]]:
-    """Every unit type that has been defined, by name; pgmengine's own have theirs."""
+    """Return every unit type by name; pgmengine's own types come before others of their name."""
     found, ours, waiting = dict[str, type[Unit]](), dict[str, type[Unit]](), [Unit]
     while waiting:
         waiting += (below := waiting.pop().__subclasses__())
@@ -87,4 +90,5 @@ def unit_types() -> dict[str, type[Unit]]:
 
 
 def _ours(kind: type[Unit]) -> bool:
+    """Whether a unit type belongs to pgmengine."""
     return kind.__module__.startswith("pgmengine.")

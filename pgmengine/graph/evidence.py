@@ -1,16 +1,16 @@
-"""Evidence: what the user observed, parsed into complete arrays with a mask per row."""
+"""Evidence: the values that a user observed, parsed into complete arrays with a mask per row."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, LayerValues
 from pgmengine.graph.frames import by_layer
 from pgmengine.graph.labels import values_of
 from pgmengine.graph.layer import Layer
@@ -19,15 +19,18 @@ from pgmengine.graph.rows import rows_of, spread
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
 
-ROUNDING = 2.0**-24  # of single precision
+# Relative error of single precision.
+ROUNDING = 2.0**-24
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """Values of every layer, 0 where not observed, and the evidence pattern of every row."""
 
-    has_rows: bool  # whether any array had a rows axis
-    values: dict[str, Array]  # layer -> (rows, width)
+    # Whether any array had a rows axis.
+    has_rows: bool
+    # Layer -> (rows, width).
+    values: dict[str, Array]
     pattern: EvidencePattern
 
     @property
@@ -46,20 +49,28 @@ class Evidence:
 
 
 def parse_evidence(
-    structure: Structure, evidence: Mapping[str, Any] | None, what: str = "evidence"
+    structure: Structure, evidence: LayerValues | None, what: str = "evidence"
 ) -> Evidence:
-    """Layer -> (size,) or (rows, size), NaN = not observed; Categorical one-hot (..., size, k) or
-    labels (..., size).
+    """Parse evidence into complete arrays.
 
-    Or a DataFrame with a column for each unit that is observed in some row; see frames.by_layer.
+    Parameters
+    ----------
+    structure : the layers.
+    evidence : layer -> (size,) or (rows, size), NaN = not observed; of Categorical layers labels
+        of this shape, or one-hot rows (..., size, k). Or a DataFrame with a column for each unit
+        that is observed in some row; see frames.by_layer.
+    what : the name of the evidence in messages.
 
-    Raises PgmError with layer, row and index for values outside a unit's support, wrong shapes,
-    unequal rows.
+    Raises
+    ------
+    PgmError with layer, row and index for values outside the support of a unit, wrong shapes, and
+    unequal numbers of rows.
     """
     evidence = {} if evidence is None else by_layer(structure, evidence, what)
     if not isinstance(evidence, Mapping):
         raise PgmError(
-            f"{what} must map layer names to arrays, or be a DataFrame, not {type(evidence).__name__}"
+            f"{what} must map layer names to arrays, or be a DataFrame, not "
+            f"{type(evidence).__name__}"
         )
     parsed, with_rows = {}, {}
     for name, given in evidence.items():
@@ -81,23 +92,21 @@ def parse_evidence(
         if name in parsed:
             missing = np.isnan(parsed[name])
             value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, :: layer.unit.width]
-            seen = (
-                seen[:1].copy() if (seen == seen[:1]).all() else seen
-            )  # what is alike is kept once
+            # Equal rows are kept once.
+            seen = seen[:1].copy() if (seen == seen[:1]).all() else seen
         values[name], observed[name] = spread(value, rows), spread(seen, rows)
     cut = {name: spread(mask, rows) for name, (_, mask) in structure.blank.items()}
     return Evidence(bool(with_rows), values, EvidencePattern(structure, rows, observed, cut))
 
 
-def parse_layer(layer: Layer, given: Any, what: str) -> tuple[Array, bool]:
-    """States float values (rows or 1, width) with NaN where not observed, and whether there was a
-    rows axis.
-    """
+def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, bool]:
+    """Return values (rows or 1, width), NaN where not observed, and whether it had a rows axis."""
     array = as_floats(given, f"{what}: layer {layer.name!r}")
     values, has_rows = _with_rows(layer, array, what)
-    nan = np.isnan(values)
+    # A value of which a component is NaN is no value; all NaN is not observed.
+    nan = np.asarray(np.isnan(values))
     if layer.unit.width > 1:
-        nan = nan.all(axis=-1)  # half-observed is no value
+        nan = np.all(nan, axis=-1)
     filled = (
         np.where(nan[..., None] if layer.unit.width > 1 else nan, 0.0, values)
         if nan.any()
@@ -109,15 +118,16 @@ def parse_layer(layer: Layer, given: Any, what: str) -> tuple[Array, bool]:
         if not good.all():
             row, index = (int(i) for i in np.argwhere(~good)[0])
             raise PgmError(
-                f"{what}: layer {layer.name!r}, row {row}, index {index}: {values[row, index].tolist()} "
-                f"is not a value of {layer.unit!r}{_expected(layer)}"
+                f"{what}: layer {layer.name!r}, row {row}, index {index}: "
+                f"{values[row, index].tolist()} is not a value of {layer.unit!r}{_expected(layer)}"
             )
     return values.reshape(values.shape[0], layer.width), has_rows
 
 
 def _rounded(layer: Layer, values: Array, good: Array) -> tuple[Array, Array]:
-    """Values that single precision has rounded, such as 0.2, as the values that they were; which
-    are values now.
+    """Undo the rounding of values such as 0.2 by single precision.
+
+    Returns the values, and which of them are values of the unit.
     """
     unit, wide = layer.unit, layer.unit.width > 1
     if unit.support is None:
@@ -129,6 +139,7 @@ def _rounded(layer: Layer, values: Array, good: Array) -> tuple[Array, Array]:
 
 
 def _expected(layer: Layer) -> str:
+    """Return the values of a unit in words, for a message."""
     unit = layer.unit
     if unit.one_hot:
         return f", expected a label 0..{unit.width - 1} or a one-hot row of {unit.width}"
@@ -141,19 +152,19 @@ def _expected(layer: Layer) -> str:
 
 
 def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
-    """(rows, size[, k]) and whether the rows axis was given; labels become one-hot rows."""
+    """Return (rows, size[, k]) and whether the rows axis was given; labels become values."""
     n, k = layer.size, layer.unit.width
     square = k > 1 and array.shape == (n, n) == (n, k)
     if square and _values_of_units(layer, array):
         raise PgmError(
-            f"{what}: layer {layer.name!r}: an array {(n, k)} whose rows are values of {n} units may also be "
-            f"labels of {n} rows of evidence; give values with an axis of rows, as (rows, {n}, {k})"
+            f"{what}: layer {layer.name!r}: an array {(n, k)} whose rows are values of {n} units "
+            f"may also be labels of {n} rows of evidence; give values with an axis of rows, as "
+            f"(rows, {n}, {k})"
         )
     if k > 1 and array.shape[-2:] == (n, k) and not square:
         return (array[None], False) if array.ndim == 2 else _checked(layer, array, 3, what)
-    column = (
-        n == 1 and array.ndim == 1 and array.shape[0] != 1
-    )  # one unit: a plain vector is one value per row
+    # Of a layer of one unit a vector is one value per row.
+    column = n == 1 and array.ndim == 1 and array.shape[0] != 1
     array = array[:, None] if column else array
     if array.ndim == 0 and n == 1:
         array = array[None]
@@ -163,12 +174,13 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
 
 
 def _values_of_units(layer: Layer, array: Array) -> bool:
-    """Whether all rows that are not all NaN are values of the layer's units, and there are some."""
+    """Whether there are rows without NaN, and all of them are values of the layer's units."""
     known = array[~np.isnan(array).all(axis=1)]
     return bool(len(known)) and bool(layer.unit.contains(known).all())
 
 
 def _checked(layer: Layer, array: Array, ndim: int, what: str) -> tuple[Array, bool]:
+    """Return the array and True; PgmError unless it has rows of the layer's shape."""
     if array.ndim != ndim or array.shape[1] != layer.size:
         n, k = layer.size, layer.unit.width
         expected = (

@@ -1,13 +1,13 @@
-"""Families: short recipes over GraphBuilder."""
+"""Families of models: short recipes for GraphBuilder."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from pgmengine.base.errors import PgmError
-from pgmengine.graph.builder import GraphBuilder, Rng
+from pgmengine.base.types import RngLike, Weight
+from pgmengine.graph.builder import GraphBuilder
 from pgmengine.graph.model import Model
 from pgmengine.units import Binary, Categorical, Input, MultiValued, Spin, Unit
 
@@ -17,7 +17,7 @@ def rbm(
     hidden_size: int,
     visible: Unit | None = None,
     hidden: Unit | None = None,
-    rng: Rng = None,
+    rng: RngLike = None,
 ) -> Model:
     """Restricted Boltzmann machine: layers "v" and "h", one undirected coupling.
 
@@ -33,6 +33,7 @@ def rbm(
 
 
 def _stack(sizes: Sequence[int], unit: Unit | None) -> tuple[GraphBuilder, list[str]]:
+    """Return a builder with a stack of layers, and their names, visible first."""
     if len(sizes) < 2:
         raise PgmError(f"sizes must hold at least two layers, visible first, not {list(sizes)}")
     names = ["v", *(f"h{i}" for i in range(1, len(sizes)))]
@@ -42,7 +43,7 @@ def _stack(sizes: Sequence[int], unit: Unit | None) -> tuple[GraphBuilder, list[
     return b, names
 
 
-def dbm(sizes: Sequence[int], unit: Unit | None = None, rng: Rng = None) -> Model:
+def dbm(sizes: Sequence[int], unit: Unit | None = None, rng: RngLike = None) -> Model:
     """Deep Boltzmann machine: layers "v", "h1", "h2", ..., undirected couplings between neighbours.
 
     >>> import pgmengine as pgm
@@ -55,7 +56,7 @@ def dbm(sizes: Sequence[int], unit: Unit | None = None, rng: Rng = None) -> Mode
     return b.build(rng)
 
 
-def sbn(sizes: Sequence[int], unit: Unit | None = None, rng: Rng = None) -> Model:
+def sbn(sizes: Sequence[int], unit: Unit | None = None, rng: RngLike = None) -> Model:
     """Sigmoid belief network, visible first: layers "v", "h1", "h2", ..., arrows h2 -> h1 -> v.
 
     >>> import pgmengine as pgm
@@ -68,7 +69,7 @@ def sbn(sizes: Sequence[int], unit: Unit | None = None, rng: Rng = None) -> Mode
     return b.build(rng)
 
 
-def dbn(sizes: Sequence[int], unit: Unit | None = None, rng: Rng = None) -> Model:
+def dbn(sizes: Sequence[int], unit: Unit | None = None, rng: RngLike = None) -> Model:
     """Deep belief network: the top pair undirected, arrows below.
 
     >>> import pgmengine as pgm
@@ -83,10 +84,11 @@ def dbn(sizes: Sequence[int], unit: Unit | None = None, rng: Rng = None) -> Mode
 
 
 def drbm(
-    inputs: int, hidden_size: int, classes: int, hidden: Unit | None = None, rng: Rng = None
+    inputs: int, hidden_size: int, classes: int, hidden: Unit | None = None, rng: RngLike = None
 ) -> Model:
-    """Discriminative RBM (system 1): layers "x" (Input), "h" and "y" (one Categorical(classes)
-    unit).
+    """Discriminative RBM (system 1): layers "x", "h" and "y".
+
+    Layer "x" has Input units, "y" one Categorical(classes) unit.
 
     >>> import pgmengine as pgm
     >>> pgm.drbm(784, 200, 10, rng=0)
@@ -102,10 +104,11 @@ def drbm(
 
 
 def boltzmann_machine(
-    size: int, unit: Unit | None = None, weight: Any = None, rng: Rng = None
+    size: int, unit: Unit | None = None, weight: Weight | None = None, rng: RngLike = None
 ) -> Model:
-    """Boltzmann machine: one layer "x" of Spin units with a lateral coupling, each pair counted
-    once.
+    """Boltzmann machine: one layer "x" of Spin units with a lateral coupling.
+
+    Each pair of units counts once in the log density.
 
     >>> import pgmengine as pgm
     >>> pgm.boltzmann_machine(5, rng=0)

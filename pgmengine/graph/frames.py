@@ -1,12 +1,10 @@
-"""pandas DataFrames as evidence and data, and of results: one column for each unit, by the names
-that units have.
-"""
+"""pandas DataFrames as evidence, data and results, with a column for each unit by its name."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,15 +16,18 @@ from pgmengine.graph.layer import Layer
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
-    """A DataFrame as layer -> (rows, size), NaN in units without a column; anything else as it is.
+    """Return a DataFrame as layer -> (rows, size), NaN in units without a column.
 
-    A column is (layer, label of the unit) or the label alone, if no other layer has it; a layer of
-    one unit may be named in place of its unit. Units without labels are numbered. Values may be the
-    names of states. The columns of a DataFrame that is given for one layer are its units, by name
-    if one of them is a unit's name, else in order; names that are nearly those of the units' labels
-    are taken for mistyped, and refused.
+    Anything else is returned as it is. A column is (layer, label of the unit), or the label alone
+    if no other layer has it; a layer of one unit may be named in place of its unit. Units without
+    labels are numbered. Values may be names of states. The columns of a DataFrame for one layer are
+    its units, by name if one of them is the name of a unit, else in order. Names close to labels of
+    units are refused as mistyped.
     """
     if isinstance(given, Mapping) and not is_frame(given):
         return {
@@ -62,8 +63,9 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
 
 
 def data_by_layer(structure: Structure, data: Any) -> Any:
-    """by_layer of data, which have an axis of rows: what is (rows, size) of a unit of several
-    components are labels.
+    """Return `by_layer` of data, which always have a rows axis.
+
+    (rows, size) numbers for units with several components are therefore labels.
     """
     given = by_layer(structure, data, "data")
     if not isinstance(given, Mapping):
@@ -83,12 +85,12 @@ def data_by_layer(structure: Structure, data: Any) -> Any:
 
 
 def is_frame(given: Any) -> bool:
-    """Whether it is a DataFrame, of pandas or the like."""
+    """Whether it is a DataFrame of pandas, or of a package with the same interface."""
     return hasattr(given, "columns") and hasattr(given, "iloc")
 
 
 def _of_layer(layer: Layer, frame: Any, what: str) -> Any:
-    """The values (rows, size[, k]) of a DataFrame for one layer, NaN in units without a column."""
+    """Return the values (rows, size[, k]) of a DataFrame for one layer, NaN without a column."""
     places = places_of(layer, frame, what)
     if places is None:
         return frame
@@ -99,7 +101,10 @@ def _of_layer(layer: Layer, frame: Any, what: str) -> Any:
 
 
 def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
-    """The units of the columns of a layer's DataFrame: by name or in order; None if too few."""
+    """Return the units of the columns of a layer's DataFrame.
+
+    Columns are taken by name, else in order; None if there are not as many as units.
+    """
     known = dict[Hashable, int]()
     for i, (label, text) in enumerate(
         zip(layer.labels or range(layer.size), unit_names(layer), strict=True)
@@ -122,8 +127,8 @@ def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
     return [known[column] for column in columns]
 
 
-def to_frame(structure: Structure, mean: Mapping[str, Array], rows: int) -> Any:
-    """Means with columns (layer, unit[, state])."""
+def to_frame(structure: Structure, mean: Mapping[str, Array], rows: int) -> pd.DataFrame:
+    """Return means as a DataFrame with columns (layer, unit[, state])."""
     import pandas as pd
 
     parts = {}
@@ -138,9 +143,10 @@ def to_frame(structure: Structure, mean: Mapping[str, Array], rows: int) -> Any:
     return frame.rename_axis("row")
 
 
-def unit_names(layer: Layer) -> list[Any]:
-    """What units are called: their labels as text (as Python writes them where text is ambiguous),
-    or their numbers.
+def unit_names(layer: Layer) -> list[str] | list[int]:
+    """Return the names of units: their labels as text, or their numbers.
+
+    Labels with the same text are written as in Python.
     """
     if layer.labels is None:
         return list(range(layer.size))
@@ -148,16 +154,14 @@ def unit_names(layer: Layer) -> list[Any]:
     return texts if len(set(texts)) == len(texts) else [repr(label) for label in layer.labels]
 
 
-def component_names(layer: Layer) -> list[Any]:
-    """What the components of a unit's value are called: the names of the states that they tell, or
-    their numbers.
-    """
+def component_names(layer: Layer) -> list[str] | list[int]:
+    """Return the names of the components of a value: states of one-hot units, or numbers."""
     named = layer.state_names is not None and layer.unit.one_hot
     return list(layer.state_names or ()) if named else list(range(layer.unit.width))
 
 
 def _places(structure: Structure) -> dict[Hashable, tuple[Layer, int]]:
-    """Column -> the unit that it is."""
+    """Return column -> (layer, unit)."""
     out: dict[Hashable, tuple[Layer, int]] = {}
     short: dict[Hashable, set[tuple[str, int]]] = {}
     for layer in structure.layers.values():
@@ -177,9 +181,7 @@ def _places(structure: Structure) -> dict[Hashable, tuple[Layer, int]]:
 
 
 def _numbers(layer: Layer, values: Array, what: str) -> Array:
-    """Floats; names of states as their values (labels of Categorical units), what is missing as
-    NaN.
-    """
+    """Return values as floats: names of states as values or labels, missing ones as NaN."""
     if values.dtype.kind in "biuf" and not layer.state_names:
         return values.astype(np.float64)
     out = np.full(len(values), np.nan)
@@ -193,7 +195,8 @@ def _numbers(layer: Layer, values: Array, what: str) -> Array:
         if layer.state_names and support is not None
         else {}
     )
-    named = any(isinstance(name, Real) for name in known)  # then a number is a name, or a mistake
+    # Where a name of a state is a number, all numbers have to be names.
+    named = any(isinstance(name, Real) for name in known)
     for row, value in enumerate(values):
         if value is None or type(value).__name__ == "NAType" or value != value:
             continue

@@ -1,4 +1,4 @@
-"""Labels, the numbers of states, as values of units of several components."""
+"""Labels, which are numbers of states, as values of units with several components."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pgmengine.graph.layer import Layer
 
 
 def values_of(layer: Layer, labels: Array, what: str) -> Array:
-    """The values (rows, size, width) of labels (rows, size), NaN where these are; PgmError for what
-    is no label.
+    """Return the values (rows, size, width) of labels (rows, size), NaN where a label is NaN.
+
+    PgmError names the first that is no label.
     """
     support = layer.unit.support
     if support is None:
@@ -25,8 +26,8 @@ def values_of(layer: Layer, labels: Array, what: str) -> Array:
     if bad.any():
         row, index = (int(i) for i in np.argwhere(bad)[0])
         raise PgmError(
-            f"{what}: layer {layer.name!r}, row {row}, index {index}: {labels[row, index]:g} is not a label "
-            f"of {layer.unit!r}, expected 0..{len(support) - 1}"
+            f"{what}: layer {layer.name!r}, row {row}, index {index}: {labels[row, index]:g} is "
+            f"not a label of {layer.unit!r}, expected 0..{len(support) - 1}"
         )
     seen = np.nan_to_num(labels, nan=0.0).astype(int)
     return np.where(np.isnan(labels)[..., None], np.nan, support.take(seen, axis=0))

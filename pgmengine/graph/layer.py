@@ -15,8 +15,8 @@ from pgmengine.units import Unit
 class Layer:
     """A named array of `size` units of one type.
 
-    `labels` are the variables' names, `state_names` those of the states of each, in the order of
-    unit.support, if any.
+    `labels` are names of the units, `state_names` names of the states of each unit, in the order of
+    unit.support.
     """
 
     name: str
@@ -27,20 +27,20 @@ class Layer:
 
     @property
     def width(self) -> int:
-        """Numbers the layer counts in a weight matrix: size, or size * k for Categorical(k)."""
+        """Rows or columns of the layer in a weight matrix: size, or size * k for Categorical(k)."""
         return self.size * self.unit.width
 
     @property
     def bias_shape(self) -> tuple[int, ...]:
-        """(size,), or (size, k) for Categorical(k)."""
+        """Shape of the bias: (size,), or (size, k) for Categorical(k)."""
         return (self.size,) if self.unit.width == 1 else (self.size, self.unit.width)
 
     def flat(self, values: Array) -> Array:
-        """(rows, size[, k]) -> (rows, width), unit major."""
+        """Reshape (rows, size[, k]) to (rows, width), the components of a unit side by side."""
         return np.asarray(values).reshape(-1, self.width)
 
     def shaped(self, flat: Array) -> Array:
-        """(..., width) -> (..., size[, k]): the shape in which the unit's functions take it."""
+        """Reshape (..., width) to (..., size[, k]), which the functions of the unit take."""
         return (
             flat
             if self.unit.width == 1
@@ -48,27 +48,24 @@ class Layer:
         )
 
     def states(self, flat: Array) -> Array:
-        """Numbers (..., size) of the states of a finite unit that flat values (..., width) are, or
-        are nearest to.
-        """
+        """Return the states (..., size) that are nearest to flat values (..., width)."""
         return self.unit.state_of(self.shaped(np.asarray(flat)))
 
     def one_hot(self, flat: Array) -> Array:
-        """The states of flat values as (..., size, K)."""
+        """Return the states of flat values as (..., size, K) with 1 for the state, 0 for others."""
         assert self.unit.support is not None
-        return np.eye(len(self.unit.support)).take(
-            self.states(flat), axis=0
-        )  # a tenth of the time of [...]
+        # `take` is ten times as fast as an index.
+        return np.eye(len(self.unit.support)).take(self.states(flat), axis=0)
 
     def components(self, mask: Array) -> Array:
-        """A mask of units (..., size) as one of components (..., width)."""
+        """Return a mask of units (..., size) as a mask of components (..., width)."""
         return mask if self.unit.width == 1 else np.repeat(mask, self.unit.width, axis=-1)
 
     def columns(self, index: Array) -> Array:
-        """Columns of the weight matrix that the units `index` own, in order."""
+        """Return the columns of the units `index` in a weight matrix, in order."""
         k = self.unit.width
         return index if k == 1 else (index[:, None] * k + np.arange(k)).ravel()
 
     def owners(self, columns: Array) -> Array:
-        """The units that own columns of the weight matrix."""
+        """Return the units to which columns of a weight matrix belong."""
         return columns // self.unit.width

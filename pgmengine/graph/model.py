@@ -1,12 +1,13 @@
 """Model: a structure and its parameters; the log density of complete states and its gradient.
 
-log_density(x) = sum over undirected layers of [bias . x + log h(x)] + sum over undirected couplings
-of x_a W x_b
-               + sum over directed layers of log p(x_c | zeta_c),   zeta_c = bias_c + sum over
-               parents of x_p J,
+    log_density(x) = sum over undirected layers of [bias . x + log h(x)]
+                     + sum over undirected couplings of x_a W x_b
+                     + sum over directed layers of log p(x_c | zeta_c)
 
-where log p(x | zeta) = x link(zeta) + log h(x) - A(link(zeta)), and link is the identity for all
-units but NoisyOr.
+    zeta_c = bias_c + sum over parents of x_p J
+    log p(x | zeta) = x link(zeta) + log h(x) - A(link(zeta))
+
+The link is the identity for all units but NoisyOr.
 """
 
 from __future__ import annotations
@@ -18,28 +19,35 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array, LayerValues, States, Weight
 from pgmengine.graph.arrows_inside import arrows_inside, generations
-from pgmengine.graph.couplings import Coupling, weighted_sum
+from pgmengine.graph.couplings import weighted_sum
 from pgmengine.graph.evidence import parse_evidence
 from pgmengine.graph.networks import variable_graph
 from pgmengine.graph.structure import Structure, layer_graph
 from pgmengine.graph.target import Target, make_target
 from pgmengine.graph.validate import check_bias, check_weight
 from pgmengine.graph.weights import is_sparse
+from pgmengine.protocols import Coupling
 
 
-def freeze(array: Any) -> Any:
-    """The array, read only: a Model never changes."""
+def freeze(array: Weight) -> Weight:
+    """Make a parameter read-only, because a model never changes, and return it."""
     for part in (array.data, array.indices, array.indptr) if is_sparse(array) else (array,):
         part.flags.writeable = False
     return array
 
 
 class Model:
-    """A graph of layers with parameters; immutable. Made by GraphBuilder.build, a family, or load.
+    """A graph of layers with parameters, made by GraphBuilder.build, a family, or load; immutable.
+
+    Attributes
+    ----------
+    structure : layers and couplings.
+    params : parameter name -> numbers, read only: "v.bias", "v-h.weight", "h->v.weight".
 
     >>> import pgmengine as pgm
     >>> model = pgm.rbm(3, 2, rng=0)
@@ -49,9 +57,11 @@ class Model:
     array([0.])
     """
 
-    def __init__(self, structure: Structure, params: Mapping[str, Any]) -> None:
+    def __init__(self, structure: Structure, params: Mapping[str, Weight]) -> None:
         self.structure = structure
-        self.params: Mapping[str, Any] = MappingProxyType({k: freeze(v) for k, v in params.items()})
+        self.params: Mapping[str, Weight] = MappingProxyType(
+            {name: freeze(value) for name, value in params.items()}
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy cannot be pickled, and executors send models to other processes.
@@ -63,17 +73,18 @@ class Model:
         return f"Model({layers}; {couplings})" if couplings else f"Model({layers})"
 
     def bias(self, name: str) -> Array:
-        """The bias of a layer, flat (width,)."""
-        return self.params[f"{name}.bias"].reshape(-1)
+        """Return the bias of a layer, flat (width,)."""
+        bias: Array = self.params[f"{name}.bias"].reshape(-1)
+        return bias
 
-    def weight(self, coupling: Coupling) -> Any:
-        """The weight of a coupling, (width of a, width of b)."""
+    def weight(self, coupling: Coupling) -> Weight:
+        """Return the weight of a coupling, (width of a, width of b)."""
         return self.params[f"{coupling.key}.weight"]
 
     @cached_property
-    def neighbours(self) -> dict[str, tuple[tuple[str, Any], ...]]:
+    def neighbours(self) -> dict[str, tuple[tuple[str, Weight], ...]]:
         """Layer -> (other layer, M) of its undirected couplings: its field gains x_other @ M."""
-        found: dict[str, list[tuple[str, Any]]] = {name: [] for name in self.structure.layers}
+        found: dict[str, list[tuple[str, Weight]]] = {name: [] for name in self.structure.layers}
         for c in self.structure.undirected:
             for to, source, block in c.blocks(self.weight(c)):
                 found[to].append((source, block))
@@ -87,8 +98,8 @@ class Model:
             for name, layer in self.structure.layers.items()
         }
 
-    def with_params(self, params: Mapping[str, Any]) -> Model:
-        """A new Model in which the named parameters are replaced; checked as in build."""
+    def with_params(self, params: Mapping[str, Weight]) -> Model:
+        """Return a model with other values of the named parameters, checked as in build."""
         checks = {
             f"{x.name}.bias": lambda value, x=x: check_bias(x, value)
             for x in self.structure.layers.values()
@@ -107,28 +118,37 @@ class Model:
         )
 
     def given(
-        self, evidence: Any = None, soft: Any = None, do: Any = None, beta: Any = 1.0
+        self,
+        evidence: LayerValues | None = None,
+        soft: Mapping[str, ArrayLike] | None = None,
+        do: LayerValues | None = None,
+        beta: ArrayLike = 1.0,
     ) -> Target:
-        """The Target: this model with evidence clamped, at inverse temperature beta (a number, or
-        one per row).
+        """Return the target of this model under evidence, at inverse temperature beta.
+
+        Parameters
+        ----------
+        evidence, soft, do : as in infer.
+        beta : a number, or one for each row.
         """
         return make_target(self, evidence, soft=soft, do=do, beta=beta)
 
-    def log_density(self, values: Mapping[str, Any]) -> Array:
-        """Log of the unnormalised joint density of complete states, shape (rows,)."""
+    def log_density(self, values: LayerValues) -> Array:
+        """Return the log of the unnormalised joint density of complete states, (rows,)."""
         evidence = parse_evidence(self.structure, values)
         for name, seen in evidence.observed.items():
             if not seen.all():
                 row, index = np.argwhere(~seen)[0]
                 raise PgmError(
-                    f"log_density needs a value for every unit; layer {name!r}, row {row}, index {index} "
-                    "has none"
+                    f"log_density needs a value for every unit; layer {name!r}, row {row}, "
+                    f"index {index} has none"
                 )
         return self.flat_log_density(evidence.values)
 
     def inputs(self, x: States, name: str) -> Array:
-        """Zeta = bias + sum over parents of x_p J of a directed layer, (rows, width); 0 of inputs:
-        their bias is idle.
+        """Return zeta = bias + sum over parents of x_p J of a directed layer, (rows, width).
+
+        Input units have 0, because their bias is without effect.
         """
         zeta = (
             self.structure.blank[name][0]
@@ -140,7 +160,7 @@ class Model:
         return np.broadcast_to(zeta, x[name].shape)
 
     def flat_log_density(self, x: States) -> Array:
-        """log_density of flat values {layer: (rows, width)}, shape (rows,)."""
+        """Return the log density of flat values, (rows,)."""
         total = np.zeros(next(iter(x.values())).shape[0])
         directed = set(self.structure.directed_layers)
         for name, layer in self.structure.layers.items():
@@ -157,17 +177,21 @@ class Model:
 
     def gradient(
         self, x: States, weights: Array | None = None, cut: Mapping[str, Array] | None = None
-    ) -> dict[str, Any]:
-        """D log_density / d params summed over the rows of flat values, times the rows' weights,
-        for each parameter.
+    ) -> dict[str, Weight]:
+        """Return d log_density / d params of flat values, summed over rows times their weights.
 
-        The undirected part is multilinear, so there x may also hold independent means. cut: layer
-        -> (rows, size) units whose conditionals do not count.
+        Parameters
+        ----------
+        x : layer -> (rows, width). The undirected part is multilinear, so that x may also hold the
+            means of independent units there.
+        weights : (rows,); None = 1.
+        cut : layer -> (rows, size): units whose conditionals do not count.
         """
         s = self.structure
         rows = len(next(iter(x.values())))
         weights = np.ones(rows, dtype=next(iter(x.values())).dtype) if weights is None else weights
-        reach: States = {}  # what a layer's bias, and its incoming arrows, are multiplied by
+        # The factor of the bias of a layer, and of its incoming arrows.
+        reach: States = {}
         for name, layer in s.layers.items():
             reach[name] = x[name]
             if name in s.directed_layers:
@@ -191,7 +215,7 @@ class Model:
         return gradient
 
     def to_networkx(self, level: str = "layers") -> nx.Graph:
-        """The layer graph (level="layers") or the graph of single units (level="variables")."""
+        """Return the graph of layers (level="layers") or of single units (level="variables")."""
         views = {
             "layers": lambda: layer_graph(self.structure.layers.values(), self.structure.couplings),
             "variables": lambda: variable_graph(self),

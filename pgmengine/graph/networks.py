@@ -1,6 +1,4 @@
-"""Graphs whose nodes are single variables: grouped into layers on the way in, taken apart on the
-way out.
-"""
+"""Graphs of single variables: grouped into layers on reading, taken apart on writing."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, Weight
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats, check_settings, check_unit_room
 from pgmengine.graph.weights import is_sparse
@@ -23,21 +21,23 @@ if TYPE_CHECKING:
     from pgmengine.graph.builder import GraphBuilder
     from pgmengine.graph.model import Model
 
-NODE, EDGE = ("bias", "unit", "states"), ("weight",)  # the attributes that are read
-OF_NODES = {*NODE, "layer", "index"}  # and those that variable_graph adds
+# The attributes that are read, and with them the attributes that variable_graph writes.
+NODE, EDGE = ("bias", "unit", "states"), ("weight",)
+OF_NODES = {*NODE, "layer", "index"}
 OF_EDGES = {*EDGE, "directed"}
 
 
 def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
-    """Add layers by colour class (nx.Graph, "c0", "c1", ...) or topological generation (nx.DiGraph,
-    "g0", "g1", ...).
+    """Add the variables of a graph to a builder as layers.
 
-    Node attributes: bias (default 0; k numbers for Categorical), unit (default `unit`), and states,
-    the names of its states. Edge attribute: weight (default 1; between Categorical units a matrix,
-    its rows the states of the parent, or in an nx.Graph of the node that the graph has first).
-    Units of different types, or with other names of states, get layers of their own in one class.
-    The nodes are kept as the labels of the layers, in the graph's order. Attributes of other names
-    are refused, but for those that variable_graph adds.
+    Layers are colour classes "c0", "c1", ... of an nx.Graph, and topological generations "g0",
+    "g1", ... of an nx.DiGraph. Node attributes: bias (default 0; k numbers for Categorical), unit
+    (default `unit`), and states, the names of its states. Edge attribute: weight (default 1;
+    between Categorical units a matrix, its rows the states of the parent, or in an nx.Graph of the
+    node that the graph has first). Units of different types, or with other names of states, get
+    layers of their own in one class. The nodes become the labels of the units, in the order of the
+    graph. Attributes of other names are refused, except for the attributes that variable_graph
+    writes.
     """
     if not isinstance(graph, nx.Graph) or graph.is_multigraph() or not len(graph):
         raise PgmError("from_networkx takes an nx.Graph or nx.DiGraph with at least one node")
@@ -61,8 +61,8 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
         (a, i), (c, j) = place[one], place[two]
         if graph.is_directed() and not data.get("directed", True):
             raise PgmError(
-                f"edge {one!r}, {two!r} is undirected: arrows and undirected edges together are declared with "
-                "a GraphBuilder"
+                f"edge {one!r}, {two!r} is undirected: declare arrows and undirected edges "
+                "together with a GraphBuilder"
             )
         weight = _weight(data.get("weight", 1.0), (units[one].width, units[two].width), (one, two))
         if not graph.is_directed() and list(members).index(a) > list(members).index(c):
@@ -75,7 +75,7 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
 
 
 def _check_attributes(graph: nx.Graph) -> None:
-    """Nodes and edges have no attributes but those that are read: others may be mistyped."""
+    """PgmError for attributes that are not read, because they may be mistyped."""
     nodes = ((f"node {node!r}", data, NODE, OF_NODES) for node, data in graph.nodes(data=True))
     edges = ((f"edge {a!r}, {b!r}", data, EDGE, OF_EDGES) for a, b, data in graph.edges(data=True))
     for what, data, read, known in (*nodes, *edges):
@@ -87,6 +87,7 @@ def _check_attributes(graph: nx.Graph) -> None:
 
 
 def _names_of_states(node: Hashable, data: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Return the names of the states of a node, if it has any."""
     if "states" not in data:
         return None
     try:
@@ -100,6 +101,7 @@ def _names_of_states(node: Hashable, data: Mapping[str, Any]) -> tuple[Any, ...]
 
 
 def _groups(graph: nx.Graph, units: dict[Hashable, Any]) -> dict[str, list[Hashable]]:
+    """Return layer -> its nodes: classes of colour or generation, and of unit in these."""
     if graph.is_directed():
         if not nx.is_directed_acyclic_graph(graph):
             cycle = [edge[0] for edge in nx.find_cycle(graph)]
@@ -131,7 +133,7 @@ def _groups(graph: nx.Graph, units: dict[Hashable, Any]) -> dict[str, list[Hasha
 
 
 def _weight(given: Any, shape: tuple[int, int], edge: tuple[Hashable, Hashable]) -> Array:
-    """The weight of an edge, (states of its first node, states of its second one)."""
+    """Return the weight of an edge, (states of its first node, states of its second node)."""
     what = f"edge {edge[0]!r}, {edge[1]!r}: weight"
     weight = as_floats(given, what)
     if weight.ndim and weight.shape != shape:
@@ -139,7 +141,8 @@ def _weight(given: Any, shape: tuple[int, int], edge: tuple[Hashable, Hashable])
     return np.broadcast_to(weight, shape)
 
 
-def _sparse(entries: list[tuple[int, int, Array]], wa: int, wc: int, na: int, nc: int) -> Any:
+def _sparse(entries: list[tuple[int, int, Array]], wa: int, wc: int, na: int, nc: int) -> Weight:
+    """Return the weight (na * wa, nc * wc) of blocks (wa, wc) between units of two layers."""
     from scipy.sparse import csr_array
 
     blocks = np.array([w for _, _, w in entries])
@@ -150,12 +153,12 @@ def _sparse(entries: list[tuple[int, int, Array]], wa: int, wc: int, na: int, nc
 
 
 def variable_graph(model: Model) -> nx.Graph:
-    """Nodes (layer, index) or their labels, with unit, bias and states; edges with weight, for
-    every non-zero coupling.
+    """Return the graph of single units, with an edge for every pair whose weight is not 0.
 
-    Labels that two layers have are not the names of nodes. Rows of a matrix are the states of the
-    node that comes first. An nx.DiGraph if all couplings are arrows, an nx.Graph if none is; with
-    both, a DiGraph whose undirected edges go one way and carry directed=False.
+    Nodes are labels, or (layer, index), with unit, bias and states; labels that two layers share
+    become (layer, label). Rows of a weight are the states of the node that comes first. The graph
+    is an nx.DiGraph if all couplings are arrows, an nx.Graph if none is; with both it is an
+    nx.DiGraph whose undirected edges go one way and have directed=False.
     """
     s = model.structure
     graph: nx.Graph = nx.DiGraph() if s.arrows else nx.Graph()
@@ -195,9 +198,7 @@ def variable_graph(model: Model) -> nx.Graph:
 
 
 def _node_names(s: Structure) -> dict[str, tuple[Hashable, ...]]:
-    """Layer -> its labels, or (layer, label) where another layer has one of them, or (layer,
-    index).
-    """
+    """Return layer -> names of its nodes: labels, (layer, label) if shared, or (layer, index)."""
     counts = Counter(label for layer in s.layers.values() for label in layer.labels or ())
     out: dict[str, tuple[Hashable, ...]] = {}
     for name, layer in s.layers.items():

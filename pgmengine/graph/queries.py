@@ -22,12 +22,13 @@ import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.base.cache import Cache
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, Weight
 from pgmengine.graph.arrows_inside import ancestors
-from pgmengine.graph.couplings import Arrow, Coupling, Weight
+from pgmengine.graph.couplings import Arrow
 from pgmengine.graph.rows import distinct, rows_of, spread
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.weights import is_sparse
+from pgmengine.protocols import Coupling
 
 if TYPE_CHECKING:
     from pgmengine.graph.model import Model
@@ -187,8 +188,8 @@ def parents_of(target: Target, arrow: Arrow, children: Array, structural: bool =
     if not children.any():
         return np.zeros((len(children), a.size), dtype=bool)
     linked = acts(target.model, arrow, structural).T
-    found = b.components(children).astype(np.float64) @ linked > 0
-    return np.asarray(found).reshape(len(children), a.size, -1).any(axis=-1)
+    found = np.asarray(b.components(children).astype(np.float64) @ linked > 0)
+    return np.asarray(found.reshape(len(children), a.size, -1).any(axis=-1))
 
 
 def of_free_parents(target: Target, name: str) -> Array:
@@ -208,7 +209,8 @@ def hinted(target: Target, name: str) -> Array:
     layer = target.structure.layers[name]
     if name not in target.soft:
         return np.zeros((target.rows, layer.size), dtype=bool)
-    return (target.soft[name] != 0).reshape(target.rows, layer.size, -1).any(axis=-1)
+    given = target.soft[name] != 0
+    return np.asarray(given.reshape(target.rows, layer.size, -1).any(axis=-1))
 
 
 def barren(target: Target) -> dict[str, Array]:

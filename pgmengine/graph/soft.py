@@ -1,6 +1,4 @@
-"""Soft evidence: log-likelihoods of units' states, as linear fields that are added to natural
-parameters.
-"""
+"""Soft evidence: log-likelihoods of states, as linear fields added to natural parameters."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
@@ -19,9 +18,12 @@ from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
 
 
-def parse_soft(structure: Structure, soft: Any) -> tuple[States, int | None]:
-    """Layer -> linear field (rows or 1, width), and the number of rows if any array had a rows
-    axis.
+def parse_soft(
+    structure: Structure, soft: Mapping[str, ArrayLike] | None
+) -> tuple[States, int | None]:
+    """Return the linear field (rows or 1, width) of each layer, and the number of rows.
+
+    The number of rows is None if no array had a rows axis.
     """
     fields: States = {}
     rows: int | None = None
@@ -33,8 +35,8 @@ def parse_soft(structure: Structure, soft: Any) -> tuple[States, int | None]:
         two_valued = unit.support is not None and unit.width == 1 and len(unit.support) == 2
         if not two_valued and unit.width == 1:
             raise PgmError(
-                f"soft: layer {name!r} has {unit!r} units; soft evidence is a log-odds for two-valued units "
-                "or log weights for Categorical units"
+                f"soft: layer {name!r} has {unit!r} units; soft evidence is a log-odds for "
+                "two-valued units or log weights for Categorical units"
             )
         array = as_floats(_columns_in_order(layer, given), f"soft: layer {name!r}")
         if (
@@ -42,7 +44,8 @@ def parse_soft(structure: Structure, soft: Any) -> tuple[States, int | None]:
             or array.ndim > len(layer.bias_shape) + 1
         ):
             raise PgmError(
-                f"soft: layer {name!r} has shape {array.shape}, expected {layer.bias_shape} or (rows, ...)"
+                f"soft: layer {name!r} has shape {array.shape}, expected {layer.bias_shape} or "
+                "(rows, ...)"
             )
         flat = layer.flat(array)
         if not len(flat):
@@ -50,8 +53,8 @@ def parse_soft(structure: Structure, soft: Any) -> tuple[States, int | None]:
         if not in_range(flat).all():
             row, index = (int(i) for i in np.argwhere(~in_range(flat))[0])
             raise PgmError(
-                f"soft: layer {name!r}, row {row}, index {index // unit.width} is {flat[row, index]}, "
-                f"expected {IN_RANGE}; 0 is no hint"
+                f"soft: layer {name!r}, row {row}, index {index // unit.width} is "
+                f"{flat[row, index]}, expected {IN_RANGE}; 0 is no hint"
             )
         if two_valued and unit.support is not None:
             flat = flat / (unit.support[1] - unit.support[0])
@@ -66,7 +69,7 @@ def parse_soft(structure: Structure, soft: Any) -> tuple[States, int | None]:
 
 
 def _columns_in_order(layer: Layer, given: Any) -> Any:
-    """Hints of a DataFrame (rows, size), 0 in units without a column; anything else as it is."""
+    """Return the hints of a DataFrame as (rows, size), 0 without a column; others as they are."""
     if (
         not is_frame(given)
         or layer.unit.width > 1

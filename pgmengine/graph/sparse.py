@@ -19,7 +19,7 @@ ADVICE = "build the matrix again from its entries"
 
 
 def csr_of(matrix: Any, what: str) -> Any:
-    """A scipy sparse matrix of any format as a csr_array of float64 with memory of its own.
+    """Return a scipy sparse matrix of any format as a csr_array of float64 with its own memory.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def csr_of(matrix: Any, what: str) -> Any:
 
 
 def compressed(data: Any, indices: Any, indptr: Any, shape: Any, what: str) -> Any:
-    """A csr_array of float64 made of copies of its arrays; PgmError unless these fit together."""
+    """Return a csr_array of float64 from copies of arrays; PgmError unless these fit together."""
     from scipy.sparse import csr_array
 
     rows, columns = _shape(shape, what)
@@ -111,7 +111,7 @@ def _check_values(data: Any, ndim: int, what: str) -> None:
 
 
 def _check_entries(indices: Array, count: int, name: str, what: str) -> None:
-    """Indices lie in 0 .. count - 1."""
+    """PgmError unless indices lie in 0 .. count - 1."""
     wrong = np.flatnonzero((indices < 0) | (indices >= count))
     if len(wrong):
         first = int(wrong[0])
@@ -225,7 +225,7 @@ def _of_dok(matrix: Any, shape: tuple[int, int], what: str) -> tuple[Array, Arra
 def _listed(
     where: list[Any], values: list[Any], dtype: Any, what: str
 ) -> tuple[Array, Array, Array]:
-    """Entries that are listed one by one."""
+    """Return (data, rows, columns) of entries that are listed one by one."""
     try:
         places = np.array(where, dtype=np.int64).reshape(len(where), 2)
         data = np.array(values, dtype=dtype)

@@ -1,7 +1,8 @@
-"""Structure: the layers and couplings of a model, without numbers, and what follows from them."""
+"""Structure: the layers and couplings of a model, without parameters, and facts about them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,15 +13,14 @@ import numpy as np
 from pgmengine.base.cache import Cache
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array
-from pgmengine.graph.couplings import Arrow, Coupling, Lateral, Pair
+from pgmengine.graph.couplings import Arrow, Undirected
 from pgmengine.graph.layer import Layer
+from pgmengine.protocols import Coupling
 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Layers in the order declared, and couplings; immutable, shared by every model with the same
-    graph.
-    """
+    """Layers in the order of their declaration, and couplings; models that learn share it."""
 
     layers: dict[str, Layer]
     couplings: tuple[Coupling, ...]
@@ -29,9 +29,9 @@ class Structure:
     memo: Cache[Any] = field(default_factory=lambda: Cache(most=1000), init=False, repr=False)
 
     @cached_property
-    def undirected(self) -> tuple[Pair | Lateral, ...]:
+    def undirected(self) -> tuple[Undirected, ...]:
         """The undirected couplings."""
-        return tuple(c for c in self.couplings if not isinstance(c, Arrow))
+        return tuple(c for c in self.couplings if isinstance(c, Undirected))
 
     @cached_property
     def arrows(self) -> tuple[Arrow, ...]:
@@ -39,8 +39,8 @@ class Structure:
         return tuple(c for c in self.couplings if isinstance(c, Arrow))
 
     @cached_property
-    def meetings(self) -> dict[str, tuple[tuple[Pair | Lateral, str], ...]]:
-        """(coupling, layer at its other end) of the undirected couplings of each layer."""
+    def meetings(self) -> dict[str, tuple[tuple[Undirected, str], ...]]:
+        """Layer -> (coupling, layer at the other end) of its undirected couplings."""
         return {
             name: tuple(
                 (c, c.a if name == c.b else c.b) for c in self.undirected if name in (c.a, c.b)
@@ -50,12 +50,12 @@ class Structure:
 
     @cached_property
     def arrows_into(self) -> dict[str, tuple[Arrow, ...]]:
-        """Arrows into each layer."""
+        """Layer -> arrows into it."""
         return {name: tuple(c for c in self.arrows if c.b == name) for name in self.layers}
 
     @cached_property
     def arrows_from(self) -> dict[str, tuple[Arrow, ...]]:
-        """Arrows out of each layer."""
+        """Layer -> arrows out of it."""
         return {name: tuple(c for c in self.arrows if c.a == name) for name in self.layers}
 
     @cached_property
@@ -65,9 +65,10 @@ class Structure:
 
     @cached_property
     def directed_layers(self) -> tuple[str, ...]:
-        """Layers whose conditional is normalised, parents first.
+        """Layers with a normalised conditional, parents first.
 
-        Those with directed parents, and the roots: directed children and no undirected coupling.
+        They are layers with directed parents, and roots: layers with directed children and without
+        undirected couplings.
         """
         chosen = {
             name
@@ -86,9 +87,7 @@ class Structure:
 
     @cached_property
     def undirected_first(self) -> tuple[str, ...]:
-        """All layers, each after its parents: those without a normalised conditional, then the
-        others.
-        """
+        """All layers, parents first; layers without a normalised conditional come before others."""
         return (
             tuple(name for name in self.layers if name not in self.directed_layers)
             + self.directed_layers
@@ -104,9 +103,7 @@ class Structure:
 
     @cached_property
     def blank(self) -> dict[str, tuple[Array, Array]]:
-        """Layer -> values (1, width) and mask (1, size), read only, of a row in which nothing is
-        known.
-        """
+        """Layer -> values (1, width) and mask (1, size), read only, of a row without evidence."""
         out = {
             name: (np.zeros((1, x.width)), np.zeros((1, x.size), dtype=bool))
             for name, x in self.layers.items()
@@ -117,22 +114,22 @@ class Structure:
 
     @cached_property
     def normalized(self) -> bool:
-        """True when the joint density sums to one: every layer directed, no undirected coupling."""
+        """Whether the joint density sums to one: all layers are directed, and all couplings."""
         return not self.undirected and len(self.directed_layers) == len(self.layers)
 
     @cached_property
     def colors(self) -> tuple[tuple[str, ...], ...]:
-        """Colour classes: layers of one class share no coupling and no child, so they may be
-        updated together.
+        """Colour classes of layers, which sweeps visit in this order.
 
-        Layers sit in the class of the first order in which greedy colouring allows them; an
-        undirected path such as a deep Boltzmann machine gives the layers at odd distances from the
-        first, then those at even ones.
+        Layers of one class share no coupling and no child, so that they may move together. A
+        bipartite graph such as a deep Boltzmann machine has the layers at odd distances from the
+        first one, then the layers at even distances; others are coloured greedily.
         """
         graph: nx.Graph = nx.Graph()
         graph.add_nodes_from(self.layers)
         graph.add_edges_from((c.a, c.b) for c in self.couplings if c.a != c.b)
-        for child in self.layers:  # parents of one child meet in its normaliser
+        # Parents of one child meet in its normaliser.
+        for child in self.layers:
             parents = sorted({c.a for c in self.arrows_into[child]} - {child})
             graph.add_edges_from((p, q) for i, p in enumerate(parents) for q in parents[i + 1 :])
         if nx.is_bipartite(graph):
@@ -148,7 +145,7 @@ class Structure:
         )
 
     def layer(self, name: str, what: str = "layer") -> Layer:
-        """The layer called `name`; PgmError that lists the names when there is none."""
+        """Return the layer called `name`; PgmError that lists the names when there is none."""
         if name not in self.layers:
             import difflib
 
@@ -159,10 +156,8 @@ class Structure:
         return self.layers[name]
 
 
-def layer_graph(layers: Any, couplings: Any) -> nx.MultiDiGraph:
-    """Layers as nodes (attributes unit, size), couplings as edges keyed by name (attribute
-    directed).
-    """
+def layer_graph(layers: Iterable[Layer], couplings: Iterable[Coupling]) -> nx.MultiDiGraph:
+    """Return layers as nodes with unit and size, and couplings as edges by name with directed."""
     graph: nx.MultiDiGraph = nx.MultiDiGraph()
     for layer in layers:
         graph.add_node(layer.name, unit=layer.unit, size=layer.size)

@@ -1,5 +1,6 @@
-"""Target: a model with evidence clamped, at inverse temperature beta. The only thing kernels and
-methods see.
+"""Target: a model with evidence clamped, at inverse temperature beta.
+
+Kernels and methods see targets only.
 
 The tempering path is geometric, log p_beta = (1 - beta) log r + beta log_density, where r is a
 product of independent units with natural parameters `reference` and the same base measure h, so
@@ -11,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array, LayerValues, States, Weight
 from pgmengine.graph.evidence import Evidence, parse_evidence
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.queries import EvidencePattern, barren
@@ -29,35 +31,43 @@ from pgmengine.graph.validate import as_floats
 if TYPE_CHECKING:
     from pgmengine.graph.model import Model
 
-# The natural parameter of a unit that cannot be on: as -inf, but that nothing times it is nothing
+# The natural parameter of a unit that cannot be on: as -inf, but its product with 0 is 0.
 NEVER = -1e30
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """Model | evidence at beta; every array has a rows axis."""
+    """A model given evidence, at beta; every array but those of `reference` has a rows axis.
+
+    Attributes
+    ----------
+    model : the model.
+    evidence : values and pattern of the observed units.
+    soft : layer -> (rows, width), linear log-likelihoods; layers without soft evidence are absent.
+    beta : (rows,) inverse temperatures.
+    reference : layer -> (width,) natural parameters of r; 0 where absent.
+    weights : (rows,) weight of each row in a gradient; None = 1.
+    first : the number of the first row in messages, where the rows are a part of a question.
+    order : layers in the order in which a sweep visits them; empty for the order of the colours.
+    """
 
     model: Model
     evidence: Evidence
-    soft: States  # layer -> (rows, width) linear log-likelihood; layers without any are absent
-    beta: Array  # (rows,)
-    reference: States  # layer -> (width,) natural parameters of r; absent = 0
-    weights: Array | None = None  # (rows,) how much each row counts in a gradient; 1 without
-    first: int = (
-        0  # what messages call the first row, where the rows are a part of what was asked about
-    )
-    order: tuple[
-        str, ...
-    ] = ()  # layers in the order in which a sweep visits them; that of the colours without
+    soft: States
+    beta: Array
+    reference: States
+    weights: Array | None = None
+    first: int = 0
+    order: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
-        """Number of evidence rows."""
+        """Number of rows of evidence."""
         return self.evidence.rows
 
     @property
     def structure(self) -> Structure:
-        """The graph of layers."""
+        """Layers and couplings."""
         return self.model.structure
 
     @property
@@ -72,16 +82,16 @@ class Target:
 
     @property
     def cut(self) -> dict[str, Array]:
-        """Layer -> (rows, size) bool: the units set by do(), whose own conditionals are removed."""
+        """Layer -> (rows, size) bool: units set by do(), without a conditional of their own."""
         return self.pattern.cut
 
     @property
     def visited(self) -> tuple[tuple[str, ...], ...]:
-        """Layers in the order in which a sweep visits them; those in one tuple may move together."""
+        """Layers in the order of a sweep; layers of one tuple may move together."""
         return tuple((name,) for name in self.order) or self.structure.colors
 
     def take(self, index: Array) -> Target:
-        """The same target with the rows `index` (repeats allowed)."""
+        """Return the same target with the rows `index`; repeats are allowed."""
         if len(index) == self.rows == 1:
             return self
         return Target(
@@ -95,9 +105,10 @@ class Target:
             self.order,
         )
 
-    def at(self, beta: Any, reference: Mapping[str, Any] | None = None) -> Target:
-        """The same target at another beta, one number or one per row, and optionally with another
-        reference.
+    def at(self, beta: ArrayLike, reference: Mapping[str, ArrayLike] | None = None) -> Target:
+        """Return the same target at another beta, and with another reference if one is given.
+
+        beta is one number, or one for each row.
         """
         beta = np.broadcast_to(np.asarray(beta, dtype=np.float64), (self.rows,))
         if not np.all((beta >= 0) & (beta <= 1)):
@@ -107,7 +118,7 @@ class Target:
         return replace(self, beta=beta, reference=_parse_reference(self.structure, reference))
 
     def with_model(self, model: Model) -> Target:
-        """The same evidence on another model of the same structure."""
+        """Return the same evidence on another model of the same structure."""
         return Target(
             model,
             self.evidence,
@@ -121,9 +132,7 @@ class Target:
 
     @cached_property
     def nothing_observed(self) -> Target:
-        """The target whose log_z normalises log_prob: no evidence but Input layers and do(), no
-        soft evidence.
-        """
+        """The target whose log_z normalises log_prob: evidence on Input layers and by do() only."""
         e = self.evidence
         keep = {
             name: (e.observed[name] if layer.unit.observed_only else self.cut[name])
@@ -147,11 +156,11 @@ class Target:
         )
 
     def components(self, name: str, mask: Array) -> Array:
-        """A mask of units (rows, size) as a mask of components (rows, width)."""
+        """Return a mask of units (rows, size) as a mask of components (rows, width)."""
         return self.structure.layers[name].components(mask)
 
     def outer_field(self, x: States, name: str) -> Array:
-        """The part of a layer's natural parameter that is not its directed input, (rows, width).
+        """Return the natural parameter of a layer without its directed input, (rows, width).
 
         u = beta (bias of an undirected layer + undirected neighbours + soft evidence) + (1 - beta)
         reference.
@@ -163,7 +172,7 @@ class Target:
         return u if u.shape == x[name].shape else np.broadcast_to(u, x[name].shape)
 
     def own_field(self, name: str) -> Array:
-        """outer_field without neighbours, (rows or 1, width)."""
+        """Return outer_field without neighbours, (rows or 1, width)."""
         directed = name in self.structure.directed_layers
         u = self.structure.blank[name][0] if directed else self.model.bias(name)[None]
         if name in self.soft:
@@ -181,7 +190,7 @@ class Target:
         return bool((self.beta == 1.0).all())
 
     def natural(self, x: States, name: str) -> Array:
-        """The natural parameter of a layer given all else, when it has no children: (rows, width).
+        """Return the natural parameter of a layer without children given all else, (rows, width).
 
         eta = outer_field + beta link(zeta), zeta the directed input; never infinite.
         """
@@ -198,7 +207,7 @@ class Target:
         return eta
 
     def log_density(self, x: States) -> Array:
-        """Log of the unnormalised density at beta of complete flat states, (rows,)."""
+        """Return the log of the unnormalised density at beta of complete flat states, (rows,)."""
         total = np.zeros(self.rows)
         for name, layer in self.structure.layers.items():
             value = layer.shaped(x[name])
@@ -219,27 +228,22 @@ class Target:
             total += self.beta * c.log_density(self.model.weight(c), x[c.a], x[c.b])
         return total
 
-    def gradient(self, x: States, weights: Array | None = None) -> dict[str, Any]:
-        """Model.gradient without the conditionals that do() has cut, and without those of barren
-        units.
+    def gradient(self, x: States, weights: Array | None = None) -> dict[str, Weight]:
+        """Return Model.gradient without the conditionals of barren units and units set by do().
 
-        The score of a barren unit is 0 on average whatever its parents are, so draws would add but
-        noise, and at a noisy-or unit with an input near 0 all of it rests on states that are never
-        drawn.
+        The score of a barren unit is 0 on average whatever its parents are, so that draws would add
+        noise only; of a noisy-or unit with an input near 0 it rests on states that are never drawn.
         """
-        return self.model.gradient(x, self.weighed(weights), self._unscored)
+        total = self.weights if weights is None else self.weighed(weights)
+        return self.model.gradient(x, total, self._unscored)
 
-    def weighed(self, weights: Array | None) -> Any:
-        """Weights of rows, times those that the rows have anyway; None: 1."""
-        if self.weights is None or weights is None:
-            return weights if self.weights is None else self.weights
-        return weights * self.weights
+    def weighed(self, weights: Array) -> Array:
+        """Return weights of rows times the target's own."""
+        return weights if self.weights is None else np.asarray(weights * self.weights)
 
     @cached_property
     def _unscored(self) -> dict[str, Array]:
-        """Layer -> (rows, size) bool: the directed units whose conditionals do not count in a
-        gradient.
-        """
+        """Layer -> (rows, size) bool: units whose conditionals do not count in a gradient."""
         names = [
             n for n in self.structure.directed_layers if self.cut[n].any() or self.free[n].any()
         ]
@@ -247,8 +251,9 @@ class Target:
         return {name: self.cut[name] | hidden[name] for name in names}
 
     def log_z_at_0(self) -> Array:
-        """Log Z at beta = 0, where all free units are independent: sum of A(reference), and log h
-        of observed units.
+        """Return log Z at beta = 0, where all free units are independent, (rows,).
+
+        It is the sum of A(reference) of free units and of log h of observed units.
         """
         total = np.zeros(self.rows)
         for name, layer in self.structure.layers.items():
@@ -260,7 +265,7 @@ class Target:
         return total
 
     def draw_at_0(self, rng: np.random.Generator) -> States:
-        """States drawn exactly at beta = 0."""
+        """Draw states at beta = 0."""
         drawn = {
             name: layer.flat(layer.unit.sample(self._at_0(name), rng))
             if self.free[name].any()
@@ -270,11 +275,12 @@ class Target:
         return self.clamp(drawn)
 
     def _at_0(self, name: str) -> Array:
+        """Return the natural parameters of a layer at beta = 0, (rows, size[, k])."""
         layer = self.structure.layers[name]
         return layer.shaped(np.zeros((self.rows, layer.width)) + self.reference.get(name, 0.0))
 
     def clamp(self, x: States) -> States:
-        """The flat values x with the observed units set to their evidence."""
+        """Return the flat values x with the observed units set to their evidence."""
         e = self.evidence
         return {
             name: np.where(self.components(name, self.free[name]), x[name], e.values[name])
@@ -282,8 +288,8 @@ class Target:
         }
 
 
-def _parse_reference(structure: Structure, reference: Any) -> States:
-    """Layer -> natural parameters (width,) of the units at beta = 0."""
+def _parse_reference(structure: Structure, reference: Mapping[str, ArrayLike]) -> States:
+    """Return the natural parameters (width,) of each layer at beta = 0."""
     if not isinstance(reference, Mapping):
         raise PgmError(f"reference must map layer names to arrays, not {type(reference).__name__}")
     flat = {}
@@ -298,33 +304,32 @@ def _parse_reference(structure: Structure, reference: Any) -> States:
         if not in_range(flat[name]).all():
             index = int(np.flatnonzero(~in_range(flat[name]))[0])
             raise PgmError(
-                f"reference: layer {name!r}, index {index // layer.unit.width} is {flat[name][index]}, "
-                f"expected {IN_RANGE}"
+                f"reference: layer {name!r}, index {index // layer.unit.width} is "
+                f"{flat[name][index]}, expected {IN_RANGE}"
             )
     return flat
 
 
-def times(beta: Any, value: Array) -> Array:
-    """Beta * value, where beta = 0 wins over an infinite value."""
+def times(beta: ArrayLike, value: Array) -> Array:
+    """Return beta * value, and 0 for an infinite value at beta = 0."""
     return np.where(np.equal(beta, 0), 0.0, beta) * np.where(np.equal(beta, 0), 0.0, value)
 
 
 def _per_unit(layer: Layer, flat: Array) -> Array:
+    """Return the sums (rows, size) over the components of each unit."""
     shaped = layer.shaped(flat)
     return shaped if layer.unit.width == 1 else shaped.sum(axis=-1)
 
 
 def make_target(
     model: Model,
-    evidence: Any = None,
-    soft: Any = None,
-    do: Any = None,
-    beta: Any = 1.0,
+    evidence: LayerValues | None = None,
+    soft: Mapping[str, ArrayLike] | None = None,
+    do: LayerValues | None = None,
+    beta: ArrayLike = 1.0,
     what: str = "evidence",
 ) -> Target:
-    """Parse and check evidence (called `what` in messages), soft evidence and interventions into a
-    Target.
-    """
+    """Parse and check evidence, soft evidence and interventions; messages call evidence `what`."""
     s = model.structure
     seen = parse_evidence(s, evidence, what)
     hints, soft_rows = parse_soft(s, soft)
@@ -355,12 +360,12 @@ def make_target(
 
 
 def _check_interventions(s: Structure, cut: dict[str, Array], observed: dict[str, Array]) -> None:
-    """do() is for directed layers, and not for what is observed."""
+    """PgmError unless do() sets units of directed layers that are not observed."""
     for name, mask in cut.items():
         if mask.any() and (name not in s.directed_layers or name in s.undirected_layers):
             raise PgmError(
-                f"do: layer {name!r} is not directed: do() cuts arrows, so it needs a layer of children or "
-                "roots without undirected couplings"
+                f"do: layer {name!r} is not directed: do() cuts arrows, so it needs a layer of "
+                "children or roots without undirected couplings"
             )
         both = mask & observed[name]
         if both.any():
@@ -369,11 +374,11 @@ def _check_interventions(s: Structure, cut: dict[str, Array], observed: dict[str
 
 
 def _check_inputs(s: Structure, observed: dict[str, Array]) -> None:
-    """Input units are observed."""
+    """PgmError unless all units of Input layers are observed."""
     for name, layer in s.layers.items():
         if layer.unit.observed_only and not observed[name].all():
             row, index = np.argwhere(~observed[name])[0]
             raise PgmError(
-                f"layer {name!r} has {layer.unit!r} units, which must be observed; row {row}, index "
-                f"{index} is not"
+                f"layer {name!r} has {layer.unit!r} units, which must be observed; row {row}, "
+                f"index {index} is not"
             )

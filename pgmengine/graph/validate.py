@@ -1,6 +1,4 @@
-"""Checks of a declaration: every refusal names the layer or the coupling, the index, and what was
-expected.
-"""
+"""Checks of a declaration; every refusal names the layer or coupling, the index, and what to do."""
 
 from __future__ import annotations
 
@@ -11,25 +9,26 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.memory import no_room
-from pgmengine.graph.couplings import Coupling
+from pgmengine.base.types import Array, Weight
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.sparse import csr_of
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.weights import is_sparse
+from pgmengine.protocols import Coupling
 from pgmengine.units import Unit
 
-COPIES = (
-    3  # of a parameter or a table of values, that there are for a moment while they are checked
-)
+# Copies of a parameter or a list of values that exist for a moment while they are checked.
+COPIES = 3
 SMALLER = "declare it smaller, or with sparse weights"
 
 
 def check_layers(layers: list[Layer]) -> None:
-    """Names are distinct non-empty strings, units are units, sizes are positive integers."""
+    """PgmError unless names are distinct strings, units are units, and sizes positive integers."""
     if not layers:
         raise PgmError("the graph has no layers: add one with builder.layer(name, unit, size)")
     seen: set[str] = set()
@@ -52,7 +51,8 @@ def check_layers(layers: list[Layer]) -> None:
             )
 
 
-def _check_name(name: Any) -> None:
+def _check_name(name: object) -> None:
+    """PgmError unless the name of a layer is text that files can hold."""
     if not isinstance(name, str) or not name:
         raise PgmError(f"a layer's name must be a non-empty string, not {name!r}")
     try:
@@ -62,7 +62,7 @@ def _check_name(name: Any) -> None:
 
 
 def check_size(layer: Layer) -> None:
-    """The layer is of units, as many as a positive integer says, whose numbers fit into memory."""
+    """PgmError unless the size is a positive integer, and its numbers fit into memory."""
     if not isinstance(layer.unit, Unit):
         raise PgmError(
             f"layer {layer.name!r}: the unit must be one such as Binary(), not {layer.unit!r}"
@@ -84,36 +84,36 @@ def check_size(layer: Layer) -> None:
 
 
 def check_unit_room(unit: Unit, what: str) -> None:
-    """The list of a unit's values fits into memory."""
+    """PgmError unless the list of a unit's values fits into memory."""
     if why := no_room(COPIES * unit.support_bytes, "take fewer states"):
         raise PgmError(f"{what}: the values of {unit!r} do not fit into memory: {why}")
 
 
 def _width(layer: Layer) -> int:
-    """That of the layer, as a Python integer, which does not overflow."""
+    """Return the width of the layer as a Python integer, which does not overflow."""
     return int(layer.size) * int(layer.unit.width)
 
 
 def _check_names(layer: Layer) -> None:
-    """Labels and names of states may be told apart, and there are as many labels as units."""
+    """PgmError unless labels and names of states differ, with one label for each unit."""
     for what, names in (("label", layer.labels), ("name of a state", layer.state_names)):
         for name in names or ():
             try:
                 hash(name)
             except TypeError:
                 raise PgmError(
-                    f"layer {layer.name!r}: {name!r} is no {what}: give text or numbers"
+                    f"layer {layer.name!r}: {name!r} cannot be a {what}: give text or numbers"
                 ) from None
     labels = layer.labels
     if labels is not None and len(labels) != layer.size:
         raise PgmError(f"layer {layer.name!r}: {len(labels)} labels for {layer.size} units")
     if labels is not None and len(set(labels)) < layer.size:
         twice = next(label for label in labels if labels.count(label) > 1)
-        raise PgmError(f"layer {layer.name!r}: the label {twice!r} is there twice")
+        raise PgmError(f"layer {layer.name!r}: two units have the label {twice!r}")
 
 
-def check_room(structure: Structure, weights: list[Any]) -> None:
-    """All parameters together fit into memory, dense weights that are to be drawn included.
+def check_room(structure: Structure, weights: list[Weight | None]) -> None:
+    """PgmError unless all parameters fit into memory, with dense weights that are to be drawn.
 
     Parameters
     ----------
@@ -135,8 +135,9 @@ def check_room(structure: Structure, weights: list[Any]) -> None:
 
 
 def check_settings(unit: Unit, what: str) -> None:
-    """Two units are the same when the fields of their dataclass are: all that they are made of must
-    be such fields.
+    """PgmError unless all settings of a unit are fields of its dataclass, which can be hashed.
+
+    Units are equal when these fields are equal.
     """
     kind, known = type(unit), {field.name for field in fields(unit)}
     apart = [
@@ -146,20 +147,20 @@ def check_settings(unit: Unit, what: str) -> None:
     ]
     if apart:
         raise PgmError(
-            f"{what}: {apart[0]!r} of {kind.__name__} is not a field: a unit type is a frozen dataclass, "
-            "whose fields tell its units apart"
+            f"{what}: {apart[0]!r} of {kind.__name__} is not a field: a unit type is a frozen "
+            "dataclass, whose fields tell its units apart"
         )
     try:
         hash(unit)
     except TypeError as error:
         raise PgmError(
-            f"{what}: the fields of {kind.__name__}, a frozen dataclass, must be numbers, text or tuples of "
-            f"these: {error}"
+            f"{what}: the fields of {kind.__name__}, a frozen dataclass, must be numbers, text or "
+            f"tuples of these: {error}"
         ) from None
 
 
 def _check_unit(layer: Layer) -> None:
-    """What a unit type says of its values fits together."""
+    """PgmError unless the support and the base measure of a unit fit together."""
     unit, support, base = layer.unit, layer.unit.support, layer.unit.log_base
     if support is None:
         return
@@ -171,8 +172,8 @@ def _check_unit(layer: Layer) -> None:
         or len(support) < 1
     ):
         raise PgmError(
-            f"layer {layer.name!r}: the support of {unit!r} must be an array {('K', *shape)} of its values, "
-            f"not {support!r}"
+            f"layer {layer.name!r}: the support of {unit!r} must be an array {('K', *shape)} of "
+            f"its values, not {support!r}"
         )
     if unit.width == 1 and np.any(np.diff(support) <= 0):
         raise PgmError(
@@ -184,13 +185,13 @@ def _check_unit(layer: Layer) -> None:
         or not np.isfinite(base).all()
     ):
         raise PgmError(
-            f"layer {layer.name!r}: log_base of {unit!r} must be an array of {len(support)} finite numbers, "
-            f"one for each value, not {base!r}"
+            f"layer {layer.name!r}: log_base of {unit!r} must be an array of {len(support)} finite "
+            f"numbers, one for each value, not {base!r}"
         )
 
 
 def check_structure(structure: Structure) -> None:
-    """Couplings join known layers, once each, in ways that give a proper density."""
+    """PgmError unless couplings join known layers, once each, and give a proper density."""
     seen: set[tuple[str, ...] | frozenset[str]] = set()
     keys: dict[str, Coupling] = {}
     for c in structure.couplings:
@@ -204,14 +205,14 @@ def check_structure(structure: Structure) -> None:
         seen.add(end)
         if (other := keys.setdefault(c.key, c)) is not c:
             raise PgmError(
-                f"couplings {other.a!r} to {other.b!r} and {c.a!r} to {c.b!r} have the same name, {c.key!r}: "
-                "rename a layer"
+                f"couplings {other.a!r} to {other.b!r} and {c.a!r} to {c.b!r} have the same name, "
+                f"{c.key!r}: rename a layer"
             )
         a, b = structure.layers[c.a], structure.layers[c.b]
         if not c.directed and all(_unbounded(layer) for layer in (a, b)):
             raise PgmError(
-                f"coupling {c.key!r} joins two unbounded layers, {c.a!r} and {c.b!r}: the density would "
-                "have no finite normaliser"
+                f"coupling {c.key!r} joins two unbounded layers, {c.a!r} and {c.b!r}: the density "
+                "would have no finite normaliser"
             )
         if c.directed and b.unit.observed_only:
             raise PgmError(
@@ -227,14 +228,17 @@ def check_structure(structure: Structure) -> None:
 
 
 def _unbounded(layer: Layer) -> bool:
+    """Whether values have no bound, and are not always observed."""
     return not layer.unit.bounded and not layer.unit.observed_only
 
 
 def _nonnegative(layer: Layer) -> bool:
+    """Whether all values are at least 0."""
     return layer.unit.support is not None and bool(np.all(layer.unit.support >= 0))
 
 
 def _check_child_only(structure: Structure) -> None:
+    """PgmError for units that have to be children, and are not."""
     for name, layer in structure.layers.items():
         if layer.unit.child_only and (
             name in structure.undirected_layers or not structure.arrows_into[name]
@@ -246,14 +250,15 @@ def _check_child_only(structure: Structure) -> None:
 
 
 def _check_acyclic(structure: Structure) -> None:
+    """PgmError for a directed cycle of layers."""
     graph: nx.DiGraph = nx.DiGraph([(c.a, c.b) for c in structure.arrows if c.a != c.b])
     if not nx.is_directed_acyclic_graph(graph):
         cycle = [edge[0] for edge in nx.find_cycle(graph)]
         raise PgmError(f"the arrows form a directed cycle: {' -> '.join([*cycle, cycle[0]])}")
 
 
-def check_bias(layer: Layer, bias: Any) -> np.ndarray:
-    """The bias as a float64 array of the layer's bias shape; None = zeros."""
+def check_bias(layer: Layer, bias: ArrayLike | None) -> Array:
+    """Return a bias as float64 in the bias shape of its layer; None = zeros."""
     if bias is None:
         return np.zeros(layer.bias_shape)
     array = as_floats(bias, f"layer {layer.name!r}: bias")
@@ -265,8 +270,8 @@ def check_bias(layer: Layer, bias: Any) -> np.ndarray:
     return array.copy()
 
 
-def check_weight(structure: Structure, coupling: Coupling, weight: Any) -> Any:
-    """The weight as float64, dense in C order or csr, of shape (width of a, width of b)."""
+def check_weight(structure: Structure, coupling: Coupling, weight: Weight) -> Weight:
+    """Return a weight as float64, dense in C order or csr, (width of a, width of b)."""
     a, b = structure.layers[coupling.a], structure.layers[coupling.b]
     what = f"coupling {coupling.key!r} of layers {coupling.a!r} and {coupling.b!r}: weight"
     if is_sparse(weight):
@@ -285,15 +290,17 @@ def check_weight(structure: Structure, coupling: Coupling, weight: Any) -> Any:
     return array
 
 
-def as_floats(values: Any, what: str) -> np.ndarray:
-    """Anything numpy can read as float64, else PgmError."""
+def as_floats(values: Any, what: str) -> Array:
+    """Return anything that numpy reads as float64 in this type, else PgmError."""
     try:
-        if isinstance(values, np.ma.MaskedArray):  # what is masked is not observed
-            return np.ma.filled(values.astype(np.float64), np.nan)
+        # Masked values are not observed.
+        if isinstance(values, np.ma.MaskedArray):
+            return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
         if is_sparse(values):
             return _filled(values, what)
         array = np.asarray(values)
-        if array.dtype.kind in "cMm":  # numpy would take a part of them as numbers
+        # Of complex numbers and dates numpy would take a part as numbers.
+        if array.dtype.kind in "cMm":
             raise TypeError(f"it has {array.dtype} entries")
         return array.astype(np.float64, copy=False)
     except PgmError:
@@ -309,19 +316,22 @@ def as_floats(values: Any, what: str) -> np.ndarray:
         raise PgmError(f"{what} is not an array of numbers: {error}") from None
 
 
-def _filled(matrix: Any, what: str) -> np.ndarray:
-    """A sparse matrix with its zeros."""
+def _filled(matrix: Weight, what: str) -> Array:
+    """Return a sparse matrix as a dense one."""
     if why := no_room(8 * math.prod(map(int, matrix.shape))):
         raise PgmError(f"{what}: with its zeros the sparse matrix does not fit into memory: {why}")
-    return csr_of(matrix, what).toarray()
+    filled: Array = csr_of(matrix, what).toarray()
+    return filled
 
 
-def _check_shape(array: Any, shape: tuple[int, int], what: str) -> None:
+def _check_shape(array: Weight, shape: tuple[int, int], what: str) -> None:
+    """PgmError unless a weight has a shape."""
     if tuple(array.shape) != shape:
         raise PgmError(f"{what} has shape {tuple(array.shape)}, expected {shape}")
 
 
-def _check_entries(array: Any, what: str, nonnegative: bool) -> None:
+def _check_entries(array: Weight, what: str, nonnegative: bool) -> None:
+    """PgmError with its index for a number out of range."""
     values = array.data if is_sparse(array) else array
     for bad, expected in (
         (~in_range(values), IN_RANGE),
@@ -336,8 +346,8 @@ def _check_entries(array: Any, what: str, nonnegative: bool) -> None:
             raise PgmError(f"{what}[{', '.join(map(str, at))}] is {value}, expected {expected}")
 
 
-def _symmetric(array: Any) -> Any:
-    """Without what rounding has left between an entry and that across; stored zeros are kept."""
+def _symmetric(array: Weight) -> Weight:
+    """Return the mean of a weight and its transpose, with stored zeros."""
     if not is_sparse(array):
         return (array + array.T) / 2
     across = array.T.tocsr()
@@ -350,7 +360,8 @@ def _symmetric(array: Any) -> Any:
     return ((array + across) / 2).tocsr()
 
 
-def _check_inside(array: Any, layer: Layer, directed: bool, what: str) -> None:
+def _check_inside(array: Weight, layer: Layer, directed: bool, what: str) -> None:
+    """PgmError unless a weight in a layer is symmetric or acyclic, and 0 inside each unit."""
     rows, columns = array.nonzero()
     own = np.flatnonzero(layer.owners(rows) == layer.owners(columns))
     if len(own):

@@ -1,8 +1,7 @@
-"""Parameters as arrays of numbers: dense ones, and sparse ones whose stored entries are the
-parameters.
+"""Parameters as arrays of numbers, dense or sparse; stored entries of sparse ones are parameters.
 
 Sums and products of scipy's sparse arrays drop entries that become 0, which are parameters all the
-same; these do not.
+same. The functions of this module keep them.
 """
 
 from __future__ import annotations
@@ -13,42 +12,41 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, Weight
 
 
-def is_sparse(value: Any) -> bool:
-    """Whether it is one of scipy's sparse arrays; if nobody has imported those, it is not."""
+def is_sparse(value: object) -> bool:
+    """Whether it is one of scipy's sparse arrays; none exist unless scipy.sparse is imported."""
     if isinstance(value, np.ndarray):
         return False
-    issparse = getattr(
-        sys.modules.get("scipy.sparse"), "issparse", None
-    )  # None, too, while another thread imports it
+    # The function is missing as well while another thread imports the module.
+    issparse = getattr(sys.modules.get("scipy.sparse"), "issparse", None)
     return issparse is not None and bool(issparse(value))
 
 
-def numbers(value: Any) -> Array:
-    """All numbers of a parameter, (n,); a copy only if they do not lie in order."""
+def numbers(value: Weight) -> Array:
+    """Return all numbers of a parameter, (n,); a copy only if they do not lie in order."""
     return np.ascontiguousarray(value.data if is_sparse(value) else value).reshape(-1)
 
 
-def count(value: Any) -> int:
-    """How many numbers a parameter has; those that a sparse one stores."""
+def count(value: Weight) -> int:
+    """Return how many numbers a parameter has, or a sparse parameter stores."""
     return int(value.nnz if is_sparse(value) else value.size)
 
 
-def like(value: Any, flat: Array) -> Any:
-    """A parameter of the same shape, and pattern, with other numbers."""
+def like(value: Weight, flat: Array) -> Weight:
+    """Return a parameter of the same shape and pattern with other numbers (n,)."""
     if not is_sparse(value):
         return flat.reshape(value.shape)
     return type(value)((flat, value.indices, value.indptr), shape=value.shape)
 
 
-def pattern(value: Any) -> bytes:
-    """Where the stored entries of a sparse parameter lie; nothing for a dense one."""
+def pattern(value: Weight) -> bytes:
+    """Return the places of the stored entries of a sparse parameter; nothing for a dense one."""
     return value.indices.tobytes() + value.indptr.tobytes() if is_sparse(value) else b""
 
 
-def add_rows(out: Array, x: Array, value: Any, rows: Array) -> None:
+def add_rows(out: Array, x: Array, value: Weight, rows: Array) -> None:
     """Add x (n, len(rows)) @ value[rows] to out (n, columns), where a sparse value has entries."""
     if not is_sparse(value):
         out += x @ value[rows]
@@ -58,13 +56,13 @@ def add_rows(out: Array, x: Array, value: Any, rows: Array) -> None:
         out[:, value.indices[entries]] += x[:, i, None] * value.data[entries]
 
 
-def elementwise(f: Callable[..., Any], *values: Any) -> Any:
-    """F on dense arrays, or on the stored entries of sparse ones with the same pattern."""
+def elementwise(f: Callable[..., Any], *values: Weight) -> Weight:
+    """Apply f to dense arrays, or to the stored entries of sparse ones with the same pattern."""
     if not is_sparse(values[0]):
         return f(*values)
     return like(values[0], f(*(v.data for v in values)))
 
 
-def plus(a: Any, b: Any, factor: float = 1.0) -> Any:
-    """A + factor * b."""
+def plus(a: Weight, b: Weight, factor: float = 1.0) -> Weight:
+    """Return a + factor * b."""
     return elementwise(lambda x, y: x + factor * y, a, b)

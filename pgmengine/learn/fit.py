@@ -17,8 +17,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.progress import track
 from pgmengine.base.threads import one_blas_thread
-from pgmengine.base.types import Array
-from pgmengine.graph.builder import Rng
+from pgmengine.base.types import Array, RngLike
 from pgmengine.graph.frames import data_by_layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target, make_target
@@ -93,7 +92,7 @@ def fit(
     epochs: int = 10,
     updates: int | None = None,
     callbacks: Sequence[Any] = (),
-    rng: Rng = 0,
+    rng: RngLike = 0,
     progress: bool = True,
     checkpoint: str | Path | None = None,
     sample_weight: Any = None,

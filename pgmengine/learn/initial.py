@@ -11,7 +11,6 @@ import numpy as np
 from pgmengine.base.checks import amount, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.graph.builder import GraphBuilder
-from pgmengine.graph.couplings import Coupling
 from pgmengine.graph.frames import data_by_layer
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
@@ -22,6 +21,7 @@ from pgmengine.learn.fit import fit
 from pgmengine.learn.interrupt import pass_on
 from pgmengine.learn.optimizers import Adam, Tied
 from pgmengine.learn.positive import posterior_draw
+from pgmengine.protocols import Coupling
 
 ROWS = 1000  # states that a layer is drawn at least, however few rows there are
 

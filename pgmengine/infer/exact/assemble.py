@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from pgmengine.base.types import Array
-from pgmengine.graph.couplings import Coupling, Weight, only_parameters, outer
+from pgmengine.base.types import Array, Weight
+from pgmengine.graph.couplings import only_parameters, outer
 from pgmengine.graph.weights import plus
 from pgmengine.infer.exact.columns import padded
 from pgmengine.infer.exact.problem import FiniteBlock, Problem
+from pgmengine.protocols import Coupling
 
 
 @dataclass(frozen=True, eq=False)
 class Expectations:
-    """Expectations of one problem; `moments` (n, 1 or 1 + D, columns) as walk.py says."""
+    """Expectations of one problem from its moments (n, 1 or 1 + D, columns); see walk.py."""
 
     problem: Problem
     moments: Array
@@ -60,7 +60,7 @@ class Expectations:
         return out
 
     def _statistics(self, name: str, summed: bool) -> Iterator[tuple[Array, Array]]:
-        """(units, expected values (n, 1 + D, T * w)) of the blocks of a layer."""
+        """Yield (units, expected values (n, 1 + D, T * w)) of the blocks of a layer."""
         p = self.problem
         unit = p.target.structure.layers[name].unit
         for b, prob in self._finite:
@@ -83,7 +83,7 @@ class Expectations:
                 yield q.index, q.curvature * mean
 
     def rest(self, name: str) -> Array:
-        """F of the units summed out, 0 elsewhere: (n, 1 + D, width)."""
+        """Return F of the units that are summed out, 0 elsewhere: (n, 1 + D, width)."""
         layer = self.problem.target.structure.layers[name]
         out = np.zeros((*self.moments.shape[:2], layer.width))
         for index, value in self._statistics(name, summed=True):
@@ -91,7 +91,7 @@ class Expectations:
         return out
 
     def expected(self, name: str) -> Array:
-        """F of a layer, (n, 1 + D, width)."""
+        """Return F of a layer, (n, 1 + D, width)."""
         p = self.problem
         total = p.origin[name][:, None] * self.weight[:, :, None]
         if len(p.skeleton.cover.units[name]):
@@ -101,9 +101,7 @@ class Expectations:
         return total
 
     def score(self, name: str) -> Array:
-        """What a layer's bias and incoming arrows are multiplied by in the gradient, (n, 1 + D,
-        width).
-        """
+        """Return the factor (n, 1 + D, width) of a layer's bias and arrows in the gradient."""
         p = self.problem
         layer = p.target.structure.layers[name]
         if name not in p.target.structure.directed_layers:
@@ -116,9 +114,7 @@ class Expectations:
         return out
 
     def _off_score(self, name: str) -> Array:
-        """Score of children with p(0 | z) = e^-z: -(1 - x) + x e^-z / (1 - e^-z), x known,
-        enumerated or summed out.
-        """
+        """Return the score -(1 - x) + x e^-z / (1 - e^-z) of children with p(0 | z) = e^-z."""
         out = (
             self.expected(name) - self.rest(name) - self.weight[:, :, None]
         ) * self.problem.skeleton.counted[name]
@@ -130,7 +126,7 @@ class Expectations:
         return out
 
     def prob(self, name: str) -> Array:
-        """State probabilities (n, size, K) of a finite layer."""
+        """Return the state probabilities (n, size, K) of a finite layer."""
         p = self.problem
         out = p.target.structure.layers[name].one_hot(p.origin[name])
         for d, (owner, unit, a) in enumerate(p.skeleton.owner):
@@ -145,7 +141,7 @@ class Expectations:
         return np.minimum(np.maximum(out, 0.0, out=out), 1.0, out=out)
 
     def pairs(self, c: Coupling) -> Array:
-        """E[x_a x_b'] per row, (n, width a, width b)."""
+        """Return E[x_a x_b'] of each row, (n, width of a, width of b)."""
         p = self.problem
         fb, ra, rb = self.expected(c.b), self.rest(c.a), self.rest(c.b)
         out = np.einsum("ni,nj->nij", p.origin[c.a], fb[:, 0])
@@ -153,9 +149,8 @@ class Expectations:
         out += np.einsum("ni,nj->nij", ra[:, 0], p.origin[c.b] + rb[:, 0])
         out += np.einsum("ndi,dj->nij", ra[:, 1:], p.skeleton.steps[c.b])
         layer = p.target.structure.layers[c.a]
-        if (
-            c.a == c.b and layer.unit.width > 1
-        ):  # components of one unit: E[x_i x_j] is not a product of means
+        # Two components of one unit: E[x_i x_j] is not a product of means.
+        if c.a == c.b and layer.unit.width > 1:
             second = self.second_moment(c.a)
             for unit in p.skeleton.cover.rest[c.a]:
                 columns = layer.columns(np.array([unit]))
@@ -163,14 +158,14 @@ class Expectations:
         return only_parameters(c, p.target.model.weight(c), out)
 
     def second_moment(self, name: str) -> Array:
-        """E[x x'] inside each unit of a finite layer, (n, size, w, w)."""
+        """Return E[x x'] inside each unit of a finite layer, (n, size, w, w)."""
         layer = self.problem.target.structure.layers[name]
         assert layer.unit.support is not None
         support = layer.unit.support.reshape(len(layer.unit.support), layer.unit.width)
-        return np.einsum("nuk,ki,kj->nuij", self.prob(name), support, support)
+        return np.asarray(np.einsum("nuk,ki,kj->nuij", self.prob(name), support, support))
 
     def gradient(self, c: Coupling, weight: Weight, rows: Array) -> Weight:
-        """d/dW E[log_density] summed over rows, times the rows' weights."""
+        """Return d/dW E[log_density] summed over rows times their weights `rows` (n,)."""
         p, heavy = self.problem, rows[:, None, None]
         fb = heavy * (self.score(c.b) if c.directed else self.expected(c.b))
         total = outer(weight, p.origin[c.a], fb[:, 0])
@@ -183,14 +178,13 @@ class Expectations:
                 total = plus(total, outer(weight, ra[:, 1:].sum(axis=0), p.skeleton.steps[c.b]))
         return c.projected(weight, total)
 
-    def all_gradients(self, rows: Array) -> dict[str, Any]:
-        """The gradient of every parameter, summed over rows times their weights."""
-        p, alone = (
-            self.problem,
-            Expectations(self.problem, self.moments[:, :1]),
-        )  # biases need no E[ind_d ind_d']
+    def all_gradients(self, rows: Array) -> dict[str, Weight]:
+        """Return the gradient of every parameter, summed over rows times their weights (n,)."""
+        p = self.problem
+        # Biases need no E[ind_d ind_d'].
+        alone = Expectations(p, self.moments[:, :1])
         s, model = p.target.structure, p.target.model
-        out: dict[str, Any] = {
+        out: dict[str, Weight] = {
             f"{n}.bias": (rows @ alone.score(n)[:, 0]).reshape(s.layers[n].bias_shape)
             for n in s.layers
         }

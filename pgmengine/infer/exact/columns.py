@@ -1,4 +1,8 @@
-"""The columns of a walk's moments, and the kernel's layout of the components of finite blocks."""
+"""The columns of a walk's moments, and the layout of finite blocks in the compiled walk.
+
+The compiled walk reads the components of all finite blocks in one row: block by block, state by
+state, unit by unit, with the units of a block padded to whole vectors.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,17 @@ from pgmengine import _kernels
 from pgmengine.base.types import Array
 from pgmengine.infer.exact.problem import FiniteBlock, Problem
 
-LANES = _kernels.LANES  # units of a block are padded to a multiple of it
+# The units of a block are padded to a multiple of this number.
+LANES = _kernels.LANES
 
 
 def padded(block: FiniteBlock) -> int:
-    """Its units, with those that fill the last vector."""
+    """Return the number of units of a block, with padding."""
     return -(-len(block.index) // LANES) * LANES
 
 
 def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: float) -> Array:
-    """(rows, T, K-1) of each block as (rows, components), the kernel's order: block, state, padded
-    unit.
-    """
+    """Return an array (rows, T, K-1) for each block as one (rows, components), padded by `fill`."""
     out = np.full((rows, sum(b.value.shape[2] * padded(b) for b in blocks)), fill)
     start = 0
     for b, array in zip(blocks, arrays, strict=True):
@@ -31,6 +34,6 @@ def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: fl
 
 
 def column_count(p: Problem) -> int:
-    """Columns of the moments matrix."""
-    finite = sum(padded(b) * b.offset.shape[2] for b in p.finite)
+    """Return the number of columns of the moments."""
+    finite: int = sum(padded(b) * b.offset.shape[2] for b in p.finite)
     return finite + p.skeleton.indicators + sum(len(b.index) for b in p.smooth)

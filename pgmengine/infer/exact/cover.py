@@ -1,10 +1,10 @@
-"""The cheapest cover: free units such that, given their values, everything else free is
-independent.
+"""Covers: free units given which all other free units are independent, at the lowest cost.
 
 Two free units are in conflict when a coupling joins them. A free parent of a child whose normaliser
-counts must be in the cover, for A_c couples all parents of c. The rest is a minimum-weight vertex
-cover, each unit weighing log2(number of its states). Units of a layer that have the same neighbours
-stand or fall together, so they are merged before the search: a dense layer is one vertex.
+counts has to be in the cover, because the normaliser couples all parents of the child. The other
+units are chosen by a minimum-weight vertex cover of the conflicts, where a unit weighs log2(number
+of its states). Units of a layer with equal neighbours are in the cover together or not at all, so
+they are merged before the search: a dense layer is one vertex.
 """
 
 from __future__ import annotations
@@ -12,36 +12,43 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 import networkx as nx
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array
-from pgmengine.graph.couplings import Coupling, Weight
+from pgmengine.base.types import Array, Weight
 from pgmengine.graph.queries import barren, forced_units, hinted
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse
+from pgmengine.protocols import Coupling
 
 Vertex = tuple[str, int]
 Groups = dict[str, list[Array]]
-MANY_VERTICES = 400  # above this the cover is the greedy one
-MANY_GROUPS = 4000  # above this there is no search at all
+
+# Vertices above which the greedy cover is taken.
+MANY_VERTICES = 400
+
+# Groups of merged units above which there is no search at all.
+MANY_GROUPS = 4000
 
 
 @dataclass(frozen=True, eq=False)
 class Cover:
-    """Unit indices per layer: enumerated, summed out one by one, and left out because they sum to
-    one.
-    """
+    """The indices of the free units of each layer, by their part in the sum over states."""
 
+    # Units whose states are enumerated.
     units: dict[str, Array]
+    # Units that are summed out one by one.
     rest: dict[str, Array]
+    # Units that are left out, because they sum to one.
     barren: dict[str, Array]
-    bits: float  # log2 of the number of states
-    indicators: int  # number of states but the first, of all units
-    columns: int  # numbers that a walk updates: of the rest, of children, of indicators
+    # log2 of the number of states.
+    bits: float
+    # The number of states but the first, summed over the cover units.
+    indicators: int
+    # Numbers that a walk updates for a state: of the rest, of children, of indicators.
+    columns: int
 
 
 def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
@@ -56,7 +63,8 @@ def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
     acting = [_acting(c, target.model.weight(c), structural) for c in target.structure.couplings]
     seen = (m.tobytes() for m in masks)
     key = "cover", prune, structural, target.untempered, *target.soft, *seen, *acting
-    return target.structure.memo.recall(key, lambda: _cheapest(target, prune, structural))
+    cover: Cover = target.structure.memo.recall(key, lambda: _cheapest(target, prune, structural))
+    return cover
 
 
 def _acting(c: Coupling, weight: Weight, structural: bool) -> bytes:
@@ -68,7 +76,7 @@ def _acting(c: Coupling, weight: Weight, structural: bool) -> bytes:
     for part in (weight.indices, weight.indptr) if sparse else ():
         digest.update(part)
     if not (sparse and structural):
-        digest.update(np.packbits((weight.data if sparse else weight) != 0))
+        digest.update(np.packbits((weight.data if sparse else weight) != 0).data)
     return digest.digest()
 
 
@@ -86,8 +94,8 @@ def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
         unit = s.layers[name].unit
         if mask.any() and unit.support is None:
             raise PgmError(
-                f"layer {name!r} has {unit!r} units, which cannot be enumerated, and nothing else can "
-                "stand in for them"
+                f"layer {name!r} has {unit!r} units, whose infinitely many values cannot be "
+                "enumerated; observe them"
             )
     units = {n: np.flatnonzero(chosen[n]) for n in s.layers}
     rest = {n: np.flatnonzero(free[n] & ~chosen[n]) for n in s.layers}
@@ -105,19 +113,20 @@ def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
 
 
 def _bits(target: Target, name: str) -> float:
+    """Return log2 of the number of states of a unit; infinite units have a prohibitive number."""
     support = target.structure.layers[name].unit.support
     return 1e6 if support is None else float(np.log2(len(support)))
 
 
 def _vertex_cover(target: Target, free: dict[str, Array], structural: bool) -> dict[str, Array]:
-    """Minimum-weight vertex cover of the conflicts among the free units. (size,) masks.
+    """Return the cheapest vertex cover of conflicts among free units: layer -> (size,) bool.
 
-    Arrows never put two of these units in conflict: the parents of a child that counts are in the
-    cover already.
+    Arrows put no two of these units in conflict: the parents of a child whose normaliser counts are
+    in the cover already.
     """
     s = target.structure
     inside = {name: np.flatnonzero(mask) for name, mask in free.items()}
-    acts: dict[Coupling, Any] = {
+    acts: dict[Coupling, Weight] = {
         c: _among(target, c, inside, structural)
         for c in s.undirected
         if len(inside[c.a]) and len(inside[c.b])
@@ -140,9 +149,7 @@ def _vertex_cover(target: Target, free: dict[str, Array], structural: bool) -> d
 
 
 def _among(target: Target, c: Coupling, inside: dict[str, Array], structural: bool) -> Weight:
-    """Where a coupling acts between these units of its layers: a part of its pattern (what is not 0
-    is a parameter).
-    """
+    """Return where a coupling acts between some units of its layers, as numbers other than 0."""
     layers, weight = target.structure.layers, target.model.weight(c)
     rows, columns = layers[c.a].columns(inside[c.a]), layers[c.b].columns(inside[c.b])
     if structural:
@@ -152,8 +159,9 @@ def _among(target: Target, c: Coupling, inside: dict[str, Array], structural: bo
 
 
 def _all_but_one_layer(target: Target, groups: Groups, out: dict[str, Array]) -> dict[str, Array]:
-    """A valid cover without a search: every conflicting unit but those of the dearest layer without
-    lateral links.
+    """Return a cover without a search: all units in conflict but those of one layer.
+
+    The layer is the one of most bits among the layers without a lateral coupling.
     """
     lateral = {c.a for c in target.structure.undirected if c.a == c.b}
     price = {n: _bits(target, n) * sum(map(len, g)) for n, g in groups.items()}
@@ -164,9 +172,10 @@ def _all_but_one_layer(target: Target, groups: Groups, out: dict[str, Array]) ->
     return out
 
 
-def _merged_units(target: Target, inside: dict[str, Array], acts: dict[Coupling, Any]) -> Groups:
-    """Places of the units in conflict with any other, of each layer, in groups of equal
-    neighbourhoods.
+def _merged_units(target: Target, inside: dict[str, Array], acts: dict[Coupling, Weight]) -> Groups:
+    """Return the places of the units with conflicts, in groups of equal neighbourhoods.
+
+    Neighbourhoods are compared by sums of random numbers, one for each unit.
     """
     s, rng = target.structure, np.random.default_rng(0)
     mark = {n: rng.random(len(units)) for n, units in inside.items()}
@@ -194,8 +203,9 @@ def _merged_units(target: Target, inside: dict[str, Array], acts: dict[Coupling,
 
 
 def _conflicts(
-    target: Target, c: Coupling, acting: Any, places: Groups
+    target: Target, c: Coupling, acting: Weight, places: Groups
 ) -> Iterator[tuple[Vertex, Vertex]]:
+    """Yield the pairs of groups that a coupling puts in conflict."""
     a, b = target.structure.layers[c.a], target.structure.layers[c.b]
     one = a.columns(np.array([g[0] for g in places[c.a]], dtype=int))
     two = b.columns(np.array([g[0] for g in places[c.b]], dtype=int))
@@ -206,12 +216,16 @@ def _conflicts(
 
 
 def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
+    """Return the cheapest vertex cover that is found: by integer programming, if it is in time."""
     if len(graph) == 2:
         return {min(graph, key=lambda v: (weights[v], v))}
-    import scipy.optimize as so  # slow to import, and seldom needed
+    # Slow to import, and seldom needed.
+    import scipy.optimize as so
     import scipy.sparse as sp
 
-    greedy = nx.approximation.min_weighted_vertex_cover(_weighted(graph, weights), weight="bits")
+    greedy: set[Vertex] = nx.approximation.min_weighted_vertex_cover(
+        _weighted(graph, weights), weight="bits"
+    )
     if len(graph) > MANY_VERTICES:
         return greedy
     vertices, edges = list(graph), list(graph.edges)
@@ -231,10 +245,12 @@ def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
     if found.x is None:
         return greedy
     best = {v for v, x in zip(vertices, found.x, strict=True) if x > 0.5}
-    return min(best, greedy, key=lambda cover: sum(weights[v] for v in cover))
+    cheapest: set[Vertex] = min(best, greedy, key=lambda cover: sum(weights[v] for v in cover))
+    return cheapest
 
 
 def _weighted(graph: nx.Graph, weights: dict[Vertex, float]) -> nx.Graph:
+    """Return a copy of a graph with weights as the attribute "bits" of its nodes."""
     copy = nx.Graph(graph)
     nx.set_node_attributes(copy, weights, "bits")
     return copy

@@ -1,4 +1,9 @@
-"""The compiled, multiplicative walk over rows and pieces, on threads: gray.h and bunches.h."""
+"""The compiled walk over rows and pieces of states, on threads.
+
+It is multiplicative: a step of the Gray code multiplies the exponentials of all components by
+factors that are known beforehand (gray.h, bunches.h). The numpy walk of reference.py is its
+reference implementation.
+"""
 
 from __future__ import annotations
 
@@ -17,27 +22,28 @@ from pgmengine.infer.exact import states
 from pgmengine.infer.exact.columns import column_count, laid_out, padded
 from pgmengine.infer.exact.problem import FiniteBlock, Problem
 
-TASK = (
-    16 * states.PIECE
-)  # states of one unit of work for the threads; fixed, so results do not depend on their number
+# States of one unit of work for the threads; fixed, so that answers do not depend on their number.
+TASK = 16 * states.PIECE
+
+# Exponents up to this size stay far inside the range of a double.
 SAFE_EXPONENT = 600.0
-SAFE_GAP = 1e-3  # 1 - e^a is taken for 0 when it is far below this: gray.h
+
+# 1 - e^a counts as 0 where it is far below this (gray.h).
+SAFE_GAP = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class _Compiled:
     """The part of a compiled walk that does not depend on the rows."""
 
-    kernel: Any  # None when no offsets could be safe
-    reach: list[
-        Array
-    ]  # of each block (1, T, K-1): how far a_tk can be from its offset, or go in one step
+    # The compiled routine; None where no offsets could be safe.
+    kernel: Any
+    # Of each block (1, T, K-1): how far a_tk can be from its offset, or go in one step.
+    reach: list[Array]
 
 
 def _compiled(p: Problem) -> _Compiled:
-    """Made of the first problem of a skeleton, for all: pairs and values are the same in each,
-    offsets are not.
-    """
+    """Compile the walk of a skeleton: all its problems have the same pairs and values."""
     size = [np.abs(b.value) for b in p.finite]
     reach = [a.sum(axis=0, keepdims=True) + 2 * a.max(axis=0, initial=0.0) for a in size]
     if not all(a.max(initial=0.0) < SAFE_EXPONENT for a in reach):
@@ -55,7 +61,7 @@ def _compiled(p: Problem) -> _Compiled:
 
 
 class GrayWalker:
-    """The compiled walk of gray.h over rows and pieces, on threads."""
+    """The compiled walk over rows and pieces, on threads; see Walker."""
 
     def __init__(self, p: Problem) -> None:
         compiled: _Compiled = p.skeleton.memo.recall("compiled walk", lambda: _compiled(p))
@@ -70,15 +76,13 @@ class GrayWalker:
         self.every = int(min(max(690 // max(factors, 0.1), 1), 64)) if self.safe else 1
 
     def _inside(self, largest: list[float]) -> bool:
-        """Whether every exponential stays far inside the range of a double, and none close to 1 is
-        subtracted from 1.
-        """
+        """Whether exponentials stay in range, and none close to 1 is subtracted from 1."""
         p = self.problem
         inside = all(a < SAFE_EXPONENT for a in largest) and bool(np.isfinite(p.theta).all())
         return inside and all(_apart(b) for b in p.finite if b.complement)
 
     def walk(self, moments: int) -> tuple[Array, Array | None]:
-        """See Walker."""
+        """See walk.Walker."""
         p, count = self.problem, states.pieces(self.problem)
         tasks = [(row, start) for row in range(p.target.rows) for start in range(0, p.size, TASK)]
         shape = (moments, column_count(p))
@@ -117,7 +121,7 @@ class GrayWalker:
         sums: Array,
         shape: tuple[int, int],
     ) -> Array:
-        """Expectations per row from the tasks' scaled sums, in the order of the tasks."""
+        """Return the expectations of each row from the scaled sums of tasks, in their order."""
         out = np.zeros((self.problem.target.rows, *shape))
         scales = [-math.inf] * len(out)
         for (row, _), (scale, part) in zip(tasks, done, strict=True):
@@ -133,7 +137,7 @@ class GrayWalker:
         return out
 
     def log_weights(self, rows: Array, piece: int) -> Array:
-        """See Walker."""
+        """See walk.Walker."""
         return np.stack([self._log_weights(int(row), piece) for row in rows])
 
     def _log_weights(self, row: int, piece: int, best: bool = False) -> Array:
@@ -155,7 +159,7 @@ class GrayWalker:
         return out
 
     def best_states(self) -> Array:
-        """See Walker."""
+        """See walk.Walker."""
         tasks = [
             (row, piece)
             for row in range(self.problem.target.rows)
@@ -169,11 +173,11 @@ class GrayWalker:
 
         found = np.array(list(shared_out(run, tasks))).reshape(self.problem.target.rows, -1, 2)
         winner = found[:, :, 0].argmax(axis=1)
-        return found[np.arange(len(found)), winner, 1].astype(np.int64)
+        return np.asarray(found[np.arange(len(found)), winner, 1], dtype=np.int64)
 
 
 def _steps(p: Problem, value: Array) -> tuple[Array, Array]:
-    """Exp of the change of every component when a unit steps up into an indicator, and its inverse."""
+    """Return exp of the change of every component when an indicator is switched on, and 1 / it."""
     change = value.copy()
     first = np.array([a == 1 for _, _, a in p.skeleton.owner], dtype=bool)
     later = np.flatnonzero(~first)
@@ -182,8 +186,9 @@ def _steps(p: Problem, value: Array) -> tuple[Array, Array]:
 
 
 def _largest(b: FiniteBlock, reach: Array) -> float:
-    """A bound on |a_tk| over all states of the cover, and on its change in one step; NaN or inf
-    where an offset is.
+    """Return a bound on |a_tk| in all states of the cover and on its change in one step.
+
+    It is NaN or inf where an offset is.
     """
     return float((np.abs(b.offset) + reach).max(initial=0.0))
 

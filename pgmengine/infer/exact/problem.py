@@ -1,5 +1,4 @@
-"""Reduce a target whose rows share one evidence pattern to a log-linear problem over the states of
-its cover.
+"""Reduce a target of one evidence pattern to a log-linear problem over the states of its cover.
 
 A cover unit with K states becomes K - 1 indicators, one per state but the first. With every cover
 unit in its first state as the origin, the log weight of a state is
@@ -7,12 +6,13 @@ unit in its first state as the origin, the log weight of a state is
     const + sum_d theta_d ind_d + sum_{d<d'} pair_dd' ind_d ind_d' + sum_blocks power * sum_t log(1
     +- sum_k exp(a_tk))
 
-where a_tk = offset_tk + sum_d value_d,tk ind_d. A unit summed out and the normaliser of a child are
-the same thing with power +1 and -beta. A child that is off with probability e^-z (noisy-or) has a
-last term with a minus sign. Units whose A is quadratic (Gaussian) fold into theta and pair; units
-with infinitely many values are kept as smooth blocks, which only the numpy walk knows how to read.
+where a_tk = offset_tk + sum_d value_d,tk ind_d. A unit that is summed out and the normaliser of a
+child have the same form, with power +1 and -beta. A child that is off with probability e^-z
+(noisy-or) has a last term with a minus sign. Units whose A is quadratic (Gaussian) are folded into
+theta and pair. Units with infinitely many values are smooth blocks, which the numpy walk alone
+reads.
 
-What does not depend on the rows is in a Skeleton (skeleton.py).
+Numbers that are the same in all rows are in a Skeleton (skeleton.py).
 """
 
 from __future__ import annotations
@@ -28,66 +28,80 @@ from pgmengine.graph.rows import distinct, spread
 from pgmengine.graph.target import Target
 from pgmengine.infer.exact.skeleton import Skeleton
 
-SWITCHED_OFF = -60.0  # exp of it is nothing beside 1, and a long way from underflow
+# A log weight whose exponential is nothing beside 1, and far from underflow.
+SWITCHED_OFF = -60.0
 
 
 @dataclass(frozen=True, eq=False)
 class FiniteBlock:
-    """Units t of one layer: power * sum_t log(1 + sum_k exp(a_tk)), a_tk = offset[n, t, k] + ind .
-    value[:, t, k].
+    """Units t of one layer with the log weight power * sum_t log(1 + sum_k exp(a_tk)).
 
-    When `complement`, the last term is subtracted: log(1 - exp(a_tK) + sum_{k<K} exp(a_tk)), a_tK
-    <= 0.
+    a_tk = offset[n, t, k] + ind . value[:, t, k]. Of a `complement` the last term is subtracted,
+    log(1 - exp(a_tK) + sum_{k<K} exp(a_tk)) with a_tK <= 0.
     """
 
     layer: str
-    index: Array  # (T,) units
+    # (T,) units.
+    index: Array
     power: float
-    summed: bool  # True: units summed out; False: conditionals of children
-    offset: Array  # (n, T, K)
-    value: Array  # (D, T, K)
+    # Whether units are summed out; the others are conditionals of children.
+    summed: bool
+    # (n, T, K).
+    offset: Array
+    # (D, T, K).
+    value: Array
     complement: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class SmoothBlock:
-    """Units of log weight f(z), z = offset[n, t] + ind . value[:, t], by calls on arrays (n,
-    states, T).
+    """Units with the log weight f(z), z = offset[n, t] + ind . value[:, t].
+
+    The functions take arrays (n, states, T).
     """
 
     layer: str
     index: Array
     summed: bool
-    offset: Array  # (n, T)
-    value: Array  # (D, T)
+    # (n, T).
+    offset: Array
+    # (D, T).
+    value: Array
     log_weight: Callable[[Array], Array]
-    best: Callable[[Array], Array]  # the same with the largest term in place of the sum
-    statistic: Callable[[Array], Array]  # the expected value
+    # The log weight with the largest term in place of the sum.
+    best: Callable[[Array], Array]
+    # The expected value.
+    statistic: Callable[[Array], Array]
 
 
 @dataclass(frozen=True, eq=False)
 class QuadraticBlock:
-    """Units with A(z) = c z^2 / 2, already folded into theta and pair: the mean is c z."""
+    """Units with A(z) = c z^2 / 2, which are folded into theta and pair; their mean is c z."""
 
     layer: str
     index: Array
     summed: bool
     curvature: float
-    offset: Array  # (n, T)
-    value: Array  # (D, T)
+    # (n, T).
+    offset: Array
+    # (D, T).
+    value: Array
 
 
 @dataclass(eq=False)
 class Problem:
-    """See the module; D indicators, n rows."""
+    """The log weight of every state, as in the equation of the module; D indicators, n rows."""
 
     target: Target
     skeleton: Skeleton
-    origin: States  # evidence, cover units in their first state, 0 elsewhere
-    const: Array  # (n,)
-    theta: Array  # (n, D)
-    # (D, D), zero inside a unit; the skeleton's and what blocks add to it: the same in every
-    # problem of one
+    # Evidence, cover units in their first state, 0 elsewhere.
+    origin: States
+    # (n,).
+    const: Array
+    # (n, D).
+    theta: Array
+    # (D, D), zero inside a unit: the pairs of the skeleton and of the blocks, which are the same in
+    # all problems of a skeleton.
     pair: Array
     finite: list[FiniteBlock] = field(default_factory=list)
     smooth: list[SmoothBlock] = field(default_factory=list)
@@ -95,12 +109,12 @@ class Problem:
 
     @property
     def size(self) -> int:
-        """Number of states of the cover."""
+        """The number of states of the cover."""
         return self.skeleton.size
 
 
 def build_problem(target: Target, skeleton: Skeleton) -> Problem:
-    """The problem of a target whose rows share the evidence pattern and the beta of the skeleton."""
+    """Return the problem of a target whose rows have the pattern and the beta of the skeleton."""
     origin = {
         name: spread(distinct(value) + skeleton.first_states[name], target.rows)
         if name in skeleton.first_states
@@ -115,17 +129,15 @@ def build_problem(target: Target, skeleton: Skeleton) -> Problem:
 
 
 def _add_layer(p: Problem, name: str, layer: Layer) -> None:
-    """The layer's share of const and theta, its units that are summed out, and the normalisers of
-    its conditionals.
-    """
+    """Add the share of a layer in const and theta, and its blocks."""
     target, skeleton = p.target, p.skeleton
     beta, directed = skeleton.beta, name in target.structure.directed_layers
     zeta = target.model.inputs(p.origin, name) if directed else None
     outer = target.outer_field(p.origin, name)
-    own = (
-        target.own_field(name) + distinct(outer)
-    ) / 2  # a coupling counts once, and is in the fields of both its ends
-    if name in target.reference:  # the reference is a density of the free units
+    # A coupling counts once, and is in the fields of both its ends.
+    own = (target.own_field(name) + distinct(outer)) / 2
+    # The reference is a density of the free units.
+    if name in target.reference:
         own = own - (1 - beta) * target.reference[name] * skeleton.observed[name]
     if zeta is not None and layer.unit.canonical:
         own = own + beta * zeta * skeleton.counted[name]
@@ -141,9 +153,7 @@ def _add_layer(p: Problem, name: str, layer: Layer) -> None:
 
 
 def _products(x: Array, y: Array) -> Array:
-    """Row by row the inner product of two arrays of which either may have one row, or one row
-    repeated.
-    """
+    """Return the inner products of the rows of two arrays, of which either may have one row."""
     x, y = distinct(x), distinct(y)
     if len(x) == 1:
         x, y = y, x
@@ -152,10 +162,10 @@ def _products(x: Array, y: Array) -> Array:
 
 
 def _linear_field(p: Problem, name: str, layer: Layer, outer: Array, zeta: Array | None) -> Array:
-    """Field of a layer's units from everything linear, at the origin (n, width).
+    """Return the field of a layer from all terms linear in its values, at the origin (n, width).
 
-    Undirected neighbours, soft evidence, reference, its own input if its link is linear, and its
-    children's values.
+    They are undirected neighbours, soft evidence, the reference, its own input if its link is
+    linear, and the values of its children.
     """
     target, skeleton, total = p.target, p.skeleton, outer
     if zeta is not None and layer.unit.canonical:
@@ -168,6 +178,7 @@ def _linear_field(p: Problem, name: str, layer: Layer, outer: Array, zeta: Array
 
 
 def _add_blocks(p: Problem, name: str, layer: Layer, field: Array, zeta: Array | None) -> None:
+    """Add the units of a layer that are summed out, and the normalisers of its conditionals."""
     skeleton = p.skeleton
     rest, slopes = skeleton.cover.rest[name], skeleton.fields[name]
     if len(rest) and (layer.unit.canonical or zeta is None):
@@ -190,7 +201,7 @@ def _add_blocks(p: Problem, name: str, layer: Layer, field: Array, zeta: Array |
 def _add_log_sum(
     p: Problem, layer: Layer, index: Array, power: float, summed: bool, offset: Array, value: Array
 ) -> None:
-    """Power * sum over units of A(offset + ind . value), offset (n, T*w), value (D, T*w)."""
+    """Add power * sum over units of A(offset + ind . value); offset (n, T*w), value (D, T*w)."""
     unit = layer.unit
     if not len(index):
         return
@@ -228,14 +239,15 @@ def _add_log_sum(
 
 
 def _by_unit(layer: Layer, array: Array) -> Array:
-    """(rows, T * w) -> (rows, T, w)."""
+    """Reshape (rows, T * w) to (rows, T, w)."""
     return array.reshape(len(array), array.shape[1] // layer.unit.width, layer.unit.width)
 
 
 def _add_off_switches(p: Problem, layer: Layer, index: Array, zeta: Array, change: Array) -> None:
-    """Known or enumerated children with p(0 | z) = e^-z: beta [-(1 - x) z + log(1 - x e^-z)].
+    """Add observed or enumerated children with p(0 | z) = e^-z.
 
-    x e^-z is e^(-z + log x), and log 0 is as good as SWITCHED_OFF.
+    Their log weight is beta [-(1 - x) z + log(1 - x e^-z)], where x e^-z = e^(-z + log x), with
+    SWITCHED_OFF for log 0.
     """
     if not len(index):
         return
@@ -259,8 +271,9 @@ def _add_off_switches(p: Problem, layer: Layer, index: Array, zeta: Array, chang
 def _add_off_summed(
     p: Problem, layer: Layer, index: Array, zeta: Array, change: Array, field: Array, slopes: Array
 ) -> None:
-    """The same children summed out (beta = 1): log(e^-z + e^u (1 - e^-z)) = u + log(1 + e^-(z + u)
-    - e^-z).
+    """Add the same children summed out at beta = 1.
+
+    Their log weight is log(e^-z + e^u (1 - e^-z)) = u + log(1 + e^-(z + u) - e^-z).
     """
     if not len(index):
         return

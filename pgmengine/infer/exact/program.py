@@ -1,10 +1,11 @@
-"""The answers of a small pattern of evidence as linear maps around one walk.
+"""Programs: the marginals of a small evidence pattern as linear maps around one walk.
 
 With o the observed values and m the first moments of the walk, theta and the offsets are linear in
 (1, o), the constant is quadratic in them, and means and state probabilities are linear in (1, o,
-m). For a small pattern these maps are made once, by asking the general code about one basis vector
-after another; from then on an answer is three small matrix products and a walk. Whether a question
-is answered so depends on the question alone: it has the same bits whenever it is asked.
+m). For a small pattern these maps are compiled once, by asking the general code about one basis
+vector after another; an answer is then three small matrix products and a walk, in half the time of
+the general code. Whether a question is answered so depends on the question alone, so that it has
+the same bits whenever it is asked.
 """
 
 from __future__ import annotations
@@ -27,32 +28,49 @@ from pgmengine.infer.exact.states import PIECE
 from pgmengine.units import Unit
 
 Seen = list[tuple[str, Array]]
-MOST_OBSERVED = 24  # numbers: the constant has half their square of terms
-MOST_NUMBERS = 2**14  # in a matrix
-MOST_ROWS = 4  # with more the numpy walk, vectorised over rows, wins
-FAR = -1e4  # a log weight that is nothing beside any other
+
+# Observed numbers: the constant has half their square of terms.
+MOST_OBSERVED = 24
+
+# Numbers in a matrix.
+MOST_NUMBERS = 2**14
+
+# With more rows the numpy walk wins, because it is vectorised over them.
+MOST_ROWS = 4
+
+# A log weight that is nothing beside any other.
+FAR = -1e4
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """O observed numbers, D indicators, C components of the walk's blocks, M moments, R numbers in
-    the answers.
-    """
+    """Maps between O observed numbers, D indicators, C components, M moments and R answers."""
 
-    seen: Seen  # layer, its observed columns
-    kernel: Any  # the compiled walk
-    size: int  # states
-    indicators: int  # D
-    linear: Array  # (1 + O, D + C)
-    quadratic: Array  # (1 + O, 1 + O)
-    reach: Array  # (C,) how far an exponent can be from its offset
-    answers: Array  # (1 + O + M, R)
+    # (layer, observed columns).
+    seen: Seen
+    # The compiled walk.
+    kernel: Any
+    # Number of states.
+    size: int
+    # D.
+    indicators: int
+    # (1 + O, D + C).
+    linear: Array
+    # (1 + O, 1 + O).
+    quadratic: Array
+    # (C,) how far an exponent can be from its offset.
+    reach: Array
+    # (1 + O + M, R).
+    answers: Array
+    # (layer, its columns in the answers).
     means: list[tuple[str, slice]]
-    probs: list[tuple[str, slice, tuple[int, int]]]  # layer, columns, (size, states)
+    # (layer, its columns in the answers, (size, states)).
+    probs: list[tuple[str, slice, tuple[int, int]]]
 
     def run(self, target: Target) -> tuple[Array, States, States] | None:
-        """log_z (rows,), means, state probabilities; None when an exponent could leave the range of
-        a double.
+        """Return log_z (rows,), means and state probabilities.
+
+        None where an exponent could leave the range of a double.
         """
         rows, d = target.rows, self.indicators
         known = np.ones((rows, len(self.linear)))
@@ -90,12 +108,14 @@ class Program:
 
 
 def program_of(target: Target, skeleton: Skeleton) -> Program | None:
-    """The program of a few rows of one evidence pattern, when it is small."""
+    """Return the program of a few rows of one evidence pattern, if the pattern is small."""
     if target.rows > MOST_ROWS or not skeleton.small or target.soft or target.reference:
         return None
-    return skeleton.memo.recall(
-        "program", lambda: (_compile(target.take(np.zeros(1, dtype=int)), skeleton),)
-    )[0]
+    first = np.zeros(1, dtype=int)
+    found: Program | None = skeleton.memo.recall(
+        "program", lambda: _compile(target.take(first), skeleton)
+    )
+    return found
 
 
 def _compile(target: Target, skeleton: Skeleton) -> Program | None:
@@ -108,9 +128,8 @@ def _compile(target: Target, skeleton: Skeleton) -> Program | None:
     count = sum(len(columns) for _, columns in seen)
     if count > MOST_OBSERVED or any(_curved(layers[name].unit) for name, _ in seen):
         return None
-    p = _asked(
-        target, skeleton, seen, np.eye(count + 1)[:, 1:]
-    )  # nothing, then one observed number after another
+    # All observed numbers 0, then one after another 1.
+    p = _asked(target, skeleton, seen, np.eye(count + 1)[:, 1:])
     size = column_count(p)
     width = sum(
         x.width + (0 if x.unit.support is None else x.size * len(x.unit.support))
@@ -153,9 +172,7 @@ def _compile(target: Target, skeleton: Skeleton) -> Program | None:
 
 
 def _curved(unit: Unit) -> bool:
-    """Whether probabilities or log h are not linear in the values of an observed unit, or values
-    have no bound.
-    """
+    """Whether probabilities or log h are not linear in observed values, or values have no bound."""
     if unit.support is None or unit.log_base is None:
         return True
     return not (unit.one_hot or (unit.width == 1 and len(unit.support) == 2)) or bool(
@@ -164,9 +181,7 @@ def _curved(unit: Unit) -> bool:
 
 
 def _asked(target: Target, skeleton: Skeleton, seen: Seen, values: Array) -> Problem:
-    """The problem of rows with these observed numbers (rows, O), whether units have such values or
-    not.
-    """
+    """Return the problem of rows with these observed numbers (rows, O), which may be no values."""
     rows = target.take(np.zeros(len(values), dtype=int))
     flat, start = {name: np.zeros(value.shape) for name, value in rows.evidence.values.items()}, 0
     for name, columns in seen:
@@ -176,14 +191,15 @@ def _asked(target: Target, skeleton: Skeleton, seen: Seen, values: Array) -> Pro
 
 
 def _affine(known: Array, moved: Array) -> Array:
-    """The matrix (1 + O + M, width) of an answer from its values at nothing and each o, and at
-    nothing and each m.
+    """Return the matrix (1 + O + M, width) of an answer.
+
+    `known` (1 + O, width) is the answer at 0 and at each o, `moved` (M, width) at 0 and each m.
     """
     return np.concatenate((known[:1], known[1:] - known[0], moved - known[0]))
 
 
 def _quadratic(target: Target, skeleton: Skeleton, seen: Seen, count: int) -> Array:
-    """Q with const = (1, o) Q (1, o)', from its values at 0, e_i and e_i + e_j."""
+    """Return Q with const = (1, o) Q (1, o)', from its values at 0, e_i and e_i + e_j."""
     i, j = np.triu_indices(count)
     basis = np.eye(count)
     c = _asked(
@@ -198,8 +214,9 @@ def _quadratic(target: Target, skeleton: Skeleton, seen: Seen, count: int) -> Ar
 
 
 def _prob_map(known: Expectations, moved: Expectations, name: str, seen: Seen) -> Array:
-    """_affine of the state probabilities of a finite layer; those of observed units follow from
-    their values.
+    """Return `_affine` of the state probabilities of a finite layer.
+
+    The probabilities of observed units follow from their values.
     """
     free, by_moments = known.prob(name), moved.prob(name)
     layer, start = known.problem.target.structure.layers[name], 1

@@ -1,4 +1,7 @@
-"""The numpy walk: chunks of states by all rows, in the log domain; reads every kind of block."""
+"""The numpy walk: chunks of states by all rows, in the log domain; it reads every kind of block.
+
+It is the reference implementation of the compiled walk, and answers where that is not safe.
+"""
 
 from __future__ import annotations
 
@@ -17,32 +20,27 @@ from pgmengine.infer.exact.problem import FiniteBlock, Problem, SmoothBlock
 
 @dataclass(frozen=True, eq=False)
 class PlainWalker:
-    """The numpy walk: chunks of states by all rows, in the log domain; reads every kind of block."""
+    """The numpy walk of a problem; see walk.Walker."""
 
     problem: Problem
 
     @cached_property
     def chunk(self) -> int:
-        """States at a time: half a million numbers in the largest temporary, for each thread may
-        have some of its own.
-        """
+        """States at a time: half a million numbers in the largest temporary of each thread."""
         p = self.problem
-        widest = max(
-            [b.offset[0].size for b in p.finite]
-            + [len(b.index) for b in p.smooth]
-            + [p.skeleton.indicators, 1]
-        )
+        widest = max([int(b.offset[0].size) for b in p.finite], default=1)
+        widest = max([widest, p.skeleton.indicators, *(len(b.index) for b in p.smooth)])
         return min(max(500_000 // (widest * p.target.rows), 1), states.PIECE)
 
     def _chunks(self, start: int, stop: int) -> Iterator[Array]:
-        """Numbers of the states from start to stop, none of two pieces."""
+        """Yield the numbers of the states from start to stop, piece by piece."""
         while start < stop:
             end = min(start + self.chunk, stop, (start // states.PIECE + 1) * states.PIECE)
             yield np.arange(start, end)
             start = end
 
     def walk(self, moments: int) -> tuple[Array, Array | None]:
-        """See Walker."""
+        """See walk.Walker."""
         p = self.problem
         n = p.target.rows
         sums = np.full((n, states.pieces(p)), -np.inf)
@@ -70,7 +68,7 @@ class PlainWalker:
         return sums, total * np.exp(gap)[:, None, None] if moments else None
 
     def log_weights(self, rows: Array, piece: int) -> Array:
-        """See Walker."""
+        """See walk.Walker."""
         p = self.problem
         chunks = self._chunks(piece * states.PIECE, min((piece + 1) * states.PIECE, p.size))
         return np.concatenate(
@@ -78,7 +76,7 @@ class PlainWalker:
         )
 
     def best_states(self) -> Array:
-        """See Walker."""
+        """See walk.Walker."""
         p = self.problem
         best, where = np.full(p.target.rows, -np.inf), np.zeros(p.target.rows, dtype=np.int64)
         for index in self._chunks(0, p.size):
@@ -90,8 +88,9 @@ class PlainWalker:
         return where
 
     def weight(self, ind: Array, best: bool = False) -> Array:
-        """Log weights (n, states); `best`: with every unit that is summed out at its most probable
-        value instead.
+        """Return the log weights (n, states).
+
+        `best` gives every unit that is summed out its most probable value instead.
         """
         weight = self._linear(ind)
         for b in self.problem.finite:
@@ -108,10 +107,11 @@ class PlainWalker:
     def _linear(self, ind: Array) -> Array:
         p = self.problem
         pairs = ((ind @ p.pair) * ind).sum(axis=1) / 2
-        return p.const[:, None] + p.theta @ ind.T + pairs
+        linear: Array = p.const[:, None] + p.theta @ ind.T + pairs
+        return linear
 
     def _columns(self, ind: Array, terms: list[_Terms]) -> Array:
-        """The columns of the moments matrix for each state, (n, states, columns)."""
+        """Return the columns of the moments of each state, (n, states, columns)."""
         n, count = self.problem.target.rows, len(ind)
         parts = []
         for t in terms:
@@ -124,36 +124,41 @@ class PlainWalker:
 
 
 def _weighted(w: Array, ind: Array, moments: int, columns: Array) -> Array:
-    """Sums over states of weight times column, and times each indicator, (n, moments, columns)."""
-    columns = np.where(w[:, :, None] > 0, columns, 0.0)  # the score of an impossible state is inf
+    """Return sums over states of weight, indicator and column, (n, moments, columns)."""
+    # The score of an impossible state is infinite.
+    columns = np.where(w[:, :, None] > 0, columns, 0.0)
     on = np.concatenate((np.ones((len(ind), 1)), ind), axis=1)[:, :moments]
-    return np.matmul((w[:, :, None] * on).transpose(0, 2, 1), columns)
+    return np.asarray(np.matmul((w[:, :, None] * on).transpose(0, 2, 1), columns))
 
 
 def _exponents(b: FiniteBlock, ind: Array) -> Array:
-    """A (n, states, T, K-1)."""
+    """Return the exponents a (n, states, T, K-1) of a finite block."""
     d, units, terms = b.value.shape
-    return b.offset[:, None] + (ind @ b.value.reshape(d, units * terms)).reshape(
-        len(ind), units, terms
-    )
+    moved = ind @ b.value.reshape(d, units * terms)
+    found: Array = b.offset[:, None] + moved.reshape(len(ind), units, terms)
+    return found
 
 
 def _inputs(s: SmoothBlock, ind: Array) -> Array:
-    return s.offset[:, None] + ind @ s.value
+    """Return the inputs z (n, states, T) of a smooth block."""
+    found: Array = s.offset[:, None] + ind @ s.value
+    return found
 
 
 @dataclass(frozen=True, eq=False)
 class _Terms:
-    """The terms of a block's sums, 1 and exp(a_k), or exp(a_k) and 1 - exp(a_K), for each row,
-    state and unit.
+    """The terms of the sums of a block in each row, state and unit.
+
+    They are 1 and exp(a_k), or 1 - exp(a_K) and exp(a_k) for k < K of a complement.
     """
 
     block: FiniteBlock
-    exponent: Array  # a (n, states, T, K-1)
+    # a (n, states, T, K-1).
+    exponent: Array
 
     @cached_property
     def logs(self) -> Array:
-        """Logs of the terms, last axis."""
+        """Logs of the terms, on the last axis."""
         a = self.exponent
         if not self.block.complement:
             return np.concatenate((np.zeros_like(a[..., :1]), a), axis=-1)
@@ -165,14 +170,14 @@ class _Terms:
     @property
     def largest(self) -> Array:
         """Log of the largest term, (n, states, T)."""
-        return self.logs.max(axis=-1)
+        return np.asarray(self.logs.max(axis=-1))
 
     @cached_property
     def log_sum(self) -> Array:
         """Log of the sum, (n, states, T)."""
         if self.exponent.shape[-1] == 1 and not self.block.complement:
             a = self.exponent[..., 0]
-            return np.maximum(a, 0.0) + np.log1p(np.exp(-np.abs(a)))
+            return np.asarray(np.maximum(a, 0.0) + np.log1p(np.exp(-np.abs(a))))
         return log_sum(self.logs)
 
     @property

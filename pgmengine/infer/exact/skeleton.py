@@ -1,8 +1,8 @@
-"""What all rows of one evidence pattern have in common: the indicators, and what each adds to
-values, fields and inputs.
+"""Skeletons: the part of a log-linear problem that all rows of an evidence pattern share.
 
-A model remembers the small skeletons of the patterns that it was asked about, so that a question
-asked again costs no more than its arithmetic.
+A cover unit with K states has K - 1 indicators, one for each state but the first. The skeleton
+lists the indicators and the amounts that each adds to values, fields and inputs. A prepared
+question keeps its skeletons, so that asking again costs no more than the arithmetic of its values.
 """
 
 from __future__ import annotations
@@ -14,55 +14,64 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.cache import Cache
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array, States, Weight
 from pgmengine.graph.target import Target
 from pgmengine.infer.exact.cover import Cover
 
-SMALL = 512  # numbers in an array of a skeleton that is remembered
+# Numbers in an array of a skeleton for which a program (program.py) may be compiled.
+SMALL = 512
 
 
 @dataclass(frozen=True, eq=False)
 class Skeleton:
-    """D indicators, one for each state but the first of each cover unit; masks are (width,) but for
-    `fixed`.
-    """
+    """D indicators of one cover and beta; masks are (width,), those of `fixed` (size,)."""
 
     cover: Cover
     beta: float
-    owner: list[tuple[str, int, int]]  # (layer, unit, state) of each indicator
-    states: Array  # (cover units,) number of states
-    first_states: (
-        States  # layer -> (width,) the first states of its cover units, where they are not 0
-    )
-    steps: States  # layer -> (D, width): what an indicator adds to the layer's values
-    fields: States  # layer -> (D, width): ... to its linear field
-    inputs: States  # directed layer -> (D, width): ... to its input zeta
+    # (layer, unit, state) of each indicator.
+    owner: list[tuple[str, int, int]]
+    # (cover units,) number of states.
+    states: Array
+    # Layer -> (width,) first values of its cover units, where they are not 0.
+    first_states: States
+    # Layer -> (D, width): the amount that an indicator adds to the values of the layer.
+    steps: States
+    # Layer -> (D, width): the amount that an indicator adds to the linear field of the layer.
+    fields: States
+    # Directed layer -> (D, width): the amount that an indicator adds to its input zeta.
+    inputs: States
     observed: States
-    uncut: States  # of directed layers
-    counted: States  # of directed layers: conditionals that are in the density, not cut, not barren
-    children: dict[str, Array]  # their units
-    linear: frozenset[str]  # directed layers in whose conditionals the input is linear
-    fixed: dict[
-        str, Array
-    ]  # layers with a base measure -> (size,) units whose log h counts: observed or in the cover
-    theta: Array  # (D,) log h of states against the first
-    pair: Array  # (D, D), zero inside a unit
-    small: bool  # whether the model remembers it
+    # Directed layers: units with a conditional.
+    uncut: States
+    # Directed layers: units whose conditionals are in the density, neither cut nor barren.
+    counted: States
+    # The same units by their index.
+    children: dict[str, Array]
+    # Directed layers with conditionals in which the input is linear.
+    linear: frozenset[str]
+    # Layer with a base measure -> (size,) units whose log h counts: observed or in the cover.
+    fixed: dict[str, Array]
+    # (D,) log h of states less that of the first state.
+    theta: Array
+    # (D, D) interactions, zero inside a unit.
+    pair: Array
+    # Whether a program may be compiled.
+    small: bool
     # The compiled walk and the program, which the first problem with this skeleton makes for all.
     memo: Cache[Any] = field(default_factory=lambda: Cache(most=2))
 
     @property
     def indicators(self) -> int:
-        """D."""
+        """D, the number of indicators."""
         return len(self.owner)
 
     @cached_property
     def size(self) -> int:
-        """Number of states of the cover."""
+        """The number of states of the cover."""
         return int(np.prod(self.states.astype(object))) if len(self.states) else 1
 
     def between_units(self, matrix: Array) -> Array:
-        """A matrix over pairs of indicators, 0 inside a unit."""
+        """Return a matrix over pairs of indicators with 0 inside each unit."""
         unit = np.repeat(np.arange(len(self.states)), self.states - 1)
         return np.where(unit[:, None] == unit, 0.0, matrix)
 
@@ -76,20 +85,20 @@ def skeleton_of(target: Target, cover: Cover) -> Skeleton:
         name: target.components(name, mask[:1])[0]
         for name, mask in target.evidence.observed.items()
     }
+    # Input units have no conditionals.
     uncut = {
         name: target.components(name, ~target.cut[name][:1])[0]
         & (not s.layers[name].unit.observed_only)
         for name in s.directed_layers
-    }  # inputs have no conditionals
+    }
     counted = {
         name: _without(target, name, mask, cover.barren[name]) for name, mask in uncut.items()
     }
-    inside = {
-        name: layer.columns(cover.units[name]) for name, layer in s.layers.items()
-    }  # the others take no steps
+    # Units outside the cover take no steps.
+    inside = {name: layer.columns(cover.units[name]) for name, layer in s.layers.items()}
 
-    def reached(source: str, weight: Any) -> Array:
-        """What the steps of a layer add through a weight."""
+    def reached(source: str, weight: Weight) -> Array:
+        """Return the amounts (D, width) that the steps of a layer add through a weight."""
         out: Array = steps[source][:, inside[source]] @ weight[inside[source]]
         return out
 
@@ -168,7 +177,7 @@ def _indicators(
 
 
 def _without(target: Target, name: str, mask: Array, units: Array) -> Array:
-    """A mask of components without those of some units."""
+    """Return a mask of components without the components of some units."""
     layer = target.structure.layers[name]
     out = mask.copy()
     out[layer.columns(units)] = False

@@ -1,23 +1,33 @@
-"""The states of a cover by number, in reflected mixed-radix Gray-code order, and complete states of
-a problem.
+"""The states of a cover by number, and complete states of a problem: draws and the mode.
+
+States are numbered in reflected mixed-radix Gray-code order: the digits of a number are the states
+of the cover units, and from one number to the next one unit changes by one state.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, States
 from pgmengine.infer.exact.problem import Problem
+from pgmengine.units import Unit
 
-PIECE = 4096  # states between two recomputations from scratch: bounds rounding drift
-AT_ONCE = 2**22  # log weights that draws are made from
+if TYPE_CHECKING:
+    from pgmengine.infer.exact.walk import Walker
+
+# States between two computations from scratch, which bound the drift of rounding.
+PIECE = 4096
+
+# Log weights that draws are made from at a time.
+AT_ONCE = 2**22
 
 
 def decode(p: Problem, index: Array) -> Array:
-    """Digits (len(index), cover units) of reflected mixed-radix Gray-code numbers."""
+    """Return the digits (len(index), cover units) of reflected mixed-radix Gray-code numbers."""
     digits = np.empty((len(index), len(p.skeleton.states)), dtype=np.int64)
     for i, k in enumerate(p.skeleton.states):
         index, digit = np.divmod(index, int(k))
@@ -26,22 +36,25 @@ def decode(p: Problem, index: Array) -> Array:
 
 
 def indicators_of(p: Problem, index: Array) -> Array:
-    """The indicators (len(index), D) of the states with these numbers, as floats."""
+    """Return the indicators (len(index), D) of the states with these numbers, as floats."""
     digits, states = decode(p, index), p.skeleton.states
     unit = np.repeat(np.arange(len(states)), states - 1)
     first = np.concatenate(([0], np.cumsum(states - 1)))
     state = np.arange(len(unit)) - first[unit] + 1
-    return (digits[:, unit] == state).astype(np.float64)
+    return np.equal(digits[:, unit], state).astype(np.float64)
 
 
 def pieces(p: Problem) -> int:
-    """Number of pieces in a walk."""
+    """Return the number of pieces of a walk."""
     return -(-p.size // PIECE)
 
 
-def fill_rest(p: Problem, states: Array, rows: Array, choose: Any) -> States:
-    """Complete flat values of cover states (m, D) for the rows (m,), the rest chosen by
-    choose(unit, eta).
+def fill_rest(
+    p: Problem, states: Array, rows: Array, choose: Callable[[Unit, Array], Array]
+) -> States:
+    """Return complete flat values (m, width) for cover states (m, D) and rows (m,).
+
+    The values of all other units are choose(unit, natural parameter), parents first.
     """
     target = p.target.take(rows)
     x = {name: p.origin[name][rows] + states @ p.skeleton.steps[name] for name in p.origin}
@@ -56,19 +69,18 @@ def fill_rest(p: Problem, states: Array, rows: Array, choose: Any) -> States:
     return x
 
 
-def mode_of(p: Problem, walker: Any) -> States:
-    """The jointly most probable completion of every row; ties go to the first state in the walk's
-    order.
-    """
+def mode_of(p: Problem, walker: Walker) -> States:
+    """Return the most probable completion of every row; ties go to the first state by number."""
     where = walker.best_states()
     return fill_rest(
         p, indicators_of(p, where), np.arange(p.target.rows), lambda unit, eta: unit.mode(eta)
     )
 
 
-def draw(p: Problem, walker: Any, sums: Array, draws: int, rng: np.random.Generator) -> States:
-    """Independent exact samples, flat (draws, rows, width): a piece, a state in it, then the rest
-    given the cover.
+def draw(p: Problem, walker: Walker, sums: Array, draws: int, rng: np.random.Generator) -> States:
+    """Return independent exact samples, flat (draws, rows, width).
+
+    Each is a piece drawn by `sums` (rows, pieces), a state in it, and the other units given both.
     """
     n, share = p.target.rows, np.exp(sums - log_sum(sums)[:, None])
     counts = rng.multinomial(draws, share / share.sum(axis=1, keepdims=True))
@@ -94,8 +106,9 @@ def draw(p: Problem, walker: Any, sums: Array, draws: int, rng: np.random.Genera
 
 
 def _drawn(log_weights: Array, count: Array, rng: np.random.Generator) -> Array:
-    """Column numbers, count[i] of row i, with probabilities in proportion: one search in all rows'
-    sums side by side.
+    """Return column numbers, count[i] of row i, drawn in proportion to the weights of the row.
+
+    All are found by one search in the running sums of all rows side by side.
     """
     rows, columns = log_weights.shape
     weight = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
@@ -105,8 +118,6 @@ def _drawn(log_weights: Array, count: Array, rng: np.random.Generator) -> Array:
     found = np.searchsorted(
         (share + np.arange(rows)[:, None]).ravel(), rng.random(len(row)) + row, side="right"
     )
-    last = (
-        columns - 1 - (weight[:, ::-1] > 0).argmax(axis=1)
-    )  # to which a number near 1 may be rounded up, no further
-    found = np.minimum(found - row * columns, last[row])
-    return found
+    # A number near 1 may be rounded up to the last column with a weight, and no further.
+    last = columns - 1 - (weight[:, ::-1] > 0).argmax(axis=1)
+    return np.asarray(np.minimum(found - row * columns, last[row]))

@@ -1,8 +1,8 @@
-"""Walk the states of a Problem's cover: log weights, and weighted probabilities (moments).
+"""Walks over the states of a problem's cover, which sum weights and weighted probabilities.
 
-Two walkers give the same answers in the same order of states: GrayWalker is compiled and
-multiplicative, for problems of finite units whose exponents stay in range; PlainWalker is
-vectorised numpy in the log domain, for all others.
+Two walkers give the same answers in the same order of states. GrayWalker is compiled and
+multiplicative, for problems of finite units whose exponents stay in range. PlainWalker is numpy in
+the log domain, for all others, and the reference that tests compare GrayWalker with.
 
 Moments of one row are a matrix (1 or 1 + D, columns): row 0 holds expectations, row 1 + d those
 times indicator d. Columns are the finite blocks' probabilities (block, state, unit), then the
@@ -18,7 +18,8 @@ from pgmengine.infer.exact.gray import GrayWalker
 from pgmengine.infer.exact.problem import Problem
 from pgmengine.infer.exact.reference import PlainWalker
 
-FEW_STATES = 64  # below this the numpy walk, vectorised over rows, wins, unless there are
+# With fewer states than this, and more rows, the numpy walk wins: it is vectorised over rows.
+FEW_STATES = 64
 FEW_ROWS = 4
 
 
@@ -26,21 +27,23 @@ class Walker(Protocol):
     """What the exact method needs from a walk."""
 
     def walk(self, moments: int) -> tuple[Array, Array | None]:
-        """Log sums of the weights per piece (n, pieces), and so many rows of moments (n, moments,
-        columns), or None.
+        """Return the log sums of the weights of each piece (n, pieces), and the moments.
+
+        There are `moments` rows of them, (n, moments, columns); None for 0.
         """
+        ...
 
     def log_weights(self, rows: Array, piece: int) -> Array:
-        """Log weights (rows, states) of some rows in the states of one piece, in order."""
+        """Return the log weights (rows, states) of some rows in the states of one piece."""
+        ...
 
     def best_states(self) -> Array:
-        """Number of the state (n,) with the largest weight when units summed out take their most
-        probable value.
-        """
+        """Return the number (n,) of the state of the cover in the most probable complete state."""
+        ...
 
 
 def make_walker(p: Problem) -> Walker:
-    """The compiled walk where it is safe and worth it, else the numpy walk."""
+    """Return the compiled walk where it is safe and worth its call, else the numpy walk."""
     if p.smooth or (p.size < FEW_STATES and p.target.rows > FEW_ROWS):
         return PlainWalker(p)
     walker = GrayWalker(p)

@@ -21,7 +21,7 @@ from pgmengine.base.checks import check_number, check_whole, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, States
 from pgmengine.engine.cost import settling
-from pgmengine.graph.couplings import Coupling, only_parameters
+from pgmengine.graph.couplings import only_parameters
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import count
 from pgmengine.infer.answers import public, squeeze
@@ -30,6 +30,7 @@ from pgmengine.infer.result import WANTS, Result
 from pgmengine.infer.variational.conditions import obstacle
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.tables import Tables
+from pgmengine.protocols import Coupling
 
 EDGE = 60.0  # bytes of the graph for one weight
 ROUNDS = 25  # that a fixed point takes often: what plans count on

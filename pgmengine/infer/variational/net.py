@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.types import Array
-from pgmengine.graph.couplings import Arrow, Coupling
+from pgmengine.graph.couplings import Arrow
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.weights import is_sparse, like
+from pgmengine.protocols import Coupling
 
 Sums = tuple[
     Array, Array
@@ -225,7 +226,8 @@ def net_of(model: Model, tables: tuple[str, ...], sums: Mapping[str, Sums]) -> N
     if any(is_sparse(model.weight(c)) for c in s.couplings):
         return Net(model, tables, sums)
     key = "net", tables, tuple((name, len(values)) for name, (values, _) in sums.items())
-    return s.memo.recall(key, lambda: Net(model, tables, sums))
+    net: Net = s.memo.recall(key, lambda: Net(model, tables, sums))
+    return net
 
 
 def edges_of(c: Arrow, a: Layer, b: Layer, weight: Any, begin: int) -> Edges:
