@@ -6,13 +6,26 @@ contract can mention a Model or a Target without a dependency on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from pgmengine.base.types import Array, Weight
+import numpy as np
+
+from pgmengine.base.types import Array, States, Weight
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import ArrayLike
+    from scipy.sparse import sparray
+
     from pgmengine.graph.layer import Layer
+    from pgmengine.graph.model import Model
+    from pgmengine.graph.structure import Structure
+    from pgmengine.graph.target import Target
+    from pgmengine.infer.sampling.travels import Travels
+    from pgmengine.learn.batch import Batch
+    from pgmengine.learn.statistics import Gradient, Statistics
 
 # --- Graph and engine: couplings of layers, and Markov transitions of units ---
 
@@ -72,3 +85,136 @@ class Kernel(Protocol):
         prob (..., K) are the conditional probabilities of the states given all other units, current
         (...,) the present states.
         """
+
+
+# --- Learning: the two phases of the likelihood gradient, optimizers, monitors ---
+
+# Rows to learn from: layer -> (rows, size) with NaN where a value is missing, or a DataFrame with
+# a column for each unit.
+Data: TypeAlias = "Mapping[str, ArrayLike] | pd.DataFrame"
+
+# A parameter: a dense array, or a scipy sparse array whose stored entries are the parameters.
+Parameter: TypeAlias = "Array | sparray"
+
+# Parameter name -> its numbers.
+Params: TypeAlias = "Mapping[str, Parameter]"
+
+# Everything that a phase or an optimizer needs to go on, besides the parameters and the random
+# numbers: name -> array.
+Snapshot: TypeAlias = dict[str, Array]
+
+# Values of monitors: name -> (update, value) of every entry, in order.
+Records: TypeAlias = "Mapping[str, Sequence[tuple[int, Any]]]"
+
+
+class Accumulator(Protocol):
+    """A weighted sum of d log_density / d parameters, to which a phase adds its share."""
+
+    def points(self, x: States, weights: Array) -> None:
+        """Add the sum over rows of weight * d log_density at x."""
+
+    def arrays(self, gradient: Params, factor: float, mass: float) -> None:
+        """Add factor * gradient, which stands for the total weight `mass`."""
+
+
+@runtime_checkable
+class Positive(Protocol):
+    """A data phase: an inference method that adds its expectation to a sum itself.
+
+    Methods that do not are asked for `want=("gradient",)`.
+    """
+
+    @abstractmethod
+    def expect(
+        self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
+    ) -> object:
+        """Add the sum over rows of weight * E[d log_density | row] to `total`.
+
+        Returns the posterior if the method knows it as a product of units, else None.
+        """
+
+
+@runtime_checkable
+class Negative(Protocol):
+    """Settings of a model phase.
+
+    Attributes
+    ----------
+    precision : np.float32 or np.float64, the precision in which the gradient is worth computing.
+    """
+
+    @property
+    @abstractmethod
+    def precision(self) -> type:
+        """The precision of the gradient."""
+
+    @abstractmethod
+    def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:
+        """Start the model phase of a fit.
+
+        `given` is the target of the model phase: the rows of data with only the `given` layers
+        observed, or a single row when there are none.
+        """
+
+
+class ModelPhase:
+    """A model phase under way; this one is the phase of a normalised model, whose score is 0.
+
+    Attributes
+    ----------
+    travels : counts of the moves of chains on a ladder of temperatures, if there is one.
+    """
+
+    travels: Travels | None = None
+
+    def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
+        """Return E[d log_density | given], the mean over the rows of a batch."""
+        return batch.nothing()
+
+    def learned(self, gradient: Gradient, update: int) -> None:
+        """Take notice of the gradient of an update."""
+
+    def snapshot(self) -> Snapshot:
+        """Return everything needed to go on, besides the parameters and the random numbers."""
+        return {}
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot."""
+
+
+@runtime_checkable
+class Optimizer(Protocol):
+    """Steps that raise the log-likelihood; its snapshot, `moments`, changes in place."""
+
+    @abstractmethod
+    def start(self, params: Params) -> Snapshot:
+        """Return the moments before the first step."""
+
+    @abstractmethod
+    def step(
+        self, structure: Structure, params: Params, gradient: Gradient, moments: Snapshot, t: int
+    ) -> Params:
+        """Return the parameters after step t, counted from 0, of ascent along the gradient."""
+
+
+# A monitor is called as monitor(model, update), before learning and after every update; what it
+# returns, name -> number or row of numbers or None, goes into the history.
+Monitor: TypeAlias = "Callable[[Model, int], Mapping[str, Any] | None]"
+
+
+@runtime_checkable
+class PhaseMonitor(Protocol):
+    """A monitor that looks at the model phase, to which a fit binds it first."""
+
+    @abstractmethod
+    def watching(self, phase: ModelPhase) -> Monitor:
+        """Return the monitor of a model phase; PgmError if that has nothing to look at."""
+
+
+@runtime_checkable
+class Stopping(Protocol):
+    """A monitor that can end a fit."""
+
+    @abstractmethod
+    def stops(self, history: Records) -> str | bool:
+        """Return the reason to end the fit (or True); an empty string or False to go on."""

@@ -84,11 +84,11 @@ def check_instance(thing: object, what: str) -> None:
         )
 
 
-def check_method(method: object) -> None:
+def check_method(method: object, what: str = "method") -> None:
     """Raise PgmError unless the object can plan and run as inference methods do."""
-    check_instance(method, "method")
+    check_instance(method, what)
     if not all(callable(getattr(method, name, None)) for name in ("plan", "run")):
-        raise PgmError(f"method must be an inference method such as pgm.Exact(), not {method!r}")
+        raise PgmError(f"{what} must be an inference method such as pgm.Exact(), not {method!r}")
 
 
 def check_kernel(kernel: object) -> None:

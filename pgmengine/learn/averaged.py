@@ -1,46 +1,62 @@
-"""Averages of the parameters on the way to where they settle."""
+"""Averages of the parameters over the updates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from pgmengine.base.checks import check_number
 from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
 from pgmengine.graph.model import Model
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.weights import like, numbers
-from pgmengine.learn.batch import Gradient
 from pgmengine.learn.optimizers import SGD, check_optimizer
 from pgmengine.learn.projected import projected
+from pgmengine.learn.statistics import Gradient
+from pgmengine.protocols import Optimizer, Params, Snapshot
 
-Params = dict[str, Any]
-# Updates between two that count: neighbours differ little, and an average costs as much as a step
+# Updates between two that count: neighbours differ little, and an average costs as much as a step.
 EVERY = 10
 
 
 @dataclass(frozen=True)
 class Averaged:
-    """An optimizer that keeps an average of the parameters besides (Polyak and Juditsky 1992),
-    which `Fit.averaged` has.
+    """An optimizer that also keeps an average of the parameters, which `Fit.averaged` returns.
 
-    After t updates a = theta_t for t <= 10, and a += max(10 follow, 10 / t) (theta_t - a) at every
-    further tenth: the mean so far at first, without where learning began, later that of about the
-    last 1 / follow updates. Learning itself is as without it. While steps are not yet small,
-    parameters move about where they would settle, and their average is nearer to it.
+    While steps are not yet small, parameters move about the place where they would settle, and
+    their average is nearer to it. Learning itself is as without it. After t updates a = theta_t for
+    t <= 10, and a += max(10 follow, 10 / t) (theta_t - a) at every further tenth: the mean so far
+    at first, without the place where learning began; later the mean over about the last 1 / follow
+    updates.
 
+    Parameters
+    ----------
+    optimizer : the optimizer that makes the steps.
+    follow : share of the parameters of each update in the average, above 0, at most 1.
+
+    Raises
+    ------
+    PgmError for settings out of their range.
+
+    References
+    ----------
+    Polyak and Juditsky (1992), Acceleration of stochastic approximation by averaging.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
-    >>> x, optimizer = pgm.datasets.bars_and_stripes().x_train, pgm.Averaged(pgm.SGD(0.1), follow=0.01)
-    >>> f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, optimizer=optimizer, updates=50, progress=False)
+    >>> x, sgd = pgm.datasets.bars_and_stripes().x_train, pgm.SGD(0.1)
+    >>> f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, optimizer=pgm.Averaged(sgd, follow=0.01),
+    ...             updates=50, progress=False)
     >>> f.averaged
     Model(v: 16 Binary(), h: 4 Binary(); v-h)
     """
 
-    optimizer: Any = SGD()
-    follow: float = 1e-3  # share of each update's parameters in the average
+    optimizer: Optimizer = SGD()
+    follow: float = 1e-3
 
     def __post_init__(self) -> None:
         check_optimizer(self.optimizer, "Averaged: optimizer")
@@ -50,32 +66,26 @@ class Averaged:
                 "Averaged: follow must be above 0, or the average would stay where learning began"
             )
 
-    def start(self, params: Mapping[str, Any]) -> Params:
-        """That of the optimizer, and the average."""
-        return self.optimizer.start(params) | {
-            f"average/{k}": np.array(numbers(v)) for k, v in params.items()
-        }
+    def start(self, params: Params) -> Snapshot:
+        """Return the moments of the optimizer, and the average."""
+        average = {f"average/{k}": np.array(numbers(v)) for k, v in params.items()}
+        return self.optimizer.start(params) | average
 
     def step(
-        self,
-        structure: Structure,
-        params: Mapping[str, Any],
-        gradient: Gradient,
-        state: Params,
-        t: int,
+        self, structure: Structure, params: Params, gradient: Gradient, moments: Snapshot, t: int
     ) -> Params:
-        """One update."""
-        stepped, made = self.optimizer.step(structure, params, gradient, state, t), t + 1
+        """Return the parameters after step t, and let the average follow them."""
+        stepped, made = self.optimizer.step(structure, params, gradient, moments, t), t + 1
         if made % EVERY == 0 or made < EVERY:
             share = min(max(EVERY * self.follow, EVERY / made), 1.0)
             for k, value in projected(structure, stepped).items():
-                average = state[f"average/{k}"]
+                average = moments[f"average/{k}"]
                 average += share * (numbers(value) - average)
         return stepped
 
 
-def averaged(model: Model, state: Mapping[str, Any]) -> Model:
-    """The model at the average in the state of a fit; PgmError if there is none."""
+def averaged(model: Model, state: Mapping[str, Array]) -> Model:
+    """Return the model at the average in the state of a fit; PgmError if there is none."""
     kept = {k: f"optimizer/average/{k}" for k in model.params}
     if any(name not in state for name in kept.values()):
         raise PgmError(

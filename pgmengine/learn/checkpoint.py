@@ -1,56 +1,37 @@
-"""Checkpoints: everything that a fit needs to go on, in one .safetensors file that is replaced as a
-whole.
+"""Checkpoints: everything that a fit needs to go on, in a .safetensors file replaced as a whole.
+
+The arrays are the parameters and the snapshot of the fit; the text holds the mark of the fit (see
+mark.py), the state of the random numbers and the history. A checksum covers all of it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.files import SUM, read_tensors, writable, write_tensors
 from pgmengine.base.types import Array
-from pgmengine.graph.declaration import declaration_of
-from pgmengine.graph.model import Model
-from pgmengine.graph.weights import numbers, pattern
-from pgmengine.learn.described import described, digest
+from pgmengine.learn.mark import JSON
 
 FORMAT = "pgmengine-checkpoint-4"
-OLD_SUM = "pgmengine-checkpoint-3"  # whose checksum left out dtypes
-LEFT = 60.0  # seconds after which nobody is writing a file any more
+# The format before, whose checksum left out dtypes.
+OLD_SUM = "pgmengine-checkpoint-3"
+# Seconds after which nobody is writing a file any more.
+LEFT = 60.0
 
-
-def fingerprint(
-    model: Model, data: Mapping[str, Any], settings: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What a checkpoint must share with the fit that resumes from it."""
-    shapes = {name: list(np.shape(value)) for name, value in data.items()}
-    return {
-        "model": digest(json.dumps(declaration_of(model))),
-        "parameters": digest_of(model),
-        "data": shapes,
-        **{name: described(value) for name, value in settings.items()},
-    }
-
-
-def digest_of(model: Model) -> str:
-    """Of the parameters of a model, and where they may be other than 0."""
-    params = hashlib.sha256()
-    for name, value in model.params.items():
-        params.update(name.encode() + numbers(value).tobytes() + pattern(value))
-    return params.hexdigest()[:16]
+Notes = dict[str, Any]
 
 
 def place_of(path: str | Path) -> Path:
-    """Where a checkpoint is, or will be: symbolic links followed; PgmError where it cannot be."""
+    """Return the place of a checkpoint, symbolic links followed; PgmError if it cannot be there."""
     place = writable(path)
     if not place.parent.is_dir():
         raise PgmError(f"checkpoint: there is no folder {place.parent}")
@@ -58,7 +39,7 @@ def place_of(path: str | Path) -> Path:
 
 
 def write(
-    path: Path, mark: Mapping[str, Any], arrays: Mapping[str, Any], notes: Mapping[str, Any]
+    path: Path, mark: Mapping[str, JSON], arrays: Mapping[str, Array], notes: Mapping[str, Any]
 ) -> None:
     """Replace the checkpoint as a whole."""
     tensors = {name: np.asarray(value) for name, value in arrays.items()}
@@ -66,11 +47,10 @@ def write(
     write_tensors(path, tensors, {"format": FORMAT, "text": text})
 
 
-def read(
-    path: str | Path, mark: Mapping[str, Any]
-) -> tuple[dict[str, Array], dict[str, Any]] | None:
-    """(arrays, notes) of a checkpoint, None if there is none; PgmError if it belongs to another
-    fit.
+def read(path: str | Path, mark: Mapping[str, JSON]) -> tuple[dict[str, Array], Notes] | None:
+    """Return the arrays and notes of a checkpoint, None if there is none.
+
+    PgmError if it is damaged, or belongs to a fit with another mark.
     """
     place = place_of(path)
     _clear(place)
@@ -80,41 +60,38 @@ def read(
         arrays, metadata = read_tensors(place)
     except PgmError as error:
         raise PgmError(f"checkpoint: not a readable checkpoint: {error}") from None
-    form = metadata.get("format")
+    form, text = metadata.get("format"), metadata.get("text", "")
     if form not in (FORMAT, OLD_SUM):
         raise PgmError(
             f"{path}: not a checkpoint of pgmengine (format {form!r}, expected {FORMAT!r})"
         )
-    whole = (
-        SUM in metadata
-        if form == FORMAT
-        else metadata.get("sum") == _old_sum(metadata.get("text", ""), arrays)
-    )
-    if not whole:
-        raise PgmError(
-            f"{path}: not a readable checkpoint: it is damaged; remove it to start again"
-        )
-    theirs, notes = _texts(path, metadata.get("text", ""))
+    if not (SUM in metadata if form == FORMAT else metadata.get("sum") == _old_sum(text, arrays)):
+        _damaged(path, "it is damaged")
+    theirs, notes = _parsed(path, text)
     wanted = json.loads(json.dumps(dict(mark), default=_plain))
     other = [name for name in wanted if theirs.get(name) != wanted[name]]
     if other:
         raise PgmError(
-            f"{path}: belongs to another fit, which differs in {', '.join(other)}; give another path, or "
-            "remove it to start again"
+            f"{path}: belongs to another fit, which differs in {', '.join(other)}; give another "
+            "path, or remove it to start again"
         )
     return arrays, notes
 
 
-def _texts(path: str | Path, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The mark of the fit, and the notes that learning goes on from."""
+def _damaged(path: str | Path, why: str) -> NoReturn:
+    raise PgmError(f"{path}: not a readable checkpoint: {why}; remove it to start again") from None
+
+
+def _parsed(path: str | Path, text: str) -> tuple[dict[str, JSON], Notes]:
+    """Return the mark of the fit, and the notes that learning goes on from."""
     try:
         found = json.loads(text)
-        theirs, notes = dict(found["mark"]), dict(found["notes"])
-        notes = {
-            "rng": dict(notes["rng"]),
-            "by": str(notes["by"]),
-            "history": _history(notes["history"]),
+        mark, notes = dict(found["mark"]), found["notes"]
+        history = {
+            name: [(int(u), v if isinstance(v, list) else float(v)) for u, v in pairs]
+            for name, pairs in notes["history"].items()
         }
+        return mark, {"rng": dict(notes["rng"]), "by": str(notes["by"]), "history": history}
     except (
         ValueError,
         TypeError,
@@ -123,28 +100,13 @@ def _texts(path: str | Path, text: str) -> tuple[dict[str, Any], dict[str, Any]]
         RecursionError,
         OverflowError,
     ) as error:
-        raise PgmError(
-            f"{path}: not a readable checkpoint: its notes are damaged "
-            f"({type(error).__name__}: {error}); "
-            "remove it to start again"
-        ) from None
-    return theirs, notes
-
-
-def _history(found: Any) -> dict[str, list[Any]]:
-    """What was monitored, name -> list of (update, value)."""
-    return {
-        name: [
-            (int(update), value if isinstance(value, list) else float(value))
-            for update, value in pairs
-        ]
-        for name, pairs in found.items()
-    }
+        _damaged(path, f"its notes are damaged ({type(error).__name__}: {error})")
 
 
 def _clear(path: Path) -> None:
-    """Remove what killed processes have left beside a checkpoint; a file that is young may be of
-    one that is alive.
+    """Remove files that killed processes have left beside a checkpoint.
+
+    A young file may belong to a process that is alive.
     """
     name = re.compile(rf"{re.escape(path.name)}\.\d+\.\d+\.part")
     for left in path.parent.iterdir():
@@ -153,7 +115,7 @@ def _clear(path: Path) -> None:
 
 
 def _old_sum(text: str, arrays: Mapping[str, Array]) -> str:
-    """The checksum that the format before this one had, of everything but dtypes."""
+    """Return the checksum of the format before, of everything but dtypes."""
     found = zlib.crc32(text.encode())
     for name in sorted(arrays):
         found = zlib.crc32(

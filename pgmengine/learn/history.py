@@ -1,81 +1,64 @@
-"""History: what is monitored, by name and update."""
+"""History: the values of monitors, by name and update."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
 from pgmengine.graph.model import Model
 from pgmengine.graph.weights import numbers
+from pgmengine.protocols import ModelPhase, Monitor, PhaseMonitor, Stopping
 
-Callback = Callable[[Model, int], Mapping[str, Any] | None]
-OWN = 10  # updates between two weight norms
+# A number, or a row of numbers.
+Value = float | Array
 
-
-def _said(callback: Any, model: Model, update: int, negative: Any) -> Any:
-    """Ask a callback, one that looks at the chains of the model phase by `of_chains`."""
-    if hasattr(callback, "of_chains"):
-        return callback.of_chains(negative, update)
-    return callback(model, update)
-
-
-def _number(value: Any) -> Any:
-    """A float, or an array of a row of numbers."""
-    return np.array(value, dtype=np.float64) if np.ndim(value) == 1 else float(value)
-
-
-def _numbers(callback: Callback, said: Any) -> dict[str, Any]:
-    """The names and numbers, or rows of numbers, that a callback returned."""
-    if said is None:
-        return {}
-    if not isinstance(said, Mapping):
-        raise PgmError(
-            f"callback {callback!r} returned {type(said).__name__}, expected a mapping of names to numbers, "
-            "or None"
-        )
-    try:
-        return {str(name): _number(value) for name, value in said.items()}
-    except (TypeError, ValueError):
-        raise PgmError(
-            f"callback {callback!r} returned {said!r}, expected one number, or one row "
-            "of them, for each name"
-        ) from None
+# Updates between two weight norms.
+OWN = 10
 
 
 class History:
-    """Collects the weight norm every ten updates, and what the callbacks return."""
+    """The weight norm every ten updates, and the values that monitors return."""
 
-    def __init__(self) -> None:
+    def __init__(self, callbacks: Sequence[Monitor | PhaseMonitor], phase: ModelPhase) -> None:
         self.values: dict[str, list[tuple[int, Any]]] = {}
+        self.monitors = [c.watching(phase) if isinstance(c, PhaseMonitor) else c for c in callbacks]
+        known: Sequence[object] = callbacks
+        self.stopping = [c for c in known if isinstance(c, Stopping)]
 
-    def add(
-        self, model: Model, update: int, callbacks: Sequence[Callback], negative: Any = None
-    ) -> None:
-        """Keep the answers of all callbacks after an update; `negative` runs the model phase."""
-        found: dict[str, Any] = {}
+    def add(self, model: Model, update: int) -> str:
+        """Keep the values of an update; return the reason to stop, or an empty string."""
+        found: dict[str, Value] = {}
         if update % OWN == 0:
-            norms = [
-                float(np.vdot(w, w))
-                for k, v in model.params.items()
-                if k.endswith(".weight")
-                for w in [numbers(v)]
-            ]
-            found["weight_norm"] = sum(norms) ** 0.5
-        for callback in callbacks:
-            said = _numbers(callback, _said(callback, model, update, negative))
-            for name in sorted(set(said) & set(found)):
-                if not np.array_equal(said[name], found[name], equal_nan=True):
-                    who = "fit itself and a callback" if name == "weight_norm" else "two callbacks"
-                    raise PgmError(f"{who} say {name!r}: give one of them another name")
-            found |= said
+            found["weight_norm"] = _weight_norm(model)
+        for monitor in self.monitors:
+            said = monitor(model, update)
+            if said is not None:
+                self._merge(found, _values(monitor, said))
         for name, value in found.items():
             self.values.setdefault(name, []).append((update, value))
+        return self.stops() if self.stopping else ""
 
-    def arrays(self) -> dict[str, dict[str, Any]]:
-        """Name -> {"update": (n,), "value": (n,)}, or (n, numbers) of rows of numbers."""
+    def _merge(self, found: dict[str, Value], more: Mapping[str, Value]) -> None:
+        """Add values to the ones of this update; PgmError if two of one name differ."""
+        for name, value in more.items():
+            if name in found and not np.array_equal(value, found[name], equal_nan=True):
+                who = "fit itself and a callback" if name == "weight_norm" else "two callbacks"
+                raise PgmError(f"{who} say {name!r}: give one of them another name")
+            found[name] = value
+
+    def stops(self) -> str:
+        """Return the reason for which a monitor ends the fit, or an empty string."""
+        for monitor in self.stopping:
+            if why := monitor.stops(self.values):
+                return why if isinstance(why, str) else f"{type(monitor).__name__} ended it"
+        return ""
+
+    def arrays(self) -> dict[str, dict[str, Array]]:
+        """Return name -> {"update": (n,), "value": (n,)}, or (n, numbers) of rows of numbers."""
         return {
             name: {
                 "update": np.array([u for u, _ in pairs]),
@@ -83,3 +66,29 @@ class History:
             }
             for name, pairs in self.values.items()
         }
+
+
+def _weight_norm(model: Model) -> float:
+    """Return the Euclidean norm of all weights together."""
+    weights = [numbers(v) for k, v in model.params.items() if k.endswith(".weight")]
+    squares: float = sum(float(np.vdot(w, w)) for w in weights)
+    return float(squares**0.5)
+
+
+def _values(monitor: Monitor, said: object) -> dict[str, Value]:
+    """Return the numbers, or rows of numbers, that a monitor returned."""
+    if not isinstance(said, Mapping):
+        raise PgmError(
+            f"callback {monitor!r} returned {type(said).__name__}, expected a mapping of names to "
+            "numbers, or None"
+        )
+    try:
+        return {
+            str(name): np.array(v, dtype=np.float64) if np.ndim(v) == 1 else float(v)
+            for name, v in said.items()
+        }
+    except (TypeError, ValueError):
+        raise PgmError(
+            f"callback {monitor!r} returned {said!r}, expected one number, or one row of them, for "
+            "each name"
+        ) from None

@@ -1,4 +1,4 @@
-"""Where learning starts: biases at the data's base rates, weights pretrained pair by pair."""
+"""Starting points of learning: biases at the base rates, weights pretrained pair by pair."""
 
 from __future__ import annotations
 
@@ -21,58 +21,84 @@ from pgmengine.learn.fit import fit
 from pgmengine.learn.interrupt import pass_on
 from pgmengine.learn.optimizers import Adam, Tied
 from pgmengine.learn.positive import posterior_draw
-from pgmengine.protocols import Coupling
+from pgmengine.protocols import Coupling, Data
 
-ROWS = 1000  # states that a layer is drawn at least, however few rows there are
+# Draws of a layer at least, however few rows there are.
+ROWS = 1000
 
 
-def base_rate_start(model: Model, data: Any, strength: float = 0.05) -> Model:
-    """The model with the biases of the observed layers such that, with zero weights, they have the
-    data's means.
+def base_rate_start(model: Model, data: Data, strength: float = 0.05) -> Model:
+    """Return the model with biases at the base rates of the data.
 
-    Those that base_rates leaves out stay as they are. Each unit with bounded values counts
-    `strength` * rows states drawn evenly besides the data, so that units that never change get a
-    finite bias (see base_rates). Early chains then look like data, and learning need not begin by
-    finding the biases.
+    With weights of zero the observed layers then have the means of the data: early chains look like
+    data, and learning need not begin by finding the biases. Layers that `base_rates` leaves out
+    keep theirs.
 
+    Parameters
+    ----------
+    data : layer -> (rows, size), or a DataFrame with a column for each unit.
+    strength : number of states drawn evenly, as a share of the rows, that count besides the data in
+        each unit with bounded values, so that a unit that never changes gets a finite bias.
+
+    Returns
+    -------
+    The model with these biases and its own weights.
+
+    Raises
+    ------
+    PgmError for values outside the support of their units, and a strength below 0.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> model = pgm.base_rate_start(pgm.rbm(2, 2, rng=0), {"v": [[0, 1], [1, 1]]})
     >>> bool(model.params["v.bias"][1] > model.params["v.bias"][0])
     True
     """
     amount("base_rate_start: strength", strength)
-    found, layers = (
-        base_rates(model, data, strength * make_target(model, data, what="data").rows),
-        model.structure.layers,
-    )
-    bias = {
-        n: eta if layers[n].unit.canonical else layers[n].unit.log_normalizer(eta)  # A = z
-        for n, eta in found.items()
-    }
-    return model.with_params(
-        {f"{n}.bias": np.reshape(z, layers[n].bias_shape) for n, z in bias.items()}
-    )
+    rows, layers = make_target(model, data, what="data").rows, model.structure.layers
+    bias = {}
+    for name, eta in base_rates(model, data, strength * rows).items():
+        unit = layers[name].unit
+        # The input z of a noisy-or unit is A(eta).
+        z = eta if unit.canonical else unit.log_normalizer(eta)
+        bias[f"{name}.bias"] = np.reshape(z, layers[name].bias_shape)
+    return model.with_params(bias)
 
 
-def pretrain(model: Model, data: Any, **settings: Any) -> Model:
-    """Greedy layerwise start of a stack of layers (Hinton, Osindero and Teh 2006; Salakhutdinov and
-    Hinton 2009).
+def pretrain(model: Model, data: Data, **settings: Any) -> Model:
+    """Return a stack of layers pretrained greedily, pair by pair of layers.
 
-    The layers must form a path from the one layer of data on. Each coupling is learned as an RBM
-    between the layer below, with the states that the RBMs before it give the data, and the layer
-    above. Where a layer will get input from both sides in the whole model, an undirected one, its
-    RBM has as many copies of the layer at the other end with tied parameters, so that in the whole
-    model the inputs from below and above together are of the right size.
+    Deep models learn faster from such a start. The layers must form a path from the one layer of
+    data on. Each coupling is learned as an RBM between the layer below, with the states that the
+    RBMs before it give the data, and the layer above. Where a layer of an undirected model will
+    get input from both sides, its RBM has two copies of the layer at the other end with tied
+    parameters, so that in the whole model the inputs from below and above together are of the right
+    size.
 
     Parameters
     ----------
     data : layer -> (rows, size), or a DataFrame, for the first layer of the path.
-    settings : those of fit but checkpoint and state, for every RBM; with copies the optimizer is
-        wrapped in Tied, and cannot be Centered. Callbacks see one RBM after the other. RBMs after
-        the first learn from at least 1,000 rows, which counts where `epochs` says how long.
+    settings : settings of `fit`, for every RBM, except `checkpoint` and `state`; with copies the
+        optimizer is wrapped in Tied, and cannot be Centered. Callbacks see one RBM after the other.
+        RBMs after the first learn from at least 1,000 rows, which counts where `epochs` sets the
+        length.
 
-    Ctrl-C raises KeyboardInterrupt.
+    Returns
+    -------
+    The model with pretrained parameters.
 
+    Raises
+    ------
+    PgmError for other models or data; KeyboardInterrupt after Ctrl-C.
+
+    References
+    ----------
+    Hinton, Osindero and Teh (2006), A fast learning algorithm for deep belief nets. Salakhutdinov
+    and Hinton (2009), Deep Boltzmann machines.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> x = pgm.datasets.bars_and_stripes().x_train
     >>> model = pgm.pretrain(pgm.dbm([16, 8, 4], rng=0), {"v": x}, updates=50, progress=False)
@@ -85,14 +111,10 @@ def pretrain(model: Model, data: Any, **settings: Any) -> Model:
     if not isinstance(data, Mapping) or len(data) != 1:
         raise PgmError("pretrain: data must be layer -> (rows, size) of one layer")
     model.structure.layer(next(iter(data)), what="data: layer")
-    steps, weights, rng = (
-        _steps(model, data),
-        settings.pop("sample_weight", None),
-        settings.pop("rng", 0),
-    )
+    weights, rng = settings.pop("sample_weight", None), settings.pop("rng", 0)
     x: Any = next(iter(data.values()))
     out: dict[str, Any] = {}
-    for step in steps:
+    for step in _steps(model, data):
         found, rows = _learned(model, step, x, settings | {"rng": rng, "sample_weight": weights})
         _merge(out, step, found)
         index = np.tile(np.arange(rows.rows), -(-ROWS // rows.rows))
@@ -109,13 +131,12 @@ class _Step:
     above: Layer
     key: str
     flipped: bool
-    both: tuple[
-        bool, bool
-    ]  # whether each end has undirected input from both sides in the whole model
+    # Whether each end has undirected input from both sides in the whole model.
+    both: tuple[bool, bool]
 
 
-def _steps(model: Model, data: Mapping[str, Any]) -> list[_Step]:
-    """The path from the data on; PgmError if there is none."""
+def _steps(model: Model, data: Iterable[str]) -> list[_Step]:
+    """Return the path from the data on; PgmError if there is none."""
     path = _path(model, data)
     undirected = [False, *(not c.directed for c, _, _ in path), False]
     return [
@@ -126,8 +147,8 @@ def _steps(model: Model, data: Mapping[str, Any]) -> list[_Step]:
     ]
 
 
-def _path(model: Model, data: Mapping[str, Any]) -> list[tuple[Coupling, Layer, Layer]]:
-    """(coupling, layer below, layer above) from the data on."""
+def _path(model: Model, data: Iterable[str]) -> list[tuple[Coupling, Layer, Layer]]:
+    """Return (coupling, layer below, layer above) from the data on."""
     s, name = model.structure, next(iter(data), "")
     left, out = list(s.couplings), list[tuple[Coupling, Layer, Layer]]()
     while True:
@@ -141,7 +162,8 @@ def _path(model: Model, data: Mapping[str, Any]) -> list[tuple[Coupling, Layer, 
         name = other
     if left or not out or any(is_sparse(model.weight(c)) for c in s.couplings):
         raise PgmError(
-            "pretrain needs layers in a path that starts at the one layer of data, with dense weights"
+            "pretrain needs layers in a path that starts at the one layer of data, with dense "
+            "weights"
         )
     return out
 
@@ -149,39 +171,35 @@ def _path(model: Model, data: Mapping[str, Any]) -> list[tuple[Coupling, Layer, 
 def _learned(
     model: Model, step: _Step, x: Any, settings: Mapping[str, Any]
 ) -> tuple[Model, Target]:
-    """The RBM of one coupling, and the rows that it was learned from."""
+    """Return the RBM of one coupling, and the rows that it was learned from."""
     lower = _copies(step.below, step.both[1] and not step.both[0])
     upper = _copies(step.above, step.both[0] and not step.both[1])
-    ties, optimizer, rows = (
-        _ties(lower, upper),
-        settings.get("optimizer") or Adam(),
-        dict.fromkeys(lower, x),
-    )
-    own = {"optimizer": Tied(optimizer, ties) if ties else optimizer}
-    found = fit(_pair(model, step, lower, upper), rows, **{**settings, **own})
+    ties, optimizer = _ties(lower, upper), settings.get("optimizer") or Adam()
+    rows = dict.fromkeys(lower, x)
+    tied = Tied(optimizer, ties) if ties else optimizer
+    found = fit(_pair(model, step, lower, upper), rows, **{**settings, "optimizer": tied})
     pass_on(found)
     return found.model, found.model.given(rows)
 
 
 def _merge(out: dict[str, Any], step: _Step, found: Model) -> None:
-    """Add what an RBM has learned to the parameters of the whole model."""
+    """Add the parameters of an RBM to the ones of the whole model."""
     below, above, (from_below, from_above) = step.below.name, step.above.name, step.both
     weight = found.params[f"{below}-{above}.weight"] * (0.5 if from_below and from_above else 1.0)
     out[f"{step.key}.weight"] = weight.T if step.flipped else weight
-    bias = found.params[
-        f"{below}.bias"
-    ]  # between two undirected couplings: the mean of both RBMs' biases
+    bias = found.params[f"{below}.bias"]
+    # Between two undirected couplings: the mean of both RBMs' biases.
     out[f"{below}.bias"] = (out[f"{below}.bias"] + bias) / 2 if from_below else bias
     out[f"{above}.bias"] = found.params[f"{above}.bias"]
 
 
 def _copies(layer: Layer, twice: bool) -> dict[str, Layer]:
-    """Name -> the layer, which is there once or twice."""
+    """Return name -> layer, for one copy or two."""
     return {layer.name: layer} | ({f"copy of {layer.name}": layer} if twice else {})
 
 
 def _ties(lower: Iterable[str], upper: Iterable[str]) -> tuple[list[str], ...]:
-    """The groups of parameters that are one."""
+    """Return the groups of parameters that stay equal."""
     groups = (
         [f"{b}.bias" for b in lower],
         [f"{a}.bias" for a in upper],
@@ -193,7 +211,7 @@ def _ties(lower: Iterable[str], upper: Iterable[str]) -> tuple[list[str], ...]:
 def _pair(
     model: Model, step: _Step, lower: Mapping[str, Layer], upper: Mapping[str, Layer]
 ) -> Model:
-    """The RBM of one coupling before learning, between all copies of its ends."""
+    """Return the RBM of one coupling before learning, between all copies of its ends."""
     weight = model.params[f"{step.key}.weight"]
     weight = np.ascontiguousarray(weight.T if step.flipped else weight)
     builder = GraphBuilder()

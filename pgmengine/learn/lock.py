@@ -1,9 +1,9 @@
-"""A lock on a checkpoint, an flock on a file beside it: two fits do not replace each other's.
+"""A lock on a checkpoint, an flock on a file beside it, so that one fit at a time writes it.
 
-The system lets go of the lock when the process ends, however it ends, so a file that a killed
-process has left blocks nobody. Whoever lets go removes the file first, while the lock still holds;
-so whoever gets a lock looks whether the file is still the one that has the name, and else begins
-again.
+The system releases the lock when the process ends, however it ends, so that the file of a killed
+process blocks nobody. A process that releases the lock removes the file first, while it still holds
+the lock; so a process that acquires a lock checks whether the file still has the name, and begins
+again if not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import logging
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 from weakref import WeakSet
 
 from pgmengine.base.errors import PgmError
@@ -22,11 +21,16 @@ log = logging.getLogger(__name__)
 
 
 class Lock:
-    """Within it, no other fit, of this process or another on this machine, has the checkpoint.
+    """A context in which no other fit, of any process on this machine, has the checkpoint.
 
     Parameters
     ----------
     path : the checkpoint, symbolic links followed.
+
+    Raises
+    ------
+    PgmError when entered, if another fit has the lock, or no file can be made beside the
+    checkpoint.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,20 +42,20 @@ class Lock:
         _held.add(self)
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         with suppress(OSError):
             self.side.unlink()
         self.close()
 
     def close(self) -> None:
-        """Let go, unless another process has the lock by a fork; the file stays."""
+        """Release the lock, unless another process has it by a fork; the file stays."""
         _held.discard(self)
         if self.number >= 0:
             os.close(self.number)
         self.number = -1
 
     def _take(self) -> None:
-        """Get the lock; if the file has been removed meanwhile, nothing."""
+        """Acquire the lock, unless the file has been removed meanwhile."""
         try:
             number = os.open(
                 self.side,
@@ -69,8 +73,7 @@ class Lock:
         except BlockingIOError:
             raise PgmError(
                 f"checkpoint: another fit is writing {self.path}; give this one a path of its "
-                "own, or wait "
-                "until the other one has ended"
+                "own, or wait until the other one has ended"
             ) from None
         except OSError as error:
             log.warning(
@@ -86,18 +89,18 @@ class Lock:
 
 
 def _same(number: int, path: Path) -> bool:
-    """Whether an open file is still the one of that name."""
+    """Return whether an open file is still the one of that name."""
     try:
         return os.path.samestat(os.fstat(number), os.stat(path))
     except FileNotFoundError:
         return False
 
 
-def _let_go() -> None:
-    """In a forked child, which would otherwise keep the locks of a parent that has been killed."""
+def _release() -> None:
+    """Release all locks in a forked child, which would keep them for a parent that was killed."""
     for lock in list(_held):
         lock.close()
 
 
 _held: WeakSet[Lock] = WeakSet()
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_release)

@@ -1,16 +1,18 @@
-"""Optimizers: ascent on the log-likelihood, one frozen dataclass each; the loops are compiled
-(optimizers.h).
+"""Optimizers: ascent on the log-likelihood, one frozen dataclass each.
 
-`start(params)` makes the state, name -> array; `step(structure, params, gradient, state, t)`
-returns new parameters and changes the state in place; t counts from 0. Weight decay: the gradient
-of a weight loses l2 * weight + l1 * sign(weight); biases do not decay.
+`start(params)` makes the moments, name -> array; `step(structure, params, gradient, moments, t)`
+returns new parameters and changes the moments in place; t counts from 0. The loops are compiled
+(ascend.h): a step of a parameter is one pass over its numbers, which also writes them in single
+precision for the chains. With weight decay the gradient of a weight loses
+weight_decay * weight + l1 * sign(weight); biases do not decay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,127 +24,141 @@ from pgmengine.base.types import Array
 from pgmengine.graph.model import freeze
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.weights import is_sparse, like, numbers, pattern, plus
-from pgmengine.learn.batch import Gradient
 from pgmengine.learn.projected import floors
 from pgmengine.learn.schedules import Rate, rate_at
+from pgmengine.learn.statistics import Gradient
+from pgmengine.protocols import Optimizer, Parameter, Params, Snapshot
 
-Params = dict[str, Any]
+# Parameters for each thread of a step.
+WORTH_A_THREAD = 20_000
 
 
 class Stepped(dict[str, Any]):
-    """New parameters, read only, with the same numbers in single precision."""
+    """New parameters, read only, and their numbers in single precision.
+
+    An optimizer around the one that made them may replace some of them. As the arrays cannot change
+    in place, a number in single precision is valid as long as its parameter is the array with which
+    it was made.
+    """
 
     def __init__(self, params: Params, singles: Params) -> None:
-        super().__init__({name: freeze(value) for name, value in params.items()})
-        self.made, self.singles = dict(self), singles
+        super().__init__(params)
+        self._made, self._singles = params, singles
 
-    def singles_of(self, params: Mapping[str, Any]) -> Params:
-        """Those of parameters that nobody has replaced since."""
-        return {
-            name: single for name, single in self.singles.items() if params[name] is self.made[name]
-        }
-
-
-WORTH_A_THREAD = 20_000  # parameters
+    def singles_of(self, params: Params) -> Params:
+        """Return the parameters in single precision, except any that have been replaced since."""
+        made = self._made
+        return {k: v for k, v in self._singles.items() if params[k] is made[k]}
 
 
-class Optimizer(Protocol):
-    """What fit asks of an optimizer."""
-
-    def start(self, params: Mapping[str, Any]) -> Params:
-        """The state before the first step."""
-
-    def step(
-        self,
-        structure: Structure,
-        params: Mapping[str, Any],
-        gradient: Gradient,
-        state: Params,
-        t: int,
-    ) -> Params:
-        """New parameters."""
-
-
-def check_optimizer(thing: Any, what: str) -> None:
+def check_optimizer(optimizer: object, what: str) -> None:
     """PgmError unless it is an optimizer."""
-    check_instance(thing, what)
-    if not all(callable(getattr(thing, name, None)) for name in ("start", "step")):
-        raise PgmError(f"{what} must be one such as pgm.Adam(), not {thing!r}")
-
-
-def _moments(name: str, params: Mapping[str, Any]) -> Params:
-    return {f"{name}/{k}": np.zeros(numbers(v).size) for k, v in params.items()}
+    check_instance(optimizer, what)
+    if not isinstance(optimizer, Optimizer):
+        raise PgmError(f"{what} must be one such as pgm.Adam(), not {optimizer!r}")
 
 
 @dataclass(frozen=True)
-class _Rule:
-    """What optimizers.h does with one parameter: the kind of step, its moments, and what it keeps of
-    them.
+class Rule:
+    """The compiled step of one update.
+
+    Attributes
+    ----------
+    kind : the routine.
+    keep : shares of the first and second moment that stay.
+    unbias : factors that undo the bias of the moments towards their start at 0.
     """
 
     kind: int
-    moments: tuple[str, ...]
     keep: tuple[float, float] = (0.0, 0.0)
     unbias: tuple[float, float] = (1.0, 1.0)
     epsilon: float = 0.0
-    l1: float = 0.0
-    l2: float = 0.0
 
-    def ascend(
-        self,
-        rate: float,
-        params: Mapping[str, Any],
-        gradient: Mapping[str, Any],
-        state: Params,
-        t: int,
+
+class _Ascent:
+    """Base of the compiled optimizers: steps by the rule of each update."""
+
+    rate: Rate
+    weight_decay: float
+    l1: float
+    moments: ClassVar[tuple[str, ...]] = ("m", "v")
+
+    @abstractmethod
+    def rule(self, t: int) -> Rule:
+        """Return the rule of step t."""
+
+    def start(self, params: Params) -> Snapshot:
+        """Return moments of 0."""
+        return {
+            f"{name}/{k}": np.zeros(numbers(v).size)
+            for name in self.moments
+            for k, v in params.items()
+        }
+
+    def step(
+        self, structure: Structure, params: Params, gradient: Gradient, moments: Snapshot, t: int
     ) -> Params:
-        """One compiled step for every parameter; PgmError names the first that is not a number
-        within LARGEST.
+        """Return the parameters after step t.
+
+        PgmError names the first parameter that is not a number within LARGEST.
         """
-        out, singles = {}, {}
+        rule, rate = self.rule(t), rate_at(self.rate, t)
+        out: dict[str, Parameter] = {}
+        singles: dict[str, Parameter] = {}
         for k, value in params.items():
             p, g = numbers(value), numbers(gradient[k])
             g = g if g.dtype == np.float32 else g.astype(np.float64, copy=False)
-            decay = (self.l1, self.l2) if k.endswith(".weight") else (0.0, 0.0)
-            first, second = [*(state[f"{name}/{k}"] for name in self.moments), None, None][:2]
-            new, copy = np.empty(len(p)), np.empty(len(p), dtype=np.float32)
-            if not _kernels.ascend(
-                self.kind,
+            decay = (self.l1, self.weight_decay) if k.endswith(".weight") else (0.0, 0.0)
+            new, single = np.empty(len(p)), np.empty(len(p), dtype=np.float32)
+            within = _kernels.ascend(
+                rule.kind,
                 rate=rate,
-                keep=self.keep,
-                unbias=self.unbias,
-                epsilon=self.epsilon,
+                keep=rule.keep,
+                unbias=rule.unbias,
+                epsilon=rule.epsilon,
                 decay=decay,
                 p=p,
                 g=g,
                 p2=new,
-                copy=copy,
-                m=first,
-                v=second,
+                copy=single,
+                m=moments.get(f"m/{k}"),
+                v=moments.get(f"v/{k}"),
                 parts=parts(len(p), WORTH_A_THREAD),
-            ):
+            )
+            if not within:
                 raise PgmError(
-                    f"update {t + 1}: {_diverged(k, g, new)}; learning has diverged, try a smaller rate"
+                    f"update {t + 1}: {_diverged(k, g, new)}; learning has diverged, try a "
+                    "smaller rate"
                 )
-            out[k], singles[k] = like(value, new), like(value, copy)
+            out[k], singles[k] = freeze(like(value, new)), like(value, single)
         return Stepped(out, singles)
 
 
 def _diverged(name: str, gradient: Array, stepped: Array) -> str:
-    """What is wrong with a parameter."""
+    """Return the fault of a parameter after a step."""
     if not np.isfinite(gradient).all():
         return f"the gradient of {name!r} is not finite"
-    return (
-        f"{name!r} is not finite"
-        if not np.isfinite(stepped).all()
-        else f"{name!r} is beyond {_kernels.LARGEST:g}"
-    )
+    if not np.isfinite(stepped).all():
+        return f"{name!r} is not finite"
+    return f"{name!r} is beyond {_kernels.LARGEST:g}"
 
 
 @dataclass(frozen=True)
-class SGD:
+class SGD(_Ascent):
     """Stochastic gradient ascent: m = momentum m + g, theta += rate m.
 
+    Parameters
+    ----------
+    rate : learning rate, or a schedule, update -> rate.
+    momentum : share of the velocity m that stays from step to step, below 1.
+    weight_decay, l1 : strengths of the penalties of weights.
+
+    Raises
+    ------
+    PgmError for settings out of their range.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.SGD(0.1, momentum=0.9).momentum
     0.9
@@ -158,28 +174,37 @@ class SGD:
         check_number(self, "weight_decay", "l1")
         check_number(self, "momentum", below=1)
 
-    def start(self, params: Mapping[str, Any]) -> Params:
-        """The velocity m, if there is momentum."""
-        return _moments("m", params) if self.momentum else {}
+    @property
+    def moments(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The velocity, if there is momentum."""
+        return ("m",) if self.momentum else ()
 
-    def step(
-        self,
-        structure: Structure,
-        params: Mapping[str, Any],
-        gradient: Gradient,
-        state: Params,
-        t: int,
-    ) -> Params:
-        """One update."""
-        moments, keep = ("m",) if self.momentum else (), (self.momentum, 0.0)
-        rule = _Rule(_kernels.SGD, moments, keep, l1=self.l1, l2=self.weight_decay)
-        return rule.ascend(rate_at(self.rate, t), params, gradient, state, t)
+    def rule(self, t: int) -> Rule:
+        """Return the rule of step t."""
+        return Rule(_kernels.SGD, (self.momentum, 0.0))
 
 
 @dataclass(frozen=True)
-class Adam:
-    """Adam (Kingma and Ba 2015, algorithm 1), ascending.
+class Adam(_Ascent):
+    """Adam (Kingma and Ba 2015, algorithm 1), ascending; the default of `fit`.
 
+    Parameters
+    ----------
+    rate : learning rate, or a schedule, update -> rate.
+    beta1, beta2 : shares of the first and second moment that stay from step to step, below 1.
+    epsilon : added to the root of the second moment.
+    weight_decay, l1 : strengths of the penalties of weights.
+
+    Raises
+    ------
+    PgmError for settings out of their range.
+
+    References
+    ----------
+    Kingma and Ba (2015), Adam: a method for stochastic optimization.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.Adam(1e-3).beta2
     0.999
@@ -197,31 +222,33 @@ class Adam:
         check_number(self, "epsilon", "weight_decay", "l1")
         check_number(self, "beta1", "beta2", below=1)
 
-    def start(self, params: Mapping[str, Any]) -> Params:
-        """First and second moments."""
-        return _moments("m", params) | _moments("v", params)
-
-    def step(
-        self,
-        structure: Structure,
-        params: Mapping[str, Any],
-        gradient: Gradient,
-        state: Params,
-        t: int,
-    ) -> Params:
-        """One update."""
+    def rule(self, t: int) -> Rule:
+        """Return the rule of step t."""
         unbias = 1 - self.beta1 ** (t + 1), 1 - self.beta2 ** (t + 1)
-        keep = self.beta1, self.beta2
-        rule = _Rule(
-            _kernels.ADAM, ("m", "v"), keep, unbias, self.epsilon, self.l1, self.weight_decay
-        )
-        return rule.ascend(rate_at(self.rate, t), params, gradient, state, t)
+        return Rule(_kernels.ADAM, (self.beta1, self.beta2), unbias, self.epsilon)
 
 
 @dataclass(frozen=True)
-class AdaMax:
-    """AdaMax (Kingma and Ba 2015, algorithm 2), ascending.
+class AdaMax(_Ascent):
+    """AdaMax (Kingma and Ba 2015, algorithm 2), ascending: Adam with the infinity norm.
 
+    Parameters
+    ----------
+    rate : learning rate, or a schedule, update -> rate.
+    beta1, beta2 : shares of the first moment and of the norm that stay from step to step, below 1.
+    epsilon : added to the norm.
+    weight_decay, l1 : strengths of the penalties of weights.
+
+    Raises
+    ------
+    PgmError for settings out of their range.
+
+    References
+    ----------
+    Kingma and Ba (2015), Adam: a method for stochastic optimization.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.AdaMax().rate
     0.002
@@ -239,50 +266,52 @@ class AdaMax:
         check_number(self, "epsilon", "weight_decay", "l1")
         check_number(self, "beta1", "beta2", below=1)
 
-    def start(self, params: Mapping[str, Any]) -> Params:
-        """First moment and the infinity norm."""
-        return _moments("m", params) | _moments("v", params)
-
-    def step(
-        self,
-        structure: Structure,
-        params: Mapping[str, Any],
-        gradient: Gradient,
-        state: Params,
-        t: int,
-    ) -> Params:
-        """One update."""
-        unbias, keep = (1 - self.beta1 ** (t + 1), 1.0), (self.beta1, self.beta2)
-        rule = _Rule(
-            _kernels.ADAMAX, ("m", "v"), keep, unbias, self.epsilon, self.l1, self.weight_decay
-        )
-        return rule.ascend(rate_at(self.rate, t), params, gradient, state, t)
+    def rule(self, t: int) -> Rule:
+        """Return the rule of step t."""
+        unbias = 1 - self.beta1 ** (t + 1), 1.0
+        return Rule(_kernels.ADAMAX, (self.beta1, self.beta2), unbias, self.epsilon)
 
 
 @dataclass(frozen=True)
 class Centered:
-    """The gradient of the centred model (Montavon and Mueller 2012; Melchior, Fischer and Wiskott
-    2016).
+    """The gradient of the centred model, handed to another optimizer.
 
-    For undirected couplings of layers without directed parents. With offsets o, running means of
-    E[x | data]: dW' = dW - o_a db_b^T - db_a o_b^T, and db' = db - sum of dW' o over the couplings.
-    The same model in other coordinates: the fixed points are the same, the way to them is not.
+    The same model in other coordinates: the fixed points are the same, the way to them is not, and
+    is often shorter. With offsets o, running means of E[x | data], dW' = dW - o_a db_b^T - db_a
+    o_b^T, and db' = db less the sum of dW' o over the couplings. It acts on undirected couplings
+    of layers without directed parents.
 
+    Parameters
+    ----------
+    optimizer : the optimizer that makes the steps. Tied is refused.
+    follow : share of the mean of each update in the offsets, from 0 to 1.
+
+    Raises
+    ------
+    PgmError for settings out of their range.
+
+    References
+    ----------
+    Montavon and Mueller (2012), Deep Boltzmann machines and the centering trick. Melchior, Fischer
+    and Wiskott (2016), How to center deep Boltzmann machines.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.Centered(pgm.SGD(0.1)).follow
     0.01
     """
 
-    optimizer: Any = SGD()
-    follow: float = 0.01  # share of each update's mean in the offsets
+    optimizer: Optimizer = SGD()
+    follow: float = 0.01
 
     def __post_init__(self) -> None:
         check_number(self, "follow", most=1)
         check_optimizer(self.optimizer, "Centered: optimizer")
         _check_inside(self, Tied)
 
-    def start(self, params: Mapping[str, Any]) -> Params:
-        """That of the optimizer, and the offsets."""
+    def start(self, params: Params) -> Snapshot:
+        """Return the moments of the optimizer, and offsets that are not known yet."""
         offsets = {
             f"offset/{k.removesuffix('.bias')}": np.full(v.size, np.nan)
             for k, v in params.items()
@@ -291,126 +320,138 @@ class Centered:
         return self.optimizer.start(params) | offsets
 
     def step(
-        self,
-        structure: Structure,
-        params: Mapping[str, Any],
-        gradient: Gradient,
-        state: Params,
-        t: int,
+        self, structure: Structure, params: Params, gradient: Gradient, moments: Snapshot, t: int
     ) -> Params:
-        """One update."""
-        means = gradient.means()
+        """Return the parameters after step t along the centred gradient."""
+        means = gradient.data.means(structure)
         for name, mean in means.items():
-            offset = state[f"offset/{name}"]
-            offset[:] = np.where(
-                np.isnan(offset), mean, (1 - self.follow) * offset + self.follow * mean
-            )
+            offset = moments[f"offset/{name}"]
+            followed = (1 - self.follow) * offset + self.follow * mean
+            offset[:] = np.where(np.isnan(offset), mean, followed)
         bias = {name: np.ravel(gradient[f"{name}.bias"]).astype(np.float64) for name in means}
-        out = gradient.copy()
+        out: dict[str, Any] = {}
         for c in structure.undirected:
-            if not {c.a, c.b} <= set(means):  # an end with directed parents has no mean of its own
+            # An end with directed parents has no mean of its own.
+            if not {c.a, c.b} <= set(means):
                 continue
-            weight, a, b = f"{c.key}.weight", state[f"offset/{c.a}"], state[f"offset/{c.b}"]
+            weight, a, b = f"{c.key}.weight", moments[f"offset/{c.a}"], moments[f"offset/{c.b}"]
             terms = ((-a, bias[c.b]), (-bias[c.a], b))
             slope = out[weight] = c.projected(params[weight], _plus_outer(gradient[weight], terms))
-            a, b = a.astype(slope.dtype), b.astype(slope.dtype)  # or the whole slope is converted
+            # In the precision of the slope, or all of it would be converted.
+            a, b = a.astype(slope.dtype), b.astype(slope.dtype)
             for name, share in ((c.a, slope @ b), (c.b, a @ slope))[: 1 + (c.a != c.b)]:
                 if (key := f"{name}.bias") not in gradient.idle:
-                    out[key] = out[key] - share.reshape(np.shape(out[key]))
-        return self.optimizer.step(structure, params, out, state, t)
+                    before = out.get(key, gradient[key])
+                    out[key] = before - share.reshape(np.shape(before))
+        return self.optimizer.step(structure, params, gradient.replaced(out), moments, t)
 
 
-def _check_inside(outer: Any, other: type) -> None:
-    """Centred gradients shift each bias by offsets of its own: ties break, or the fixed points of
-    their sum move.
+def _check_inside(outer: Centered | Tied, other: type) -> None:
+    """PgmError if an optimizer is inside that does not go with this one.
+
+    Centred gradients shift each bias by offsets of its own: ties would break, or the fixed points
+    of their sum would move.
     """
-    inner = outer.optimizer
+    inner: object = outer.optimizer
     while inner is not None and not isinstance(inner, other):
         inner = getattr(inner, "optimizer", None)
     if inner is not None:
         raise PgmError(
-            f"{type(outer).__name__} does not go with {other.__name__}: centred gradients of tied parameters "
-            "are not those of one parameter"
+            f"{type(outer).__name__} does not go with {other.__name__}: centred gradients of tied "
+            "parameters are not those of one parameter"
         )
 
 
-def _plus_outer(slope: Any, terms: Sequence[tuple[Array, Array]]) -> Any:
-    """Slope + sum of a b', at the stored entries of a sparse one."""
+def _plus_outer(slope: Any, terms: Sequence[tuple[Array, Array]]) -> Parameter:
+    """Return slope + sum of a b', at the stored entries of a sparse one."""
     if not is_sparse(slope):
         left, right = (
             np.stack([term[i] for term in terms], axis=1).astype(slope.dtype) for i in (0, 1)
         )
-        return slope + left @ right.T
-    at_entry = slope.tocoo()
-    return like(slope, slope.data + sum(a[at_entry.row] * b[at_entry.col] for a, b in terms))
+        total: Array = slope + left @ right.T
+        return total
+    entry = slope.tocoo()
+    sums = sum(a[entry.row] * b[entry.col] for a, b in terms)
+    sparse: Parameter = like(slope, slope.data + sums)
+    return sparse
 
 
 @dataclass(frozen=True)
 class Tied:
-    """Parameters that are to stay equal: each of a group moves by the sum of the group's gradients.
+    """Groups of parameters that stay equal: each moves by the sum of the gradients of its group.
 
+    Parameters
+    ----------
+    optimizer : the optimizer that makes the steps. Centered is refused.
+    groups : groups of names of parameters, equal to begin with.
+
+    Raises
+    ------
+    PgmError for groups that name no parameter; when learning starts, for unknown names, for names
+    in two groups and for parameters that differ.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.Tied(pgm.SGD(0.1), (("a.bias", "b.bias"),)).groups
     (('a.bias', 'b.bias'),)
     """
 
-    optimizer: Any
+    optimizer: Optimizer
     groups: Sequence[Sequence[str]]
 
     def __post_init__(self) -> None:
         check_optimizer(self.optimizer, "Tied: optimizer")
         _check_inside(self, Centered)
         try:
-            groups = tuple(
-                group if isinstance(group, str) else tuple(group) for group in self.groups
-            )
+            groups = [g if isinstance(g, str) else tuple(g) for g in self.groups]
         except TypeError:
-            groups = ("",)
+            groups = [""]
         if any(isinstance(group, str) for group in groups):
             raise PgmError(
                 f"Tied: groups must be sequences of names of parameters, not {self.groups!r}"
             )
         if not all(groups):
             raise PgmError("Tied: a group names no parameter")
-        object.__setattr__(self, "groups", groups)  # an iterator would be at its end
+        # An iterator would be at its end.
+        object.__setattr__(self, "groups", tuple(groups))
 
-    def start(self, params: Mapping[str, Any]) -> Params:
-        """That of the optimizer; PgmError when a group is not equal to begin with."""
+    def start(self, params: Params) -> Snapshot:
+        """Return the moments of the optimizer; PgmError if a group is not equal to begin with."""
         for group in self.groups:
             for name in group:
                 if sum(list(other).count(name) for other in self.groups) > 1:
                     raise PgmError(f"Tied: parameter {name!r} is named twice")
                 if name not in params:
                     raise PgmError(
-                        f"Tied: parameter {name!r} is unknown; the parameters are {', '.join(params)}"
+                        f"Tied: parameter {name!r} is unknown; the parameters are "
+                        f"{', '.join(params)}"
                     )
-                one, other = params[name], params[group[0]]
-                if (
-                    one.shape != other.shape
-                    or pattern(one) != pattern(other)
-                    or (numbers(one) != numbers(other)).any()
-                ):
+                if not _equal(params[name], params[group[0]]):
                     raise PgmError(f"Tied: {name!r} and {group[0]!r} differ to begin with")
         return self.optimizer.start(params)
 
     def step(
-        self,
-        structure: Structure,
-        params: Mapping[str, Any],
-        gradient: Gradient,
-        state: Params,
-        t: int,
+        self, structure: Structure, params: Params, gradient: Gradient, moments: Snapshot, t: int
     ) -> Params:
-        """One update."""
-        out, least = gradient.copy(), floors(structure)
+        """Return the parameters after step t along the sums of the groups' gradients."""
+        out: dict[str, Parameter] = {}
+        least = floors(structure)
         for group in self.groups:
             for name in group:
                 if least.get(name) != least.get(group[0]):
                     raise PgmError(
-                        f"Tied: {name!r} and {group[0]!r} have not the same range, which noisy-or units bound"
+                        f"Tied: {name!r} and {group[0]!r} have not the same range, which "
+                        "noisy-or units bound"
                     )
             total = gradient[group[0]]
             for name in group[1:]:
                 total = plus(total, gradient[name])
             out.update(dict.fromkeys(group, total))
-        return self.optimizer.step(structure, params, out, state, t)
+        return self.optimizer.step(structure, params, gradient.replaced(out), moments, t)
+
+
+def _equal(one: Parameter, other: Parameter) -> bool:
+    """Return whether two parameters have the same shape, pattern and numbers."""
+    alike = one.shape == other.shape and pattern(one) == pattern(other)
+    return alike and bool((numbers(one) == numbers(other)).all())

@@ -1,4 +1,4 @@
-"""From the data outward: the order in which contrastive divergence visits the layers."""
+"""The order in which contrastive divergence visits the layers: outward from the data."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pgmengine.graph.target import Target
 
 
 def outward(target: Target, given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Layers with data that are not given; all others, by their distance from these.
+    """Return the layers with data that are not given, and the others by their distance from these.
 
-    What moves after the layers on its way from the data hears of them within one sweep; given
-    layers let nothing through.
+    A layer that moves after the layers on its way from the data depends on them within one sweep;
+    given layers let nothing through.
     """
     s = target.structure
     graph: nx.Graph = nx.Graph()
@@ -23,6 +23,5 @@ def outward(target: Target, given: Sequence[str]) -> tuple[tuple[str, ...], tupl
     far = nx.multi_source_dijkstra_path_length(graph, data) if data else {}
     order = [name for color in s.colors for name in color]
     rest = [name for name in order if name not in data]
-    return tuple(n for n in order if n in data), tuple(
-        sorted(rest, key=lambda name: far.get(name, len(order)))
-    )
+    rest.sort(key=lambda name: far.get(name, len(order)))
+    return tuple(n for n in order if n in data), tuple(rest)

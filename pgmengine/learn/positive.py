@@ -1,48 +1,78 @@
-"""The data phase: E[d log_density | row], exact where the posterior factorises, else mean field, or
-any method.
+"""The data phase: E[d log_density | row], exact where the posterior factorises.
+
+Elsewhere it is enumerated where that is cheap, bounded by mean field, or sampled. Only the graph
+and the evidence patterns decide, never how many rows there are or how much memory is free: updates
+take a few rows at a time.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import is_dataclass, replace
-from typing import Any
+from concurrent.futures import Executor
+from dataclasses import dataclass, fields, is_dataclass, replace
 
 import numpy as np
 
-from pgmengine.base.types import States
+from pgmengine.base.types import Array, States
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import evidence_patterns
 from pgmengine.infer.exact.method import Exact
+from pgmengine.infer.prepared import Method, as_method
 from pgmengine.infer.sampling.mcmc import MCMC
+from pgmengine.infer.splitting import answer
 from pgmengine.infer.variational.conditions import obstacle
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField
+from pgmengine.protocols import Accumulator, Positive
 
-BITS = 10  # posteriors of up to so many are enumerated unless `positive` says otherwise
+# Posteriors of up to so many bits are enumerated by default.
+BITS = 10
 
 
-def default_positive(target: Target, precision: type) -> Any:
-    """Mean field (exact) when all that is free is independent, Exact when that is cheap, else five
-    mean-field updates.
+@dataclass(frozen=True)
+class Answered:
+    """The data phase by the answers of any inference method, on an executor if there is one."""
 
-    A short MCMC run for each row where mean field refuses, and with noisy-or children: their score
-    has a pole at 0, which the bound's gradient meets wherever a leak is small. Only the graph and
-    patterns of evidence decide, never how many rows there are or how much memory is free: updates
-    take a few rows at a time.
+    method: Method
+    executor: Executor | None = None
+
+    def expect(
+        self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
+    ) -> None:
+        """Add the gradient that the method answers for rows with these weights."""
+        question = self.method.prepare(replace(target, weights=weights), ("gradient",))
+        result = answer(self.executor, question, rng)
+        total.arrays(result.gradient, 1.0, float(weights.sum()))
+
+
+def data_phase(method: Positive | Method, executor: Executor | None = None) -> Positive:
+    """Return the data phase by a method; its chains are not judged, as an update ignores R-hat."""
+    if isinstance(method, Positive):
+        return method
+    if is_dataclass(method) and "rhat_limit" in {f.name for f in fields(method)}:
+        method = replace(method, rhat_limit=math.inf)
+    return Answered(as_method(method), executor)
+
+
+def default_positive(target: Target, precision: type) -> Positive | Method:
+    """Return the default method of the data phase.
+
+    Mean field, which is exact, where all free units are independent; Exact where that is cheap;
+    else five updates of mean field. Where mean field refuses, a short MCMC run for each row. The
+    same above noisy-or children: their score has a pole at 0, which the gradient of the bound meets
+    wherever a leak is small.
     """
     each = one_of_each_pattern(target)
-    one = MeanField(
-        updates=5, tolerance=1e-4 if precision is np.float32 else 0.0, precision=precision
-    )
+    tolerance = 1e-4 if precision is np.float32 else 0.0
+    bound = MeanField(updates=5, tolerance=tolerance, precision=precision)
     if each.pattern.independent:
-        return one
+        return bound
     exact = Exact(BITS)
     if exact.plan(each, ("gradient",)).accepted:
         return exact
     s = target.structure
     steep = any(s.layers[c.b].unit.nonnegative and target.free[c.a].any() for c in s.arrows)
-    return _short_runs(5) if steep or (each.pattern.free_parents and obstacle(target)) else one
+    return _short_runs(5) if steep or (each.pattern.free_parents and obstacle(target)) else bound
 
 
 def one_of_each_pattern(target: Target) -> Target:
@@ -51,7 +81,7 @@ def one_of_each_pattern(target: Target) -> Target:
 
 
 def factorises(target: Target) -> bool:
-    """Whether the posterior of each row is a product, so that mean field is exact."""
+    """Return whether the posterior of each row is a product, so that mean field is exact."""
     return one_of_each_pattern(target).pattern.independent
 
 
@@ -59,24 +89,20 @@ def _short_runs(draws: int) -> MCMC:
     return MCMC(chains=1, warmup=10, draws=draws, rhat_limit=math.inf)
 
 
-def unjudged(method: Any) -> Any:
-    """A method that leaves its chains unjudged, if it has chains to judge: an update has no use for
-    R-hat.
-    """
-    known = is_dataclass(method) and not isinstance(method, type) and hasattr(method, "rhat_limit")
-    return replace(method, rhat_limit=math.inf) if known else method
+def posterior_draw(
+    target: Target, rng: np.random.Generator, posterior: object | None = None
+) -> States:
+    """Return one draw of the free units given each row, flat; exact where that is cheap.
 
-
-def posterior_draw(target: Target, rng: np.random.Generator, q: Any = None) -> States:
-    """One draw of what is free given each row, exact if that is cheap, flat; q: what the data phase
-    knows of it.
+    `posterior` is the result of the data phase for these rows, which saves work where it is a
+    product of units.
     """
     if target.pattern.independent:
-        if not isinstance(q, Factors):
-            q = Factors(target, np.float32)
-            q.round()
-        return q.draw(rng)
-    fits = Exact(BITS, draws=1)
-    method = fits if fits.plan(target, ("samples",)).accepted else _short_runs(1)
+        if not isinstance(posterior, Factors):
+            posterior = Factors(target, np.float32)
+            posterior.round()
+        return posterior.draw(rng)
+    exact = Exact(BITS, draws=1)
+    method = exact if exact.plan(target, ("samples",)).accepted else _short_runs(1)
     samples = method.run(target, ("samples",), rng=rng).samples
     return {n: target.structure.layers[n].flat(v[0]) for n, v in samples.items()}

@@ -1,38 +1,41 @@
-"""Projected gradient ascent: parameters that a step has moved out of their range are brought back
-to its edge.
-"""
+"""Projected gradient ascent: a parameter that leaves its range is set to the edge of the range."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.weights import elementwise
+from pgmengine.protocols import Parameter, Params
 
-LEAK = 1e-6  # at 0 a row that no cause explains would be impossible, and could not be learned from
+# The least leak of a noisy-or unit: at 0 a row that no cause explains would be impossible, and
+# could not be learned from.
+LEAK = 1e-6
 
 
 def floors(structure: Structure) -> dict[str, float]:
-    """Parameter -> the least value that it may have, for those that have one."""
+    """Return the least value of each parameter that has one."""
     out: dict[str, float] = {}
     for name, layer in structure.layers.items():
         if layer.unit.nonnegative:
-            out |= {
-                f"{name}.bias": LEAK,
-                **{f"{c.key}.weight": 0.0 for c in structure.arrows_into[name]},
-            }
+            out[f"{name}.bias"] = LEAK
+            out |= {f"{c.key}.weight": 0.0 for c in structure.arrows_into[name]}
     return out
 
 
-def projected(structure: Structure, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters with weights into units that need them >= 0 of at least 0, and biases of at
-    least LEAK.
-    """
-    out = dict(params)
-    for name, least in floors(structure).items():
-        out[name] = elementwise(partial(np.maximum, least), out[name])
+def projected(structure: Structure, params: Params) -> Params:
+    """Return the parameters, none below its least value."""
+    return raised(params, floors(structure))
+
+
+def raised(params: Params, least: Mapping[str, float]) -> Params:
+    """Return the parameters, the named ones raised to at least these values."""
+    if not least:
+        return params
+    out: dict[str, Parameter] = dict(params)
+    for name, value in least.items():
+        out[name] = elementwise(partial(np.maximum, value), out[name])
     return out

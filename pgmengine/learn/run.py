@@ -1,4 +1,4 @@
-"""The moving parts of one fit."""
+"""A fit under way: the model, the two phases of its gradient, and the optimizer."""
 
 from __future__ import annotations
 
@@ -16,23 +16,28 @@ from pgmengine.engine.packed import packed
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import elementwise, like, numbers
-from pgmengine.learn.batch import Batch, GradientSum, add_expected, only
-from pgmengine.learn.checkpoint import digest_of
-from pgmengine.learn.negative.base import Negative
-from pgmengine.learn.optimizers import Optimizer, Stepped
+from pgmengine.infer.prepared import Method
+from pgmengine.learn.batch import Batch, only
+from pgmengine.learn.mark import parameters_digest
+from pgmengine.learn.optimizers import Stepped
 from pgmengine.learn.outward import outward
-from pgmengine.learn.positive import default_positive, posterior_draw, unjudged
-from pgmengine.learn.projected import projected
+from pgmengine.learn.positive import data_phase, default_positive, posterior_draw
+from pgmengine.learn.projected import floors, raised
 from pgmengine.learn.settled import idle_parameters, settled_layers, without
+from pgmengine.learn.statistics import Gradient, Statistics
+from pgmengine.protocols import ModelPhase, Negative, Optimizer, Parameter, Params, Positive
 
+# `Fit.state`: the snapshots of optimizer and model phase under "optimizer/..." and "negative/...",
+# the count of updates, the order of the rows left in this pass, and the random numbers.
 State = dict[str, Any]
-# Numbers that the Mersenne twister makes at a time; numpy does not check where it is among them.
+
+# Numbers that the Mersenne twister makes at a time; numpy does not check its position among them.
 MERSENNE = 624
 log = logging.getLogger(__name__)
 
 
 class Run:
-    """One fit under way; `model` is always that of the last complete update."""
+    """A fit under way; `model` is always the one after the last complete update."""
 
     def __init__(
         self,
@@ -40,70 +45,87 @@ class Run:
         target: Target,
         weights: Array,
         negative: Negative,
-        positive: Any,
+        positive: Positive | Method | None,
         given: tuple[str, ...],
         optimizer: Optimizer,
         rng: np.random.Generator,
         executor: Executor | None = None,
     ) -> None:
-        model = _model(model, model.params)
-        self.model, self.target = model, compact(target.with_model(model), negative.precision)
-        self.weights, self.given = weights, given
-        self.optimizer, self.rng, self.executor, self.count = optimizer, rng, executor, 0
-        self.settings, self.precision = negative, negative.precision
-        self.positive = positive or default_positive(target, self.precision)
-        self.data_phase = unjudged(self.positive)
-        self.moments = optimizer.start(model.params)
-        self.normalized = model.structure.normalized and not given
-        self.settled = settled_layers(model.structure, given)
-        self.idle = idle_parameters(target, given)
+        s = model.structure
+        self.negative, self.precision, self.optimizer = negative, negative.precision, optimizer
+        self.weights, self.given, self.rng, self.count = weights, given, rng, 0
+        self.floors = floors(s)
+        self.model = Model(s, raised(model.params, self.floors))
+        self.target = compact(target.with_model(self.model), self.precision)
+        self.settled, self.idle = settled_layers(s, given), idle_parameters(target, given)
         self.outward = outward(target, given)
-        phase = self._given(target)
-        self.nothing = phase.take(np.zeros(1, dtype=int))
-        self.negative = None if self.normalized else negative.start(phase, rng)
+        self.normalized = s.normalized and not given
+        self.positive = positive or default_positive(target, self.precision)
+        self.data_phase = data_phase(self.positive, executor)
+        self.moments = optimizer.start(self.model.params)
+        self.model_phase = ModelPhase()
+        if not self.normalized:
+            self.model_phase = negative.start(self.conditioned(target), rng)
         self.order: Array = np.zeros(0, dtype=int)
 
-    def _given(self, target: Target) -> Target:
-        return without(only(target, self.given), self.settled)
-
     def next_rows(self, size: int) -> Array:
-        """The next mini-batch: shuffled passes over the rows, the last batch of a pass may be
-        smaller.
-        """
+        """Return the next mini-batch of shuffled passes; the last of a pass may be smaller."""
         if not len(self.order):
             self.order = self.rng.permutation(self.target.rows)
         rows, self.order = self.order[:size], self.order[size:]
         return np.sort(rows)
 
     def update(self, rows: Array) -> None:
-        """One update; `model` changes only when all of it is done."""
-        data = self.target.take(rows).with_model(self.model)
-        given = self._given(data) if self.given else self.nothing.with_model(self.model)
-        weights, total = self.weights[rows], GradientSum(self.model, self.precision)
-        q = add_expected(self.data_phase, data, weights / len(rows), total, self.rng, self.executor)
-        batch = Batch(given, weights, lambda: posterior_draw(data, self.rng, q), self.outward)
-        means = total.means()
-        if self.negative is not None:
-            total.settled = self.settled
-            self.negative.add(total, batch, self.count, self.rng)
-        gradient = total.total()
-        for name in self.idle:
-            gradient[name] = elementwise(
-                np.zeros_like, gradient[name]
-            )  # not what rounding leaves of it
-        gradient.means, gradient.idle = means, self.idle
-        params = self.optimizer.step(
-            self.model.structure, self.model.params, gradient, self.moments, self.count
+        """Step along E[d log_density | data] - E[d log_density | given] of a mini-batch."""
+        model, weights = self.model, self.weights[rows]
+        target = self.target.take(rows).with_model(model)
+
+        data = Statistics(self.precision)
+        posterior = self.data_phase.expect(target, weights / len(rows), data, self.rng)
+        given = self.model_phase.statistics(
+            self.batch(target, weights, posterior), self.count, self.rng
         )
+        gradient = Gradient((data - given).total(model), data, self.idle)
+        # Exactly 0, without what rounding leaves of the difference.
+        for name in self.idle:
+            gradient[name] = elementwise(np.zeros_like, gradient[name])
+
+        params = self.optimizer.step(
+            model.structure, model.params, gradient, self.moments, self.count
+        )
+        stepped = self._stepped(params)
+        self.model_phase.learned(gradient, self.count)
+        self.model, self.count = stepped, self.count + 1
+
+    def batch(self, target: Target, weights: Array, posterior: object) -> Batch:
+        """Return a mini-batch as the model phase sees it."""
+        return Batch(
+            self.model,
+            weights,
+            self.conditioned(target) if self.given else None,
+            lambda: posterior_draw(target, self.rng, posterior),
+            self.outward,
+            self.precision,
+            self.settled,
+        )
+
+    def conditioned(self, target: Target) -> Target:
+        """Return the target of the model phase: with the given layers only, as chains sample it."""
+        return without(only(target, self.given), self.settled)
+
+    def _stepped(self, params: Params) -> Model:
+        """Return the model at the parameters of a step, none of them out of its range."""
         if not isinstance(params, Stepped):
             params = self._checked(params)
-        if self.negative is not None:
-            self.negative.learned(gradient)
-        self.model, self.count = _model(self.model, params), self.count + 1
+        model = Model(self.model.structure, raised(params, self.floors))
+        if isinstance(params, Stepped):
+            # The chains need them in single precision, and need not convert them again.
+            packed(model).singles.update(params.singles_of(model.params))
+        return model
 
-    def _checked(self, params: Any) -> dict[str, Any]:
-        """What an optimizer of a user's own made of the parameters."""
-        s, kind = self.model.structure, type(self.optimizer).__name__
+    def _checked(self, params: Params) -> Params:
+        """Return the parameters that an optimizer of a user's own made; PgmError if unusable."""
+        kind = type(self.optimizer).__name__
         if not isinstance(params, Mapping) or set(params) != set(self.model.params):
             found = sorted(params) if isinstance(params, Mapping) else type(params).__name__
             raise PgmError(
@@ -111,87 +133,83 @@ class Run:
                 f"{sorted(self.model.params)}"
             )
         try:
-            self.model.with_params(projected(s, params))
+            self.model.with_params(raised(params, self.floors))
         except PgmError as error:
             raise PgmError(f"update {self.count + 1}: step of {kind}: {error}") from None
-        return dict(params)
+        return params
 
     def state(self) -> State:
-        """Everything needed to go on but the parameters: name -> array, and the random generator's
-        state.
-        """
-        parts = {
-            "optimizer": self.moments,
-            "negative": {} if self.negative is None else self.negative.state(),
-        }
-        out: State = {
-            f"{part}/{name}": np.array(v)
-            for part, values in parts.items()
-            for name, v in values.items()
-        }
-        by = " and ".join(_kind(part) for part in (self.optimizer, self.settings))
-        rest = {
-            "by": by,
+        """Return everything needed to go on but the parameters."""
+        snapshots = {"optimizer": self.moments, "negative": self.model_phase.snapshot()}
+        return {
+            **{
+                f"{part}/{name}": np.array(value)
+                for part, snapshot in snapshots.items()
+                for name, value in snapshot.items()
+            },
+            "by": " and ".join(_kind(part) for part in (self.optimizer, self.negative)),
             "update": self.count,
             "order": self.order,
             "rng": self.rng.bit_generator.state,
+            "parameters": parameters_digest(self.model),
         }
-        return out | rest | {"parameters": digest_of(self.model)}
 
-    def load(self, state: State) -> None:
+    def load(self, state: Mapping[str, Any]) -> None:
         """Go on from a state; PgmError if it is of other phases or another optimizer."""
-        mine = self.state()
-        now = mine.pop("parameters")
-        theirs = set(state) - set(self.params()) - {"parameters"}
-        other = sorted((theirs ^ set(mine)) - {"by"})  # moments, averages, chains
-        if state.get("by", mine["by"]) != mine["by"] or other:
-            apart = f": only one of them has {other[0]!r}" if other else ""
-            raise PgmError(
-                f"the state is of a fit with {state.get('by')}, this one has {mine['by']}{apart}"
-            )
-        for name, value in mine.items():
-            if np.shape(state[name]) != np.shape(value) and name != "order":
-                raise PgmError(
-                    f"the state is of another fit: {name!r} has shape {np.shape(state[name])}, expected "
-                    f"{np.shape(value)}"
-                )
-            theirs_is, mine_is = np.asarray(state[name]).dtype, np.asarray(value).dtype
-            if theirs_is.kind != mine_is.kind:
-                raise PgmError(
-                    f"the state is of another fit: {name!r} has entries of {theirs_is}, "
-                    f"expected {mine_is}"
-                )
-        if state.get("parameters", now) != now:
-            log.warning(
-                "the state is of a fit that ended with other parameters than those of this model: to go on from "
-                "a fit, give its model, too"
-            )
+        self._check(state)
         self.count, order = int(state["update"]), np.array(state["order"])
         if self.count < 0 or order.ndim != 1 or (order < 0).any():
             raise PgmError(
                 "the state is of no fit: its updates and the rows of its order are not numbers "
                 "from 0 up"
             )
-        self.order = order[order < self.target.rows]  # the data may be others than before
+        # The data may have fewer rows than before.
+        self.order = order[order < self.target.rows]
         for name, value in self.moments.items():
             value[...] = state[f"optimizer/{name}"]
-        if self.negative is not None:
-            own = {
-                name.removeprefix("negative/"): v
-                for name, v in state.items()
-                if name.startswith("negative/")
-            }
-            self.negative.load(own)
-        # The one that was given may be in use elsewhere, so that it is not set back.
+        start = "negative/"
+        self.model_phase.restore(
+            {k.removeprefix(start): np.asarray(v) for k, v in state.items() if k.startswith(start)}
+        )
+        # A generator that was given may be in use elsewhere, so that it is not set back.
         self.rng = np.random.Generator(_bits(type(self.rng.bit_generator), state["rng"]))
 
+    def _check(self, state: Mapping[str, Any]) -> None:
+        """PgmError unless a state has the entries, shapes and types of this fit's own."""
+        mine = self.state()
+        now = mine.pop("parameters")
+        theirs = set(state) - set(self.params()) - {"parameters"}
+        other = sorted((theirs ^ set(mine)) - {"by"})
+        if state.get("by", mine["by"]) != mine["by"] or other:
+            apart = f": only one of them has {other[0]!r}" if other else ""
+            raise PgmError(
+                f"the state is of a fit with {state.get('by')}, this one has {mine['by']}{apart}"
+            )
+        for name, value in mine.items():
+            own, found = np.asarray(value), np.asarray(state[name])
+            if found.shape != own.shape and name != "order":
+                raise PgmError(
+                    f"the state is of another fit: {name!r} has shape {found.shape}, expected "
+                    f"{own.shape}"
+                )
+            if found.dtype.kind != own.dtype.kind:
+                raise PgmError(
+                    f"the state is of another fit: {name!r} has entries of {found.dtype}, "
+                    f"expected {own.dtype}"
+                )
+        if state.get("parameters", now) != now:
+            log.warning(
+                "the state is of a fit that ended with other parameters than those of this model: "
+                "to go on from a fit, give its model, too"
+            )
+
     def params(self) -> dict[str, Array]:
-        """All parameters as flat arrays, for a checkpoint."""
+        """Return all parameters as flat arrays, for a checkpoint."""
         return {f"params/{name}": numbers(value) for name, value in self.model.params.items()}
 
-    def set_params(self, arrays: dict[str, Array]) -> None:
-        """The parameters of a checkpoint; PgmError for those that the model cannot have."""
-        params = dict[str, Any]()
+    def set_params(self, arrays: Mapping[str, Array]) -> None:
+        """Take the parameters of a checkpoint; PgmError if the model cannot have them."""
+        params: dict[str, Parameter] = {}
         for name, value in self.model.params.items():
             found, own = arrays.get(f"params/{name}"), numbers(value)
             if found is None or found.shape != own.shape or found.dtype != own.dtype:
@@ -203,12 +221,13 @@ class Run:
                     f"{own.shape} of {own.dtype}"
                 )
             params[name] = like(value, found)
-        self.model.with_params(params)  # which checks the numbers
+        # Which checks the numbers.
+        self.model.with_params(params)
         self.model = Model(self.model.structure, params)
 
 
-def _bits(kind: Any, state: Any) -> Any:
-    """A bit generator in a state; PgmError for that of another kind, or of none."""
+def _bits(kind: type[np.random.BitGenerator], state: Any) -> np.random.BitGenerator:
+    """Return a bit generator in a state; PgmError if the state is of another kind."""
     try:
         bits = kind()
         bits.state = state
@@ -219,25 +238,17 @@ def _bits(kind: Any, state: Any) -> Any:
     return bits
 
 
-def _kind(settings: Any) -> str:
-    """The name of a trainer, or an optimizer with that of the one inside it."""
+def _kind(settings: object) -> str:
+    """Return the name of a trainer, or of an optimizer with the one inside it."""
     inside = getattr(settings, "optimizer", None)
     return type(settings).__name__ + (f"({_kind(inside)})" if inside is not None else "")
 
 
 def compact(target: Target, precision: type) -> Target:
-    """The same rows with values in the precision of learning."""
+    """Return the same rows with values in the precision of learning."""
     e = target.evidence
     values = {
         name: v if v.strides[0] == 0 else v.astype(precision, copy=False)
         for name, v in e.values.items()
     }
     return replace(target, evidence=replace(e, values=values))
-
-
-def _model(before: Model, params: Mapping[str, Any]) -> Model:
-    """The next model; what the optimizer knows in single precision need not be converted again."""
-    model = Model(before.structure, projected(before.structure, params))
-    if isinstance(params, Stepped):
-        packed(model).singles.update(params.singles_of(model.params))
-    return model

@@ -1,24 +1,36 @@
-"""Schedules: what changes from update to update, numbers and kernels alike, is a function of the
-update.
-"""
+"""Schedules: settings that change from update to update, as functions of the update."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 from pgmengine.base.checks import check_instance, check_number, check_whole
 from pgmengine.base.errors import PgmError
 from pgmengine.engine.kernels import Blend
 
-Rate = float | Callable[[int], float]
+T = TypeVar("T")
+
+# A setting, or a schedule of it, update -> setting.
+Scheduled: TypeAlias = T | Callable[[int], T]
+Rate: TypeAlias = Scheduled[float]
 
 
 @dataclass(frozen=True)
 class harmonic:  # noqa: N801 - called like a function
-    """The schedule a / (b + t), as in system 3.
+    """The schedule a / (b + t) of update t, as in system 3.
 
+    Parameters
+    ----------
+    a, b : numbers from 0 up; b above 0.
+
+    Raises
+    ------
+    PgmError for settings out of their range.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.harmonic(10, 2000)(0)
     0.005
@@ -33,18 +45,29 @@ class harmonic:  # noqa: N801 - called like a function
             raise PgmError("harmonic: b must be above 0, or the first rate would be infinite")
 
     def __call__(self, t: int) -> float:
-        """The rate of update t."""
+        """Return the rate of update t."""
         return self.a / (self.b + t)
 
 
 @dataclass(frozen=True)
 class linear_decay:  # noqa: N801 - called like a function
-    """The schedule rate (1 - t / updates), 0 from there on: large steps first, and none left that
-    move the model about.
+    """The schedule rate (1 - t / updates) of update t, and 0 from `updates` on.
 
-    The first `rise` updates have (t + 1) / rise of it: large steps at the very start can end hidden
-    units for good.
+    Large steps come first, and at the end none is left that moves the parameters about.
 
+    Parameters
+    ----------
+    rate : the rate at the start.
+    updates : the update from which on the rate is 0.
+    rise : updates in which the rate rises, by the factor (t + 1) / rise: large steps at the very
+        start can switch hidden units off for good.
+
+    Raises
+    ------
+    PgmError for settings out of their range.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.linear_decay(0.05, 1000)(500)
     0.025
@@ -60,18 +83,30 @@ class linear_decay:  # noqa: N801 - called like a function
         check_whole(self, "rise", least=0)
 
     def __call__(self, t: int) -> float:
-        """The rate of update t."""
-        begun = min((t + 1) / self.rise, 1.0) if self.rise else 1.0
-        return begun * self.rate * max(1 - t / self.updates, 0.0)
+        """Return the rate of update t."""
+        risen = min((t + 1) / self.rise, 1.0) if self.rise else 1.0
+        return risen * self.rate * max(1 - t / self.updates, 0.0)
 
 
 @dataclass(frozen=True)
 class GrowingBlend:
-    """Gibbs until `begin`, then an ever larger share of flip-the-state, all of it from `end` on.
+    """A schedule of kernels from Gibbs to flip-the-state, for `kernel=` of negative phases.
 
-    Flip-the-state pays when weights are large, so training may start with Gibbs (system 2, section
-    5.2).
+    Flip-the-state mixes faster when weights are large, so learning may start with Gibbs (system 2,
+    section 5.2).
 
+    Parameters
+    ----------
+    begin : the update up to which the kernel is Gibbs; from there on the share of flip-the-state
+        grows linearly.
+    end : the update from which on the kernel is flip-the-state alone.
+
+    Raises
+    ------
+    PgmError if these are not integers from 0 up, or `end` is below `begin`.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.GrowingBlend(100, 300)(200)
     Blend(alpha=0.5)
@@ -88,24 +123,26 @@ class GrowingBlend:
             )
 
     def __call__(self, t: int) -> Blend:
-        """The kernel of update t."""
+        """Return the kernel of update t."""
         if t >= self.end:
             return Blend(1.0)
         return Blend((t - self.begin) / (self.end - self.begin) if t > self.begin else 0.0)
 
 
 def rate_at(rate: Rate, t: int) -> float:
-    """The rate of update t; PgmError if a schedule says what is no number."""
-    found = at(rate, t)
+    """Return the rate of update t; PgmError if a schedule returns anything but a number."""
+    if not callable(rate):
+        return float(rate)
+    found = rate(t)
     try:
         return float(found)
     except (TypeError, ValueError):
         raise PgmError(
-            f"update {t + 1}: the rate's schedule says {found!r}, expected a number"
+            f"update {t + 1}: the schedule of the rate returned {found!r}, expected a number"
         ) from None
 
 
-def at(setting: Any, t: int) -> Any:
-    """The setting of update t: of a schedule what it says, anything else is itself."""
+def at(setting: Scheduled[T], t: int) -> T:
+    """Return the setting of update t."""
     check_instance(setting, "a setting")
     return setting(t) if callable(setting) else setting

@@ -1,10 +1,10 @@
-"""What need not be learned, or sampled.
+"""Layers and parameters that need neither samples nor learning.
 
-Parameters of given layers alone have the gradient 0. And the model phase need not sample layers
-below which nothing is given: which these are depends on the graph alone, not on weights or rows, so
-that it holds for all of a fit. Their conditionals sum to 1, so E[d log_density] with respect to
-their biases and the weights into them is 0. Chains leave them out, and their place is taken by
-conditional means, parents first: the score (x - E[x | parents]) is 0 there.
+Parameters that act on given layers alone have the gradient 0. And the model phase need not sample
+layers below which nothing is given. These depend on the graph alone, not on weights or rows, so
+that they are the same in all of a fit. Their conditionals sum to 1, so E[d log_density] with
+respect to their biases and the weights into them is 0. Chains leave them out, and their conditional
+means take their place, parents first: the score (x - E[x | parents]) is 0 there.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from pgmengine.graph.target import Target
 
 
 def settled_layers(s: Structure, given: Sequence[str]) -> tuple[str, ...]:
-    """Names, parents first: directed layers without arrows inside, not given, all of whose children
-    are such layers.
+    """Return the names of the layers that chains may leave out, parents first.
+
+    They are directed, without arrows inside, not given, and all their children are such layers.
     """
     out: list[str] = []
     for name in reversed(s.directed_layers):
@@ -35,8 +36,9 @@ def settled_layers(s: Structure, given: Sequence[str]) -> tuple[str, ...]:
 
 
 def idle_parameters(target: Target, given: Sequence[str]) -> tuple[str, ...]:
-    """Names of the parameters that act on given layers only, where these are complete: E[. | row] =
-    E[. | given].
+    """Return the names of the parameters that act on given layers only.
+
+    The layers have to be complete: then E[. | row] = E[. | given].
     """
     s = target.structure
     known = {name for name in given if not target.pattern.some_free[name]}
@@ -52,16 +54,15 @@ def idle_parameters(target: Target, given: Sequence[str]) -> tuple[str, ...]:
 
 
 def without(target: Target, names: Sequence[str]) -> Target:
-    """The target with the layers set to some value, as do() sets them: chains leave them alone."""
+    """Return the target with the layers set to any value by do(), so that chains leave them out."""
     if not names:
         return target
     e, cut = target.evidence, dict(target.cut)
     values, seen = dict(e.values), dict(e.observed)
     for name in names:
         layer = target.structure.layers[name]
-        one = (
-            np.zeros((1, 1)) if layer.unit.support is None else np.atleast_2d(layer.unit.support[0])
-        )
+        support = layer.unit.support
+        one = np.zeros((1, 1)) if support is None else np.atleast_2d(support[0])
         some = np.tile(one, (1, layer.width // one.size))
         values[name] = np.broadcast_to(some.astype(e.values[name].dtype), (e.rows, layer.width))
         seen[name] = cut[name] = np.broadcast_to(True, (e.rows, layer.size))
@@ -70,7 +71,7 @@ def without(target: Target, names: Sequence[str]) -> Target:
 
 
 def at_means(model: Model, x: States, names: Sequence[str]) -> States:
-    """States with the layers at their means given their parents."""
+    """Return states in which the layers are at their means given their parents."""
     x = dict(x)
     for name in names:
         layer = model.structure.layers[name]

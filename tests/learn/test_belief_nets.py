@@ -5,18 +5,19 @@ import pytest
 from tiny import MACHINES, as_evidence, patterns, weaker
 
 import pgmengine as pgm
-from pgmengine.learn.batch import Batch, GradientSum, add_expected
-from pgmengine.learn.positive import default_positive, posterior_draw
+from pgmengine.learn.positive import data_phase, default_positive
 from pgmengine.learn.run import Run
 from pgmengine.learn.settled import settled_layers
+from pgmengine.learn.statistics import Statistics
 
 DIRECTED = [m for m in MACHINES if m.directed and all(x.unit.support is not None for x in m.layers)]
 
 
 def gradient(method, target, weights):
-    total = GradientSum(target.model, np.float64)
-    add_expected(method, target, weights, total, np.random.default_rng(0))
-    return {k: v.toarray() if hasattr(v, "toarray") else v for k, v in total.total().items()}
+    total = Statistics(np.float64)
+    data_phase(method).expect(target, weights, total, np.random.default_rng(0))
+    found = total.total(target.model)
+    return {k: v.toarray() if hasattr(v, "toarray") else v for k, v in found.items()}
 
 
 @pytest.mark.parametrize("m", DIRECTED, ids=repr)
@@ -208,18 +209,16 @@ def test_layers_below_which_nothing_is_known_are_not_sampled(negative):
     x = {"v": rng.integers(0, 2, (300, 5)), "y": rng.integers(0, 3, (300, 1))}
     run = Run(model, model.given(x), np.ones(300), negative, None, (), pgm.SGD(0.1), rng)
     assert run.settled == ("h", "v")
-    batch = Batch(run.nothing, np.ones(300), lambda: posterior_draw(run.target, rng), run.outward)
+    batch = run.batch(run.target, np.ones(300), None)
     exact = pgm.Exact().gradient(model.given(), np.ones(1))
     for update in range(4):
-        total = GradientSum(model, np.float32)
-        total.settled = run.settled
-        run.negative.add(total, batch, update, rng)
-    found = total.total()
+        found = run.model_phase.statistics(batch, update, rng)
+    found = found.total(model)
     for name in ("v.bias", "h.bias", "t->h.weight", "h->v.weight"):
         np.testing.assert_allclose(found[name], 0.0, atol=1e-6)
         np.testing.assert_allclose(exact[name], 0.0, atol=1e-12)
     for name in ("t.bias", "y.bias", "t-y.weight"):
-        np.testing.assert_allclose(found[name], -exact[name], atol=0.25)
+        np.testing.assert_allclose(found[name], exact[name], atol=0.25)
 
 
 def test_only_layers_below_which_nothing_is_given_are_left_out():

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import pgmengine as pgm
-from pgmengine.learn.batch import GradientSum
+from pgmengine.learn.statistics import Statistics
 
 
 def exact_value(model, data, given=()):
@@ -232,7 +232,7 @@ def test_completed_data_are_draws_from_the_posterior(hidden, known, rows=20_000,
         4, 2, hidden=hidden, rng=3
     )  # small weights: every value is met often enough for a normal error
     target = model.given({"v": np.tile([1.0, 0.0, 1.0, 1.0], (rows, 1))})
-    total = GradientSum(model, np.float32)
+    total = Statistics(np.float32)
     q = default_positive(target, np.float32).expect(target, np.ones(rows), total) if known else None
     found = posterior_draw(target, np.random.default_rng(0), q)["h"]
     exact = np.ravel(pgm.infer(model, {"v": [1, 0, 1, 1]}, method=pgm.Exact()).mean["h"])

@@ -7,7 +7,7 @@ import pytest
 from registry import NEGATIVES
 
 import pgmengine as pgm
-from pgmengine.learn.batch import Batch, GradientSum, only
+from pgmengine.learn.batch import Batch, only
 from pgmengine.learn.outward import outward
 from pgmengine.learn.positive import posterior_draw
 
@@ -15,15 +15,14 @@ STATES = np.array(np.meshgrid(*[[0.0, 1.0]] * 5)).reshape(5, -1).T
 
 
 def gradient_of(negative, model, x, complete, updates=1):
-    """The model phase's gradient of a negative phase at fixed parameters, after some updates."""
-    rng, total = np.random.default_rng(0), None
-    target = model.given({"v": x})
-    batch = Batch(only(target, ()), np.ones(len(x)), lambda: complete, outward(target, ()))
-    run = negative.start(batch.given, rng)
+    """The expectation of a model phase at fixed parameters, after some updates."""
+    rng, target, found = np.random.default_rng(0), model.given({"v": x}), None
+    order = outward(target, ())
+    batch = Batch(model, np.ones(len(x)), None, lambda: complete, order, negative.precision)
+    phase = negative.start(only(target, ()), rng)
     for update in range(updates):
-        total = GradientSum(model, negative.precision)
-        run.add(total, batch, update, rng)
-    return total.total()
+        found = phase.statistics(batch, update, rng)
+    return found.total(model)
 
 
 LONG = {

@@ -7,7 +7,8 @@ import pytest
 
 import pgmengine as pgm
 from pgmengine.infer.sampling import collect
-from pgmengine.learn.batch import GradientSum, add_expected
+from pgmengine.learn.positive import data_phase
+from pgmengine.learn.statistics import Statistics
 
 
 def weighted_case(case):
@@ -94,7 +95,7 @@ def test_distinct_row_weights_are_no_loop_over_rows(monkeypatch):
     [
         ([1, 2], "shape"),
         ([1, -1, 1], "row 1 is -1"),
-        ([0, 0, 0], "nothing"),
+        ([0, 0, 0], "weight of 0"),
         ([1, np.nan, 1], "sample_weight"),
     ],
 )
@@ -142,9 +143,9 @@ def test_rows_that_weigh_are_asked_about_at_once(method, rtol=1e-9):
             replace(target, weights=(np.arange(6) == row) * weights), ("gradient",), rng=1
         )
         found = {k: found.get(k, 0) + v for k, v in r.gradient.items()}
-    whole = GradientSum(model, np.float64)
-    add_expected(method, target, weights, whole, np.random.default_rng(1))
-    for key, value in whole.total().items():
+    whole = Statistics(np.float64)
+    data_phase(method).expect(target, weights, whole, np.random.default_rng(1))
+    for key, value in whole.total(model).items():
         np.testing.assert_allclose(value, found[key], rtol=rtol, atol=1e-12, err_msg=key)
         assert np.abs(value).max() > 0
 
@@ -156,11 +157,13 @@ def test_methods_that_choose_take_weights(model, rtol=1e-9):
     x, weights = np.random.default_rng(0).integers(0, 2, (6, 5)).astype(float), np.arange(6.0)
     target = model.given({"v": x})
     for method in (pgm.Exact(), pgm.MeanField(updates=500, tolerance=1e-12)):
-        one, two = GradientSum(model, np.float64), GradientSum(model, np.float64)
-        add_expected(method, target, weights, one, np.random.default_rng(0))
-        add_expected(pgm.Auto(candidates=(method,)), target, weights, two, np.random.default_rng(0))
-        for key, value in one.total().items():
-            np.testing.assert_allclose(two.total()[key], value, rtol=rtol, atol=1e-9, err_msg=key)
+        one, two = Statistics(np.float64), Statistics(np.float64)
+        rng, chosen = np.random.default_rng(0), pgm.Auto(candidates=(method,))
+        data_phase(method).expect(target, weights, one, rng)
+        data_phase(chosen).expect(target, weights, two, rng)
+        found = two.total(model)
+        for key, value in one.total(model).items():
+            np.testing.assert_allclose(found[key], value, rtol=rtol, atol=1e-9, err_msg=key)
 
 
 def test_weights_of_any_size():

@@ -7,6 +7,7 @@ import pgmengine as pgm
 from pgmengine.infer.sampling.coupled import CoupledTempering
 from pgmengine.infer.sampling.travels import Travels
 from pgmengine.learn.history import History
+from pgmengine.protocols import ModelPhase
 
 X = pgm.datasets.bars_and_stripes().x_train
 BETAS = np.linspace(0.5, 1.0, 8)
@@ -175,12 +176,13 @@ def test_occupancy_needs_a_model_phase_and_a_fit():
 
 
 def test_callbacks_may_return_rows_of_numbers():
-    history = History()
+    model, phase = pgm.rbm(3, 2, rng=0), ModelPhase()
+    history = History([lambda model, t: {"a": np.array([t, 2.0 * t])}], phase)
     for update in (1, 2):
-        history.add(pgm.rbm(3, 2, rng=0), update, [lambda model, t: {"a": np.array([t, 2.0 * t])}])
+        history.add(model, update)
     assert history.arrays()["a"]["value"].tolist() == [[1, 2], [2, 4]]
     with pytest.raises(pgm.PgmError, match="one number, or one row of them, for each name"):
-        history.add(pgm.rbm(3, 2, rng=0), 3, [lambda model, t: {"a": np.zeros((2, 2))}])
+        History([lambda model, t: {"a": np.zeros((2, 2))}], phase).add(model, 3)
 
 
 def test_levels_that_stay_unvisited_are_told_of_once(caplog):

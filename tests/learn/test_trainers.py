@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from registry import NEGATIVES
 
 import pgmengine as pgm
-from pgmengine.learn.batch import Gradient
+from pgmengine.learn.statistics import Gradient, Statistics
 
 BARS = pgm.datasets.bars_and_stripes().x_train
 STATES = np.array(np.meshgrid(*[[0.0, 1.0]] * 5)).reshape(5, -1).T
@@ -102,9 +102,8 @@ def test_tied_parameters_stay_equal_and_follow_the_common_gradient():
     np.testing.assert_array_equal(f.model.params["a-h.weight"], f.model.params["b-h.weight"])
     state, gradient = (
         tied.start(model.params),
-        Gradient({k: np.ones(v.shape) for k, v in model.params.items()}),
+        Gradient({k: np.ones(v.shape) for k, v in model.params.items()}, Statistics(float)),
     )
-    gradient.means = dict
     stepped = tied.step(model.structure, model.params, gradient, state, 0)
     np.testing.assert_allclose(stepped["a-h.weight"] - w, 0.2)
     np.testing.assert_allclose(stepped["h.bias"], 0.1)
@@ -166,14 +165,13 @@ def test_a_negative_phase_of_ones_own_as_in_the_recipe(tmp_path):
         precision: ClassVar[type] = np.float32
 
         def start(self, given, rng):
-            return Persistent(
-                "Backwards",
-                given,
-                self.chains,
-                pgm.Gibbs(),
-                rng,
-                lambda c, t, r: c.sweep(2, backward=True),
-            )
+            return Phase("Backwards", given, self.chains, pgm.Gibbs(), rng)
+
+    class Phase(Persistent):
+        def statistics(self, batch, update, rng):
+            chains = self.adopt(batch.model, update, rng)
+            chains.sweep(2, backward=True)
+            return batch.mean(chains.values(dtype=batch.precision))
 
     x = pgm.datasets.bars_and_stripes(3).x_train
     f = pgm.fit(
@@ -325,8 +323,8 @@ def test_fast_weights_do_not_take_parameters_out_of_their_range():
     b.cause("v", "v", weight=np.triu(rng.random((3, 3)), 1))
     model = b.build(rng=0)
     run = FastPCD(chains=5, rate=1.0).start(model.given(), rng)
-    gradient = Gradient({k: np.full(v.shape, -3.0) for k, v in model.params.items()})
-    run.learned(gradient)
+    slope = {k: np.full(v.shape, -3.0) for k, v in model.params.items()}
+    run.learned(Gradient(slope, Statistics(float)), 0)
     driven = run.driven(model)
     assert driven.params["h.bias"].max() < -2.9
     for name in ("v.bias", "h->v.weight", "v->v.weight"):
@@ -419,22 +417,21 @@ def test_lateral_weights_stay_symmetric_and_zero_inside_a_unit(unit, negative, o
 def test_adaptive_sap_is_unbiased_where_temperatures_differ(sure=5.0):
     from tiny import FINITE
 
-    from pgmengine.learn.batch import Batch, GradientSum, only
+    from pgmengine.learn.batch import Batch, only
 
     machine = next(m for m in FINITE if m.name == "rbm three values")
     model, rng, chains = machine.build(), np.random.default_rng(0), 20_000
     negative = pgm.AdaptiveSAP(betas=[0.5, 0.8, 1.0], every=1, steps=10, chains=chains)
     target = model.given({"v": np.zeros((1, 3))})
-    batch = Batch(only(target, ()), np.ones(1), dict, ())
-    run = negative.start(batch.given, rng)
+    batch = Batch(model, np.ones(1), None, dict, ((), ()), np.float32)
+    run = negative.start(only(target, ()), rng)
     run.chains.sweep(200)
     for update in range(8):
-        total = GradientSum(model, np.float32)
-        run.add(total, batch, update, rng)
+        found = run.statistics(batch, update, rng)
     exact = pgm.infer(model, method=pgm.Exact()).mean
-    found = total.total()
+    found = found.total(model)
     for name in exact:
-        assert np.all(np.abs(-found[f"{name}.bias"] - exact[name]) < sure / np.sqrt(chains))
+        assert np.all(np.abs(found[f"{name}.bias"] - exact[name]) < sure / np.sqrt(chains))
 
 
 def test_centred_gradients_of_weighted_rows_and_mixed_graphs():

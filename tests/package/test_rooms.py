@@ -74,9 +74,11 @@ MODULES = list(modules())
 @pytest.mark.parametrize(("parts", "tree"), MODULES, ids=[".".join(parts) for parts, _ in MODULES])
 def test_imports_go_one_way(parts, tree):
     here = ROOMS.index(room_of(parts))
-    for _, name in imports(tree):
+    # Contracts may name things of later rooms in annotations.
+    skip = for_types(tree) if parts == ("protocols",) else ()
+    for node, name in imports(tree):
         top, *rest = name.split(".")
-        if top == "pgmengine" and rest and room_of(rest) in ROOMS:
+        if top == "pgmengine" and rest and room_of(rest) in ROOMS and node not in skip:
             assert ROOMS.index(room_of(rest)) <= here, f"{'.'.join(parts)} imports {name}"
 
 

@@ -30,6 +30,7 @@ from pgmengine.infer.exact.states import draw, mode_of
 from pgmengine.infer.exact.walk import make_walker
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result
+from pgmengine.protocols import Accumulator
 
 Answer = dict[str, dict[str, Any]]  # what is wanted -> layer or coupling -> (rows, ...)
 PAIRS = {"pairs", "gradient"}  # of these every indicator's moments are needed
@@ -98,6 +99,12 @@ class Exact(Method):
         for part in question.basis:
             answers.take(part)
         return question.result(answers.finished())
+
+    def expect(
+        self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
+    ) -> None:
+        """Add the sum over rows of weight * E[d log_density | row] to the sum of a phase."""
+        total.arrays(self.gradient(target, weights), 1.0, float(weights.sum()))
 
     def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
         """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""

@@ -30,7 +30,7 @@ from pgmengine.infer.result import WANTS, Result
 from pgmengine.infer.variational.conditions import obstacle
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.tables import Tables
-from pgmengine.protocols import Coupling
+from pgmengine.protocols import Accumulator, Coupling
 
 EDGE = 60.0  # bytes of the graph for one weight
 ROUNDS = 25  # that a fixed point takes often: what plans count on
@@ -204,9 +204,15 @@ class MeanField(Method):
         q = self._start(q.target, state)
         return q, rounds + q.settle(self.updates, self.tolerance)[0]
 
-    def expect(self, target: Target, weights: Array, total: Any) -> Factors | Tables:
-        """Add E_Q[d log_density], or slopes of the bound, summed over rows with weights, to a
-        GradientSum; returns Q.
+    def expect(
+        self,
+        target: Target,
+        weights: Array,
+        total: Accumulator,
+        rng: np.random.Generator | None = None,
+    ) -> Factors | Tables:
+        """Add E_Q[d log_density], or slopes of the bound, summed over rows with weights, to `total`;
+        returns Q.
 
         PgmError where there is no bound.
         """

@@ -1,6 +1,4 @@
-"""Negative phases: where the second expectation of the likelihood gradient comes from; one file
-each.
-"""
+"""Negative phases: the second expectation of the likelihood gradient, one file each."""
 
 from pgmengine.learn.negative.adaptive_sap import AdaptiveSAP
 from pgmengine.learn.negative.cast import CAST

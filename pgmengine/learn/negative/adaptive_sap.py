@@ -1,46 +1,71 @@
-"""AdaptiveSAP: persistent chains that now and then wander over temperatures."""
+"""AdaptiveSAP: persistent chains that wander over temperatures at times."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from pgmengine.base.checks import check_whole
+from pgmengine.base.types import Array
 from pgmengine.engine.chains import Chains
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
 from pgmengine.infer.sampling.levels import OneOverT, Weights, check_gamma, hop
 from pgmengine.infer.sampling.schedules import fixed, ladder
 from pgmengine.infer.sampling.travels import Travels
-from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved, with_ladder
+from pgmengine.learn.batch import Batch
+from pgmengine.learn.negative.base import Betas, Gamma, Kernels, Persistent, restored, sweep
 from pgmengine.learn.schedules import at
+from pgmengine.learn.statistics import Statistics
+from pgmengine.protocols import ModelPhase, Snapshot
 
 
 @dataclass(frozen=True)
 class AdaptiveSAP:
     """Stochastic approximation with adaptive simulated tempering (system 3, section 6).
 
-    After every `every` plain updates the chains wander over `betas` by Wang-Landau simulated
-    tempering, all from beta = 1 and with common weights, until they have been at beta = 1 again
-    steps / len(betas) times, and go on from there: a number of visits that does not depend on the
-    states, so with fixed weights these stay draws from the model. (The last state at beta = 1 of a
+    PCD whose chains also wander over a ladder by Wang-Landau simulated tempering. They start at
+    beta = 1, share the weights of the levels, and go on from the state in which they have been at
+    beta = 1 again steps / len(betas) times: a number of visits that does not depend on the states,
+    so that with fixed weights these stay draws from the model. (The last state at beta = 1 of a
     fixed number of steps is none.) A chain that has not come back so often in 10 * steps goes on
-    from its last visit. The rate of the weights has a floor, as in CAST; watch `Occupancy`.
+    from its last visit. Watch `Occupancy`.
 
+    Parameters
+    ----------
+    betas : the ladder: a schedule, or numbers in [0, 1] that reach 1.
+    every : updates from one walk to the next.
+    steps : steps of a walk, about; see above.
+    k : sweeps of an update, besides walks.
+    chains : number of chains.
+    kernel : a kernel, or a schedule of kernels, update -> kernel.
+    gamma : schedule of the weights of the levels. Its rate needs a floor, as in CAST, or the
+        weights cannot follow a model that learns.
+
+    Raises
+    ------
+    PgmError for settings out of their range.
+
+    References
+    ----------
+    Salakhutdinov (2010), Learning deep Boltzmann machines using adaptive MCMC.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.AdaptiveSAP(every=50).steps
     100
     """
 
-    betas: Any = tuple(np.linspace(0.9, 1.0, 20).tolist())
+    betas: Betas = tuple(np.linspace(0.9, 1.0, 20).tolist())
     every: int = 50
     steps: int = 100
     k: int = 1
     chains: int = 100
-    kernel: Any = Gibbs()
-    gamma: Any = OneOverT(floor=0.05)
+    kernel: Kernels = Gibbs()
+    gamma: Gamma = OneOverT(floor=0.05)
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:
@@ -49,43 +74,41 @@ class AdaptiveSAP:
         check_whole(self, "k", least=0)
         object.__setattr__(self, "betas", fixed(self.betas))
 
-    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
-        """See Negative."""
-        return _Run(self, given, rng)
+    def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:
+        """Start the chains, and find the ladder."""
+        return _Phase(self, given, rng)
 
 
-class _Run(Persistent):
+class _Phase(Persistent):
     travels: Travels
 
     def __init__(self, settings: AdaptiveSAP, given: Target, rng: np.random.Generator) -> None:
-        super().__init__("AdaptiveSAP", given, settings.chains, settings.kernel, rng, self._moved)
-        self.settings, self.betas = (
-            settings,
-            ladder(settings.betas, self.one, at(settings.kernel, 0), rng),
-        )
+        super().__init__("AdaptiveSAP", given, settings.chains, settings.kernel, rng)
+        self.settings = settings
+        self.betas = ladder(settings.betas, self.one, at(settings.kernel, 0), rng)
         self.weights = Weights(1, len(self.betas), settings.gamma)
         self.travels = Travels("AdaptiveSAP", len(self.betas), settings.chains)
 
-    def _moved(self, chains: Chains, update: int, rng: np.random.Generator) -> None:
-        moved(chains, self.settings.k)
+    def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
+        """Make k sweeps, and a walk over the ladder when it is time for one."""
+        chains = self.adopt(batch.model, update, rng)
+        sweep(chains, self.settings.k)
         if (update + 1) % self.settings.every == 0:
             self._wander(chains, rng)
+        return batch.mean(chains.values(dtype=batch.precision))
 
     def _wander(self, chains: Chains, rng: np.random.Generator) -> None:
-        top = len(self.betas) - 1
-        level = np.full((1, len(chains.beta)), top)
-        last, left = (
-            chains.values(),
-            np.full(len(chains.beta), max(1, self.settings.steps // len(self.betas))),
-        )
+        """Walk from beta = 1 until each chain has been there again often enough."""
+        top, count = len(self.betas) - 1, len(chains.beta)
+        level, last = np.full((1, count), top), chains.values()
+        left = np.full(count, max(1, self.settings.steps // len(self.betas)))
         self.travels.back()
         for _ in range(10 * self.settings.steps):
             before, power = level, chains.sweep_path()[1][None]
             level = hop(level, power, self.betas, self.weights.log_g, rng)
             self.weights.adapt(level)
-            proposed = level.size if top else 0
-            self.travels.add(level[0], proposed, int(np.count_nonzero(level != before)))
             chains.beta[:] = self.betas[level[0]]
+            self._count(before, level)
             home = np.flatnonzero((level[0] == top) & (left > 0))
             left[home] -= 1
             for name, value in chains.values(home).items():
@@ -95,14 +118,19 @@ class _Run(Persistent):
         chains.beta[:] = 1.0
         chains.place_at(last)
 
-    def state(self) -> State:
-        """The chains' states, the ladder, the weights of its levels, and the travels over it."""
-        ladder = {"/betas": self.betas} | self.weights.state() | self.travels.state()
-        return super().state() | ladder
+    def _count(self, before: Array, level: Array) -> None:
+        """Count the hops of a step."""
+        proposed = level.size if len(self.betas) > 1 else 0
+        self.travels.add(level[0], proposed, int(np.count_nonzero(level != before)))
 
-    def load(self, state: State) -> None:
-        """See NegativeRun."""
-        super().load(state)
-        self.betas = np.array(with_ladder(self.settings, self.betas, state)["/betas"])
-        self.weights.load(state)
-        self.travels.load(state)
+    def snapshot(self) -> Snapshot:
+        """Return the states of the chains, the ladder, the weights of its levels, the travels."""
+        ladder = {"/betas": self.betas} | self.weights.state() | self.travels.state()
+        return super().snapshot() | ladder
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot."""
+        super().restore(snapshot)
+        self.betas = restored(self.settings.betas, self.betas, snapshot)
+        self.weights.load(snapshot)
+        self.travels.load(snapshot)

@@ -1,12 +1,13 @@
-"""What every negative phase offers: start(given, rng) makes a run, which adds its share of each
-update's gradient.
+"""Chains of negative phases: persistent ones, and chains under parameters that change.
+
+A negative phase is a frozen dataclass of settings whose `start` makes a ModelPhase. Its
+`statistics` is the algorithm; the chains, their engine and their snapshots are kept here.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -16,116 +17,101 @@ from pgmengine.engine.chains import Chains, make_chains, start
 from pgmengine.engine.compiled import CompiledChains, knows
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
-from pgmengine.infer.sampling.travels import Travels
-from pgmengine.learn.batch import Batch, Gradient, GradientSum
-from pgmengine.learn.schedules import at
-
-State = dict[str, Any]  # name -> array or number: what a checkpoint keeps
+from pgmengine.learn.schedules import Scheduled, at
+from pgmengine.protocols import ModelPhase, Snapshot
 
 
-class Negative(Protocol):
-    """Settings of a negative phase; `precision` is how exactly its gradient is worth computing."""
+class Kernel(Protocol):
+    """A Markov transition of units with finitely many states."""
 
-    precision: ClassVar[type]
-
-    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
-        """The moving parts; `given` is the model phase of all data, one row when there are no
-        `given` layers.
-        """
+    def transition(self, prob: Array, current: Array) -> Array:
+        """Return the probabilities (..., K) of the next state."""
 
 
-class NegativeRun(Protocol):
-    """A negative phase under way; `travels` counts how its chains move on a ladder, if any."""
+class LadderSchedule(Protocol):
+    """A schedule of inverse temperatures, which may make a pilot run."""
 
-    travels: Travels | None = None
-
-    @abstractmethod
-    def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
-        """Add -E[d log_density | given], the mean over rows."""
-
-    def learned(self, gradient: Gradient) -> None:
-        """Told the gradient of the update."""
-        return
-
-    def state(self) -> State:
-        """Everything needed to go on, besides the parameters and the random numbers."""
-        return {}
-
-    def load(self, state: State) -> None:
-        """Go on from a state."""
-        return
+    def betas(self, target: Target, kernel: Kernel, rng: np.random.Generator) -> Array:
+        """Return the ladder, ascending to 1."""
 
 
-class Persistent(NegativeRun):
-    """Chains that go on from update to update; `move(chains, update, rng)` moves them."""
+class Gamma(Protocol):
+    """A schedule of the rate at which the weights of levels adapt."""
+
+    @property
+    def initial(self) -> float:
+        """The first rate."""
+
+    def rate(self, rate: float, t: int, bins: int, visits: Array) -> tuple[float, bool]:
+        """Return the next rate, and whether counting visits starts again."""
+
+
+# A kernel, or a schedule of kernels, update -> kernel.
+Kernels: TypeAlias = Scheduled[Kernel]
+
+# A ladder of inverse temperatures: numbers that reach 1, a number of even steps, or a schedule.
+Betas: TypeAlias = Sequence[float] | Array | int | LadderSchedule
+
+
+class Persistent(ModelPhase):
+    """Chains that go on from update to update.
+
+    A subclass says in `statistics` how they move.
+    """
 
     def __init__(
-        self,
-        name: str,
-        given: Target,
-        count: int,
-        kernel: Any,
-        rng: np.random.Generator,
-        move: Callable[[Chains, int, np.random.Generator], None],
+        self, name: str, given: Target, count: int, kernel: Kernels, rng: np.random.Generator
     ) -> None:
-        self.one, self.kernel, self.move = unconditioned(name, given), kernel, move
+        self.one, self.kernel = unconditioned(name, given), kernel
         many = self.one.take(np.zeros(count, dtype=int))
         self.chains = make_chains(many, at(kernel, 0), start(many, rng), rng)
 
-    def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
-        """The mean gradient at the chains' states, after they have moved."""
-        self.chains = adopted(
-            self.chains, self.driven(batch.given.model), at(self.kernel, update), rng
-        )
-        self.move(self.chains, update, rng)
-        total.mean(self.chains.values(dtype=total.precision), -batch.mass)
+    def adopt(self, model: Model, update: int, rng: np.random.Generator) -> Chains:
+        """Return the chains at the parameters of a model."""
+        self.chains = adopted(self.chains, model, self.kernel, update, rng)
+        return self.chains
 
-    def driven(self, model: Model) -> Model:
-        """The model that the chains are of."""
-        return model
-
-    def state(self) -> State:
-        """The chains' states."""
+    def snapshot(self) -> Snapshot:
+        """Return the states of the chains."""
         return dict(self.chains.values())
 
-    def load(self, state: State) -> None:
-        """See NegativeRun."""
-        self.chains.place_at(state)
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from the states of a snapshot."""
+        self.chains.place_at(snapshot)
 
 
-def with_ladder(settings: Any, betas: Array, state: State) -> State:
-    """The state, with the ladder of these settings if they say it in numbers: one that was found
-    stays.
-    """
-    return {**state, "/betas": betas} if isinstance(settings.betas, tuple) else state
+def adopted(
+    chains: Chains, model: Model, kernel: Kernels, update: int, rng: np.random.Generator
+) -> Chains:
+    """Return the chains with new parameters, in place unless a new kernel needs another engine."""
+    if callable(kernel):
+        kernel = kernel(update)
+        if isinstance(chains, CompiledChains) != knows(chains.target, kernel):
+            target = chains.target.with_model(model).at(chains.beta)
+            return make_chains(target, kernel, chains.values(), rng)
+    chains.adopt(model, kernel, rng)
+    return chains
 
 
-def moved(chains: Chains, sweeps: int) -> None:
-    """Make the sweeps of one update."""
-    if sweeps == 1:
+def sweep(chains: Chains, count: int) -> None:
+    """Make the sweeps of an update; one has a faster way, which keeps nothing for the next."""
+    if count == 1:
         chains.sweep_once()
     else:
-        chains.sweep(sweeps)
+        chains.sweep(count)
 
 
 def unconditioned(name: str, given: Target) -> Target:
-    """The one row of the model phase; PgmError when rows of data have a phase of their own."""
+    """Return the one row of the model phase; PgmError if rows of data have phases of their own."""
     observed = [layer for layer, free in given.free.items() if not (free | given.cut[layer]).all()]
     if observed:
         raise PgmError(
-            f"{name} keeps its chains from update to update, but layer {observed[0]!r} is given, so that each "
-            "row of data has a model phase of its own: use CD or ExactGradient"
+            f"{name} keeps its chains from update to update, but layer {observed[0]!r} is given, "
+            "so that each row of data has a model phase of its own: use CD or ExactGradient"
         )
     return given.take(np.zeros(1, dtype=int))
 
 
-def adopted(chains: Chains, model: Model, kernel: Any, rng: np.random.Generator) -> Chains:
-    """The chains with other parameters and perhaps another kernel, in place where their engine
-    allows it.
-    """
-    if isinstance(chains, CompiledChains) != knows(chains.target, kernel):
-        return make_chains(
-            chains.target.with_model(model).at(chains.beta), kernel, chains.values(), rng
-        )
-    chains.adopt(model, kernel, rng)
-    return chains
+def restored(setting: Betas, betas: Array, snapshot: Snapshot) -> Array:
+    """Return the ladder to go on with: that of a snapshot, unless the settings give numbers."""
+    return betas if isinstance(setting, tuple) else np.array(snapshot["/betas"])

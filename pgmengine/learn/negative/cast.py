@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,39 +13,60 @@ from pgmengine.graph.target import Target
 from pgmengine.infer.sampling.coupled import CoupledTempering
 from pgmengine.infer.sampling.levels import OneOverT, check_gamma
 from pgmengine.infer.sampling.schedules import fixed, ladder
-from pgmengine.learn.batch import Batch, GradientSum
-from pgmengine.learn.negative.base import NegativeRun, State, adopted, unconditioned, with_ladder
+from pgmengine.learn.batch import Batch
+from pgmengine.learn.negative.base import Betas, Gamma, Kernels, adopted, restored, unconditioned
 from pgmengine.learn.schedules import at
+from pgmengine.learn.statistics import Statistics
+from pgmengine.protocols import ModelPhase, Snapshot
 
 
 @dataclass(frozen=True)
 class CAST:
-    """Coupled adaptive simulated tempering (system 3, section 6.1; see CoupledTempering).
+    """Coupled adaptive simulated tempering (system 3, section 6.1).
 
-    `chains` slow chains give the gradient; as many fast ones wander over `betas` (a schedule, or
-    numbers that reach 1; the default suits large models, small ones need lower temperatures) with
-    adaptive weights, and every `swap_every` updates the two of a pair change places, where the fast
-    one is at beta = 1 just then.
+    For models whose modes plain chains rarely leave, at about twice the cost of PCD. Slow chains at
+    beta = 1 give the gradient; as many fast ones wander over a ladder with adaptive weights, and at
+    times the two of a pair change places, if the fast one is at beta = 1 just then. See
+    CoupledTempering.
 
-    The weights have to follow a model that learns, so the rate of their schedule has a floor. All
-    pairs share them. (The paper has weights for each chain: those follow the valley that the chain
-    is in as well, and bias the shares of valleys more.) The floor has a price: at fixed parameters
-    the shares of valleys that chains rarely leave are off by the more, the higher the floor and the
-    fewer the chains, and learning suffers (see the results); OneOverT() has no such error, and
-    stands still. Watch `Occupancy`: levels without chains ask for a higher floor, or for more or
-    closer betas.
+    All pairs share the weights of the levels. (The paper has weights for each chain: they follow
+    the mode that the chain is in as well, and bias the shares of modes more.)
 
+    Parameters
+    ----------
+    chains : number of slow chains, and of fast ones.
+    betas : the ladder: a schedule, or numbers in [0, 1] that reach 1. The default suits large
+        models; small ones need lower temperatures.
+    swap_every : updates from one exchange to the next.
+    k : sweeps of an update.
+    kernel : a kernel, or a schedule of kernels, update -> kernel.
+    gamma : schedule of the weights of the levels. They have to follow a model that learns, so its
+        rate has a floor. The floor has a price: at fixed parameters the shares of modes that chains
+        rarely leave are off by the more, the higher the floor and the fewer the chains, and
+        learning suffers (see the results); OneOverT() has no such error, and stands still. Watch
+        `Occupancy`: levels without chains ask for a higher floor, or for more or closer betas.
+
+    Raises
+    ------
+    PgmError for settings out of their range.
+
+    References
+    ----------
+    Salakhutdinov (2010), Learning deep Boltzmann machines using adaptive MCMC.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.CAST(chains=50, swap_every=50).k
     1
     """
 
     chains: int = 100
-    betas: Any = tuple(np.linspace(0.9, 1.0, 20).tolist())
+    betas: Betas = tuple(np.linspace(0.9, 1.0, 20).tolist())
     swap_every: int = 50
     k: int = 1
-    kernel: Any = Gibbs()
-    gamma: Any = OneOverT(floor=0.05)
+    kernel: Kernels = Gibbs()
+    gamma: Gamma = OneOverT(floor=0.05)
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:
@@ -53,38 +74,34 @@ class CAST:
         check_whole(self, "chains", "swap_every", "k")
         object.__setattr__(self, "betas", fixed(self.betas))
 
-    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
-        """See Negative."""
-        return _Run(self, given, rng)
+    def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:
+        """Start the chains, and find the ladder."""
+        return _Phase(self, given, rng)
 
 
-class _Run(NegativeRun):
+class _Phase(ModelPhase):
     def __init__(self, settings: CAST, given: Target, rng: np.random.Generator) -> None:
         one, kernel, self.settings = unconditioned("CAST", given), at(settings.kernel, 0), settings
-        many, betas = (
-            one.take(np.zeros(settings.chains, dtype=int)),
-            ladder(settings.betas, one, kernel, rng),
-        )
-        self.coupled = CoupledTempering(
-            many, betas, kernel, settings.gamma, settings.swap_every * settings.k, rng
-        )
+        many = one.take(np.zeros(settings.chains, dtype=int))
+        betas = ladder(settings.betas, one, kernel, rng)
+        steps = settings.swap_every * settings.k
+        self.coupled = CoupledTempering(many, betas, kernel, settings.gamma, steps, rng)
         self.travels = self.coupled.travels
 
-    def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
-        """See NegativeRun."""
-        coupled = self.coupled
-        coupled.chains = adopted(
-            coupled.chains, batch.given.model, at(self.settings.kernel, update), rng
-        )
+    def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
+        """Make k steps of sweeps, hops and exchanges; the slow chains give the expectation."""
+        coupled, kernel = self.coupled, self.settings.kernel
+        coupled.chains = adopted(coupled.chains, batch.model, kernel, update, rng)
         coupled.rng = rng
         for _ in range(self.settings.k):
             coupled.step()
-        total.mean(coupled.chains.values(coupled.slow, dtype=total.precision), -batch.mass)
+        return batch.mean(coupled.chains.values(coupled.slow, dtype=batch.precision))
 
-    def state(self) -> State:
-        """See CoupledTempering."""
+    def snapshot(self) -> Snapshot:
+        """Return the snapshot of the coupled chains."""
         return self.coupled.state()
 
-    def load(self, state: State) -> None:
-        """See NegativeRun."""
-        self.coupled.load(with_ladder(self.settings, self.coupled.betas, state))
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot."""
+        betas = restored(self.settings.betas, self.coupled.betas, snapshot)
+        self.coupled.load({**snapshot, "/betas": betas})

@@ -9,15 +9,23 @@ import numpy as np
 
 from pgmengine.graph.target import Target
 from pgmengine.infer.exact.method import Exact
-from pgmengine.learn.batch import Batch, GradientSum, add_expected
-from pgmengine.learn.negative.base import NegativeRun
+from pgmengine.learn.batch import Batch
+from pgmengine.learn.statistics import Statistics
+from pgmengine.protocols import ModelPhase
 
 
 @dataclass(frozen=True)
 class ExactGradient:
-    """The model expectation by enumeration; for `given` layers that of each row (system 1, eqs.
-    25-28).
+    """The exact model expectation, by enumeration; with `given` layers, of each row.
 
+    For small models, and for layers such as labels whose states are few (system 1, eqs. 25-28).
+
+    Parameters
+    ----------
+    max_bits : log2 of the number of states that may be enumerated.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.ExactGradient()
     ExactGradient(max_bits=25)
@@ -26,16 +34,20 @@ class ExactGradient:
     max_bits: float = 25
     precision: ClassVar[type] = np.float64
 
-    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
-        """See Negative."""
-        return _Run(Exact(self.max_bits))
+    def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:
+        """Start: nothing is kept from update to update but the question."""
+        return _Phase(Exact(self.max_bits), given)
 
 
-class _Run(NegativeRun):
-    def __init__(self, method: Exact) -> None:
-        self.method = method
+class _Phase(ModelPhase):
+    def __init__(self, method: Exact, given: Target) -> None:
+        self.method, self.given = method, given
 
-    def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
-        """See NegativeRun."""
-        weights = np.array([batch.mass]) if batch.alike else batch.weights / batch.rows
-        add_expected(self.method, batch.given, -weights, total, rng)
+    def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
+        """Enumerate each row, or the one that all rows share."""
+        target, weights = batch.given, batch.weights / len(batch.weights)
+        if target is None:
+            target, weights = self.given.with_model(batch.model), np.array([batch.mass])
+        out = batch.nothing()
+        self.method.expect(target, weights, out, rng)
+        return out

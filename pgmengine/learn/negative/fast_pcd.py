@@ -1,9 +1,9 @@
-"""FastPCD: persistent chains that fast weights drive on."""
+"""FastPCD: persistent chains driven on by fast weights."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,19 +15,40 @@ from pgmengine.engine.packed import packed
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import elementwise, like, numbers
-from pgmengine.learn.batch import Batch, Gradient, GradientSum
-from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved
+from pgmengine.learn.batch import Batch
+from pgmengine.learn.negative.base import Kernels, Persistent, sweep
 from pgmengine.learn.projected import projected
 from pgmengine.learn.schedules import Rate, rate_at
+from pgmengine.learn.statistics import Gradient, Statistics
+from pgmengine.protocols import ModelPhase, Snapshot
 
 
 @dataclass(frozen=True)
 class FastPCD:
-    """Fast persistent contrastive divergence (Tieleman and Hinton 2009; system 3, section 4.1).
+    """Fast persistent contrastive divergence: PCD whose chains see additional, fast weights.
 
     The chains move at theta + theta_fast; after each update theta_fast = decay theta_fast + rate
-    gradient. So the probability falls where the chains are, and they move on.
+    gradient. So the probability falls where the chains are, and they move on (system 3, section
+    4.1).
 
+    Parameters
+    ----------
+    k : sweeps of an update.
+    chains : number of chains.
+    rate : learning rate of the fast weights, or a schedule, update -> rate.
+    decay : share of the fast weights that stays from one update to the next, from 0 to 1.
+    kernel : a kernel, or a schedule of kernels, update -> kernel.
+
+    Raises
+    ------
+    PgmError for settings out of their range; during learning, if the fast weights diverge.
+
+    References
+    ----------
+    Tieleman and Hinton (2009), Using fast weights to improve persistent contrastive divergence.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.FastPCD(rate=0.01).decay
     0.95
@@ -37,7 +58,7 @@ class FastPCD:
     chains: int = 100
     rate: Rate = 0.01
     decay: float = 0.95
-    kernel: Any = Gibbs()
+    kernel: Kernels = Gibbs()
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:
@@ -45,41 +66,29 @@ class FastPCD:
         check_rate(self, "rate", most=LARGEST)
         check_number(self, "decay", most=1)
 
-    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
-        """See Negative."""
-        return _Run(self, given, rng)
+    def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:
+        """Start the chains, with fast weights of 0."""
+        return _Phase(self, given, rng)
 
 
-class _Run(Persistent):
+class _Phase(Persistent):
     def __init__(self, settings: FastPCD, given: Target, rng: np.random.Generator) -> None:
-        super().__init__(
-            "FastPCD",
-            given,
-            settings.chains,
-            settings.kernel,
-            rng,
-            lambda chains, t, rng: moved(chains, settings.k),
-        )
-        self.settings, self.update = settings, 0
+        super().__init__("FastPCD", given, settings.chains, settings.kernel, rng)
+        self.settings = settings
         self.fast = {
             k: like(v, np.zeros(numbers(v).size, dtype=np.float32))
             for k, v in given.model.params.items()
         }
 
-    def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
-        """See NegativeRun."""
-        self.update = update
-        super().add(total, batch, update, rng)
+    def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
+        """Move the chains by k sweeps at theta + theta_fast."""
+        chains = self.adopt(self.driven(batch.model), update, rng)
+        sweep(chains, self.settings.k)
+        return batch.mean(chains.values(dtype=batch.precision))
 
-    def driven(self, model: Model) -> Model:
-        """The model with the fast weights added, in single precision as the chains are."""
-        slow = packed(model)
-        params = {k: elementwise(np.add, slow.single(k), f) for k, f in self.fast.items()}
-        return Model(model.structure, projected(model.structure, params))
-
-    def learned(self, gradient: Gradient) -> None:
+    def learned(self, gradient: Gradient, update: int) -> None:
         """Let the fast weights decay and follow the gradient."""
-        rate, decay = rate_at(self.settings.rate, self.update), self.settings.decay
+        rate, decay = rate_at(self.settings.rate, update), self.settings.decay
         for k, value in self.fast.items():
             f = numbers(value)
             f *= decay
@@ -88,16 +97,22 @@ class _Run(Persistent):
                 fine = np.isfinite(f.sum())
             if not fine:
                 raise PgmError(
-                    f"update {self.update + 1}: the fast weights of {k!r} are not finite; try a smaller rate "
-                    "of FastPCD"
+                    f"update {update + 1}: the fast weights of {k!r} are not finite; try a "
+                    "smaller rate of FastPCD"
                 )
 
-    def state(self) -> State:
-        """The chains' states and the fast weights."""
-        return super().state() | {f"fast/{k}": numbers(v) for k, v in self.fast.items()}
+    def driven(self, model: Model) -> Model:
+        """Return the model with the fast weights added, in single precision as the chains are."""
+        slow = packed(model)
+        params = {k: elementwise(np.add, slow.single(k), f) for k, f in self.fast.items()}
+        return Model(model.structure, projected(model.structure, params))
 
-    def load(self, state: State) -> None:
-        """See NegativeRun."""
-        super().load(state)
+    def snapshot(self) -> Snapshot:
+        """Return the states of the chains and the fast weights."""
+        return super().snapshot() | {f"fast/{k}": numbers(v) for k, v in self.fast.items()}
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from the chains and fast weights of a snapshot."""
+        super().restore(snapshot)
         for name, value in self.fast.items():
-            numbers(value)[...] = state[f"fast/{name}"]
+            numbers(value)[...] = snapshot[f"fast/{name}"]

@@ -1,25 +1,46 @@
-"""PCD: persistent chains."""
+"""PCD: persistent contrastive divergence."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from pgmengine.base.checks import check_whole
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
-from pgmengine.learn.negative.base import NegativeRun, Persistent, moved
+from pgmengine.learn.batch import Batch
+from pgmengine.learn.negative.base import Kernels, Persistent, sweep
+from pgmengine.learn.statistics import Statistics
+from pgmengine.protocols import ModelPhase
 
 
 @dataclass(frozen=True)
 class PCD:
-    """Persistent contrastive divergence (Tieleman 2008; SAP): chains that go on, k sweeps an
-    update.
+    """Persistent contrastive divergence: chains that go on from update to update.
 
-    `kernel` may be a schedule, update -> kernel.
+    The usual choice for undirected models. While parameters change slowly, the chains stay close
+    to the distribution of the model; if it falls apart into modes that they rarely leave, take a
+    phase with tempering (PT, CAST).
 
+    Parameters
+    ----------
+    k : sweeps of an update.
+    chains : number of chains.
+    kernel : a kernel, or a schedule of kernels, update -> kernel.
+
+    Raises
+    ------
+    PgmError if `k` or `chains` is not an integer of at least 1.
+
+    References
+    ----------
+    Tieleman (2008), Training restricted Boltzmann machines using approximations to the likelihood
+    gradient. Also known as stochastic approximation (Younes 1989).
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.PCD(k=1, chains=100).chains
     100
@@ -27,19 +48,24 @@ class PCD:
 
     k: int = 1
     chains: int = 100
-    kernel: Any = Gibbs()
+    kernel: Kernels = Gibbs()
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:
         check_whole(self, "k", "chains")
 
-    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
-        """See Negative."""
-        return Persistent(
-            "PCD",
-            given,
-            self.chains,
-            self.kernel,
-            rng,
-            lambda chains, t, rng: moved(chains, self.k),
-        )
+    def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:
+        """Start the chains."""
+        return _Phase(self, given, rng)
+
+
+class _Phase(Persistent):
+    def __init__(self, settings: PCD, given: Target, rng: np.random.Generator) -> None:
+        super().__init__("PCD", given, settings.chains, settings.kernel, rng)
+        self.k = settings.k
+
+    def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
+        """Move the chains by k sweeps; the mean over them is the expectation."""
+        chains = self.adopt(batch.model, update, rng)
+        sweep(chains, self.k)
+        return batch.mean(chains.values(dtype=batch.precision))

@@ -3,27 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from pgmengine.base.checks import check_whole
+from pgmengine.base.types import Array
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
 from pgmengine.infer.sampling.parallel_tempering import Ladders
 from pgmengine.infer.sampling.travels import Travels
-from pgmengine.learn.batch import Batch, GradientSum
-from pgmengine.learn.negative.base import NegativeRun, State, adopted, unconditioned
+from pgmengine.learn.batch import Batch
+from pgmengine.learn.negative.base import Kernels, adopted, unconditioned
 from pgmengine.learn.schedules import at
+from pgmengine.learn.statistics import Statistics
+from pgmengine.protocols import ModelPhase, Snapshot
 
 
 @dataclass(frozen=True)
 class PT:
-    """Parallel tempering, t-PT_k of system 2: `temperatures` chains at betas even in [0, 1], k
-    sweeps, then swaps.
+    """Parallel tempering: persistent ladders of chains that swap places (t-PT_k of system 2).
 
-    `chains` ladders give as many states at beta = 1 for each update.
+    For models whose modes plain chains rarely leave. An update makes k sweeps of all chains, then
+    swaps between neighbours on each ladder; the chains at beta = 1 give the gradient.
 
+    Parameters
+    ----------
+    temperatures : chains of a ladder, at inverse temperatures even in [0, 1].
+    k : sweeps of an update.
+    chains : number of ladders, and so of states at beta = 1.
+    kernel : a kernel, or a schedule of kernels, update -> kernel.
+
+    Raises
+    ------
+    PgmError if a number is not an integer of at least 1.
+
+    References
+    ----------
+    Desjardins, Courville, Bengio, Vincent and Delalleau (2010), Tempered Markov chain Monte Carlo
+    for training of restricted Boltzmann machines.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.PT(temperatures=20, k=10).chains
     100
@@ -32,18 +53,18 @@ class PT:
     temperatures: int = 10
     k: int = 1
     chains: int = 100
-    kernel: Any = Gibbs()
+    kernel: Kernels = Gibbs()
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:
         check_whole(self, "temperatures", "k", "chains")
 
-    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
-        """See Negative."""
-        return _Run(self, given, rng)
+    def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:
+        """Start the ladders."""
+        return _Phase(self, given, rng)
 
 
-class _Run(NegativeRun):
+class _Phase(ModelPhase):
     travels: Travels
 
     def __init__(self, settings: PT, given: Target, rng: np.random.Generator) -> None:
@@ -54,28 +75,32 @@ class _Run(NegativeRun):
         )
         self.travels = Travels("PT", len(betas), self.ladders.at.size)
 
-    def add(self, total: GradientSum, batch: Batch, update: int, rng: np.random.Generator) -> None:
-        """See NegativeRun."""
+    def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
+        """Make k sweeps and a round of swaps; the chains now at beta = 1 give the expectation."""
         ladders = self.ladders
-        ladders.chains = adopted(
-            ladders.chains, batch.given.model, at(self.settings.kernel, update), rng
-        )
+        ladders.chains = adopted(ladders.chains, batch.model, self.settings.kernel, update, rng)
         ladders.rng = rng
+        before, parity = ladders.at.copy(), ladders.sweeps % 2
         ladders.chains.sweep(self.settings.k - 1)
-        pairs = ladders.at[..., ladders.sweeps % 2 : -1 : 2].size
-        before = ladders.at.copy()
+        # The last sweep of the k, and the swaps.
         ladders.step()
-        level = np.empty(ladders.at.size, dtype=np.int64)
-        level[ladders.at] = np.arange(len(ladders.betas))
-        swapped = int(np.count_nonzero(ladders.at != before)) // 2
-        self.travels.add(level, 2 * pairs, 2 * swapped)
-        total.mean(ladders.chains.values(ladders.top(), dtype=total.precision), -batch.mass)
+        self._count(before, parity)
+        return batch.mean(ladders.chains.values(ladders.top(), dtype=batch.precision))
 
-    def state(self) -> State:
-        """Those of the ladders, and the travels over them."""
+    def _count(self, before: Array, parity: int) -> None:
+        """Count how the chains have moved on the ladders; two of them take part in each swap."""
+        chain_at = self.ladders.at
+        level = np.empty(chain_at.size, dtype=np.int64)
+        level[chain_at] = np.arange(len(self.ladders.betas))
+        pairs = chain_at[..., parity:-1:2].size
+        swapped = int(np.count_nonzero(chain_at != before)) // 2
+        self.travels.add(level, 2 * pairs, 2 * swapped)
+
+    def snapshot(self) -> Snapshot:
+        """Return the snapshots of the ladders and of the travels on them."""
         return self.ladders.state() | self.travels.state()
 
-    def load(self, state: State) -> None:
-        """See NegativeRun."""
-        self.ladders.load(state)
-        self.travels.load(state)
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot."""
+        self.ladders.load(snapshot)
+        self.travels.load(snapshot)

@@ -3,38 +3,58 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from pgmengine.base.checks import check_whole
-from pgmengine.engine.chains import Chains
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
 from pgmengine.infer.sampling.schedules import Linear, fixed, ladder
 from pgmengine.infer.sampling.tempered_transitions import excursion
 from pgmengine.infer.sampling.travels import Travels
-from pgmengine.learn.negative.base import NegativeRun, Persistent, State, moved, with_ladder
+from pgmengine.learn.batch import Batch
+from pgmengine.learn.negative.base import Betas, Kernels, Persistent, restored, sweep
 from pgmengine.learn.schedules import at
+from pgmengine.learn.statistics import Statistics
+from pgmengine.protocols import ModelPhase, Snapshot
 
 
 @dataclass(frozen=True)
 class TransSAP:
     """Stochastic approximation with tempered transitions (system 3, section 7).
 
-    An update makes k sweeps. Every `every` updates each chain makes one excursion over `betas`,
-    accepted or not as a whole.
+    PCD whose chains also make excursions: each goes from beta = 1 down a ladder and back, and the
+    state at the end is accepted or not as a whole.
 
+    Parameters
+    ----------
+    betas : the ladder of an excursion: a schedule, or numbers in [0, 1] that reach 1.
+    every : updates from one excursion to the next.
+    k : sweeps of an update, besides excursions.
+    chains : number of chains.
+    kernel : a kernel, or a schedule of kernels, update -> kernel.
+
+    Raises
+    ------
+    PgmError for settings out of their range.
+
+    References
+    ----------
+    Salakhutdinov (2009), Learning in Markov random fields using tempered transitions.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.TransSAP(every=50).k
     1
     """
 
-    betas: Any = Linear(20)
+    betas: Betas = Linear(20)
     every: int = 1
     k: int = 1
     chains: int = 100
-    kernel: Any = Gibbs()
+    kernel: Kernels = Gibbs()
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:
@@ -42,32 +62,35 @@ class TransSAP:
         check_whole(self, "k", least=0)
         object.__setattr__(self, "betas", fixed(self.betas))
 
-    def start(self, given: Target, rng: np.random.Generator) -> NegativeRun:
-        """See Negative."""
-        return _Run(self, given, rng)
+    def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:
+        """Start the chains, and find the ladder."""
+        return _Phase(self, given, rng)
 
 
-class _Run(Persistent):
+class _Phase(Persistent):
     travels: Travels
 
     def __init__(self, settings: TransSAP, given: Target, rng: np.random.Generator) -> None:
-        super().__init__("TransSAP", given, settings.chains, settings.kernel, rng, self._moved)
+        super().__init__("TransSAP", given, settings.chains, settings.kernel, rng)
         self.settings = settings
         self.betas = ladder(settings.betas, self.one, at(settings.kernel, 0), rng)
         self.travels = Travels("TransSAP", len(self.betas), settings.chains)
 
-    def _moved(self, chains: Chains, update: int, rng: np.random.Generator) -> None:
-        moved(chains, self.settings.k)
+    def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
+        """Make k sweeps, and an excursion of each chain when it is time for one."""
+        chains = self.adopt(batch.model, update, rng)
+        sweep(chains, self.settings.k)
         if (update + 1) % self.settings.every == 0:
             taken = excursion(chains, self.betas, rng)
             self.travels.excursions(len(taken), int(np.count_nonzero(taken)))
+        return batch.mean(chains.values(dtype=batch.precision))
 
-    def state(self) -> State:
-        """The chains' states, the travels, and the ladder, perhaps an earlier model's."""
-        return super().state() | {"/betas": self.betas} | self.travels.state()
+    def snapshot(self) -> Snapshot:
+        """Return the states of the chains, the travels, and the ladder as it was found."""
+        return super().snapshot() | {"/betas": self.betas} | self.travels.state()
 
-    def load(self, state: State) -> None:
-        """See NegativeRun."""
-        super().load(state)
-        self.betas = np.array(with_ladder(self.settings, self.betas, state)["/betas"])
-        self.travels.load(state)
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot."""
+        super().restore(snapshot)
+        self.betas = restored(self.settings.betas, self.betas, snapshot)
+        self.travels.load(snapshot)

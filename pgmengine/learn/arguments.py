@@ -1,0 +1,119 @@
+"""Checks of the arguments of fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pgmengine.base.checks import check_instance, check_method
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
+from pgmengine.graph.model import Model
+from pgmengine.graph.target import Target
+from pgmengine.graph.validate import as_floats
+from pgmengine.learn.optimizers import check_optimizer
+from pgmengine.protocols import Negative, PhaseMonitor, Positive
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+
+def given_layers(given: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the given layers; PgmError for a single string."""
+    if isinstance(given, str):
+        raise PgmError(f"given must be a sequence of layers such as ({given!r},), not a string")
+    return tuple(given or ())
+
+
+def check_data(
+    model: Model, data: Mapping[str, ArrayLike], given: Sequence[str]
+) -> Mapping[str, ArrayLike]:
+    """Return the data; PgmError if they are no mapping, or lack layers that are given."""
+    if not isinstance(data, Mapping) or not data:
+        found = "is empty" if isinstance(data, Mapping) else f"is {type(data).__name__}"
+        raise PgmError(f"data {found}: give layer -> (rows, size) for at least one layer")
+    for name in given:
+        model.structure.layer(name, what="given: layer")
+        if name not in data:
+            raise PgmError(
+                f"given: layer {name!r} is not in the data, which has {', '.join(map(repr, data))}"
+            )
+    for name, layer in model.structure.layers.items():
+        if layer.unit.observed_only and name not in given:
+            raise PgmError(
+                f"layer {name!r} has {layer.unit!r} units, which have no distribution: fit with "
+                f"given=({name!r},)"
+            )
+    return data
+
+
+def check_evidence(target: Target, given: Sequence[str]) -> None:
+    """PgmError if no layer with data is left to learn from."""
+    free = target.pattern.all_free
+    if all(all_free or name in given for name, all_free in free.items()):
+        why = "all layers with data are given" if given else "no value is known"
+        raise PgmError(f"there is nothing to learn: {why}")
+
+
+def check_settings(
+    negative: object, positive: object, optimizer: object, callbacks: object
+) -> None:
+    """PgmError for anything that is not a phase, an optimizer or a callback."""
+    if optimizer is not None:
+        check_optimizer(optimizer, "optimizer")
+    check_instance(negative, "negative")
+    if not (negative is None or isinstance(negative, Negative)):
+        if hasattr(negative, "start"):
+            raise PgmError(
+                f"negative: {type(negative).__name__} must say in `precision`, np.float32 or "
+                "np.float64, how exactly its gradient is worth computing"
+            )
+        raise PgmError(f"negative must be one such as pgm.PCD(), not {negative!r}")
+    if positive is not None and (isinstance(positive, type) or not isinstance(positive, Positive)):
+        check_method(positive, "positive")
+    if not isinstance(callbacks, Sequence):
+        raise PgmError(f"callbacks must be a list, not {callbacks!r}")
+    for callback in callbacks:
+        check_instance(callback, "a callback")
+        if not (callable(callback) or isinstance(callback, PhaseMonitor)):
+            raise PgmError(
+                f"a callback is called as callback(model, update), but {callback!r} cannot be"
+            )
+
+
+def check_start(state: object, checkpoint: object) -> None:
+    """PgmError for anything that learning cannot go on from."""
+    if state is not None and not isinstance(state, Mapping):
+        raise PgmError(f"state must be the `state` of an earlier fit, not {state!r}")
+    if checkpoint is not None and not isinstance(checkpoint, (str, PathLike)):
+        raise PgmError(f"checkpoint must be a path, not {checkpoint!r}")
+
+
+def check_left(left: int, least: int, made: int, what: str) -> None:
+    """PgmError if fewer updates are left to make."""
+    if left < least:
+        raise PgmError(
+            f"{what} has made {made} updates, and {made + left} are asked for: updates and epochs "
+            "count the ones that it has made"
+        )
+
+
+def row_weights(target: Target, given: ArrayLike | None) -> Array:
+    """Return the weights of the rows, with mean 1."""
+    if given is None:
+        return np.ones(target.rows)
+    weights: Array = as_floats(given, "sample_weight")
+    if weights.shape != (target.rows,):
+        raise PgmError(f"sample_weight has shape {weights.shape}, expected ({target.rows},)")
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(bad):
+        raise PgmError(f"sample_weight: row {bad[0]} is {weights[bad[0]]}, expected a number >= 0")
+    if not weights.any():
+        raise PgmError("sample_weight: all rows have a weight of 0, expected one above 0")
+    # The sum of large weights might be infinite.
+    share = weights / weights.max()
+    scaled: Array = share / share.mean()
+    return scaled
