@@ -15,7 +15,7 @@ EXACT = {"rtol": 1e-9, "atol": 1e-9}
 table = pytest.mark.parametrize("machine", MACHINES, ids=repr)
 
 
-@pytest.fixture(params=["chosen", "gray", "plain"])
+@pytest.fixture(params=["chosen", "gray", pytest.param("plain", marks=pytest.mark.long)])
 def walker(request, monkeypatch):
     """Each test with the walker that is chosen, with the compiled one wherever it is safe, and with
     numpy only.

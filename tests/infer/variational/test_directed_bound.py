@@ -283,11 +283,23 @@ def nets(draw, most=600):
     return m, draw_row(m, rng, draw(st.sampled_from([0.0, 0.3, 0.6, 0.9])))
 
 
+RANDOM = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@settings(RANDOM, max_examples=100)
 @given(nets())
-@settings(
-    max_examples=1000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
 def test_random_nets(net):
+    bound_of_the_oracle(net)
+
+
+@pytest.mark.long
+@settings(RANDOM, max_examples=1000)
+@given(nets())
+def test_many_random_nets(net):
+    bound_of_the_oracle(net)
+
+
+def bound_of_the_oracle(net):
     m, row = net
     found = ask(m, [row])
     assert_below(found, exact(m, [row]))
