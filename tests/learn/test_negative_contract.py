@@ -97,7 +97,14 @@ def teacher():
     return x, log_likelihood(best.model, {"v": x})
 
 
-@pytest.mark.parametrize("name", [n for n in NEGATIVES if n != "exact"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        n if n in ("pcd", "fast") else pytest.param(n, marks=pytest.mark.long)
+        for n in NEGATIVES
+        if n != "exact"
+    ],
+)
 def test_every_trainer_reaches_the_optimum_of_the_exact_gradient(teacher, name, nats=0.02):
     """Within the noise of its steps: full batches, decaying rates."""
     x, best = teacher

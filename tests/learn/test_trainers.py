@@ -129,7 +129,12 @@ def test_pretraining_halves_the_weights_between_two_undirected_couplings():
 
 
 @pytest.mark.parametrize(
-    "model", [pgm.dbm([9, 8, 6], rng=0), pgm.dbm([9, 6, 5, 4], rng=0), pgm.dbn([9, 8, 6], rng=0)]
+    "model",
+    [
+        pgm.dbm([9, 8, 6], rng=0),
+        pytest.param(pgm.dbm([9, 6, 5, 4], rng=0), marks=pytest.mark.long),
+        pgm.dbn([9, 8, 6], rng=0),
+    ],
 )
 def test_pretraining_is_a_better_start(model):
     x = pgm.datasets.bars_and_stripes(3).x_train
@@ -414,6 +419,7 @@ def test_lateral_weights_stay_symmetric_and_zero_inside_a_unit(unit, negative, o
     pgm.load(tmp_path / "m.safetensors")
 
 
+@pytest.mark.long
 def test_adaptive_sap_is_unbiased_where_temperatures_differ(sure=5.0):
     from tiny import FINITE
 

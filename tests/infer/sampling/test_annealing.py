@@ -82,14 +82,17 @@ class OwnFlip:
 )
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("joint", [False, True])
-def test_mean_of_the_weights_is_unbiased_summed_out_or_not(kernel, backward, joint, sure=4.5):
+@pytest.mark.parametrize("count", [100_000, pytest.param(600_000, marks=pytest.mark.long)])
+def test_mean_of_the_weights_is_unbiased_summed_out_or_not(
+    kernel, backward, joint, count, sure=5.0
+):
     """E exp(w) = Z_1 / Z_0 at any number of temperatures: what is summed out must be drawn anew,
     not flipped.
     """
     model = random_rbm(0, 4, 3, 0.8)
     target = model.given().at(0.0)
     truth = pgm.infer(model, want=("log_z",)).log_z[0] - target.log_z_at_0()[0]
-    count = 100_000 if isinstance(kernel, OwnFlip) else 600_000
+    count = min(count, 100_000) if isinstance(kernel, OwnFlip) else count
     many, rng = target.take(np.zeros(count, dtype=int)), np.random.default_rng(1)
     for betas in ([0.0, 1.0], [0.0, 0.3, 0.8, 1.0]):
         chains = make_chains(many, kernel, many.draw_at_0(rng), rng)
@@ -105,6 +108,7 @@ def covers(result, truth):
     return (low <= truth) & (truth <= high)
 
 
+@pytest.mark.long
 def test_ais_brackets_random_rbms_dbms_and_belief_nets():
     inside = []
     for seed in range(20):
@@ -164,6 +168,7 @@ def test_log_prob_of_partial_rows():
         assert r.stats["log_prob_error"].max() < 0.2
 
 
+@pytest.mark.long
 def test_variance_of_ais_falls_as_one_over_the_temperatures():
     model = random_rbm(3, 12, 8, 1.0)
     spread = [

@@ -30,6 +30,7 @@ def test_rounds_double():
     assert sum(rounds(500)) == 500 and rounds(0) == [] and rounds(500)[-1] == 250
 
 
+@pytest.mark.long
 def test_pt_log_z_and_even_rejections():
     inside, errors = [], []
     for seed in range(20):
@@ -166,7 +167,16 @@ def test_a_transition_that_is_always_taken_is_caught():
     assert p_value(truth, chains.values()) < 1e-6
 
 
-@pytest.mark.parametrize("name", ["rbm", "dbm mixed", "sbn", "ising", "mixed", "rbm continuous"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dbm mixed",
+        *(
+            pytest.param(n, marks=pytest.mark.long)
+            for n in ("rbm", "sbn", "ising", "mixed", "rbm continuous")
+        ),
+    ],
+)
 def test_wang_landau_answers_agree_with_exact(name):
     machine = next(m for m in FINITE + INFINITE if m.name == name)
     model, first = machine.build(), machine.layers[0]
