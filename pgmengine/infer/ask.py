@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -186,7 +186,8 @@ class Ask:
             layer = self.model.structure.layer(name, what="observed: layer")
             support = layer.unit.support
             one = np.zeros(1) if support is None else np.atleast_2d(support[:1])[0]
-            evidence[name] = layer.shaped(np.tile(one, layer.size))
+            # With an axis of rows: without it k units of Categorical(k) are ambiguous.
+            evidence[name] = layer.shaped(np.tile(one, layer.size)[None])
         return self.model.given(evidence)
 
     def __repr__(self) -> str:
@@ -230,13 +231,22 @@ def prepare(
 
 
 def _prepared(target: Target, want: tuple[str, ...], method: Method) -> Prepared:
-    """Prepare a question, or remember it."""
-    make = lambda: as_method(method).prepare(target, want)  # noqa: E731
-    if _size(target) > SMALL or _by_value(target):
+    """Prepare a question, or remember it; PgmError where it is refused."""
+
+    def make() -> Prepared:
+        question = as_method(method).prepare(target, want)
+        # Refusals are not remembered: memory that is not free now may be free later.
+        question.check()
+        return question
+
+    # Methods that are not frozen may change between two questions.
+    frozen = isinstance(method, Method) and is_dataclass(method)
+    if not frozen or _size(target) > SMALL or _by_value(target):
         return make()
+    # Settings that are equal, as 2 and 2.0 are, need not mean the same.
+    settings = "" if method is DEFAULT else repr(method)
     try:
-        key = (target.model, method, want, _pattern(target))
-        return REMEMBERED.recall(key, make)
+        return REMEMBERED.recall((target.model, method, settings, want, _pattern(target)), make)
     except TypeError:
         # The settings of a method may hold arrays, which have no hash.
         return make()

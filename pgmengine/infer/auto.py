@@ -107,6 +107,10 @@ class Auto(Method):
         """Return the message where no candidate can answer."""
         return f"no method can answer: {plan.refusal}"
 
+    def plans(self, target: Target, want: Iterable[str]) -> list[Plan]:
+        """Return the plan of every candidate for the whole of a question."""
+        return Choice(self, target, check_want(want)).plans()
+
     def choices(self, target: Target, want: tuple[str, ...]) -> tuple[Choice, ...]:
         """Return the parts of a question: as few as their best methods allow.
 

@@ -129,11 +129,16 @@ class Method:
     def run(
         self,
         target: Target,
-        want: Iterable[str] = ("marginals",),
+        want: Iterable[str] | None = None,
         rng: RngLike = None,
         state: Any = None,
     ) -> Result:
-        """Answer a question; PgmError with the plan's refusal where the method cannot."""
+        """Answer a question, about marginals or else log_z if `want` says nothing.
+
+        PgmError with the plan's refusal where the method cannot answer.
+        """
+        if want is None:
+            want = "marginals" if "marginals" in self.gives else "log_z"
         return self.prepare(target, want).run(rng, state)
 
 

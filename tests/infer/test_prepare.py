@@ -119,6 +119,34 @@ def test_every_statistic_is_declared_with_its_axes(name):
                 assert np.shape(array)[axes.index(pgm.Axis.ROW)] == 2
 
 
+def test_equal_settings_of_another_type_are_another_question():
+    """2 == 2.0, but a number of temperatures is an integer."""
+    for _ in range(2):
+        with pytest.raises(pgm.PgmError, match="betas"):
+            pgm.infer(RBM, want=("log_z",), method=pgm.AIS(betas=2.0), rng=0)
+        assert pgm.infer(RBM, want=("log_z",), method=pgm.AIS(betas=2), rng=0).kind == "estimate"
+
+
+def test_as_many_categorical_units_as_states():
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.Categorical(2), 2)
+    b.layer("h", pgm.Binary(), 1)
+    b.couple("v", "h")
+    model = b.build(rng=0)
+    one, two = pgm.prepare(model, observed=("v",)), pgm.infer(model, {"v": [[0, 1]]})
+    np.testing.assert_array_equal(one({"v": [[0, 1]]}).mean["h"], two.mean["h"])
+
+
+def test_refusals_are_not_remembered(monkeypatch):
+    method = pgm.Exact(draws=150_000)
+    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 2.0**20)
+    model = pgm.rbm(60, 9, rng=0)
+    with pytest.raises(pgm.PgmError, match="GiB"):
+        pgm.infer(model, want=("samples",), method=method)
+    monkeypatch.undo()
+    assert pgm.infer(model, want=("samples",), method=method, rng=0).kind == "exact"
+
+
 def test_methods_with_plan_and_run_of_their_own():
     class Half:
         def plan(self, target, want):
