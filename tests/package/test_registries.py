@@ -11,6 +11,7 @@ OTHERS = {
     "errors": {pgm.NotAsked, pgm.PgmError},
     "graphs": {pgm.GraphBuilder, pgm.Model, pgm.Target, pgm.Unit},
     "answers": {pgm.Plan, pgm.Result, pgm.Status},
+    "contracts": {pgm.Axis, pgm.Method, pgm.Prepared, pgm.Scheme},
     "ladders": {pgm.Adaptive, pgm.FlatHistogram, pgm.Linear, pgm.OneOverT, pgm.ThreePiece},
     "chains": {pgm.CoupledTempering},
     "optimizers": {pgm.AdaMax, pgm.Adam, pgm.Averaged, pgm.Centered, pgm.SGD, pgm.Tied},
