@@ -106,8 +106,8 @@ def _field(source: str, node: ast.AnnAssign) -> str:
 
 
 def as_rest(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """Docstrings are plain text: escape it, quote indented blocks, list parameters (`name : what it
-    is`).
+    """Docstrings are plain text: escape it, quote indented blocks, list parameters and attributes
+    (`name : description`).
     """
     lines[:] = "\n\n".join(map(_block, _blocks(lines))).split("\n")
 
@@ -120,12 +120,12 @@ def _block(block: str) -> str:
     head, _, rest = block.partition("\n")
     if head.startswith(">>>"):
         return block
-    if head == "Parameters":
+    if head in ("Parameters", "Attributes"):
         found = re.findall(r"^(\S.*?) : (.*(?:\n +.*)*)", rest, flags=re.M)
         entries = (
             f"    * **{_plain(names)}** – {_plain(' '.join(text.split()))}" for names, text in found
         )
-        return "\n".join([":Parameters:", *entries])
+        return "\n".join([f":{head}:", *entries])
     prose, *quoted = block.split("\n\n    ", 1)
     if not quoted:
         return _plain(prose)

@@ -70,7 +70,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Modules that need an extra are imported when they are first asked for."""
+    """Import a module that needs an optional package when it is first used."""
     if name in {"plots", "sklearn"}:
         import importlib
 

@@ -60,8 +60,6 @@ def digits(threshold: float | None = 7.5) -> Dataset:
     threshold : a pixel, from 0 to 16, becomes 1 if it is above the threshold; None gives grey
         values in [0, 1].
 
-    Examples
-    --------
     >>> import pgmengine as pgm
     >>> pgm.datasets.digits()
     Dataset('digits', 1437 train, 360 test, images (8, 8))
@@ -86,8 +84,6 @@ def bars_and_stripes(side: int = 4) -> Dataset:
     ----------
     side : rows and columns of an image; there are 2^side images of each class.
 
-    Examples
-    --------
     >>> import pgmengine as pgm
     >>> pgm.datasets.bars_and_stripes().x_train.shape
     (32, 16)
@@ -122,8 +118,6 @@ def artificial_modes(
     Brügge, Fischer and Igel (2013), "The flip-the-state transition operator for restricted
     Boltzmann machines".
 
-    Examples
-    --------
     >>> import pgmengine as pgm
     >>> pgm.datasets.artificial_modes(0.01).x_train.shape
     (10000, 16)

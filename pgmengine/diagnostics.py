@@ -64,8 +64,6 @@ def joint_states(target: Target) -> States:
     PgmError
         For several rows, units with infinitely many values, and more than 8192 states.
 
-    Examples
-    --------
     >>> import pgmengine as pgm
     >>> pgm.diagnostics.joint_states(pgm.rbm(1, 1, rng=0).given())["h"].ravel()
     array([0., 1., 0., 1.])
@@ -131,8 +129,6 @@ def transition_matrix(target: Target, kernel: Kernel) -> Array:
     PgmError
         For a target whose states cannot be enumerated.
 
-    Examples
-    --------
     >>> import pgmengine as pgm
     >>> pgm.diagnostics.transition_matrix(pgm.rbm(1, 1, rng=0).given(), pgm.Gibbs()).shape
     (4, 4)
@@ -173,8 +169,6 @@ def slem(matrix: ArrayLike) -> float:
     -------
     The modulus, from 0 to 1; 0 for a single state.
 
-    Examples
-    --------
     >>> import pgmengine as pgm
     >>> round(pgm.diagnostics.slem([[0.9, 0.1], [0.2, 0.8]]), 6)
     0.7
@@ -201,8 +195,6 @@ def autocorrelation_function(x: ArrayLike, lags: int | None = None) -> Array:
     PgmError
         For a constant series.
 
-    Examples
-    --------
     >>> import pgmengine as pgm
     >>> pgm.diagnostics.autocorrelation_function([1.0, -1.0, 1.0, -1.0], lags=3).round(6)
     array([ 1.  , -0.75,  0.5 ])
@@ -236,8 +228,6 @@ def autocorrelation_time(x: ArrayLike, window: float = 5.0) -> float:
     ----------
     Sokal (1997), "Monte Carlo methods in statistical mechanics: foundations and new algorithms".
 
-    Examples
-    --------
     >>> import numpy as np
     >>> bool(abs(autocorrelation_time(np.random.default_rng(0).normal(size=10_000)) - 1) < 0.1)
     True
@@ -267,8 +257,6 @@ def autocorrelation_time_ar(x: ArrayLike, order: int | None = None) -> float:
     ----------
     Thompson (2010), "A comparison of methods for computing autocorrelation time".
 
-    Examples
-    --------
     >>> import numpy as np
     >>> bool(abs(autocorrelation_time_ar(np.random.default_rng(0).normal(size=10_000)) - 1) < 0.1)
     True
@@ -312,8 +300,6 @@ def autocorrelation_time_means(x: ArrayLike) -> tuple[float, float]:
     PgmError
         For arrays of another shape, and for a constant series.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> tau, error = autocorrelation_time_means(np.random.default_rng(0).normal(size=(500, 100)))
     >>> bool(abs(tau - 1) < 4 * error)
@@ -364,8 +350,6 @@ def autocorrelation_times(x: ArrayLike) -> Times:
     -------
     The estimates; their property `agree` says whether they agree.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> autocorrelation_times(np.random.default_rng(0).normal(size=(500, 100))).agree
     True
@@ -396,8 +380,6 @@ def nearest_modes(states: ArrayLike, modes: ArrayLike) -> Array:
     -------
     Numbers (...,) from 0 to m - 1; -1 where several modes are equally near.
 
-    Examples
-    --------
     >>> import pgmengine as pgm
     >>> pgm.diagnostics.nearest_modes([[0, 0, 1], [1, 1, 0]], [[0, 0, 0], [1, 1, 1]])
     array([0, 1])
@@ -427,8 +409,6 @@ def class_changes(states: ArrayLike, modes: ArrayLike) -> Array | int:
     Brügge, Fischer and Igel (2013), "The flip-the-state transition operator for restricted
     Boltzmann machines".
 
-    Examples
-    --------
     >>> import pgmengine as pgm
     >>> pgm.diagnostics.class_changes([[0, 0], [0, 1], [1, 1], [1, 1]], [[0, 0], [1, 1]])
     1

@@ -56,8 +56,6 @@ def images(
     PgmError
         If there are no rows, or their length does not fit the shape.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.images(np.eye(16), (4, 4), columns=4)
@@ -113,8 +111,6 @@ def receptive_fields(
     PgmError
         For a coupling that the model does not have.
 
-    Examples
-    --------
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.receptive_fields(pgm.rbm(16, 6, rng=0), "v-h", (4, 4))
     """
@@ -148,8 +144,6 @@ def samples(
     chains : number of chains.
     ax : where to draw; new Axes by default.
 
-    Examples
-    --------
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(16, 4, rng=0), want=("samples",), method=pgm.MCMC(draws=50), rng=0)
     >>> ax = pgm.plots.samples(r, "v", (4, 4))
@@ -176,8 +170,6 @@ def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | N
     PgmError
         For a result without evidence, from a method's own `run`.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> import pgmengine as pgm
     >>> row = np.where(np.arange(16) < 8, 1.0, np.nan)
@@ -212,8 +204,6 @@ def history(
     PgmError
         For a value that was not monitored.
 
-    Examples
-    --------
     >>> import pgmengine as pgm
     >>> x = pgm.datasets.bars_and_stripes().x_train
     >>> f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=20, progress=False)
@@ -251,8 +241,6 @@ def levels(result: Result, row: int = 0, chain: int = 0, ax: Axes | None = None)
     PgmError
         For the result of another method.
 
-    Examples
-    --------
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(4, 2, rng=0), method=pgm.SimulatedTempering(draws=100), rng=0)
     >>> ax = pgm.plots.levels(r)
@@ -286,8 +274,6 @@ def autocorrelation(
     PgmError
         For the result of a method without chains.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.autocorrelation(np.random.default_rng(0).normal(size=500))
@@ -319,8 +305,6 @@ def bound_gap(bound: ArrayLike, exact: ArrayLike, ax: Axes | None = None, bins: 
     ----------
     Saul, Jaakkola and Jordan (1996), "Mean field theory for sigmoid belief networks", figure 5.
 
-    Examples
-    --------
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.bound_gap([-4.1, -4.3], [-4.0, -4.2])
     """
@@ -341,8 +325,6 @@ def graph(model: Model, ax: Axes | None = None) -> Axes:
     model : the model to draw.
     ax : where to draw; new Axes by default.
 
-    Examples
-    --------
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.graph(pgm.dbn([12, 8, 4], rng=0))
     """

@@ -175,13 +175,9 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
 
     Attributes
     ----------
-    model_ : Model
-        The RBM, with layers "v" and "h".
-    scaling_ : Scaling
-        The visible units, and the shift and scale of each column.
+    model_ : the RBM, with layers "v" and "h".
+    scaling_ : the visible units, and the shift and scale of each column.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from pgmengine.sklearn import RBMTransformer
     >>> x = np.random.default_rng(0).integers(0, 2, (50, 6))
@@ -276,8 +272,6 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
     sample : whether to fill each row with one joint draw, for multiple imputation; otherwise values
         are posterior means.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from pgmengine.sklearn import GraphicalImputer
     >>> x = np.array([[1, 1], [0, 0], [1, np.nan]] * 20)
@@ -372,8 +366,6 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
     Yokoyama, Katsumata and Yasuda (2019), "Restricted Boltzmann machine with multivalued hidden
     variables: a model suppressing over-fitting", equations 25 to 28.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from pgmengine.sklearn import DRBMClassifier
     >>> x = np.array([[0.0, 1], [1, 0]] * 30)
@@ -457,8 +449,6 @@ class GenerativeClassifier(_ByProbability, _Graphical):
     n_components, hidden, negative, optimizer, batch_size, n_iter, random_state, verbose : as in
         RBMTransformer.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from pgmengine.sklearn import GenerativeClassifier
     >>> x = np.array([[0.0, 1, 1], [1, 0, 0]] * 30)

@@ -57,15 +57,10 @@ class GenerativeClassifier:
 
     Attributes
     ----------
-    classes_ : array (classes,)
-        The labels, sorted; there after `fit`, like the others.
-    models_ : list of Model
-        The model of each class.
-    log_prior_ : array (classes,)
-        The logarithm of the share of each class.
+    classes_ : the labels, sorted, (classes,); there after `fit`, like the others.
+    models_ : the model of each class, a list.
+    log_prior_ : the logarithm of the share of each class, (classes,).
 
-    Examples
-    --------
     >>> import numpy as np
     >>> import pgmengine as pgm
     >>> x = np.array([[0.0, 0], [0, 1], [1, 1], [1, 0]] * 5)

@@ -90,8 +90,6 @@ def save(model: Model, path: str | Path) -> None:
     OSError
         If the disk is full or broken. An existing file is then unchanged.
 
-    Examples
-    --------
     >>> import pgmengine as pgm, tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "m.safetensors"
     >>> pgm.save(pgm.rbm(3, 2, rng=0), file)
@@ -131,8 +129,6 @@ def load(path: str | Path) -> Model:
         For a file that cannot be read, is damaged or truncated, holds no model, or holds a model
         that does not fit into free memory. The message begins with the file.
 
-    Examples
-    --------
     >>> import pgmengine as pgm, tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "m.safetensors"
     >>> pgm.save(pgm.rbm(3, 2, rng=0), file)
@@ -170,7 +166,8 @@ def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
 
     Parameters
     ----------
-    path : a TOML file with tables [[layers]] and [[couplings]], described in the user guide.
+    path : a TOML file with tables [[layers]] and [[couplings]], in the format that the
+        documentation of files describes.
     rng : a seed or a generator, for the weights that the file leaves out.
 
     Returns
@@ -183,8 +180,6 @@ def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
         For a file that cannot be read, unknown names, wrong values, and sizes that do not fit into
         free memory. The message names the file and the layer or coupling.
 
-    Examples
-    --------
     >>> import pgmengine as pgm, tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "m.toml"
     >>> _ = file.write_text('[[layers]]\nname = "v"\nunit = "Binary"\nsize = 3')

@@ -38,16 +38,16 @@ class Unit:
     arguments of the type (numbers, text or tuples, so that model files can hold them). Every
     method, kernel and trainer then works with it.
 
-    **A type with finitely many values** has to define one property, `support`. Two more properties
+    A type with finitely many values has to define one property, `support`. Two more properties
     are for types that differ from the defaults: `log_base`, the logarithm of the base measure (0),
     and `width`, the number of components of a value (1). All methods follow from these. Define a
     method as well where a closed form is faster or more precise.
 
-    **A type with infinitely many values** has `support = None`. It has to define `log_normalizer`,
+    A type with infinitely many values has `support = None`. It has to define `log_normalizer`,
     `mean`, `variance`, `sample`, `mode`, `max_log_weight`, `log_h` and `contains`, and to set
     `bounded = False` unless its values are the interval [-1, 1].
 
-    **A type whose natural parameter as a child is not its directed input** zeta (the sum of the
+    A type whose natural parameter as a child is not its directed input zeta (the sum of the
     bias and of the weights times the values of the parents) sets `canonical = False` and has to
     define `link`, `log_sums` and `score`.
 
@@ -56,19 +56,12 @@ class Unit:
 
     Attributes
     ----------
-    bounded : bool
-        Whether values are bounded.
-    observed_only : bool
-        Whether the units must be observed, since they have no distribution.
-    child_only : bool
-        Whether the units must be children of arrows.
-    nonnegative : bool
-        Whether incoming weights and biases must be at least 0.
-    canonical : bool
-        Whether `link` is the identity.
+    bounded : whether values are bounded.
+    observed_only : whether the units must be observed, since they have no distribution.
+    child_only : whether the units must be children of arrows.
+    nonnegative : whether incoming weights and biases must be at least 0.
+    canonical : whether `link` is the identity.
 
-    Examples
-    --------
     The number of heads in n throws of a coin, whose log odds are eta:
 
     >>> import math
@@ -151,8 +144,8 @@ class Unit:
 
     @property
     def _log_base(self) -> Array:
-        """The base measure of the support, as an array."""
-        return np.asarray(self.log_base)
+        """The log base measure of the support as an array; 0 for each value if it is None."""
+        return np.zeros(len(self._values)) if self.log_base is None else np.asarray(self.log_base)
 
     def log_weights(self, eta: Array) -> Array:
         """Return eta x + log h(x) of every value x, (..., K)."""

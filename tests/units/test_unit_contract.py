@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from registry import UNITS
 from scipy.integrate import quad
+from scipy.special import gammaln
 from scipy.stats import chi2
 
 import pgmengine as pgm
@@ -183,6 +184,50 @@ def test_states_of_users_units_need_no_one_hot_rows():
 
     number = np.random.default_rng(0).integers(0, 3, (4, 6))
     assert np.array_equal(Corner().state_of(Corner.support[number]), number)
+
+
+class Counts(Unit):
+    """Poisson counts: h(x) = 1 / x! and A(eta) = e^eta, of no type of the package."""
+
+    bounded = False
+
+    def log_normalizer(self, eta):
+        return np.exp(eta)
+
+    mean = variance = log_normalizer
+
+    def sample(self, eta, rng):
+        return rng.poisson(np.exp(eta)).astype(float)
+
+    def log_h(self, x):
+        return -gammaln(np.asarray(x) + 1)
+
+    def contains(self, x):
+        return (np.asarray(x) >= 0) & (np.asarray(x) == np.floor(x))
+
+
+def test_users_units_with_infinitely_many_values(sds=5.0):
+    model, h = pgm.rbm(3, 2, visible=Counts(), rng=0), np.indices((2, 2)).reshape(2, -1).T
+    log_p = np.exp(h @ model.params["v-h.weight"].T).sum(axis=1)
+    exact = pgm.infer(model, want=("log_z", "marginals"))
+    np.testing.assert_allclose(exact.log_z, np.logaddexp.reduce(log_p), rtol=1e-12)
+    r = pgm.infer(model, method=pgm.MCMC(draws=2000), rng=0)
+    assert np.all(np.abs(r.mean["h"] - exact.mean["h"]) < sds * r.stats["mcse"]["h"])
+    with pytest.raises(NotImplementedError, match="Counts has no support: .* define this method"):
+        Counts().mode(0.0)
+
+
+def test_children_with_a_link_of_their_own():
+    class Doubled(pgm.Binary):
+        canonical = False
+
+        def link(self, zeta):
+            return 2 * np.asarray(zeta)
+
+    zeta, x = np.linspace(-2, 2, 5), np.ones(5)
+    same = pgm.Binary().log_conditional(x, 2 * zeta)
+    np.testing.assert_allclose(Doubled().log_conditional(x, zeta), same, rtol=1e-12)
+    np.testing.assert_allclose(Doubled().log_partition(zeta), np.logaddexp(0, 2 * zeta))
 
 
 def test_noisy_or_is_the_binary_family():
