@@ -30,12 +30,12 @@ WORTH = 2e8
 log = logging.getLogger(__name__)
 
 
-def parts(work: float, most: int) -> int:
+def part_count(work: float, most: int) -> int:
     """Return the number of parts, at most `most`, for this number of unit updates."""
     return max(1, int(min(PARTS, most, work / WORTH)))
 
 
-def children(rng: np.random.Generator, count: int) -> list[np.random.Generator]:
+def spawn(rng: np.random.Generator, count: int) -> list[np.random.Generator]:
     """Return generators for jobs, seeded by draws from `rng`.
 
     They depend on the state of `rng` alone. Generator.spawn would not do: it counts the children of
@@ -45,7 +45,7 @@ def children(rng: np.random.Generator, count: int) -> list[np.random.Generator]:
     return [np.random.default_rng(seed) for seed in seeds]
 
 
-def done(
+def run_jobs(
     executor: Executor | None, function: Callable[..., T], jobs: Sequence[Job], what: str
 ) -> list[T]:
     """Return function(*job) of every job, in order.

@@ -13,7 +13,7 @@ import numpy as np
 
 from pgmengine.base.checks import check_kernel
 from pgmengine.base.errors import PgmError
-from pgmengine.base.executors import children, done, parts
+from pgmengine.base.executors import part_count, run_jobs, spawn
 from pgmengine.base.types import Array, States
 from pgmengine.engine import compiled, plain
 from pgmengine.graph.model import Model
@@ -115,14 +115,16 @@ def over_chains(
     """
     check_kernel(kernel)
     count = (
-        1 if executor is None or not compiled.knows(target, kernel) else parts(work, target.rows)
+        1
+        if executor is None or not compiled.knows(target, kernel)
+        else part_count(work, target.rows)
     )
-    groups, stream = np.array_split(np.arange(target.rows), count), children(rng, 1)[0]
+    groups, stream = np.array_split(np.arange(target.rows), count), spawn(rng, 1)[0]
     jobs = [
         (target.take(some), {n: v[some] for n, v in x.items()}, deepcopy(stream), some, *more)
         for some in groups
     ]
-    return done(
+    return run_jobs(
         executor,
         function,
         jobs if count > 1 else [(target, x, stream, groups[0], *more)],

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.checks import seeded
-from pgmengine.base.executors import children, done, parts
+from pgmengine.base.executors import part_count, run_jobs, spawn
 from pgmengine.base.types import RngLike
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import add_gradients
@@ -37,7 +37,7 @@ def answer(
     if question.method.divides:
         return question.run(rng, state, executor)
     if target.rows > 1 and state is None:
-        count = parts(question.plan.work, target.rows)
+        count = part_count(question.plan.work, target.rows)
         if count > 1:
             return _by_rows(executor, question, seeded(rng), count)
     if executor is None:
@@ -46,7 +46,7 @@ def answer(
         return question.run(rng, state, executor)
     generator = seeded(rng)
     jobs = [(question.method, target, question.want, generator, state)]
-    found, generator.bit_generator.state = done(executor, _run, jobs, "")[0]
+    found, generator.bit_generator.state = run_jobs(executor, _run, jobs, "")[0]
     return found
 
 
@@ -65,7 +65,7 @@ def _by_rows(
     log_prob needs log Z without evidence besides, once for all rows: that is a part of its own.
     """
     method, target, want = question.method, question.target, question.want
-    streams, rows = children(rng, count + 1), np.array_split(np.arange(target.rows), count)
+    streams, rows = spawn(rng, count + 1), np.array_split(np.arange(target.rows), count)
     difference = "log_prob" in want and not target.structure.normalized
     apart = difference and target.nothing_observed.rows == 1
     asked = tuple(dict.fromkeys("log_z" if w == "log_prob" and apart else w for w in want))
@@ -75,7 +75,7 @@ def _by_rows(
     ]
     if apart:
         jobs.insert(0, (target.nothing_observed, ("log_z",), streams[0]))
-    found = done(executor, method.run, jobs, "parts of the rows")
+    found = run_jobs(executor, method.run, jobs, "parts of the rows")
     each = found[-count:]
     result = joined(each)
     statistics = as_method(each[0].method).statistics

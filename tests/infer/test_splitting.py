@@ -330,7 +330,7 @@ def test_errors_of_workers_arrive_and_stop_the_rest(monkeypatch):
 
     with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="no"):
         try:
-            executors.done(pool, job, [(i,) for i in range(20)], "")
+            executors.run_jobs(pool, job, [(i,) for i in range(20)], "")
         finally:
             gate.set()
     time.sleep(0.05)
