@@ -126,6 +126,9 @@ def _block(block: str) -> str:
             f"    * **{_plain(names)}** – {_plain(' '.join(text.split()))}" for names, text in found
         )
         return "\n".join([f":{head}:", *entries])
+    if rest.startswith("---"):
+        # A rubric, since a section would be an entry in the table of contents.
+        return f".. rubric:: {head}\n\n{_block(rest.partition(chr(10))[2])}"
     prose, *quoted = block.split("\n\n    ", 1)
     if not quoted:
         return _plain(prose)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from scipy.sparse import sparray
 
+    from pgmengine.protocols import Data
+
 # Rows of one layer.
 Rows: TypeAlias = "ArrayLike | sparray | pd.DataFrame"
 
@@ -188,6 +190,6 @@ def _rows(x: Rows) -> Any:
     return rows
 
 
-def _quiet_fit(model: Model, data: Any, rng: np.random.Generator) -> Fit:
+def _quiet_fit(model: Model, data: Data, rng: np.random.Generator) -> Fit:
     """Learn without a progress bar."""
     return fit(model, data, rng=rng, progress=False)
