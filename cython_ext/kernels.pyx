@@ -1,11 +1,12 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: language_level=3, cdivision=True
+# cython: boundscheck=False, wraparound=False, initializedcheck=False
 """The compiled routines of pgmengine: checks of arrays and threads around the C of cython_ext/c.
 
 Routines are compiled for several kinds of processors, and the last kind that runs here is taken;
 PGMENGINE_KERNELS=base, avx2 or avx512 in the environment takes another one of PROCESSORS. All kinds
-give the same bits, except where numbers are summed over the lanes of vectors. Every function and class
-takes C-contiguous arrays unless it says otherwise, keeps these that it needs, and lets go of the GIL;
-`parts` is the number of threads that share the work.
+give the same bits, except where numbers are summed over the lanes of vectors. Every function and
+class takes C-contiguous arrays unless it says otherwise, keeps the arrays that it needs, and
+releases the GIL; `parts` is the number of threads that share the work.
 """
 
 import os
@@ -42,17 +43,22 @@ PROCESSORS = tuple(_named())
 def use(str name):
     """Take the routines of one of PROCESSORS from now on; return the number of doubles in a vector.
 
-    Objects that exist keep their arrays, which are laid out for LANES, so a change is for tests of sweeps.
+    Objects that exist keep their arrays, which are laid out for LANES, so a change is for tests of
+    sweeps.
     """
     global routines
     if name not in PROCESSORS:
-        raise PgmError(f"PGMENGINE_KERNELS is {name!r}; the routines that run on this processor are {', '.join(PROCESSORS)}")
+        raise PgmError(
+            f"PGMENGINE_KERNELS is {name!r}; the routines that run on this processor are "
+            f"{', '.join(PROCESSORS)}"
+        )
     routines = c.pgm_routines_of(PROCESSORS.index(name))
     return routines.lanes
 
 
 PROCESSOR = os.environ.get("PGMENGINE_KERNELS") or PROCESSORS[len(PROCESSORS) - 1]
-# doubles in a vector: units of a block are padded to a multiple of it, and rows of evidence make blocks of so many
+# doubles in a vector: enumeration pads units to a multiple of it, and mean field has blocks of so
+# many rows of evidence
 LANES = use(PROCESSOR)
 
 
@@ -61,8 +67,9 @@ LANES = use(PROCESSOR)
 MOST_STATES = c.PGM_MOST_STATES
 
 
-def uniforms(const uint32_t[::1] key, uint32_t sweep, uint32_t chain, uint32_t layer, uint32_t first, int64_t blocks):
-    """Return the uniforms of blocks first .. first + blocks - 1 of one place of the generator, (64 blocks,) float32."""
+def uniforms(const uint32_t[::1] key, uint32_t sweep, uint32_t chain, uint32_t layer,
+             uint32_t first, int64_t blocks):
+    """Return the uniforms of some blocks of one place of the generator, (64 blocks,) float32."""
     out = np.empty(64 * blocks, dtype=np.float32)
     cdef float[::1] view = out
     if blocks:
@@ -73,9 +80,10 @@ def uniforms(const uint32_t[::1] key, uint32_t sweep, uint32_t chain, uint32_t l
 cdef class Chains:
     """The chains of one target; every array given is kept, and changed in place.
 
-    visit (visits,) has the layers in the order of a sweep, beta (chains,) and stream (chains,) the inverse
-    temperature and the stream of uniforms of each chain, key (4,) the key of the uniforms; alpha is the share of the
-    flip-the-state kernel. Layers and links are described before the first sweep.
+    visit (visits,) has the layers in the order of a sweep, beta (chains,) and stream (chains,) the
+    inverse temperature and the stream of uniforms of each chain, key (4,) the key of the uniforms;
+    alpha is the share of the flip-the-state kernel. Layers and links are described before the first
+    sweep.
     """
 
     cdef c.pgm_chains chains
@@ -90,8 +98,8 @@ cdef class Chains:
         free(self.chains.layer)
         free(self.chains.link)
 
-    def __init__(self, *, int layers, int links, const int32_t[::1] visit, float[::1] beta, const uint32_t[::1] key,
-                 const uint32_t[::1] stream, float alpha):
+    def __init__(self, *, int layers, int links, const int32_t[::1] visit, float[::1] beta,
+                 const uint32_t[::1] key, const uint32_t[::1] stream, float alpha):
         self.keep = {None: (visit, beta, stream)}
         self.chains.layers, self.chains.links, self.chains.visits = layers, links, visit.shape[0]
         self.chains.layer = <c.pgm_layer *> calloc(max(layers, 1), sizeof(c.pgm_layer))
@@ -103,15 +111,16 @@ cdef class Chains:
         self.count, self.capacity, self.widest = beta.shape[0], 1, 1
         self.rekey(key, alpha)
 
-    def layer(self, int index, *, int kind, int states, int width, int64_t size, bint moves, bint by_unit, int summed,
-              bint directed, bint complement, bint uneven, float variance, const float[::1] support,
-              const float[::1] log_base, const float[::1] bias, const float[::1] reference, const float[:, ::1] soft,
-              float[:, ::1] base, float[:, ::1] field, float[:, ::1] zeta, float[:, ::1] rest, uint8_t[:, ::1] state,
+    def layer(self, int index, *, int kind, int states, int width, int64_t size, bint moves,
+              bint by_unit, int summed, bint directed, bint complement, bint uneven, float variance,
+              const float[::1] support, const float[::1] log_base, const float[::1] bias,
+              const float[::1] reference, const float[:, ::1] soft, float[:, ::1] base,
+              float[:, ::1] field, float[:, ::1] zeta, float[:, ::1] rest, uint8_t[:, ::1] state,
               float[:, ::1] value, const uint8_t[:, ::1] free_units, const uint8_t[:, ::1] alive):
-        """Describe layer `index` by the fields of pgm_layer in c/routines.h; None where there is no array."""
+        """Describe layer `index`: pgm_layer in c/routines.h; None where there is no array."""
         cdef c.pgm_layer *l = self.chains.layer + index
-        self.keep[index, 0] = (support, log_base, bias, reference, soft, base, field, zeta, rest, state, value,
-                               free_units, alive)
+        self.keep[index, 0] = (support, log_base, bias, reference, soft, base, field, zeta, rest,
+                               state, value, free_units, alive)
         l.kind, l.states, l.width, l.size, l.variance = kind, states, width, size, variance
         l.moves, l.by_unit, l.summed, l.directed, l.complement, l.uneven = \
             moves, by_unit, summed, directed, complement, uneven
@@ -135,8 +144,8 @@ cdef class Chains:
     def bias(self, int index, const float[::1] bias):
         """Give layer `index` another bias of the same length."""
         if bias.shape[0] != self.chains.layer[index].stride:
-            raise ValueError(f"the bias of layer {index} has {bias.shape[0]} numbers and should have "
-                             f"{self.chains.layer[index].stride}: it does not fit")
+            raise ValueError(f"the bias of layer {index} does not fit: {bias.shape[0]} numbers, "
+                             f"expected {self.chains.layer[index].stride}")
         self.keep[index, 2] = bias
         self.chains.layer[index].bias = &bias[0]
 
@@ -147,9 +156,10 @@ cdef class Chains:
             self.chains.key[i] = key[i]
         self.chains.alpha = alpha
 
-    def link(self, int index, int source, int to, bint arrow, bint at_once, const float[:, :, ::1] dense,
+    def link(self, int index, int source, int to, bint arrow, bint at_once,
+             const float[:, :, ::1] dense,
              const float[::1] entries, const int64_t[::1] start, const int32_t[::1] column):
-        """Describe link `index`: panels (tiles, rows, tile) of a dense weight, or entries, row starts and columns."""
+        """Describe link `index`: panels (tiles, rows, tile) of a dense weight, or a csr matrix."""
         cdef c.pgm_link *k = self.chains.link + index
         self.keep[index, 1] = (dense, entries, start, column)
         k.source, k.to, k.arrow, k.at_once = source, to, arrow, at_once
@@ -159,26 +169,32 @@ cdef class Chains:
             k.weight = &entries[0] if entries.shape[0] else NULL
             k.start, k.column = &start[0], &column[0] if column.shape[0] else NULL
 
-    def sweep(self, uint64_t sweep, uint64_t count, bint refresh, int64_t[::1] changed, int parts, *,
+    def sweep(self, uint64_t sweep, uint64_t count, bint refresh, int64_t[::1] changed, int parts,
+              *,
               double[:, :, ::1] trace=None, bint backward=False, const double[::1] betas=None,
               double[::1] log_weight=None, bint joint=False, int only=-1):
         """Make sweeps number sweep .. sweep + count - 1 of all chains.
 
-        `refresh` computes all inputs first. changed (layers,) gains the number of changes of each layer; trace (count,
-        chains, 2), if given, receives the log densities (see log_density) after each sweep. `backward` visits layers
-        and units in the reverse order. With `only` a layer, no other is drawn, from inputs that are given, and no
-        change is passed on. With betas (count + 1,), sweep t is made at betas[t + 1], and before it log_weight
-        (chains,) gains log p_(betas[t + 1]) - log p_(betas[t]), the summed layers summed out unless `joint`.
+        `refresh` computes all inputs first. changed (layers,) gains the number of changes of each
+        layer; trace (count, chains, 2), if given, receives the log densities (see log_density)
+        after each sweep. `backward` visits layers and units in the reverse order. With `only` a
+        layer, no other is drawn, from inputs that are given, and no change is passed on. With betas
+        (count + 1,), sweep t is made at betas[t + 1], and before it log_weight (chains,) gains log
+        p_(betas[t + 1]) - log p_(betas[t]), the summed layers summed out unless `joint`.
         """
         cdef c.pgm_sweep_job j
         if changed.shape[0] < self.chains.layers:
             raise ValueError("changed does not fit")
-        if trace is not None and (trace.shape[0] < <int64_t> count or trace.shape[1] != self.count or trace.shape[2] != 2):
+        if trace is not None and (trace.shape[0] < <int64_t> count or trace.shape[1] != self.count
+                                  or trace.shape[2] != 2):
             raise ValueError("the trace does not fit")
-        if betas is not None and (betas.shape[0] != <int64_t> count + 1 or log_weight.shape[0] != self.count):
+        if betas is not None and (betas.shape[0] != <int64_t> count + 1
+                                  or log_weight.shape[0] != self.count):
             raise ValueError("the schedule does not fit")
-        j.chains, j.count, j.capacity, j.widest, j.failed = &self.chains, self.count, self.capacity, self.widest, 0
-        j.first, j.sweeps, j.refresh, j.joint, j.backward, j.only = sweep, count, refresh, joint, backward, only
+        j.chains, j.count, j.capacity, j.widest, j.failed = \
+            &self.chains, self.count, self.capacity, self.widest, 0
+        j.first, j.sweeps, j.refresh, j.joint, j.backward, j.only = \
+            sweep, count, refresh, joint, backward, only
         j.changed = &changed[0]
         j.trace = &trace[0, 0, 0] if trace is not None and count else NULL
         j.betas = &betas[0] if betas is not None else NULL
@@ -189,7 +205,7 @@ cdef class Chains:
             raise MemoryError
 
     def log_density(self, double[:, ::1] out, bint last):
-        """Write log p_beta = out[:, 0] + beta out[:, 1] of all chains, each up to a constant of the row.
+        """Write log p_beta = out[:, 0] + beta out[:, 1] of all chains, up to a constant of the row.
 
         `last`: from the fields of the layers alone that a sweep draws last; see pgm_field_part.
         """
@@ -204,42 +220,45 @@ cdef class Chains:
 
 cdef int64_t row_stride(float[:, :] x) except -1:
     """The distance of rows that share no number, and whose numbers lie side by side."""
-    if (x.shape[1] > 1 and x.strides[1] != 4) or (x.shape[0] > 1 and (x.strides[0] < 4 * x.shape[1] or x.strides[0] % 4)):
+    cdef bint apart = x.shape[0] < 2 or (x.strides[0] >= 4 * x.shape[1] and x.strides[0] % 4 == 0)
+    if not apart or (x.shape[1] > 1 and x.strides[1] != 4):
         raise ValueError("arrays do not fit: the rows of the result must lie one after the other")
     return max(x.strides[0] // 4, x.shape[1])
 
 
 cdef c.pgm_matrix matrix_of(const float[:, :] weight):
     """A view of a weight, however it lies."""
-    return c.pgm_matrix(&weight[0, 0], weight.strides[0] // 4, weight.strides[1] // 4, weight.shape[0], weight.shape[1])
+    return c.pgm_matrix(&weight[0, 0], weight.strides[0] // 4, weight.strides[1] // 4,
+                        weight.shape[0], weight.shape[1])
 
 
 cdef bint fit(int64_t rows, int64_t columns, float[:, :] out) except -1:
     """ValueError unless a product has the shape of the result; whether it has any numbers."""
     if out.shape[0] != rows or out.shape[1] != columns:
-        raise ValueError(f"arrays do not fit: a product of shape ({rows}, {columns}) and a result of shape "
-                         f"({out.shape[0]}, {out.shape[1]})")
+        raise ValueError(f"arrays do not fit: a product of shape ({rows}, {columns}) and a result "
+                         f"of shape ({out.shape[0]}, {out.shape[1]})")
     return rows > 0 and columns > 0
 
 
 cdef bint meet(int64_t a, int64_t b) except -1:
-    """ValueError unless two arrays have the same number of rows, or rows and columns, that are summed over."""
+    """ValueError unless the axes that are summed over have one length; whether it is not 0."""
     if a != b:
         raise ValueError(f"arrays do not fit: {a} and {b} are to be summed over")
     return a > 0
 
 
 def add_product(const float[:, ::1] x, const float[:, :] weight, float[:, :] out, int parts):
-    """Add x weight to `out`; weight may be any view. Zeros in x are skipped, whatever the weight there."""
+    """Add x weight, any view, to `out`; zeros in x are skipped, whatever the weight there."""
     cdef c.pgm_product_job j
     cdef bint any_terms = meet(x.shape[1], weight.shape[0])
     cdef bint any_sums = fit(x.shape[0], weight.shape[1], out)
     if weight.strides[0] % 4 or weight.strides[1] % 4:
-        raise ValueError("arrays do not fit: a weight that is a field of records must be copied first")
+        raise ValueError("arrays do not fit: copy a weight that is a field of records first")
     j.apart = row_stride(out)
     if not any_terms or not any_sums:
         return
-    j.a, j.rows, j.n, j.b, j.out, j.failed = &x[0, 0], x.shape[0], x.shape[1], matrix_of(weight), &out[0, 0], 0
+    j.a, j.rows, j.n, j.b, j.out, j.failed = \
+        &x[0, 0], x.shape[0], x.shape[1], matrix_of(weight), &out[0, 0], 0
     with nogil:
         pgm_share(routines.multiply, &j, j.rows, parts)
     if j.failed:
@@ -255,7 +274,8 @@ def outer(const float[:, ::1] a, const float[:, ::1] b, float[:, ::1] out, int p
     if not any_terms:
         out[:] = 0.0
         return
-    j.a, j.rows, j.n, j.b, j.out, j.failed = &a[0, 0], a.shape[0], a.shape[1], matrix_of(b), &out[0, 0], 0
+    j.a, j.rows, j.n, j.b, j.out, j.failed = \
+        &a[0, 0], a.shape[0], a.shape[1], matrix_of(b), &out[0, 0], 0
     with nogil:
         pgm_share(routines.outer, &j, j.n, parts)
     if j.failed:
@@ -267,8 +287,9 @@ def pack(const float[:, :] weight, float[:, :, ::1] out, int64_t panels, int par
     cdef c.pgm_pack_job j
     if not 0 <= panels <= out.shape[0] or out.shape[1] != weight.shape[0] \
             or (panels and (panels - 1) * out.shape[2] >= weight.shape[1]):
-        raise ValueError(f"arrays do not fit: a weight of shape ({weight.shape[0]}, {weight.shape[1]}) and {panels} "
-                         f"panels of ({out.shape[1]}, {out.shape[2]})")
+        raise ValueError(f"arrays do not fit: a weight of shape ({weight.shape[0]}, "
+                         f"{weight.shape[1]}) and {panels} panels of shape ({out.shape[1]}, "
+                         f"{out.shape[2]})")
     if not panels or not out.shape[1]:
         return
     j.weight, j.out, j.tile = matrix_of(weight), &out[0, 0, 0], out.shape[2]
@@ -276,8 +297,9 @@ def pack(const float[:, :] weight, float[:, :, ::1] out, int64_t panels, int par
         pgm_share(routines.pack, &j, panels, parts)
 
 
-ctypedef void (*sgemm_type)(char *ta, char *tb, int *m, int *n, int *k, float *alpha, float *a, int *lda, float *b,
-                            int *ldb, float *beta, float *c, int *ldc) noexcept nogil
+ctypedef void (*sgemm_type)(char *ta, char *tb, int *m, int *n, int *k, float *alpha, float *a,
+                            int *lda, float *b, int *ldb, float *beta, float *c,
+                            int *ldc) noexcept nogil
 
 cdef sgemm_type sgemm = NULL
 
@@ -316,7 +338,7 @@ cdef inline int64_t blocks_of(int64_t n) noexcept nogil:
 
 
 cdef void times_part(void *job, int64_t first, int64_t last) noexcept nogil:
-    """Blocks of out += a b. BLAS has columns where rows are here, so it is asked for out' += b' a'."""
+    """Blocks of out += a b. BLAS stores columns, so it is asked for out' += b' a'."""
     cdef blas_job *j = <blas_job *> job
     cdef int64_t i, row, column, blocks = blocks_of(j.m)
     cdef int m, some, n = <int> j.n, far = <int> (j.n if j.turned else j.m)
@@ -327,21 +349,25 @@ cdef void times_part(void *job, int64_t first, int64_t last) noexcept nogil:
     for i in range(first, last):
         row, column = i // blocks * BAND, edge(i % blocks, blocks, j.m)
         some, m = <int> min(BAND, j.rows - row), <int> (edge(i % blocks + 1, blocks, j.m) - column)
-        sgemm(how, &plain, &m, &some, &n, &one, <float *> j.b + (column * n if j.turned else column), &far,
+        sgemm(how, &plain, &m, &some, &n, &one,
+              <float *> j.b + (column * n if j.turned else column), &far,
               <float *> j.a + row * n, &n, &one, j.out + row * apart + column, &apart)
 
 
-def add_times(const float[:, ::1] x, const float[:, ::1] weight, bint turned, float[:, :] out, int parts):
+def add_times(const float[:, ::1] x, const float[:, ::1] weight, bint turned, float[:, :] out,
+              int parts):
     """Add x weight, or x weight' if turned, to `out` by BLAS."""
     cdef blas_job j
-    cdef int64_t n = weight.shape[1] if turned else weight.shape[0], m = weight.shape[0] if turned else weight.shape[1]
+    cdef int64_t n = weight.shape[1] if turned else weight.shape[0]
+    cdef int64_t m = weight.shape[0] if turned else weight.shape[1]
     cdef bint any_terms = meet(x.shape[1], n)
     cdef bint any_sums = fit(x.shape[0], m, out)
     j.apart = row_stride(out)
     if not any_terms or not any_sums:
         return
     find_sgemm()
-    j.a, j.b, j.out, j.rows, j.n, j.m, j.turned = &x[0, 0], &weight[0, 0], &out[0, 0], x.shape[0], n, m, turned
+    j.a, j.b, j.out, j.rows, j.n, j.m, j.turned = \
+        &x[0, 0], &weight[0, 0], &out[0, 0], x.shape[0], n, m, turned
     with nogil:
         pgm_share(times_part, &j, (j.rows + BAND - 1) // BAND * blocks_of(m), parts)
 
@@ -356,7 +382,8 @@ cdef void across_part(void *job, int64_t first, int64_t last) noexcept nogil:
     for i in range(first, last):
         row = edge(i, blocks, j.n)
         some = <int> (edge(i + 1, blocks, j.n) - row)
-        sgemm(&plain, &turn, &m, &some, &rows, &one, <float *> j.b, &m, <float *> j.a + row, &n, &zero,
+        sgemm(&plain, &turn, &m, &some, &rows, &one, <float *> j.b, &m, <float *> j.a + row, &n,
+              &zero,
               j.out + row * m, &m)
 
 
@@ -370,7 +397,8 @@ def across(const float[:, ::1] a, const float[:, ::1] b, float[:, ::1] out, int 
         out[:] = 0.0
         return
     find_sgemm()
-    j.a, j.b, j.out, j.rows, j.n, j.m = &a[0, 0], &b[0, 0], &out[0, 0], a.shape[0], a.shape[1], b.shape[1]
+    j.a, j.b, j.out, j.rows, j.n, j.m = \
+        &a[0, 0], &b[0, 0], &out[0, 0], a.shape[0], a.shape[1], b.shape[1]
     with nogil:
         pgm_share(across_part, &j, blocks_of(j.n), parts)
 
@@ -381,21 +409,24 @@ SGD, ADAM, ADAMAX = c.PGM_SGD, c.PGM_ADAM, c.PGM_ADAMAX
 LARGEST = c.PGM_LARGEST
 
 
-def ascend(int kind, *, double rate, tuple keep, tuple unbias, double epsilon, tuple decay, const double[::1] p, g,
+def ascend(int kind, *, double rate, tuple keep, tuple unbias, double epsilon, tuple decay,
+           const double[::1] p, g,
            double[::1] p2, float[::1] copy, double[::1] m, double[::1] v, int parts):
     """Make one step of an optimizer; return whether all parameters stay numbers within LARGEST.
 
-    p2 receives the new parameters, copy the same in single precision; the moments m and v (None where there are none)
-    change in place. g is float64 or float32; keep (2), unbias (2) and decay = (l1, l2) are in c/optimizers.h.
+    p2 receives the new parameters, copy the same in single precision; the moments m and v (None
+    where there are none) change in place. g is float64 or float32; keep (2), unbias (2) and decay =
+    (l1, l2) are in c/optimizers.h.
     """
     cdef c.pgm_ascend_job j
     cdef const double[::1] g64
     cdef const float[::1] g32
     cdef int64_t n = p.shape[0]
     if p2.shape[0] != n or copy.shape[0] != n or g.shape[0] != n:
-        raise ValueError(f"arrays do not fit: {n} parameters, {g.shape[0]} numbers of the gradient, and room for "
-                         f"{p2.shape[0]} and {copy.shape[0]}")
-    if (m is not None and m.shape[0] != n) or (kind != c.PGM_SGD and (m is None or v is None or v.shape[0] != n)):
+        raise ValueError(f"arrays do not fit: {n} parameters, {g.shape[0]} numbers of the "
+                         f"gradient, and room for {p2.shape[0]} and {copy.shape[0]}")
+    if (m is not None and m.shape[0] != n) or (kind != c.PGM_SGD
+                                               and (m is None or v is None or v.shape[0] != n)):
         raise ValueError(f"the moments do not fit {n} parameters")
     if not n:
         return True
@@ -421,7 +452,7 @@ def ascend(int kind, *, double rate, tuple keep, tuple unbias, double epsilon, t
 # ---- enumeration: c/gray.h and c/bunches.h ----
 
 cdef class GrayWalk:
-    """One enumeration problem for many rows of evidence; pgm_problem in c/routines.h has the arrays.
+    """One enumeration problem for many rows of evidence: pgm_problem in c/routines.h.
 
     blocks: tuples (terms, padded size, start, power, complement).
     """
@@ -436,10 +467,12 @@ cdef class GrayWalk:
     def __dealloc__(self):
         free(self.blocks)
 
-    def __init__(self, const int64_t[::1] states, const double[:, ::1] pair, const double[:, ::1] value,
+    def __init__(self, const int64_t[::1] states, const double[:, ::1] pair,
+                 const double[:, ::1] value,
                  const double[:, ::1] up, const double[:, ::1] down, list blocks):
         cdef Py_ssize_t b, count = len(blocks)
-        cdef int64_t[::1] first = np.concatenate(([0], np.cumsum(np.asarray(states) - 1))).astype(np.int64)
+        cdef int64_t[::1] first = np.zeros(len(states) + 1, dtype=np.int64)
+        np.cumsum(np.asarray(states) - 1, out=np.asarray(first)[1:])
         self.keep = (states, pair, value, up, down, first)
         self.blocks = <c.pgm_block *> calloc(max(count, 1), sizeof(c.pgm_block))
         if self.blocks == NULL:
@@ -453,32 +486,38 @@ cdef class GrayWalk:
         self.problem.first = &first[0]
         self.problem.pair = &pair[0, 0] if pair.shape[0] else NULL
         if value.shape[0] and value.shape[1]:
-            self.problem.value, self.problem.up, self.problem.down = &value[0, 0], &up[0, 0], &down[0, 0]
+            self.problem.value, self.problem.up, self.problem.down = \
+                &value[0, 0], &up[0, 0], &down[0, 0]
         else:
             self.problem.value = self.problem.up = self.problem.down = NULL
         self.problem.block = self.blocks
 
-    def walk(self, *, double constant, const double[::1] theta, const double[::1] offset, int64_t start, int64_t count,
-             int64_t step, int every, double[::1] log_sums, double[::1] log_weights=None, double[:, ::1] moments=None,
-             bint best=False):
+    def walk(self, *, double constant, const double[::1] theta, const double[::1] offset,
+             int64_t start, int64_t count, int64_t step, int every, double[::1] log_sums,
+             double[::1] log_weights=None, double[:, ::1] moments=None, bint best=False):
         """Walk `count` states from `start` in pieces of `step`; return the scale of the moments.
 
         every: factors of a product that cannot overflow before its exponent is taken out.
-        log_sums (pieces,): log of the sum of the weights of each piece. log_weights (count,) if given. When best, units
-        summed out take their most probable value instead.
-        moments (1 or 1 + indicators, components + indicators) if given receives the weighted probabilities of all
-        components and indicators (row 0), and the same while indicator d is on (row 1 + d), divided by exp(scale).
+        log_sums (pieces,): receives the log of the sum of the weights of each piece.
+        log_weights (count,): receives the log weights, if given.
+        moments (1 or 1 + indicators, components + indicators): receives, if given, the weighted
+        probabilities of all components and indicators (row 0), and the same while indicator d is on
+        (row 1 + d), divided by exp(scale).
+        best: units that are summed out take their most probable value instead.
         """
         cdef c.pgm_walk_job j
         cdef c.pgm_problem *p = &j.problem
         p[0] = self.problem
-        cdef int64_t n = p.components + p.indicators, rows = 0 if moments is None else moments.shape[0]
+        cdef int64_t n = p.components + p.indicators
+        cdef int64_t rows = 0 if moments is None else moments.shape[0]
         cdef int64_t[::1] integers = np.zeros(2 * p.units + 1, dtype=np.int64)
         cdef double[::1] reals = np.zeros(1 + n + n * rows)
-        if theta.shape[0] != p.indicators or offset.shape[0] != p.components or log_sums.shape[0] * step < count \
+        if theta.shape[0] != p.indicators or offset.shape[0] != p.components \
+                or log_sums.shape[0] * step < count \
                 or (log_weights is not None and log_weights.shape[0] < count) \
                 or (rows > 1 and rows != 1 + p.indicators) or (rows and moments.shape[1] != n):
-            raise ValueError(f"arrays do not fit the problem of {p.indicators} indicators and {p.components} components")
+            raise ValueError(f"arrays do not fit the problem of {p.indicators} indicators and "
+                             f"{p.components} components")
         p.theta = &theta[0] if p.indicators else NULL
         p.offset = &offset[0] if p.components else NULL
         p.every = every
@@ -487,8 +526,12 @@ cdef class GrayWalk:
         j.work.e = j.work.field + p.indicators
         j.work.sums = j.work.e + p.components
         j.work.open = j.work.sums + n
-        j.constant, j.start, j.count, j.step, j.best, j.scale = constant, start, count, step, best, -INFINITY
-        j.moments = c.PGM_NO_MOMENTS if rows == 0 else c.PGM_FIRST_MOMENTS if rows == 1 else c.PGM_EACH_MOMENT
+        j.constant, j.start, j.count, j.step, j.best, j.scale = \
+            constant, start, count, step, best, -INFINITY
+        if rows:
+            j.moments = c.PGM_FIRST_MOMENTS if rows == 1 else c.PGM_EACH_MOMENT
+        else:
+            j.moments = c.PGM_NO_MOMENTS
         j.log_sums = &log_sums[0] if log_sums.shape[0] else NULL
         j.log_weights = &log_weights[0] if log_weights is not None else NULL
         j.sums = &moments[0, 0] if rows and n else NULL
@@ -503,8 +546,8 @@ cdef double *vectors_at(dict arrays, str name, int64_t blocks, int64_t items) ex
     """The first number of a (blocks, items, lanes) array, NULL if it has none."""
     cdef double[:, :, ::1] view = arrays[name]
     if view.shape[0] != blocks or view.shape[1] != items or view.shape[2] != routines.lanes:
-        raise ValueError(f"{name} of shape ({view.shape[0]}, {view.shape[1]}, {view.shape[2]}) does not fit, "
-                         f"expected ({blocks}, {items}, {routines.lanes})")
+        raise ValueError(f"{name} does not fit: its shape is ({view.shape[0]}, {view.shape[1]}, "
+                         f"{view.shape[2]}), expected ({blocks}, {items}, {routines.lanes})")
     return &view[0, 0, 0] if blocks * items else NULL
 
 
@@ -529,8 +572,8 @@ cdef const double *doubles_at(const double[::1] view):
 cdef class Belief:
     """The graph of one mean-field problem and the arrays of its rows of evidence.
 
-    kinds: tuples (states, width, curvature, value, log_base). net: the integer arrays of pgm_net in c/routines.h.
-    arrays: the arrays of pgm_batch, (blocks, items, LANES), changed in place.
+    kinds: tuples (states, width, curvature, value, log_base). net: the integer arrays of pgm_net in
+    c/routines.h. arrays: the arrays of pgm_batch, (blocks, items, LANES), changed in place.
     """
 
     cdef c.pgm_net net
@@ -545,49 +588,66 @@ cdef class Belief:
     def __dealloc__(self):
         free(self.kinds)
 
-    def __init__(self, list kinds, dict net, const double[::1] link_weight, const double[::1] weight, dict arrays):
+    def __init__(self, list kinds, dict net, const double[::1] link_weight,
+                 const double[::1] weight, dict arrays):
         cdef c.pgm_net *n = &self.net
         cdef c.pgm_batch *a = &self.batch
         cdef int64_t b
         self.keep = kinds, net, link_weight, weight, arrays
-        n.units, n.terms, n.edges = len(net["unit_kind"]), len(net["term_kind"]), len(net["edge_unit"])
+        n.units, n.terms, n.edges = \
+            len(net["unit_kind"]), len(net["term_kind"]), len(net["edge_unit"])
         n.states, n.comps, n.capacity = net["states"], net["comps"], net["capacity"]
         n.term_states, n.term_comps = net["term_states"], net["term_comps"]
         self.kinds = <c.pgm_kind *> calloc(max(len(kinds), 1), sizeof(c.pgm_kind))
         if self.kinds == NULL:
             raise MemoryError
         for i, (states, width, curvature, value, log_base) in enumerate(kinds):
-            if max(states, width) > c.PGM_MOST_VALUES or len(value) != states * width or len(log_base) != states:
-                raise ValueError(f"a kind of unit with {states} states of {width} components does not fit: it has "
-                                 f"{len(value)} values and {len(log_base)} base measures")
-            self.kinds[i].states, self.kinds[i].width, self.kinds[i].curvature = states, width, curvature
+            if max(states, width) > c.PGM_MOST_VALUES or len(value) != states * width \
+                    or len(log_base) != states:
+                raise ValueError(f"a kind of unit with {states} states of {width} components does "
+                                 f"not fit: {len(value)} values and {len(log_base)} base measures")
+            self.kinds[i].states, self.kinds[i].width, self.kinds[i].curvature = \
+                states, width, curvature
             self.kinds[i].value, self.kinds[i].log_base = doubles_at(value), doubles_at(log_base)
         n.kind = self.kinds
-        n.unit_kind, n.term_kind = ints_at(net, "unit_kind", n.units), ints_at(net, "term_kind", n.terms)
+        n.unit_kind, n.term_kind = \
+            ints_at(net, "unit_kind", n.units), ints_at(net, "term_kind", n.terms)
         n.term_plain = ints_at(net, "term_plain", n.terms)
-        n.unit_state, n.unit_comp = longs_at(net, "unit_state", n.units), longs_at(net, "unit_comp", n.units)
-        n.term_state, n.term_comp = longs_at(net, "term_state", n.terms), longs_at(net, "term_comp", n.terms)
+        n.unit_state, n.unit_comp = \
+            longs_at(net, "unit_state", n.units), longs_at(net, "unit_comp", n.units)
+        n.term_state, n.term_comp = \
+            longs_at(net, "term_state", n.terms), longs_at(net, "term_comp", n.terms)
         n.link_start = longs_at(net, "link_start", n.comps + 1)
         n.link_from = ints_at(net, "link_from", link_weight.shape[0])
         n.link_weight, n.weight = doubles_at(link_weight), doubles_at(weight)
-        n.down_start, n.down_edge = longs_at(net, "down_start", n.units + 1), longs_at(net, "down_edge", n.edges)
+        n.down_start, n.down_edge = \
+            longs_at(net, "down_start", n.units + 1), longs_at(net, "down_edge", n.edges)
         n.up_start = longs_at(net, "up_start", n.terms + 1)
-        n.edge_unit, n.edge_term = ints_at(net, "edge_unit", n.edges), ints_at(net, "edge_term", n.edges)
+        n.edge_unit, n.edge_term = \
+            ints_at(net, "edge_unit", n.edges), ints_at(net, "edge_term", n.edges)
         n.edge_weight = longs_at(net, "edge_weight", n.edges)
-        n.own_first, n.own_count = longs_at(net, "own_first", n.units), longs_at(net, "own_count", n.units)
+        n.own_first, n.own_count = \
+            longs_at(net, "own_first", n.units), longs_at(net, "own_count", n.units)
         n.own_complement = ints_at(net, "own_complement", n.units)
         b = len(arrays["beta"])
         self.job.net, self.job.batch, self.job.blocks = n, a, b
-        a.log_q, a.q = vectors_at(arrays, "log_q", b, n.states), vectors_at(arrays, "q", b, n.states)
-        a.mean, a.base = vectors_at(arrays, "mean", b, n.comps), vectors_at(arrays, "base", b, n.comps)
-        a.open, a.barren = vectors_at(arrays, "open", b, n.units), vectors_at(arrays, "barren", b, n.units)
-        a.still, a.live = vectors_at(arrays, "still", b, n.term_comps), vectors_at(arrays, "live", b, n.terms)
-        a.on, a.pull = vectors_at(arrays, "on", b, n.terms), vectors_at(arrays, "pull", b, n.term_comps)
-        a.xi, a.phi = vectors_at(arrays, "xi", b, n.term_comps), vectors_at(arrays, "phi", b, n.term_states)
+        a.log_q, a.q = \
+            vectors_at(arrays, "log_q", b, n.states), vectors_at(arrays, "q", b, n.states)
+        a.mean, a.base = \
+            vectors_at(arrays, "mean", b, n.comps), vectors_at(arrays, "base", b, n.comps)
+        a.open, a.barren = \
+            vectors_at(arrays, "open", b, n.units), vectors_at(arrays, "barren", b, n.units)
+        a.still, a.live = \
+            vectors_at(arrays, "still", b, n.term_comps), vectors_at(arrays, "live", b, n.terms)
+        a.on, a.pull = \
+            vectors_at(arrays, "on", b, n.terms), vectors_at(arrays, "pull", b, n.term_comps)
+        a.xi, a.phi = \
+            vectors_at(arrays, "xi", b, n.term_comps), vectors_at(arrays, "phi", b, n.term_states)
         a.f, a.beta = vectors_at(arrays, "f", b, n.terms), vectors_at(arrays, "beta", b, 1)
 
-    def settle(self, int64_t rounds, double tolerance, int steps, int64_t[::1] made, double[::1] change, int parts):
-        """Make rounds until no probability changes by more than the tolerance, with `steps` Newton steps in xi.
+    def settle(self, int64_t rounds, double tolerance, int steps, int64_t[::1] made,
+               double[::1] change, int parts):
+        """Make rounds until no probability changes by more than the tolerance; `steps` in each xi.
 
         made (blocks,) receives the number of rounds, change (blocks,) the last largest change.
         """
@@ -596,14 +656,15 @@ cdef class Belief:
             raise ValueError(f"made or change does not fit {j.blocks} blocks")
         if not j.blocks:
             return
-        j.rounds, j.tolerance, j.steps, j.made, j.change = rounds, tolerance, steps, &made[0], &change[0]
+        j.rounds, j.tolerance, j.steps, j.made, j.change = \
+            rounds, tolerance, steps, &made[0], &change[0]
         with nogil:
             pgm_share(routines.settle, &j, j.blocks, parts)
         if j.failed:
             raise MemoryError
 
     def forward(self, const int64_t[::1] order, int steps, int parts):
-        """Give the units in `order`, where they are barren, the probabilities of their own terms."""
+        """Give the barren units in `order` the probabilities of their own terms."""
         cdef c.pgm_belief_job j = self.job
         if not order.shape[0] or not j.blocks:
             return

@@ -195,8 +195,10 @@ cdef extern from "routines.h" nogil:
         int lanes
         pgm_task sweep, multiply, outer, pack, ascend, settle, forward, learn
         void (*walk)(pgm_walk_job *job) noexcept nogil
-        void (*log_densities)(const pgm_chains *c, int64_t chains, int last, double *log_density) noexcept nogil
-        void (*fill_uniforms)(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer, uint32_t first,
+        void (*log_densities)(const pgm_chains *c, int64_t chains, int last,
+                              double *log_density) noexcept nogil
+        void (*fill_uniforms)(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer,
+                              uint32_t first,
                               int64_t blocks, float *out) noexcept nogil
 
     const pgm_routines *pgm_routines_of(int kind)

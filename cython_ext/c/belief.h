@@ -1,17 +1,25 @@
-/* Mean field where free units have directed children (Saul, Jaakkola and Jordan 1996), PGM_LANES rows of evidence at a
- * time.
+/* Mean field where free units have directed children (Saul, Jaakkola and Jordan 1996), PGM_LANES
+ * rows of evidence at a time.
  *
- * Q is a table of probabilities for each unit. A child with input z brings -E_Q[A(z)], which is bounded below by
- *     -F(xi) = -xi E[z] - log sum_k exp(L_k),   L_k = log h_k + log E_Q[exp((y_k - xi) z)],
- * y_k its values, for every xi (their eq. 20). The expectations are products over the parents, so that
- *   - F is convex in xi: damped Newton steps, its derivatives being moments under the parents tilted by exp((y_k - xi) z);
- *   - given all others, -F is convex in the table of one parent, and its tangent, which is linear, gives a table that
- *     cannot lower the bound: q(x) ~ h(x) exp(eta x - share(x)), share(x) = sum of phi_k exp(t_k x) / E_q[exp(t_k x)],
- *     t_k = J (y_k - xi), phi_k the share of L_k in the sum: their eq. 25 for two values, and for any number of them.
+ * Q is a table of probabilities for each unit. A child with input z brings -E_Q[A(z)], which is
+ * bounded below, for every xi (their eq. 20), by
+ *     -F(xi) = -xi E[z] - log sum_k exp(L_k),
+ *     L_k = log h_k + log E_Q[exp((y_k - xi) z)],
+ * with y_k the child's values. The expectations are products over the parents, so that
+ *   - F is convex in xi: damped Newton steps, the derivatives being moments under the parents
+ *     tilted by exp((y_k - xi) z);
+ *   - given all others, -F is convex in the table of one parent, and its tangent, which is linear,
+ *     gives a table that cannot lower the bound (their eq. 25, here for any number of values):
+ *         q(x) ~ h(x) exp(eta x - share(x)),
+ *         share(x) = sum_k phi_k exp(t_k x) / E_q[exp(t_k x)],  t_k = J (y_k - xi),
+ *     phi_k being the share of exp(L_k) in the sum.
  * A child with A(z) = c z^2 / 2 needs no bound: E[A] = c (E[z]^2 + Var z) / 2.
  *
- * Layout: arrays (blocks, items, PGM_LANES), see pgm_batch; a lane is a row of evidence, and no operation mixes lanes but
- * the sums of pgm_learn_part. Reference: `Twin` in tests/test_tables.py, `Beliefs` in tests/bound_oracle.py.
+ * Layout: arrays (blocks, items, PGM_LANES), see pgm_batch; a lane is a row of evidence, and no
+ * operation mixes lanes but the sums of pgm_learn_part.
+ *
+ * Reference: `Twin` in tests/infer/variational/test_compiled_rounds.py, `Beliefs` in
+ * tests/bound_oracle.py.
  */
 #ifndef PGM_BELIEF_H
 #define PGM_BELIEF_H
@@ -26,23 +34,26 @@ PGM_INLINE void pgm_tighten_all(const pgm_net *n, pgm_rows *r, int steps)
         if (pgm_any_d(r->live[t])) pgm_tighten(n, r, t, steps);
 }
 
-/* Rounds: every open unit, then every xi. Ends after a round in which no probability changes by more than the tolerance.
- * Returns the number of rounds; *change is the last largest change. */
-static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, int64_t rounds, double tolerance, int steps,
-                          pgm_vd *kept, double *change)
+/* Rounds: every open unit, then every xi. Ends after a round in which no probability changes by
+ * more than the tolerance. Returns the number of rounds; *change is the last largest change. */
+static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, int64_t rounds, double tolerance,
+                          int steps, pgm_vd *kept, double *change)
 {
     int64_t made = 0;
     *change = INFINITY;
     /* a warm start would be left again from an xi that does not belong to it */
     pgm_tighten_all(n, r, steps ? PGM_STUBBORN : 0);
-    while (made < rounds && *change > tolerance) {
+    while (made<rounds && * change> tolerance) {
         *change = 0.0;
         for (int64_t u = 0; u < n->units; u++)
             if (pgm_any_d(r->open[u])) {
                 double by = pgm_update(n, r, u, kept);
                 *change = by > *change ? by : *change;
             }
-        pgm_tighten_all(n, r, ++made < rounds && *change > tolerance ? steps : steps ? PGM_STUBBORN : 0);
+        pgm_tighten_all(n, r,
+                        ++made<rounds && * change> tolerance ? steps
+                        : steps                              ? PGM_STUBBORN
+                                                             : 0);
     }
     return made;
 }
@@ -79,13 +90,16 @@ static void pgm_forward(const pgm_net *n, pgm_rows *r, const int64_t *order, int
     }
 }
 
-/* Add the slopes of the bound with respect to the weights of a term's edges, at the present Q and xi, times the weights
- * of the rows: (pull - on xi) E[x] - on sum_k phi_k (y_k - xi) E[x tilted] (their eq. 35). */
-static void pgm_learn(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_vd *weights, double *weight)
+/* Add the slopes of the bound with respect to the weights of a term's edges, at the present Q and
+ * xi, times the weights of the rows: (pull - on xi) E[x] - on sum_k phi_k (y_k - xi) E[x tilted]
+ * (their eq. 35). */
+static void pgm_learn(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_vd *weights,
+                      double *weight)
 {
     const pgm_kind *kind = n->kind + n->term_kind[t];
     const int w = kind->width;
-    const pgm_vd *phi = r->phi + n->term_state[t], *xi = r->xi + n->term_comp[t], *pull = r->pull + n->term_comp[t];
+    const pgm_vd *phi = r->phi + n->term_state[t], *xi = r->xi + n->term_comp[t],
+                 *pull = r->pull + n->term_comp[t];
     const pgm_vd on = r->on[t], row_weight = *weights;
     pgm_vd tau[PGM_MOST_VALUES], p[PGM_MOST_VALUES], top, total;
     for (int64_t e = n->up_start[t]; e < n->up_start[t + 1]; e++) {
@@ -112,7 +126,8 @@ static void pgm_learn(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_
             }
             for (int l = 0; l < w; l++) {
                 total = (pull[l] - on * xi[l]) * mean * row_weight;
-                for (int i = 0; i < PGM_LANES; i++) weight[n->edge_weight[e] + a * w + l] += total[i];
+                for (int i = 0; i < PGM_LANES; i++)
+                    weight[n->edge_weight[e] + a * w + l] += total[i];
             }
         }
         for (int k = 0; k < kind->states && kind->curvature == 0; k++) {
@@ -124,7 +139,8 @@ static void pgm_learn(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_
                 mean *= on * phi[k] * row_weight;
                 for (int l = 0; l < w; l++) {
                     total = mean * (kind->value[k * w + l] - xi[l]);
-                    for (int i = 0; i < PGM_LANES; i++) weight[n->edge_weight[e] + a * w + l] -= total[i];
+                    for (int i = 0; i < PGM_LANES; i++)
+                        weight[n->edge_weight[e] + a * w + l] -= total[i];
                 }
             }
         }
@@ -135,11 +151,19 @@ static void pgm_learn(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_
 PGM_INLINE pgm_rows pgm_block_of(const pgm_net *n, const pgm_batch *all, int64_t b)
 {
 #define PGM_AT(array, items) ((pgm_vd *)(array) + b * (items))
-    return (pgm_rows){
-        PGM_AT(all->log_q, n->states), PGM_AT(all->q, n->states), PGM_AT(all->mean, n->comps), PGM_AT(all->base, n->comps),
-        PGM_AT(all->open, n->units), PGM_AT(all->still, n->term_comps), PGM_AT(all->live, n->terms),
-        PGM_AT(all->on, n->terms), PGM_AT(all->pull, n->term_comps), PGM_AT(all->xi, n->term_comps),
-        PGM_AT(all->phi, n->term_states), PGM_AT(all->f, n->terms), PGM_AT(all->beta, 1)};
+    return (pgm_rows){PGM_AT(all->log_q, n->states),
+                      PGM_AT(all->q, n->states),
+                      PGM_AT(all->mean, n->comps),
+                      PGM_AT(all->base, n->comps),
+                      PGM_AT(all->open, n->units),
+                      PGM_AT(all->still, n->term_comps),
+                      PGM_AT(all->live, n->terms),
+                      PGM_AT(all->on, n->terms),
+                      PGM_AT(all->pull, n->term_comps),
+                      PGM_AT(all->xi, n->term_comps),
+                      PGM_AT(all->phi, n->term_states),
+                      PGM_AT(all->f, n->terms),
+                      PGM_AT(all->beta, 1)};
 }
 
 static void pgm_settle_part(void *job, int64_t first, int64_t last)
@@ -159,7 +183,8 @@ static void pgm_forward_part(void *job, int64_t first, int64_t last)
     pgm_belief_job *j = job;
     for (int64_t b = first; b < last; b++) {
         pgm_rows r = pgm_block_of(j->net, j->batch, b);
-        pgm_forward(j->net, &r, j->order, j->count, (const pgm_vd *)j->batch->barren + b * j->net->units, j->steps);
+        pgm_forward(j->net, &r, j->order, j->count,
+                    (const pgm_vd *)j->batch->barren + b * j->net->units, j->steps);
     }
 }
 

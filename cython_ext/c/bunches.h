@@ -1,11 +1,12 @@
 /* The walk of gray.h a bunch of states at a time, and the routine that walks a job.
  *
- * A bunch has as many states as a vector has lanes: all states of the first (inner) units, which must have two states each,
- * while the Gray code goes over the other (outer) units. The components of a bunch are these of its first state times
- * factors that never change, so they stay in registers, and a state costs three operations for each vector of components.
- * Only log sums and first moments can be had so, without complement blocks; pgm_in_bunches says where.
+ * A bunch has as many states as a vector has lanes: all states of the first (inner) units, which
+ * must have two states each, while the Gray code goes over the other (outer) units. The components
+ * of a bunch are these of its first state times factors that never change, so they stay in
+ * registers, and a state costs three operations for each vector of components. Only log sums and
+ * first moments can be had so, without complement blocks; pgm_in_bunches says where.
  *
- * Reference: PlainWalker in pgmengine/infer/exact/reference.py (test_walks.py).
+ * Reference: PlainWalker in pgmengine/infer/exact/reference.py (test_enumeration_walks.py).
  */
 #ifndef PGM_BUNCHES_H
 #define PGM_BUNCHES_H
@@ -17,7 +18,8 @@ enum { PGM_BUNCH = PGM_LANES, PGM_INNER = PGM_LANES == 8 ? 3 : PGM_LANES == 4 ? 
 /* 1 in the states of a bunch where an inner unit is on, else 0 */
 PGM_INLINE pgm_vd pgm_on(int64_t unit)
 {
-    static const double on[3][8] = {{0, 1, 0, 1, 0, 1, 0, 1}, {0, 0, 1, 1, 0, 0, 1, 1}, {0, 0, 0, 0, 1, 1, 1, 1}};
+    static const double on[3][8] = {
+        {0, 1, 0, 1, 0, 1, 0, 1}, {0, 0, 1, 1, 0, 0, 1, 1}, {0, 0, 0, 0, 1, 1, 1, 1}};
     return *(const pgm_vd *)on[unit];
 }
 
@@ -37,12 +39,14 @@ PGM_INLINE void pgm_bunch(const pgm_problem *p, pgm_vd first, int64_t c, pgm_vd 
 {
     x[0] = first;
     for (int64_t j = 0; j < PGM_INNER; j++)
-        for (int i = 0; i < 1 << j; i++) x[(1 << j) + i] = x[i] * *(const pgm_vd *)(p->up + j * p->components + c);
+        for (int i = 0; i < 1 << j; i++)
+            x[(1 << j) + i] = x[i] * *(const pgm_vd *)(p->up + j * p->components + c);
 }
 
-/* the sums 1 + sum_k e_kt of the states; the components are first brought up to date if there is a factor */
-PGM_INLINE void pgm_bunch_sums(const pgm_problem *p, double *e, const double *factor, const pgm_block *b, int64_t t,
-                               pgm_vd s[PGM_BUNCH])
+/* the sums 1 + sum_k e_kt of the states; the components are first brought up to date if there is a
+ * factor */
+PGM_INLINE void pgm_bunch_sums(const pgm_problem *p, double *e, const double *factor,
+                               const pgm_block *b, int64_t t, pgm_vd s[PGM_BUNCH])
 {
     pgm_vd x[PGM_BUNCH];
     for (int i = 0; i < PGM_BUNCH; i++) s[i] = pgm_splat_d(1.0);
@@ -58,9 +62,10 @@ PGM_INLINE void pgm_bunch_sums(const pgm_problem *p, double *e, const double *fa
     }
 }
 
-/* for each state of a bunch the log of prod_t (1 + sum_k e_kt), less the log of *mantissa, which is below 2 */
-PGM_INLINE pgm_vd pgm_bunch_products(const pgm_problem *p, double *e, const double *factor, const pgm_block *b,
-                                     pgm_vd *mantissa)
+/* for each state of a bunch the log of prod_t (1 + sum_k e_kt), less the log of *mantissa, which is
+ * below 2 */
+PGM_INLINE pgm_vd pgm_bunch_products(const pgm_problem *p, double *e, const double *factor,
+                                     const pgm_block *b, pgm_vd *mantissa)
 {
     pgm_vd product[PGM_BUNCH], s[PGM_BUNCH];
     pgm_vl exponent[PGM_BUNCH], last = {0};
@@ -84,10 +89,12 @@ PGM_INLINE pgm_vd pgm_bunch_products(const pgm_problem *p, double *e, const doub
     if (taken) PGM_REDUCE(exponent, +);
     pgm_extract(product, &last);
     *mantissa = product[0];
-    return __builtin_convertvector(exponent[0] + last - 1023 * (PGM_LANES * taken + 1), pgm_vd) * PGM_LN2;
+    return __builtin_convertvector(exponent[0] + last - 1023 * (PGM_LANES * taken + 1), pgm_vd)
+           * PGM_LN2;
 }
 
-PGM_INLINE pgm_vd pgm_bunch_blocks(const pgm_problem *p, double *e, const double *factor, pgm_vd *mantissa)
+PGM_INLINE pgm_vd pgm_bunch_blocks(const pgm_problem *p, double *e, const double *factor,
+                                   pgm_vd *mantissa)
 {
     pgm_vd total = pgm_splat_d(0.0), m;
     *mantissa = pgm_splat_d(1.0);
@@ -107,7 +114,8 @@ PGM_INLINE pgm_vd pgm_bunch_blocks(const pgm_problem *p, double *e, const double
 PGM_INLINE void pgm_four_shares(const pgm_vd *weight, pgm_vd *s)
 {
     pgm_vd low = s[0] * s[1], high = s[2] * s[3], inverse = 1.0 / (low * high);
-    pgm_vd zero = weight[0] * s[1], one = weight[1] * s[0], two = weight[2] * s[3], three = weight[3] * s[2];
+    pgm_vd zero = weight[0] * s[1], one = weight[1] * s[0], two = weight[2] * s[3],
+           three = weight[3] * s[2];
     low *= inverse;
     high *= inverse;
     s[0] = zero * high;
@@ -143,11 +151,13 @@ PGM_INLINE void pgm_bunch_moments(const pgm_problem *p, const pgm_work *w, pgm_v
         if (w->state[i] > 0) on[p->first[i] + w->state[i] - 1] += all;
 }
 
-/* the change of the log weights of the states, less the blocks, when an indicator of an outer unit goes on */
+/* the change of the log weights of the states, less the blocks, when an indicator of an outer unit
+ * goes on */
 PGM_INLINE pgm_vd pgm_bunch_change(const pgm_problem *p, const pgm_work *w, int64_t indicator)
 {
     pgm_vd change = pgm_splat_d(w->field[indicator]);
-    for (int64_t j = 0; j < PGM_INNER; j++) change += p->pair[indicator * p->indicators + j] * pgm_on(j);
+    for (int64_t j = 0; j < PGM_INNER; j++)
+        change += p->pair[indicator * p->indicators + j] * pgm_on(j);
     return change;
 }
 
@@ -157,14 +167,16 @@ PGM_INLINE pgm_vd pgm_first_bunch(const pgm_problem *p, pgm_work *w, double cons
     pgm_vd base = pgm_splat_d(constant + pgm_start(p, w, index / PGM_BUNCH, PGM_INNER));
     for (int64_t j = 0; j < PGM_INNER; j++) {
         base += w->field[j] * pgm_on(j);
-        for (int64_t i = 0; i < j; i++) base += p->pair[i * p->indicators + j] * pgm_on(i) * pgm_on(j);
+        for (int64_t i = 0; i < j; i++)
+            base += p->pair[i * p->indicators + j] * pgm_on(i) * pgm_on(j);
     }
     return base;
 }
 
-/* pgm_gray_walk for `count` states from `index`, both multiples of PGM_BUNCH, with first moments or none */
-static double pgm_bunch_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count,
-                             int moments, double *scale)
+/* pgm_gray_walk for `count` states from `index`, both multiples of PGM_BUNCH, with first moments or
+ * none */
+static double pgm_bunch_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index,
+                             int64_t count, int moments, double *scale)
 {
     int64_t n = p->components + p->indicators;
     pgm_vd base = pgm_first_bunch(p, w, constant, index), sum = pgm_splat_d(0.0), mantissa;
@@ -196,22 +208,25 @@ static double pgm_bunch_walk(const pgm_problem *p, pgm_work *w, double constant,
     return reference + log(pgm_hsum_d(sum));
 }
 
-/* Walk the states of a job in pieces; its moments gain these of each piece at their common scale. */
+/* Walk the states of a job in pieces; its moments gain these of each piece at their common scale.
+ */
 static void pgm_walk(pgm_walk_job *j)
 {
     const pgm_problem *p = &j->problem;
     pgm_work *w = &j->work;
     const int64_t n = p->components + p->indicators;
     const int64_t size = n * (j->moments == PGM_EACH_MOMENT ? 1 + p->indicators : j->moments);
-    const int bunches = j->moments != PGM_EACH_MOMENT && !j->log_weights && !j->best && j->step % PGM_BUNCH == 0
-                        && pgm_in_bunches(p, j->start, j->count);
+    const int bunches = j->moments != PGM_EACH_MOMENT && !j->log_weights && !j->best
+                        && j->step % PGM_BUNCH == 0 && pgm_in_bunches(p, j->start, j->count);
     for (int64_t done = 0, piece = 0; done < j->count; done += j->step, piece++) {
         const int64_t index = j->start + done, length = pgm_min_l(j->step, j->count - done);
         double scale, *log_weights = j->log_weights ? j->log_weights + done : NULL;
         if (bunches)
-            j->log_sums[piece] = pgm_bunch_walk(p, w, j->constant, index, length, j->moments, &scale);
+            j->log_sums[piece] =
+                pgm_bunch_walk(p, w, j->constant, index, length, j->moments, &scale);
         else
-            j->log_sums[piece] = pgm_gray_walk(p, w, j->constant, index, length, j->moments, j->best, log_weights, &scale);
+            j->log_sums[piece] = pgm_gray_walk(p, w, j->constant, index, length, j->moments,
+                                               j->best, log_weights, &scale);
         if (!j->moments || scale == -INFINITY) continue;
         if (scale > j->scale) {
             const double keep = exp(j->scale - scale);

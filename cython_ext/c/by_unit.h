@@ -1,10 +1,11 @@
 /* New states of a layer whose units depend on each other, one unit after the other.
  *
- * Units depend on each other through couplings inside the layer, whose inputs follow at each change (link.at_once), and
- * through common children: the log weight of a state gains sum over children of log p(x_child | zeta + step) - log
- * p(x_child | zeta), with step the change of the child's input. Children reached by a sparse weight are visited alone.
+ * Units depend on each other through couplings inside the layer, whose inputs follow at each change
+ * (link.at_once), and through common children: the log weight of a state gains sum over children of
+ * log p(x_child | zeta + step) - log p(x_child | zeta), with step the change of the child's input.
+ * Children reached by a sparse weight are visited alone.
  *
- * Reference: `_unit_by_unit` in pgmengine/engine/plain.py (test_compiled.py).
+ * Reference: `_unit_by_unit` in pgmengine/engine/plain.py (test_compiled_sweeps.py).
  */
 #ifndef PGM_BY_UNIT_H
 #define PGM_BY_UNIT_H
@@ -27,11 +28,13 @@ static double pgm_normaliser(const pgm_layer *l, const float *z, const double *s
         return x < 1e-4 ? log(2.0) + x * x / 6 : x + log1p(-exp(-2 * x)) - log(x);
     }
     for (int k = 0; k < l->states; k++) {
-        x = l->log_base[k] + (l->width > 1 ? (double)z[k] + step[k] : l->support[k] * ((double)z[0] + step[0]));
+        x = l->log_base[k]
+            + (l->width > 1 ? (double)z[k] + step[k] : l->support[k] * ((double)z[0] + step[0]));
         top = x > top ? x : top;
     }
     for (int k = 0; k < l->states; k++) {
-        x = l->log_base[k] + (l->width > 1 ? (double)z[k] + step[k] : l->support[k] * ((double)z[0] + step[0]));
+        x = l->log_base[k]
+            + (l->width > 1 ? (double)z[k] + step[k] : l->support[k] * ((double)z[0] + step[0]));
         sum += exp(x - top);
     }
     return top + log(sum);
@@ -58,7 +61,8 @@ static double pgm_log_prob(const pgm_layer *l, int64_t chain, int64_t j, const d
     return x * ((double)z[own] + step[own]) - pgm_normaliser(l, z, step);
 }
 
-/* the gain of the log probability of a child layer when the rows listed change its inputs: binary units, dense weight */
+/* the gain of the log probability of a child layer when the rows listed change its inputs: binary
+ * units, dense weight */
 PGM_INLINE double pgm_gain_dense_binary(const pgm_link *k, const pgm_layer *child, int64_t chain,
                                         const pgm_change *row, int rows)
 {
@@ -66,13 +70,16 @@ PGM_INLINE double pgm_gain_dense_binary(const pgm_link *k, const pgm_layer *chil
     const uint8_t *state = child->state + chain * child->units;
     const uint8_t *alive = child->alive ? child->alive + chain * child->units : NULL;
     pgm_vf sum[PGM_PIECES] = {0};
-    float gap = child->support[1] - child->support[0], tilt = child->log_base[1] - child->log_base[0];
+    float gap = child->support[1] - child->support[0],
+          tilt = child->log_base[1] - child->log_base[0];
     for (int64_t j = 0; j < child->stride; j += PGM_WIDE) {
         pgm_vf step = pgm_splat_f(0.0f), zeta = *(const pgm_vf *)(z + j);
         for (int r = 0; r < rows; r++)
             step += *(const pgm_vf *)pgm_part(k, row[r].row, j) * row[r].delta;
         pgm_vf on = __builtin_convertvector(pgm_load_bytes(state + j), pgm_vf);
-        pgm_vf gain = on * gap * step - (pgm_softplus_f((zeta + step) * gap + tilt) - pgm_softplus_f(zeta * gap + tilt));
+        pgm_vf gain =
+            on * gap * step
+            - (pgm_softplus_f((zeta + step) * gap + tilt) - pgm_softplus_f(zeta * gap + tilt));
         if (alive) gain = pgm_select_f(-(pgm_load_bytes(alive + j) & 1), gain, pgm_splat_f(0.0f));
         sum[j / PGM_WIDE % PGM_PIECES] += gain;
     }
@@ -98,11 +105,12 @@ static double pgm_gain_reached(const pgm_layer *child, int64_t chain, const doub
 }
 
 /* the same for any child layer */
-static double pgm_gain(const pgm_link *k, const pgm_layer *child, int64_t chain, const pgm_change *row, int rows,
-                       pgm_scratch *s)
+static double pgm_gain(const pgm_link *k, const pgm_layer *child, int64_t chain,
+                       const pgm_change *row, int rows, pgm_scratch *s)
 {
     int64_t count = 0, n = child->size * child->width;
-    if (k->rows && child->kind == PGM_FINITE && child->states == 2 && child->width == 1 && !child->complement)
+    if (k->rows && child->kind == PGM_FINITE && child->states == 2 && child->width == 1
+        && !child->complement)
         return pgm_gain_dense_binary(k, child, chain, row, rows);
     if (k->rows) {
         for (int64_t j = 0; j < n; j++) s->step[j] = 0.0;
@@ -129,7 +137,8 @@ static double pgm_gain(const pgm_link *k, const pgm_layer *child, int64_t chain,
 }
 
 /* Add the changes of one chain through a link, at once. */
-PGM_INLINE void pgm_add_now(const pgm_chains *m, const pgm_link *k, int64_t chain, const pgm_change *row, int rows)
+PGM_INLINE void pgm_add_now(const pgm_chains *m, const pgm_link *k, int64_t chain,
+                            const pgm_change *row, int rows)
 {
     float *y = pgm_inputs(m, k, chain);
     if (!y) return;
@@ -144,7 +153,8 @@ PGM_INLINE void pgm_add_now(const pgm_chains *m, const pgm_link *k, int64_t chai
 }
 
 /* the log weights of one unit's states, up to a constant */
-PGM_INLINE void pgm_unit_weights(const pgm_chains *m, int index, int64_t chain, int64_t j, pgm_scratch *s, float *lw)
+PGM_INLINE void pgm_unit_weights(const pgm_chains *m, int index, int64_t chain, int64_t j,
+                                 pgm_scratch *s, float *lw)
 {
     const pgm_layer *l = m->layer + index;
     float beta = m->beta[chain];
@@ -157,13 +167,15 @@ PGM_INLINE void pgm_unit_weights(const pgm_chains *m, int index, int64_t chain, 
         else if (l->zeta)
             eta += l->zeta[c];
         eta *= beta;
-        if (l->reference) eta += (1.0f - beta) * l->reference[j * l->width + (l->width > 1 ? k : 0)];
+        if (l->reference)
+            eta += (1.0f - beta) * l->reference[j * l->width + (l->width > 1 ? k : 0)];
         double gain = 0.0;
         for (int i = 0; i < m->links && k != now; i++) {
             const pgm_link *a = m->link + i;
             if (!a->arrow || a->from != index) continue;
             int32_t row = (int32_t)(j * l->width);
-            pgm_change change[2] = {{row, l->width > 1 ? 0.0f : l->support[k] - l->support[now]}, {0, 0.0f}};
+            pgm_change change[2] = {{row, l->width > 1 ? 0.0f : l->support[k] - l->support[now]},
+                                    {0, 0.0f}};
             if (l->width > 1) {
                 change[0] = (pgm_change){row + now, -1.0f};
                 change[1] = (pgm_change){row + k, 1.0f};
@@ -176,8 +188,8 @@ PGM_INLINE void pgm_unit_weights(const pgm_chains *m, int index, int64_t chain, 
     }
 }
 
-static int64_t pgm_pass_by_unit(const pgm_chains *m, int index, int64_t chain, const pgm_stream *at, int backward,
-                                pgm_scratch *s, pgm_change *list)
+static int64_t pgm_pass_by_unit(const pgm_chains *m, int index, int64_t chain, const pgm_stream *at,
+                                int backward, pgm_scratch *s, pgm_change *list)
 {
     float alpha = pgm_alpha(m, chain);
     const pgm_layer *l = m->layer + index;
@@ -199,7 +211,8 @@ static int64_t pgm_pass_by_unit(const pgm_chains *m, int index, int64_t chain, c
             pgm_unit_weights(m, index, chain, j, s, weight);
             int next = *state;
             if (l->states == 2) {
-                if (pgm_moves(pgm_splat_f(weight[1] - weight[0]), (pgm_vi){0} - *state, pgm_splat_f(a), alpha)[0])
+                if (pgm_moves(pgm_splat_f(weight[1] - weight[0]), (pgm_vi){0} - *state,
+                              pgm_splat_f(a), alpha)[0])
                     next = 1 - next;
             } else {
                 for (int k = 0; k < l->states; k++) lw[k] = pgm_splat_f(weight[k]);
@@ -207,10 +220,12 @@ static int64_t pgm_pass_by_unit(const pgm_chains *m, int index, int64_t chain, c
             }
             if (next != *state) n = pgm_record(l, j, state, next, list, n);
         } else {
-            float b = v[j / PGM_WIDE % PGM_VECTORS][j % PGM_WIDE], eta = pgm_natural(l, chain, j, m->beta[chain])[0];
+            float b = v[j / PGM_WIDE % PGM_VECTORS][j % PGM_WIDE],
+                  eta = pgm_natural(l, chain, j, m->beta[chain])[0];
             float *value = l->value + chain * l->units + j;
-            float x = l->kind == PGM_NORMAL ? l->variance * eta + sqrtf(l->variance) * pgm_normal(a, b)
-                                            : pgm_interval(eta, a);
+            float x = l->kind == PGM_NORMAL
+                          ? l->variance * eta + sqrtf(l->variance) * pgm_normal(a, b)
+                          : pgm_interval(eta, a);
             list[n++] = (pgm_change){(int32_t)j, x - *value};
             *value = x;
         }

@@ -1,7 +1,8 @@
-/* Scratch memory and single values of the chains that the sweeps move; routines.h has the chains themselves.
+/* Scratch memory and single values of the chains that the sweeps move; routines.h has the chains
+ * themselves.
  *
- * Layers are padded to whole groups of PGM_GROUP units. Padding units are never free, their inputs are finite, and
- * nothing is read from them, so that loops over vectors need no tail.
+ * Layers are padded to whole groups of PGM_GROUP units. Padding units are never free, their inputs
+ * are finite, and nothing is read from them, so that loops over vectors need no tail.
  */
 #ifndef PGM_CHAINS_H
 #define PGM_CHAINS_H
@@ -11,11 +12,12 @@
 #include "random.h"
 #include "routines.h"
 
-#define PGM_TOGETHER 64 /* chains of a block: all of them use a panel of weights while it is in cache */
+#define PGM_TOGETHER \
+    64 /* chains of a block: all of them use a panel of weights while it is in cache */
 
-/* Ties, where flip-the-state draws from the conditional: the second most probable state has log-odds above -PGM_TIE
- * against all the others together, above -PGM_TIE_OF_MANY if there are more than two states. The same numbers are in
- * pgmengine/engine/kernels/flip_state.py. */
+/* Ties, where flip-the-state draws from the conditional: the second most probable state has
+ * log-odds above -PGM_TIE against all the others together, above -PGM_TIE_OF_MANY if there are more
+ * than two states. The same numbers are in pgmengine/engine/kernels/flip_state.py. */
 #define PGM_TIE 1e-5f
 #define PGM_TIE_OF_MANY 0.05f
 
@@ -27,17 +29,18 @@ typedef struct {
 
 /* memory of one thread */
 typedef struct {
-    pgm_change *list;  /* (PGM_TOGETHER, capacity) changes of each chain of a block */
-    int64_t *count;    /* (PGM_TOGETHER) their numbers */
+    pgm_change *list; /* (PGM_TOGETHER, capacity) changes of each chain of a block */
+    int64_t *count;   /* (PGM_TOGETHER) their numbers */
     int64_t capacity;
-    double *step;      /* change of a child's inputs, kept at 0 */
-    uint8_t *touched;  /* mask of child units, kept at 0 */
-    int32_t *reached;  /* list of child units */
+    double *step;     /* change of a child's inputs, kept at 0 */
+    uint8_t *touched; /* mask of child units, kept at 0 */
+    int32_t *reached; /* list of child units */
 } pgm_scratch;
 
 PGM_INLINE double pgm_value(const pgm_layer *l, int64_t chain, int64_t unit)
 {
-    return l->kind == PGM_FINITE ? l->support[l->state[chain * l->units + unit]] : l->value[chain * l->units + unit];
+    return l->kind == PGM_FINITE ? l->support[l->state[chain * l->units + unit]]
+                                 : l->value[chain * l->units + unit];
 }
 
 #endif

@@ -1,14 +1,16 @@
-/* Log densities of chains on the tempering path, and increments of annealing weights with layers summed out.
+/* Log densities of chains on the tempering path, and increments of annealing weights with layers
+ * summed out.
  *
  * log p_beta(x) = path + beta power, each up to a constant that depends on the evidence alone:
  *     path  = sum of log h(x) + x reference,
  *     power = sum of x (base + field) / 2 - x reference + log p(x_child | zeta).
- * Every coupling of two moving layers is seen from both of its ends, hence the half; base holds the input from layers that
- * never move. A layer that is summed out leaves sum over its units of A(eta), its units being independent given the rest.
- * Annealing gains log p_new - log p_old at the present state of the other layers.
+ * Every coupling of two moving layers is seen from both of its ends, hence the half; base holds the
+ * input from layers that never move. A layer that is summed out leaves sum over its units of
+ * A(eta), its units being independent given the rest. Annealing gains log p_new - log p_old at the
+ * present state of the other layers.
  *
- * Reference: Target.log_density (test_compiled.py: the trace is the log density after each sweep), PlainChains.anneal
- * (test_annealing.py: the weights of the plain engine).
+ * Reference: Target.log_density (test_compiled_sweeps.py: the trace is the log density after each
+ * sweep), PlainChains.anneal (test_annealing.py: the weights of the plain engine).
  */
 #ifndef PGM_DENSITY_H
 #define PGM_DENSITY_H
@@ -29,7 +31,8 @@ static double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const f
                 pgm_vf factor = *(const pgm_vf *)(a + j);
                 if (b) factor += *(const pgm_vf *)(b + j) * sign;
                 sum[j / PGM_WIDE % PGM_PIECES] +=
-                    (__builtin_convertvector(pgm_load_bytes(state + j), pgm_vf) * gap + low) * factor;
+                    (__builtin_convertvector(pgm_load_bytes(state + j), pgm_vf) * gap + low)
+                    * factor;
             }
             pgm_sums_add(&sums, sum);
         }
@@ -43,8 +46,9 @@ static double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const f
     return total;
 }
 
-/* sum of x (base + field) / 2 over a layer. `last`: x field over the layers that a sweep draws last, and x base over the
- * others, whose fields are then not read; each coupling must have one end on either side. */
+/* sum of x (base + field) / 2 over a layer. `last`: x field over the layers that a sweep draws
+ * last, and x base over the others, whose fields are then not read; each coupling must have one end
+ * on either side. */
 PGM_INLINE double pgm_field_part(const pgm_layer *l, int64_t chain, int last)
 {
     const float *base = l->base ? l->base + chain * l->stride : l->directed ? NULL : l->bias;
@@ -53,7 +57,8 @@ PGM_INLINE double pgm_field_part(const pgm_layer *l, int64_t chain, int last)
     return 0.5 * pgm_dot(l, chain, field, base, 1.0f);
 }
 
-/* sum over a layer of log p(x | zeta); of -A(zeta) for units that are `summed` out, whose present state may be impossible */
+/* sum over a layer of log p(x | zeta); of -A(zeta) for units that are `summed` out, whose present
+ * state may be impossible */
 PGM_INLINE double pgm_directed_part(const pgm_layer *l, int64_t chain, int summed)
 {
     double total = 0.0;
@@ -75,9 +80,10 @@ PGM_INLINE double pgm_power_alone(const pgm_layer *l, int64_t chain)
     return reference ? total - pgm_dot(l, chain, reference, NULL, 0.0f) : total;
 }
 
-/* log p_beta = out[0] + beta out[1] of a chain, without the log probabilities of the layers of a side that is summed out
- * given their parents */
-PGM_INLINE void pgm_log_density(const pgm_chains *m, int64_t chain, int last, int side, double out[2])
+/* log p_beta = out[0] + beta out[1] of a chain, without the log probabilities of the layers of a
+ * side that is summed out given their parents */
+PGM_INLINE void pgm_log_density(const pgm_chains *m, int64_t chain, int last, int side,
+                                double out[2])
 {
     double path = 0.0, power = 0.0;
     for (int i = 0; i < m->layers; i++) {
@@ -87,7 +93,8 @@ PGM_INLINE void pgm_log_density(const pgm_chains *m, int64_t chain, int last, in
         if (!l->moves) continue;
         for (int64_t j = 0; l->uneven && j < l->size; j++) {
             double x = l->kind == PGM_NORMAL ? l->value[chain * l->units + j] : 0.0;
-            path += l->kind == PGM_NORMAL ? -0.5 * x * x / l->variance : l->log_base[l->state[chain * l->units + j]];
+            path += l->kind == PGM_NORMAL ? -0.5 * x * x / l->variance
+                                          : l->log_base[l->state[chain * l->units + j]];
         }
         double share = l->reference ? pgm_dot(l, chain, l->reference, NULL, 0.0f) : 0.0;
         path += share;
@@ -96,12 +103,14 @@ PGM_INLINE void pgm_log_density(const pgm_chains *m, int64_t chain, int last, in
     out[0] = path, out[1] = power;
 }
 
-#define PGM_SMALL_STEP 1e-3   /* of beta: A(new) - A(old) by the midpoint rule, more exact than the difference */
+#define PGM_SMALL_STEP \
+    1e-3 /* of beta: A(new) - A(old) by the midpoint rule, more exact than the difference */
 #define PGM_SMALL_CHANGE 0.03f /* of a log-odds: the midpoint rule is wrong by its cube / 250 */
 
-/* The gain of log sum_(x of the layer) p_beta from beta = old to new: sum over its units of A(eta_new) - A(eta_old), or
- * x (eta_new - eta_old) where a unit is held. Unless `whole`, without the part that pgm_log_density has of the present
- * state: x times the change of eta without its arrows. */
+/* The gain of log sum_(x of the layer) p_beta from beta = old to new: sum over its units of
+ * A(eta_new) - A(eta_old), or x (eta_new - eta_old) where a unit is held. Unless `whole`, without
+ * the part that pgm_log_density has of the present state: x times the change of eta without its
+ * arrows. */
 static double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new, int whole)
 {
     const uint8_t *free = l->free + chain * l->free_stride;
@@ -112,7 +121,8 @@ static double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, dou
         const uint8_t *state = l->state + chain * l->units;
         const float gap = l->support[1] - l->support[0], bias = l->log_base[1] - l->log_base[0];
         const float middle_beta = (float)(0.5 * (old + new)), change = gap * (float)(new - old);
-        const float *field = l->field && !l->zeta ? l->field + chain * l->stride : NULL, *reference = l->reference;
+        const float *field = l->field && !l->zeta ? l->field + chain * l->stride : NULL,
+                    *reference = l->reference;
         const float low = l->support[0] / gap;
         const int small = fabs(new - old) < PGM_SMALL_STEP;
         pgm_sums sums = {0};
@@ -121,7 +131,8 @@ static double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, dou
             for (int64_t j = first; j < first + 4 * PGM_GROUP && j < l->units; j += PGM_WIDE) {
                 pgm_vf on = __builtin_convertvector(pgm_load_bytes(state + j), pgm_vf), gain;
                 pgm_vf zero = reference ? *(const pgm_vf *)(reference + j) : (pgm_vf){0};
-                pgm_vf slope = (field ? *(const pgm_vf *)(field + j) : pgm_natural(l, chain, j, 1.0f)) - zero;
+                pgm_vf slope =
+                    (field ? *(const pgm_vf *)(field + j) : pgm_natural(l, chain, j, 1.0f)) - zero;
                 pgm_vf moved = slope * change;
                 if (small && !pgm_any_i(pgm_abs_f(moved) > PGM_SMALL_CHANGE)) {
                     pgm_vf middle = (zero + slope * middle_beta) * gap + bias;
@@ -155,26 +166,31 @@ static double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, dou
         double before = pgm_natural(&apart, chain, own, (float)old)[0];
         double moved = pgm_natural(&apart, chain, own, (float)new)[0] - before;
         if (l->width == 1) moved *= pgm_value(l, chain, j);
-        if (free[j]) total += pgm_normaliser(l, eta[1], pgm_no_step) - pgm_normaliser(l, eta[0], pgm_no_step) - moved;
+        if (free[j])
+            total += pgm_normaliser(l, eta[1], pgm_no_step) - pgm_normaliser(l, eta[0], pgm_no_step)
+                     - moved;
         if (whole) total += moved;
     }
     return total;
 }
 
-/* whether each coupling of moving layers has one end that is summed out: the other ends then need their `base` alone */
+/* whether each coupling of moving layers has one end that is summed out: the other ends then need
+ * their `base` alone */
 PGM_INLINE int pgm_two_sided(const pgm_chains *m, int side)
 {
     int apart = 1;
     for (int i = 0; i < m->layers; i++) apart &= !(m->layer[i].summed & side && m->layer[i].zeta);
     for (int i = 0; i < m->links; i++) {
         const pgm_layer *a = m->layer + m->link[i].from, *b = m->layer + m->link[i].to;
-        if (a->moves && b->moves && !m->link[i].arrow) apart &= !(a->summed & side) != !(b->summed & side);
+        if (a->moves && b->moves && !m->link[i].arrow)
+            apart &= !(a->summed & side) != !(b->summed & side);
     }
     return apart;
 }
 
 /* log p_new - log p_old of a chain, the layers of that side summed out; side 0: none */
-PGM_INLINE double pgm_weight_gain(const pgm_chains *m, int64_t chain, double old, double new, int side, int two_sided)
+PGM_INLINE double pgm_weight_gain(const pgm_chains *m, int64_t chain, double old, double new,
+                                  int side, int two_sided)
 {
     double gain = 0.0, power[2] = {0.0, 0.0};
     /* the power may be -inf */

@@ -1,21 +1,25 @@
-/* New states of a layer whose units are independent given the other layers, all units of a chain at once.
+/* New states of a layer whose units are independent given the other layers, all units of a chain at
+ * once.
  *
- * The natural parameter of a unit is eta = beta (field + link(zeta)) + (1 - beta) reference; its log weights are
- * eta x + log h(x) for each value x. A pass draws every free unit by the kernel alpha T + (1 - alpha) G, T the
- * flip-the-state kernel and G Gibbs, writes the new states, and lists the changes in the order of the units. A unit uses
- * the uniform of its own number (random.h), whether it is free or not.
+ * The natural parameter of a unit is eta = beta (field + link(zeta)) + (1 - beta) reference; its
+ * log weights are eta x + log h(x) for each value x. A pass draws every free unit by the kernel
+ * alpha T + (1 - alpha) G, T the flip-the-state kernel and G Gibbs, writes the new states, and
+ * lists the changes in the order of the units. A unit uses the uniform of its own number
+ * (random.h), whether it is free or not.
  *
- * Reference: pgmengine/engine/plain.py with engine/kernels/gibbs.py and flip_state.py, on the same uniforms
- * (test_compiled.py); conditionals and detailed balance in test_kernels.py and test_flip_state.py.
+ * Reference: pgmengine/engine/plain.py with engine/kernels/gibbs.py and flip_state.py, on the same
+ * uniforms (test_compiled_sweeps.py); conditionals and detailed balance in test_kernel_contract.py
+ * and test_flip_state.py.
  */
 #ifndef PGM_DRAWS_H
 #define PGM_DRAWS_H
 
 #include "chains.h"
 
-/* Two values, eta the log-odds of the upper one: return the mask of the units that move. With t = e^-|eta| the less
- * probable value has probability t / (1 + t), and alpha T + (1 - alpha) G leaves the more probable value with probability
- * alpha t + (1 - alpha) t / (1 + t) and the other one with alpha + (1 - alpha) / (1 + t) (docs/equations.md, eq. 2). */
+/* Two values, eta the log-odds of the upper one: return the mask of the units that move. With t =
+ * e^-|eta| the less probable value has probability t / (1 + t), and alpha T + (1 - alpha) G leaves
+ * the more probable value with probability alpha t + (1 - alpha) t / (1 + t) and the other one with
+ * alpha + (1 - alpha) / (1 + t) (docs/equations.md, eq. 2). */
 PGM_INLINE pgm_vi pgm_moves(pgm_vf eta, pgm_vi upper, pgm_vf u, float alpha)
 {
     pgm_vf size = pgm_abs_f(eta), t = pgm_exp_minus_abs_f(eta), one = pgm_splat_f(1.0f);
@@ -28,10 +32,11 @@ PGM_INLINE pgm_vi pgm_moves(pgm_vf eta, pgm_vi upper, pgm_vf u, float alpha)
     return u * (1.0f + t) < rate;
 }
 
-/* New states of units with K values from log weights lw[k], which are overwritten: w_k min(1/r_x, 1/r_k) with
- * r_k = sum_{j != k} w_j is the Metropolised Gibbs move from x to k (Liu 1996; the two-valued rule for K = 2), w_k / sum w
- * the Gibbs move. One uniform: moves in the order of the values, then no move. The rule for ties reads weights alone, not
- * the current state, so detailed balance holds on both sides of it. */
+/* New states of units with K values from log weights lw[k], which are overwritten: w_k min(1/r_x,
+ * 1/r_k) with r_k = sum_{j != k} w_j is the Metropolised Gibbs move from x to k (Liu 1996; the
+ * two-valued rule for K = 2), w_k / sum w the Gibbs move. One uniform: moves in the order of the
+ * values, then no move. The rule for ties reads weights alone, not the current state, so detailed
+ * balance holds on both sides of it. */
 PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, float alpha)
 {
     pgm_vf top = lw[0], low = lw[0], sum = pgm_splat_f(0.0f), others = sum, second = sum, own = sum;
@@ -65,13 +70,13 @@ PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, flo
     return chosen;
 }
 
-/* Less than this from the parents of a complement unit is rounding. Their input is a sum of two floats, zeta + rest, which
- * loses 1e-14 of it: parents with weights of 1e3 come and go and leave a weight of 1e-6 as it was, where a single float
- * would leave 6e-5 behind. */
+/* Less than this from the parents of a complement unit is rounding. Their input is a sum of two
+ * floats, zeta + rest, which loses 1e-14 of it: parents with weights of 1e3 come and go and leave a
+ * weight of 1e-6 as it was, where a single float would leave 6e-5 behind. */
 #define PGM_ROUNDING 1e-9
 
-/* The input z of a complement unit, off with probability e^-z, when its parents add `step` more. Its bias may be tiny, so
- * it is kept apart from zeta. */
+/* The input z of a complement unit, off with probability e^-z, when its parents add `step` more.
+ * Its bias may be tiny, so it is kept apart from zeta. */
 PGM_INLINE double pgm_complement_input(const pgm_layer *l, int64_t chain, int64_t j, double step)
 {
     double z = (double)l->zeta[chain * l->stride + j] + l->rest[chain * l->stride + j] + step;
@@ -79,10 +84,7 @@ PGM_INLINE double pgm_complement_input(const pgm_layer *l, int64_t chain, int64_
 }
 
 /* its natural parameter log(e^z - 1) */
-static float pgm_link_of(float z)
-{
-    return z <= 0.0f ? -1e30f : z + logf(-expm1f(-z));
-}
+static float pgm_link_of(float z) { return z <= 0.0f ? -1e30f : z + logf(-expm1f(-z)); }
 
 /* natural parameters of PGM_WIDE components from `j` on */
 PGM_INLINE pgm_vf pgm_natural(const pgm_layer *l, int64_t chain, int64_t j, float beta)
@@ -107,12 +109,14 @@ PGM_INLINE float pgm_alpha(const pgm_chains *m, int64_t chain)
     return m->beta[chain] == 0.0f ? 0.0f : m->alpha;
 }
 
-/* A pass over a layer of two-valued units: list the changes and return their number. `plain`: the natural parameter is
- * beta times the field. alpha is a constant where this is inlined for Gibbs. */
-PGM_INLINE int64_t pgm_two(const pgm_chains *m, const pgm_layer *l, int64_t chain, const pgm_stream *at, int plain,
-                           float alpha, pgm_change *list)
+/* A pass over a layer of two-valued units: list the changes and return their number. `plain`: the
+ * natural parameter is beta times the field. alpha is a constant where this is inlined for Gibbs.
+ */
+PGM_INLINE int64_t pgm_two(const pgm_chains *m, const pgm_layer *l, int64_t chain,
+                           const pgm_stream *at, int plain, float alpha, pgm_change *list)
 {
-    const float beta = m->beta[chain], gap = l->support[1] - l->support[0], bias = l->log_base[1] - l->log_base[0];
+    const float beta = m->beta[chain], gap = l->support[1] - l->support[0],
+                bias = l->log_base[1] - l->log_base[0];
     const float scale = gap * beta, step[2] = {-gap, gap}, *field = l->field + chain * l->stride;
     const uint8_t *free = l->free + chain * l->free_stride;
     const int64_t units = l->units;
@@ -125,7 +129,8 @@ PGM_INLINE int64_t pgm_two(const pgm_chains *m, const pgm_layer *l, int64_t chai
         for (int i = 0; i < PGM_VECTORS; i++) {
             int64_t j = first + i * PGM_WIDE;
             if (j >= units) break;
-            pgm_vf eta = plain ? *(const pgm_vf *)(field + j) * scale : pgm_natural(l, chain, j, beta) * gap;
+            pgm_vf eta =
+                plain ? *(const pgm_vf *)(field + j) * scale : pgm_natural(l, chain, j, beta) * gap;
             pgm_bytes now = *(const pgm_bytes *)(state + j);
             pgm_vi move = pgm_moves(eta + bias, pgm_widen(-now), u[i], alpha);
             pgm_bytes hit = pgm_narrow(move) & *(const pgm_bytes *)(free + j);
@@ -141,16 +146,18 @@ PGM_INLINE int64_t pgm_two(const pgm_chains *m, const pgm_layer *l, int64_t chai
     return end - list;
 }
 
-static int64_t pgm_pass_two(const pgm_chains *m, const pgm_layer *l, int64_t chain, const pgm_stream *at,
-                            pgm_change *list)
+static int64_t pgm_pass_two(const pgm_chains *m, const pgm_layer *l, int64_t chain,
+                            const pgm_stream *at, pgm_change *list)
 {
     float alpha = pgm_alpha(m, chain);
     if (l->zeta || l->reference || !l->field) return pgm_two(m, l, chain, at, 0, alpha, list);
-    return alpha == 0.0f ? pgm_two(m, l, chain, at, 1, 0.0f, list) : pgm_two(m, l, chain, at, 1, alpha, list);
+    return alpha == 0.0f ? pgm_two(m, l, chain, at, 1, 0.0f, list)
+                         : pgm_two(m, l, chain, at, 1, alpha, list);
 }
 
 /* Record the move of unit j to state `next`; returns the length of the list. */
-PGM_INLINE int64_t pgm_record(const pgm_layer *l, int64_t j, uint8_t *state, int next, pgm_change *list, int64_t n)
+PGM_INLINE int64_t pgm_record(const pgm_layer *l, int64_t j, uint8_t *state, int next,
+                              pgm_change *list, int64_t n)
 {
     int32_t row = (int32_t)(j * l->width);
     if (l->width > 1) {
@@ -163,8 +170,8 @@ PGM_INLINE int64_t pgm_record(const pgm_layer *l, int64_t j, uint8_t *state, int
 }
 
 /* A pass over a layer of units with K values. */
-PGM_INLINE int64_t pgm_pass_table(const pgm_chains *m, const pgm_layer *l, int64_t chain, const pgm_stream *at,
-                                  float alpha, pgm_change *list)
+PGM_INLINE int64_t pgm_pass_table(const pgm_chains *m, const pgm_layer *l, int64_t chain,
+                                  const pgm_stream *at, float alpha, pgm_change *list)
 {
     float beta = m->beta[chain];
     uint8_t *state = l->state + chain * l->units;
@@ -181,7 +188,8 @@ PGM_INLINE int64_t pgm_pass_table(const pgm_chains *m, const pgm_layer *l, int64
                 if (c % PGM_WIDE == 0) eta = pgm_natural(l, chain, j * l->width + c, beta);
                 lw[c % l->width][c / l->width] = eta[c % PGM_WIDE] + l->log_base[c % l->width];
             }
-        pgm_vi now = pgm_load_bytes(state + j), next = pgm_draw(lw, l->states, now, u[j / PGM_WIDE % PGM_VECTORS], alpha);
+        pgm_vi now = pgm_load_bytes(state + j),
+               next = pgm_draw(lw, l->states, now, u[j / PGM_WIDE % PGM_VECTORS], alpha);
         for (int i = 0; i < PGM_WIDE && j + i < l->size; i++)
             if (next[i] != now[i] && free[j + i])
                 n = pgm_record(l, j + i, state + j + i, next[i], list, n);
@@ -190,10 +198,7 @@ PGM_INLINE int64_t pgm_pass_table(const pgm_chains *m, const pgm_layer *l, int64
 }
 
 /* Box and Muller */
-static float pgm_normal(float u, float v)
-{
-    return sqrtf(-2.0f * logf(u)) * cosf(6.28318531f * v);
-}
+static float pgm_normal(float u, float v) { return sqrtf(-2.0f * logf(u)) * cosf(6.28318531f * v); }
 
 /* the density proportional to e^(eta x) on [-1, 1], by the inverse of its distribution function */
 static float pgm_interval(float eta, float u)
@@ -205,9 +210,10 @@ static float pgm_interval(float eta, float u)
     return eta < 0.0f ? -x : x;
 }
 
-/* A pass over a layer of units with infinitely many values: draws from the conditional, two uniforms a unit. */
-static int64_t pgm_pass_infinite(const pgm_chains *m, const pgm_layer *l, int64_t chain, const pgm_stream *at,
-                                 pgm_change *list)
+/* A pass over a layer of units with infinitely many values: draws from the conditional, two
+ * uniforms a unit. */
+static int64_t pgm_pass_infinite(const pgm_chains *m, const pgm_layer *l, int64_t chain,
+                                 const pgm_stream *at, pgm_change *list)
 {
     float beta = m->beta[chain], *value = l->value + chain * l->units;
     const uint8_t *free = l->free + chain * l->free_stride;
@@ -222,8 +228,9 @@ static int64_t pgm_pass_infinite(const pgm_chains *m, const pgm_layer *l, int64_
         for (int i = 0; i < PGM_WIDE && j + i < l->size; i++) {
             if (!free[j + i]) continue;
             float a = u[j / PGM_WIDE % PGM_VECTORS][i], b = v[j / PGM_WIDE % PGM_VECTORS][i];
-            float x = l->kind == PGM_NORMAL ? l->variance * eta[i] + sqrtf(l->variance) * pgm_normal(a, b)
-                                            : pgm_interval(eta[i], a);
+            float x = l->kind == PGM_NORMAL
+                          ? l->variance * eta[i] + sqrtf(l->variance) * pgm_normal(a, b)
+                          : pgm_interval(eta[i], a);
             list[n++] = (pgm_change){(int32_t)(j + i), x - value[j + i]};
             value[j + i] = x;
         }

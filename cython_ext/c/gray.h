@@ -2,15 +2,17 @@
  *
  * A state of the cover is a set of indicators, one per unit and state >= 1. Its log weight is
  *     constant + sum_d theta_d + sum_{d<d'} pair_dd' + sum_blocks power * sum_t log(1 + sum_k e_kt)
- * (1 + sum_{k<K} e_kt - e_Kt in complement blocks), with log e_kt = offset_kt + sum_d V_d,kt linear in the indicators. One
- * step changes one unit by one state, so e is kept multiplicatively: e *= exp(+-change). It is computed from scratch at the
- * start of every piece, which bounds rounding.
+ * (1 + sum_{k<K} e_kt - e_Kt in complement blocks), with log e_kt = offset_kt + sum_d V_d,kt linear
+ * in the indicators. One step changes one unit by one state, so e is kept multiplicatively: e *=
+ * exp(+-change). It is computed from scratch at the start of every piece, which bounds rounding.
  *
- * Layout. Components lie as [block][term][unit], units padded to whole vectors with e = 0, which multiplies by 1.
- * Products of sums are kept as a mantissa and an exponent; `every` says how many factors cannot overflow, so that the
- * exponent is rarely taken out. Weights are scaled by the largest of a piece, nearly, and the scale is kept as a logarithm.
+ * Layout. Components lie as [block][term][unit], units padded to whole vectors with e = 0, which
+ * multiplies by 1. Products of sums are kept as a mantissa and an exponent; `every` says how many
+ * factors cannot overflow, so that the exponent is rarely taken out. Weights are scaled by the
+ * largest of a piece, nearly, and the scale is kept as a logarithm.
  *
- * Reference: PlainWalker in pgmengine/infer/exact/reference.py (test_walks.py, test_exact.py).
+ * Reference: PlainWalker in pgmengine/infer/exact/reference.py (test_enumeration_walks.py,
+ * test_exact.py).
  */
 #ifndef PGM_GRAY_H
 #define PGM_GRAY_H
@@ -18,7 +20,8 @@
 #include "routines.h"
 #include "vectors.h"
 
-/* Move the exponents of positive p into `exponent` (biased by 1023 each), leaving mantissas in [1, 2). */
+/* Move the exponents of positive p into `exponent` (biased by 1023 each), leaving mantissas in [1,
+ * 2). */
 PGM_INLINE void pgm_extract(pgm_vd *p, pgm_vl *exponent)
 {
     pgm_vl bits = (pgm_vl)*p;
@@ -34,7 +37,8 @@ PGM_INLINE pgm_vd pgm_one_less(pgm_vd e)
 }
 
 /* the sums 1 + sum_k e_kt of a vector of units; `best`: the largest term in place of the sum */
-PGM_INLINE pgm_vd pgm_sum(const double *base, const pgm_block *b, int64_t t, int complement, int best)
+PGM_INLINE pgm_vd pgm_sum(const double *base, const pgm_block *b, int64_t t, int complement,
+                          int best)
 {
     int last = b->terms - complement;
     pgm_vd s = pgm_splat_d(1.0);
@@ -49,9 +53,10 @@ PGM_INLINE pgm_vd pgm_sum(const double *base, const pgm_block *b, int64_t t, int
     return s;
 }
 
-/* prod_t (1 + sum_k e_kt) = mantissa * 2^(returned exponent), mantissa < 256; an impossible state has the mantissa 0 */
-PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int every, int complement, int best,
-                               double *mantissa)
+/* prod_t (1 + sum_k e_kt) = mantissa * 2^(returned exponent), mantissa < 256; an impossible state
+ * has the mantissa 0 */
+PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int every, int complement,
+                               int best, double *mantissa)
 {
     pgm_vd p = pgm_splat_d(1.0);
     pgm_vl exponent = {0}, impossible = exponent;
@@ -79,8 +84,8 @@ PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int every, i
 
 #define PGM_LN2 0.693147180559945309417232121458176568
 
-/* the log weight of the blocks, less the log of *mantissa (at most 256 for each block of power 1), so that a state costs no
- * logarithm unless children's normalisers are among the blocks */
+/* the log weight of the blocks, less the log of *mantissa (at most 256 for each block of power 1),
+ * so that a state costs no logarithm unless children's normalisers are among the blocks */
 PGM_INLINE double pgm_blocks(const pgm_problem *p, const double *e, int best, double *mantissa)
 {
     double total = 0.0;
@@ -88,8 +93,9 @@ PGM_INLINE double pgm_blocks(const pgm_problem *p, const double *e, int best, do
     for (int64_t b = 0; b < p->blocks; b++) {
         double m;
         int most = best && p->block[b].power == 1.0;
-        int64_t exponent = p->block[b].complement ? pgm_product(e, p->block + b, p->every, 1, most, &m)
-                                                  : pgm_product(e, p->block + b, p->every, 0, most, &m);
+        int64_t exponent = p->block[b].complement
+                               ? pgm_product(e, p->block + b, p->every, 1, most, &m)
+                               : pgm_product(e, p->block + b, p->every, 0, most, &m);
         if (m == 0.0) {
             *mantissa = 0.0;
             return -INFINITY;
@@ -121,8 +127,8 @@ PGM_INLINE void pgm_axpy(double a, const double *x, double *y, int64_t n)
     for (int64_t i = 0; i < n; i++) y[i] += a * x[i];
 }
 
-/* Set the state number `index` of the units from `begin` on, the others in their first state, and compute fields and
- * components from scratch; returns its log weight less the blocks. */
+/* Set the state number `index` of the units from `begin` on, the others in their first state, and
+ * compute fields and components from scratch; returns its log weight less the blocks. */
 PGM_INLINE double pgm_start(const pgm_problem *p, pgm_work *w, int64_t index, int64_t begin)
 {
     double base = 0.0;
@@ -140,11 +146,13 @@ PGM_INLINE double pgm_start(const pgm_problem *p, pgm_work *w, int64_t index, in
             pgm_axpy(1.0, p->value + d * p->components, w->e, p->components);
         }
     }
-    for (int64_t c = 0; c < p->components; c += PGM_LANES) *(pgm_vd *)(w->e + c) = pgm_exp_d(*(pgm_vd *)(w->e + c));
+    for (int64_t c = 0; c < p->components; c += PGM_LANES)
+        *(pgm_vd *)(w->e + c) = pgm_exp_d(*(pgm_vd *)(w->e + c));
     return base;
 }
 
-/* a step: the indicator that goes off, and the one that goes on, or -1; the factor of every component */
+/* a step: the indicator that goes off, and the one that goes on, or -1; the factor of every
+ * component */
 typedef struct {
     int64_t leave, enter;
     const double *factor;
@@ -176,7 +184,8 @@ PGM_INLINE double pgm_step(const pgm_problem *p, pgm_work *w, int moments)
 {
     int64_t n = p->components + p->indicators;
     pgm_move m = pgm_turn(p, w, 0);
-    double change = (m.enter >= 0 ? w->field[m.enter] : 0.0) - (m.leave >= 0 ? w->field[m.leave] : 0.0);
+    double change =
+        (m.enter >= 0 ? w->field[m.enter] : 0.0) - (m.leave >= 0 ? w->field[m.leave] : 0.0);
     if (moments == PGM_EACH_MOMENT) {
         if (m.leave >= 0) pgm_axpy(1.0, w->sums, w->open + m.leave * n, n);
         if (m.enter >= 0) pgm_axpy(-1.0, w->sums, w->open + m.enter * n, n);
@@ -186,15 +195,17 @@ PGM_INLINE double pgm_step(const pgm_problem *p, pgm_work *w, int moments)
     return change;
 }
 
-/* Walk `count` consecutive states from `index`; returns the log of the sum of their weights. log_weight is (count) or NULL.
- * With moments, w->sums becomes sum_t w_t prob_t, and with PGM_EACH_MOMENT w->open[d] the same over the states in which
- * indicator d is on, all scaled by exp(-reference); the reference goes to *scale. A probability times an indicator is a
- * sum over intervals of the walk: w->open[d] gains the running sum when d goes off and loses it when d goes on, so that a
- * step costs one addition of vectors and not one for each indicator. */
-static double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index, int64_t count, int moments,
-                            int best, double *log_weight, double *scale)
+/* Walk `count` consecutive states from `index`; returns the log of the sum of their weights.
+ * log_weight is (count) or NULL. With moments, w->sums becomes sum_t w_t prob_t, and with
+ * PGM_EACH_MOMENT w->open[d] the same over the states in which indicator d is on, all scaled by
+ * exp(-reference); the reference goes to *scale. A probability times an indicator is a sum over
+ * intervals of the walk: w->open[d] gains the running sum when d goes off and loses it when d goes
+ * on, so that a step costs one addition of vectors and not one for each indicator. */
+static double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index,
+                            int64_t count, int moments, int best, double *log_weight, double *scale)
 {
-    int64_t n = p->components + p->indicators, open = moments == PGM_EACH_MOMENT ? n * p->indicators : 0;
+    int64_t n = p->components + p->indicators,
+            open = moments == PGM_EACH_MOMENT ? n * p->indicators : 0;
     double base = constant + pgm_start(p, w, index, 0), reference = -INFINITY, sum = 0.0;
     if (moments) {
         memset(w->sums, 0, sizeof(double) * n);
@@ -218,14 +229,17 @@ static double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, 
         double weight = exp(lw - reference) * mantissa;
         sum += weight;
         if (moments) {
-            for (int64_t b = 0; b < p->blocks; b++) pgm_add_probabilities(w->e, p->block + b, weight, w->sums);
+            for (int64_t b = 0; b < p->blocks; b++)
+                pgm_add_probabilities(w->e, p->block + b, weight, w->sums);
             for (int64_t i = 0; i < p->units; i++)
-                if (w->state[i] > 0) w->sums[p->components + p->first[i] + w->state[i] - 1] += weight;
+                if (w->state[i] > 0)
+                    w->sums[p->components + p->first[i] + w->state[i] - 1] += weight;
         }
     }
     if (open)
         for (int64_t i = 0; i < p->units; i++)
-            if (w->state[i] > 0) pgm_axpy(1.0, w->sums, w->open + (p->first[i] + w->state[i] - 1) * n, n);
+            if (w->state[i] > 0)
+                pgm_axpy(1.0, w->sums, w->open + (p->first[i] + w->state[i] - 1) * n, n);
     *scale = reference;
     return reference + log(sum);
 }

@@ -1,14 +1,15 @@
 /* Inputs of layers: the effect of changes of states, and computation from scratch.
  *
- * Every chain keeps field_b = bias_b + sum over couplings of x_a W_ab, and zeta_b of the arrows into a layer b. A change
- * of component i by delta adds delta times row i of the weight. Dense weights lie in panels (tiles, rows, tile) of columns,
- * each contiguous, so that the panel in use stays in cache while all chains of a block use it.
+ * Every chain keeps field_b = bias_b + sum over couplings of x_a W_ab, and zeta_b of the arrows
+ * into a layer b. A change of component i by delta adds delta times row i of the weight. Dense
+ * weights lie in panels (tiles, rows, tile) of columns, each contiguous, so that the panel in use
+ * stays in cache while all chains of a block use it.
  *
- * Invariant: a chain's sums are taken in the order of its own list of changes, in 64 running sums, whichever of the ways
- * below is taken; the way may therefore depend on all chains.
+ * Invariant: a chain's sums are taken in the order of its own list of changes, in 64 running sums,
+ * whichever of the ways below is taken; the way may therefore depend on all chains.
  *
- * Reference: numpy products of states and weights (test_compiled.py: inputs do not drift, the way of adding does not
- * show).
+ * Reference: numpy products of states and weights (test_compiled_sweeps.py: inputs do not drift,
+ * the way of adding does not show).
  */
 #ifndef PGM_INPUTS_H
 #define PGM_INPUTS_H
@@ -25,8 +26,10 @@ PGM_INLINE float *pgm_inputs(const pgm_chains *m, const pgm_link *k, int64_t cha
 
 #define PGM_LINE 16       /* floats that are fetched together */
 #define PGM_FAR (1 << 21) /* floats of a weight that does not stay in the caches of a core */
-#define PGM_SHARED 3      /* uses of each row of a panel that make fetching all rows in order worth while */
-#define PGM_MANY 8        /* where one row in so many changes, parts of panels are worth a loop of their own */
+#define PGM_SHARED \
+    3 /* uses of each row of a panel that make fetching all rows in order worth while */
+#define PGM_MANY \
+    8 /* where one row in so many changes, parts of panels are worth a loop of their own */
 
 /* a row's part in the panel that `column` (a multiple of 4) is in */
 PGM_INLINE const float *pgm_part(const pgm_link *k, int64_t row, int64_t column)
@@ -36,10 +39,10 @@ PGM_INLINE const float *pgm_part(const pgm_link *k, int64_t row, int64_t column)
 
 #define PGM_SUMS (4 * PGM_PIECES) /* running sums: 64 floats */
 
-/* y[column .. column + 16 groups) += sum of delta * weight row over changes. 64 sums however few columns: a single sum
- * that waits for its own last addition would be four times as slow. */
-PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *list, int64_t count, int64_t column,
-                             int groups, float *y)
+/* y[column .. column + 16 groups) += sum of delta * weight row over changes. 64 sums however few
+ * columns: a single sum that waits for its own last addition would be four times as slow. */
+PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *list, int64_t count,
+                             int64_t column, int groups, float *y)
 {
     const float *weight = pgm_part(k, 0, column);
     const int together = 4 / groups, vectors = groups * PGM_PIECES;
@@ -49,7 +52,8 @@ PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *
     for (; f + together <= count; f += together)
         for (int i = 0; i < PGM_SUMS; i++) {
             const pgm_change *change = list + f + i / vectors;
-            sum[i] += *(const pgm_vf *)(weight + change->row * tile + i % vectors * PGM_WIDE) * change->delta;
+            sum[i] += *(const pgm_vf *)(weight + change->row * tile + i % vectors * PGM_WIDE)
+                      * change->delta;
         }
     for (; f < count; f++)
         for (int v = 0; v < vectors; v++)
@@ -58,14 +62,15 @@ PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *
     for (int v = 0; v < vectors; v++) *(pgm_vf *)(y + column + v * PGM_WIDE) += sum[v];
 }
 
-/* kept (16 groups) += delta * row over a list, from entry `f` on while rows are before `end`; rows lie `stride` apart.
- * `fresh`: kept starts at 0. Returns the next entry. */
-PGM_INLINE int64_t pgm_add_rows(const pgm_change *list, int64_t f, int64_t count, const float *rows, int64_t stride,
-                                int64_t end, int groups, int fresh, float *kept)
+/* kept (16 groups) += delta * row over a list, from entry `f` on while rows are before `end`; rows
+ * lie `stride` apart. `fresh`: kept starts at 0. Returns the next entry. */
+PGM_INLINE int64_t pgm_add_rows(const pgm_change *list, int64_t f, int64_t count, const float *rows,
+                                int64_t stride, int64_t end, int groups, int fresh, float *kept)
 {
     const int vectors = groups * PGM_PIECES;
     pgm_vf sum[PGM_SUMS];
-    for (int v = 0; v < vectors; v++) sum[v] = fresh ? pgm_splat_f(0.0f) : *(const pgm_vf *)(kept + v * PGM_WIDE);
+    for (int v = 0; v < vectors; v++)
+        sum[v] = fresh ? pgm_splat_f(0.0f) : *(const pgm_vf *)(kept + v * PGM_WIDE);
     for (; f < count && list[f].row < end; f++) {
         const float *row = rows + list[f].row * stride, delta = list[f].delta;
         for (int v = 0; v < vectors; v++) sum[v] += *(const pgm_vf *)(row + v * PGM_WIDE) * delta;
@@ -74,11 +79,12 @@ PGM_INLINE int64_t pgm_add_rows(const pgm_change *list, int64_t f, int64_t count
     return f;
 }
 
-#define PGM_PART 128 /* rows of 64 columns that stay in the nearest cache (32 KiB) while all chains use them */
+#define PGM_PART \
+    128 /* rows of 64 columns that stay in the nearest cache (32 KiB) while all chains use them */
 
 /* a panel of 64 columns, part by part, with the bits of pgm_add_tile */
-static void pgm_add_panel(const pgm_chains *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last,
-                          int64_t column)
+static void pgm_add_panel(const pgm_chains *m, const pgm_link *k, const pgm_scratch *s,
+                          int64_t first, int64_t last, int64_t column)
 {
     const int64_t parts = (k->rows + PGM_PART - 1) / PGM_PART, part = (k->rows + parts - 1) / parts;
     const float *panel = pgm_part(k, 0, column);
@@ -90,7 +96,8 @@ static void pgm_add_panel(const pgm_chains *m, const pgm_link *k, const pgm_scra
         int64_t end = pgm_min_l(row + part, k->rows);
         for (int64_t i = row * 64; i < end * 64; i += PGM_LINE) __builtin_prefetch(panel + i);
         for (int64_t c = 0; c < last - first; c++)
-            done[c] = pgm_add_rows(s->list + c * s->capacity, done[c], s->count[c], panel, 64, end, 4, 0, kept[c]);
+            done[c] = pgm_add_rows(s->list + c * s->capacity, done[c], s->count[c], panel, 64, end,
+                                   4, 0, kept[c]);
     }
     for (int64_t c = first; c < last; c++)
         for (int64_t j = 0; j < 64; j += PGM_WIDE)
@@ -128,7 +135,8 @@ static void pgm_add_exactly(const pgm_layer *to, const pgm_link *k, int64_t chai
 }
 
 /* Add the changes of chains first .. last - 1, each in its own list, through a link. */
-static void pgm_add(const pgm_chains *m, const pgm_link *k, const pgm_scratch *s, int64_t first, int64_t last)
+static void pgm_add(const pgm_chains *m, const pgm_link *k, const pgm_scratch *s, int64_t first,
+                    int64_t last)
 {
     if (!pgm_inputs(m, k, first)) return;
     if (pgm_adds_exactly(m, k)) {
@@ -139,17 +147,21 @@ static void pgm_add(const pgm_chains *m, const pgm_link *k, const pgm_scratch *s
     }
     if (!k->rows) {
         for (int64_t c = first; c < last; c++)
-            pgm_add_sparse(k, s->list + (c - first) * s->capacity, s->count[c - first], pgm_inputs(m, k, c));
+            pgm_add_sparse(k, s->list + (c - first) * s->capacity, s->count[c - first],
+                           pgm_inputs(m, k, c));
         return;
     }
     int64_t columns = m->layer[k->to].stride, tile = k->tile, column = 0, changes = 0;
     for (int64_t c = first; c < last; c++) changes += s->count[c - first];
     int stream = columns * k->rows > PGM_FAR && changes > PGM_SHARED * k->rows;
-    int many = tile == 64 && changes * PGM_MANY > k->rows * (last - first) && changes > PGM_SHARED * k->rows;
-    for (; many && column + tile <= columns; column += tile) pgm_add_panel(m, k, s, first, last, column);
+    int many = tile == 64 && changes * PGM_MANY > k->rows * (last - first)
+               && changes > PGM_SHARED * k->rows;
+    for (; many && column + tile <= columns; column += tile)
+        pgm_add_panel(m, k, s, first, last, column);
     for (; column + tile <= columns; column += tile) {
         const float *panel = pgm_part(k, 0, column);
-        for (int64_t i = 0; stream && i < k->rows * tile; i += PGM_LINE) __builtin_prefetch(panel + i);
+        for (int64_t i = 0; stream && i < k->rows * tile; i += PGM_LINE)
+            __builtin_prefetch(panel + i);
         for (int64_t c = first; c < last; c++) {
             const pgm_change *list = s->list + (c - first) * s->capacity;
             int64_t count = s->count[c - first];
@@ -164,8 +176,8 @@ static void pgm_add(const pgm_chains *m, const pgm_link *k, const pgm_scratch *s
     }
     for (; column < columns; column += PGM_GROUP)
         for (int64_t c = first; c < last; c++)
-            pgm_add_tile(k, tile, s->list + (c - first) * s->capacity, s->count[c - first], column, 1,
-                         pgm_inputs(m, k, c));
+            pgm_add_tile(k, tile, s->list + (c - first) * s->capacity, s->count[c - first], column,
+                         1, pgm_inputs(m, k, c));
 }
 
 /* the states of a chain as changes from 0, without branches on states, which nothing can predict */
@@ -203,15 +215,18 @@ PGM_INLINE void pgm_set_sum(float *y, const float *a, const float *b, int64_t n)
     }
 }
 
-/* Compute the inputs of a layer from the states of chains first .. last - 1: first the part of layers that never move,
- * which is kept in base, then the rest. */
-PGM_INLINE void pgm_refresh_layer(const pgm_chains *m, pgm_scratch *s, int64_t first, int64_t last, int index)
+/* Compute the inputs of a layer from the states of chains first .. last - 1: first the part of
+ * layers that never move, which is kept in base, then the rest. */
+PGM_INLINE void pgm_refresh_layer(const pgm_chains *m, pgm_scratch *s, int64_t first, int64_t last,
+                                  int index)
 {
     pgm_layer *l = m->layer + index;
     for (int64_t c = first; c < last; c++) {
         const float *soft = l->soft ? l->soft + c * l->stride : NULL;
-        if (l->field) pgm_set_sum(l->field + c * l->stride, soft, l->directed ? NULL : l->bias, l->stride);
-        if (l->zeta) pgm_set_sum(l->zeta + c * l->stride, NULL, l->complement ? NULL : l->bias, l->stride);
+        if (l->field)
+            pgm_set_sum(l->field + c * l->stride, soft, l->directed ? NULL : l->bias, l->stride);
+        if (l->zeta)
+            pgm_set_sum(l->zeta + c * l->stride, NULL, l->complement ? NULL : l->bias, l->stride);
         if (l->rest) pgm_set_sum(l->rest + c * l->stride, NULL, NULL, l->stride);
     }
     for (int moving = 0; moving < 2; moving++) {
@@ -219,16 +234,19 @@ PGM_INLINE void pgm_refresh_layer(const pgm_chains *m, pgm_scratch *s, int64_t f
             const pgm_link *k = m->link + i;
             if (k->to != index || m->layer[k->from].moves != moving) continue;
             for (int64_t c = first; c < last; c++)
-                s->count[c - first] = pgm_list_all(m->layer + k->from, c, s->list + (c - first) * s->capacity);
+                s->count[c - first] =
+                    pgm_list_all(m->layer + k->from, c, s->list + (c - first) * s->capacity);
             pgm_add(m, k, s, first, last);
         }
         if (l->base && !moving)
-            memcpy(l->base + first * l->stride, l->field + first * l->stride, sizeof(float) * l->stride * (last - first));
+            memcpy(l->base + first * l->stride, l->field + first * l->stride,
+                   sizeof(float) * l->stride * (last - first));
     }
 }
 
 /* all inputs, or only those of complement layers, which feel rounding near 0 */
-PGM_INLINE void pgm_refresh(const pgm_chains *m, pgm_scratch *s, int64_t first, int64_t last, int complement)
+PGM_INLINE void pgm_refresh(const pgm_chains *m, pgm_scratch *s, int64_t first, int64_t last,
+                            int complement)
 {
     for (int i = 0; i < m->layers; i++)
         if (!complement || m->layer[i].complement) pgm_refresh_layer(m, s, first, last, i);

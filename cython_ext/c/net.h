@@ -1,10 +1,12 @@
 /* Tilted probabilities of parents and moments of the input of a term, for the rounds of belief.h.
  *
- * All quantities are vectors: lane i belongs to row i of a block of PGM_LANES rows of evidence. The tilt of a parent's
- * table q by exp(t x) is q(x) e^(t x) / E_q[e^(t x)]. Products of expectations over parents are collected as a sum of
- * exponents and a product of factors in [1, 256], whose logarithm is taken once for PGM_FLUSH factors.
+ * All quantities are vectors: lane i belongs to row i of a block of PGM_LANES rows of evidence. The
+ * tilt of a parent's table q by exp(t x) is q(x) e^(t x) / E_q[e^(t x)]. Products of expectations
+ * over parents are collected as a sum of exponents and a product of factors in [1, 256], whose
+ * logarithm is taken once for PGM_FLUSH factors.
  *
- * Reference: `Twin` in tests/test_tables.py, `Beliefs` in tests/bound_oracle.py.
+ * Reference: `Twin` in tests/infer/variational/test_compiled_rounds.py, `Beliefs` in
+ * tests/bound_oracle.py.
  */
 #ifndef PGM_NET_H
 #define PGM_NET_H
@@ -14,10 +16,14 @@
 #include "routines.h"
 #include "vectors.h"
 
-#define PGM_LEAST -690.0 /* least log probability of a state, so that probabilities are normal numbers */
-#define PGM_FLUSH 100    /* factors in [1, 256] between two logarithms of their product */
-#define PGM_WHOLE 32     /* components of xi up to which the whole Hessian is kept; beyond, its diagonal alone */
-#define PGM_CELLS 528    /* its lower triangle by rows: PGM_WHOLE (PGM_WHOLE + 1) / 2, and at least PGM_MOST_VALUES */
+#define PGM_LEAST \
+    -690.0 /* least log probability of a state, so that probabilities are normal numbers */
+#define PGM_FLUSH 100 /* factors in [1, 256] between two logarithms of their product */
+#define PGM_WHOLE \
+    32 /* components of xi up to which the whole Hessian is kept; beyond, its diagonal alone */
+#define PGM_CELLS                                                                                  \
+    528 /* its lower triangle by rows: PGM_WHOLE (PGM_WHOLE + 1) / 2, and at least PGM_MOST_VALUES \
+         */
 
 /* one block of pgm_batch, where its arrays are described */
 typedef struct {
@@ -27,9 +33,10 @@ typedef struct {
     const pgm_vd *beta;
 } pgm_rows;
 
-/* The probabilities p of one parent tilted by exp(t x), and log E_q[exp(t x)] = *top + log(returned). tau: t for each
- * component of the parent. Two states cost one exponential. */
-PGM_INLINE pgm_vd pgm_tilt(const pgm_kind *kind, const pgm_vd *log_q, const pgm_vd *tau, pgm_vd *p, pgm_vd *top)
+/* The probabilities p of one parent tilted by exp(t x), and log E_q[exp(t x)] = *top +
+ * log(returned). tau: t for each component of the parent. Two states cost one exponential. */
+PGM_INLINE pgm_vd pgm_tilt(const pgm_kind *kind, const pgm_vd *log_q, const pgm_vd *tau, pgm_vd *p,
+                           pgm_vd *top)
 {
     if (kind->states == 2 && kind->width == 1) {
         pgm_vd a = log_q[0] + tau[0] * kind->value[0], b = log_q[1] + tau[0] * kind->value[1];
@@ -54,7 +61,8 @@ PGM_INLINE pgm_vd pgm_tilt(const pgm_kind *kind, const pgm_vd *log_q, const pgm_
 }
 
 /* t_k of an edge for each component of the parent: J (y_k - xi) */
-PGM_INLINE void pgm_slopes(const double *weight, int wide, const pgm_kind *child, int k, const pgm_vd *xi, pgm_vd *tau)
+PGM_INLINE void pgm_slopes(const double *weight, int wide, const pgm_kind *child, int k,
+                           const pgm_vd *xi, pgm_vd *tau)
 {
     for (int a = 0; a < wide; a++) {
         tau[a] = pgm_splat_d(0.0);
@@ -91,9 +99,10 @@ PGM_INLINE int pgm_two_valued(const pgm_kind *kind)
     return kind->states == 2 && kind->width == 1;
 }
 
-/* log E_Q[exp(t z)] over the parents of a term of one component, all of them two-valued; *mean and *variance gain their
- * part of the tilted mean and variance of z */
-PGM_INLINE pgm_vd pgm_cumulant(const pgm_net *n, const pgm_rows *r, int64_t t, pgm_vd by, pgm_vd *mean, pgm_vd *variance)
+/* log E_Q[exp(t z)] over the parents of a term of one component, all of them two-valued; *mean and
+ * *variance gain their part of the tilted mean and variance of z */
+PGM_INLINE pgm_vd pgm_cumulant(const pgm_net *n, const pgm_rows *r, int64_t t, pgm_vd by,
+                               pgm_vd *mean, pgm_vd *variance)
 {
     pgm_vd sum = pgm_splat_d(0.0), product = pgm_splat_d(1.0), m1 = *mean, m2 = *variance;
     int left = PGM_FLUSH;
@@ -101,7 +110,8 @@ PGM_INLINE pgm_vd pgm_cumulant(const pgm_net *n, const pgm_rows *r, int64_t t, p
         const int64_t u = n->edge_unit[e];
         const double *value = n->kind[n->unit_kind[u]].value, weight = n->weight[n->edge_weight[e]];
         const double low = weight * value[0], step = weight * (value[1] - value[0]);
-        const pgm_vd *log_q = r->log_q + n->unit_state[u], up = log_q[1] + by * step, d = up - log_q[0];
+        const pgm_vd *log_q = r->log_q + n->unit_state[u], up = log_q[1] + by * step,
+                     d = up - log_q[0];
         pgm_vd x = pgm_exp_d(-pgm_abs_d(d)), odds = x + 1.0, high = 1.0 / odds, rest = x * high;
         sum += pgm_max_d(up, log_q[0]) + by * low;
         product *= odds;
@@ -118,19 +128,14 @@ PGM_INLINE pgm_vd pgm_cumulant(const pgm_net *n, const pgm_rows *r, int64_t t, p
 }
 
 /* the first column that is kept of row l of a Hessian */
-PGM_INLINE int pgm_column(int width, int l)
-{
-    return width <= PGM_WHOLE ? 0 : l;
-}
+PGM_INLINE int pgm_column(int width, int l) { return width <= PGM_WHOLE ? 0 : l; }
 
-PGM_INLINE int pgm_cells(int width)
-{
-    return width <= PGM_WHOLE ? width * (width + 1) / 2 : width;
-}
+PGM_INLINE int pgm_cells(int width) { return width <= PGM_WHOLE ? width * (width + 1) / 2 : width; }
 
-/* Add the part of a parent with the probabilities p to the mean and the covariance of the input of a child of w
- * components. */
-PGM_INLINE void pgm_moments(const pgm_kind *parent, const double *weight, int w, const pgm_vd *p, pgm_vd *mean, pgm_vd *cov)
+/* Add the part of a parent with the probabilities p to the mean and the covariance of the input of
+ * a child of w components. */
+PGM_INLINE void pgm_moments(const pgm_kind *parent, const double *weight, int w, const pgm_vd *p,
+                            pgm_vd *mean, pgm_vd *cov)
 {
     pgm_vd one[PGM_MOST_VALUES];
     double z[PGM_MOST_VALUES];
@@ -138,7 +143,8 @@ PGM_INLINE void pgm_moments(const pgm_kind *parent, const double *weight, int w,
     for (int x = 0; x < parent->states; x++) {
         for (int l = 0, c = 0; l < w; l++) {
             z[l] = 0.0;
-            for (int a = 0; a < parent->width; a++) z[l] += parent->value[x * parent->width + a] * weight[a * w + l];
+            for (int a = 0; a < parent->width; a++)
+                z[l] += parent->value[x * parent->width + a] * weight[a * w + l];
             one[l] += p[x] * z[l];
             for (int j = pgm_column(w, l); j <= l; j++, c++) cov[c] += p[x] * (z[l] * z[j]);
         }

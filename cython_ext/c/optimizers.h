@@ -1,14 +1,19 @@
 /* Steps of the optimizers: gradient ascent with momentum, Adam, and AdaMax (Kingma and Ba 2015).
  *
  *     g -= l2 p + l1 sign(p)
- *     SGD:    m = keep1 m + g                                         p += rate m  (g itself without momentum)
- *     Adam:   m = keep1 m + (1 - keep1) g,  v = keep2 v + (1 - keep2) g^2,
- *             p += rate (m / unbias1) / (sqrt(v / unbias2) + epsilon)
- *     AdaMax: m likewise,  v = max(keep2 v, |g|),                     p += rate (m / unbias1) / (v + epsilon)
+ *     SGD:     m = keep1 m + g  (without moments m = g)
+ *              p += rate m
+ *     Adam:    m = keep1 m + (1 - keep1) g
+ *              v = keep2 v + (1 - keep2) g^2
+ *              p += rate (m / unbias1) / (sqrt(v / unbias2) + epsilon)
+ *     AdaMax:  m = keep1 m + (1 - keep1) g
+ *              v = max(keep2 v, |g|)
+ *              p += rate (m / unbias1) / (v + epsilon)
  *
- * All in double precision, with one pass over memory; the last numbers, less than a vector, are computed in a padded one.
+ * All in double precision, with one pass over memory; the last numbers, less than a vector, are
+ * computed in a padded one.
  *
- * Reference: `twin` in test_learn_kernels.py.
+ * Reference: `twin` in test_compiled_updates.py.
  */
 #ifndef PGM_OPTIMIZERS_H
 #define PGM_OPTIMIZERS_H
@@ -17,10 +22,12 @@
 #include "vectors.h"
 
 /* a vector of parameters after one step; m and v may be NULL for SGD */
-PGM_INLINE pgm_vd pgm_ascend_some(int kind, const pgm_ascend_job *o, pgm_vd p, pgm_vd g, double *m, double *v)
+PGM_INLINE pgm_vd pgm_ascend_some(int kind, const pgm_ascend_job *o, pgm_vd p, pgm_vd g, double *m,
+                                  double *v)
 {
     const pgm_vd zero = {0};
-    g -= o->l2 * p + pgm_select_d(p > zero, zero + o->l1, pgm_select_d(p < zero, zero - o->l1, zero));
+    g -= o->l2 * p
+         + pgm_select_d(p > zero, zero + o->l1, pgm_select_d(p < zero, zero - o->l1, zero));
     pgm_vd step = g;
     if (m) {
         pgm_vd mean = *(pgm_vd *)m * o->keep1;
@@ -45,8 +52,10 @@ PGM_INLINE pgm_vd pgm_ascend_some(int kind, const pgm_ascend_job *o, pgm_vd p, p
     return p + o->rate * step;
 }
 
-/* parameters first .. last - 1, `kind` being a constant where this is inlined; returns whether all of them are fine */
-PGM_INLINE int pgm_ascend_kind(int kind, const pgm_ascend_job *o, double *m, double *v, int64_t first, int64_t last)
+/* parameters first .. last - 1, `kind` being a constant where this is inlined; returns whether all
+ * of them are fine */
+PGM_INLINE int pgm_ascend_kind(int kind, const pgm_ascend_job *o, double *m, double *v,
+                               int64_t first, int64_t last)
 {
     const double *p = o->p, *g = o->g;
     const float *single = o->single;
@@ -56,8 +65,10 @@ PGM_INLINE int pgm_ascend_kind(int kind, const pgm_ascend_job *o, double *m, dou
     int64_t i = first;
     pgm_vl within = pgm_splat_d(0.0) == pgm_splat_d(0.0);
     for (; i + PGM_LANES <= last; i += PGM_LANES) {
-        pgm_vd slope = g ? *(const pgm_vd *)(g + i) : __builtin_convertvector(*(const pgm_vh *)(single + i), pgm_vd);
-        pgm_vd new = pgm_ascend_some(kind, o, *(const pgm_vd *)(p + i), slope, m ? m + i : NULL, v ? v + i : NULL);
+        pgm_vd slope = g ? *(const pgm_vd *)(g + i)
+                         : __builtin_convertvector(*(const pgm_vh *)(single + i), pgm_vd);
+        pgm_vd new = pgm_ascend_some(kind, o, *(const pgm_vd *)(p + i), slope, m ? m + i : NULL,
+                                     v ? v + i : NULL);
         *(pgm_vd *)(p2 + i) = new;
         *(pgm_vh *)(copy + i) = __builtin_convertvector(new, pgm_vh);
         /* false for NaN */
@@ -71,7 +82,8 @@ PGM_INLINE int pgm_ascend_kind(int kind, const pgm_ascend_job *o, double *m, dou
             if (m) part[2][k] = m[i + k];
             if (v) part[3][k] = v[i + k];
         }
-        pgm_vd out = pgm_ascend_some(kind, o, *(pgm_vd *)part[0], *(pgm_vd *)part[1], m ? part[2] : NULL, v ? part[3] : NULL);
+        pgm_vd out = pgm_ascend_some(kind, o, *(pgm_vd *)part[0], *(pgm_vd *)part[1],
+                                     m ? part[2] : NULL, v ? part[3] : NULL);
         for (int64_t k = 0; k < last - i; k++) {
             p2[i + k] = out[k], copy[i + k] = (float)out[k], fine &= fabs(out[k]) <= PGM_LARGEST;
             if (m) m[i + k] = part[2][k];

@@ -1,4 +1,5 @@
-/* The kinds of processors that routines.c has been compiled for, and those that the processor at hand can run. */
+/* The kinds of processors that routines.c has been compiled for, and those that the processor at
+ * hand can run. */
 #include <stddef.h>
 
 #include "routines.h"
@@ -8,25 +9,26 @@ extern const pgm_routines pgm_routines_base;
 #ifdef PGM_X86 /* setup.py compiles the other kinds, too */
 extern const pgm_routines pgm_routines_avx2, pgm_routines_avx512;
 
-static const pgm_routines *const compiled[] = {&pgm_routines_base, &pgm_routines_avx2, &pgm_routines_avx512};
+static const pgm_routines *const compiled[] = {&pgm_routines_base, &pgm_routines_avx2,
+                                               &pgm_routines_avx512};
 
 #define PGM_HAS(name) (__builtin_cpu_supports(name) != 0)
 
-/* the last kind that runs here: base is as far as every compiler goes by default, avx512 as servers have had since 2017 */
+/* the last kind that runs here: base is as far as every compiler goes by default, avx512 as servers
+ * have had since 2017 */
 static int last_kind(void)
 {
     __builtin_cpu_init();
     if (!(PGM_HAS("avx2") && PGM_HAS("fma") && PGM_HAS("bmi") && PGM_HAS("bmi2"))) return 0;
     return PGM_HAS("avx512f") && PGM_HAS("avx512bw") && PGM_HAS("avx512cd") && PGM_HAS("avx512dq")
-               && PGM_HAS("avx512vl") ? 2 : 1;
+                   && PGM_HAS("avx512vl")
+               ? 2
+               : 1;
 }
 #else
 static const pgm_routines *const compiled[] = {&pgm_routines_base};
 
-static int last_kind(void)
-{
-    return 0;
-}
+static int last_kind(void) { return 0; }
 #endif
 
 const pgm_routines *pgm_routines_of(int kind)

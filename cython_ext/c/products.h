@@ -2,34 +2,41 @@
  *
  *     multiply: out += a b, a (rows, n), b any view of a weight (n, m)
  *     outer:    out = a' b, a (rows, n), b (rows, m)
- * The numbers of a that are not 0 become lists of (row of b, number), and rows of b are added by these lists, a tile of 64
- * columns at a time that stays in the nearest cache. Zeros cost nothing, whatever stands against them in b.
+ * The numbers of a that are not 0 become lists of (row of b, number), and rows of b are added by
+ * these lists, a tile of 64 columns at a time that stays in the nearest cache. Zeros cost nothing,
+ * whatever stands against them in b.
  *
- * Invariants. The sum of an entry is taken over ascending rows, in one running sum of each column (two rows first added to
- * each other where all numbers are 1), so it does not depend on tiles, on other rows, or on the number of threads.
- * `multiply` adds the whole sum to out at the end: small terms would be lost if each were added to a large number.
+ * Invariants. The sum of an entry is taken over ascending rows, in one running sum of each column
+ * (two rows first added to each other where all numbers are 1), so it does not depend on tiles, on
+ * other rows, or on the number of threads. `multiply` adds the whole sum to out at the end: small
+ * terms would be lost if each were added to a large number.
  *
- * Reference: numpy products in double precision (test_learn_kernels.py).
+ * Reference: numpy products in double precision (test_compiled_updates.py).
  */
 #ifndef PGM_PRODUCTS_H
 #define PGM_PRODUCTS_H
 
 #include "inputs.h"
 
-/* Copy the elements from (row, column) on to out (high, tile), with zeros beyond the last column. */
-PGM_INLINE void pgm_copy_tile(const pgm_matrix *from, int64_t row, int64_t column, int64_t high, int64_t tile, float *out)
+/* Copy the elements from (row, column) on to out (high, tile), with zeros beyond the last column.
+ */
+PGM_INLINE void pgm_copy_tile(const pgm_matrix *from, int64_t row, int64_t column, int64_t high,
+                              int64_t tile, float *out)
 {
-    const int64_t down = from->down, right = from->right, wide = pgm_min_l(tile, from->columns - column);
+    const int64_t down = from->down, right = from->right,
+                  wide = pgm_min_l(tile, from->columns - column);
     const float *w = from->w + row * down + column * right;
     int64_t i = 0;
     for (; right == 1 && i < high; i++) {
         int64_t j = 0;
-        for (; j + PGM_WIDE <= wide; j += PGM_WIDE) *(pgm_vf *)(out + i * tile + j) = *(const pgm_vf *)(w + i * down + j);
+        for (; j + PGM_WIDE <= wide; j += PGM_WIDE)
+            *(pgm_vf *)(out + i * tile + j) = *(const pgm_vf *)(w + i * down + j);
         for (; j < wide; j++) out[i * tile + j] = w[i * down + j];
     }
     for (; down == 1 && i + 4 <= high; i += 4) {
         int64_t j = 0;
-        for (; j + 4 <= wide; j += 4) pgm_transpose4(w + i + j * right, right, tile, out + i * tile + j);
+        for (; j + 4 <= wide; j += 4)
+            pgm_transpose4(w + i + j * right, right, tile, out + i * tile + j);
         for (; j < wide; j++)
             for (int64_t k = 0; k < 4; k++) out[(i + k) * tile + j] = w[i + k + j * right];
     }
@@ -44,7 +51,8 @@ static void pgm_pack_part(void *job, int64_t first, int64_t last)
 {
     const pgm_pack_job *j = job;
     const int64_t rows = j->weight.rows, tile = j->tile;
-    for (int64_t t = first; t < last; t++) pgm_copy_tile(&j->weight, 0, t * tile, rows, tile, j->out + t * rows * tile);
+    for (int64_t t = first; t < last; t++)
+        pgm_copy_tile(&j->weight, 0, t * tile, rows, tile, j->out + t * rows * tile);
 }
 
 #define PGM_LISTS 128 /* lists that are made together */
@@ -54,7 +62,8 @@ typedef struct {
     pgm_change *list; /* (some, capacity) */
     float *sums;
     int64_t capacity, apart, some, count[PGM_LISTS], done[PGM_LISTS];
-    /* the numbers needed next, to be fetched meanwhile: `lines` of `length` numbers that lie `far` apart */
+    /* the numbers needed next, to be fetched meanwhile: `lines` of `length` numbers that lie `far`
+     * apart */
     const float *next;
     int64_t lines, length, far;
     uint8_t ones[PGM_LISTS]; /* whether every number of a list is 1 */
@@ -64,10 +73,7 @@ typedef int32_t pgm_bits __attribute__((may_alias));
 typedef uint64_t pgm_pair __attribute__((may_alias, aligned(4)));
 
 /* whether a number is not 0, by its bits: a comparison of floats takes three times as long */
-PGM_INLINE int pgm_is_not_0(const float *x)
-{
-    return (*(const pgm_bits *)x & 0x7fffffff) != 0;
-}
+PGM_INLINE int pgm_is_not_0(const float *x) { return (*(const pgm_bits *)x & 0x7fffffff) != 0; }
 
 /* whether x has a whole group of numbers, all of them 0: images have large empty parts */
 PGM_INLINE int pgm_is_empty(const float *x, int64_t numbers)
@@ -78,7 +84,8 @@ PGM_INLINE int pgm_is_empty(const float *x, int64_t numbers)
     return (bits & 0x7fffffff7fffffff) == 0;
 }
 
-/* whether all of so many numbers are 0 or 1, whose bits are 0 or 0x3f800000: then nothing is to be multiplied */
+/* whether all of so many numbers are 0 or 1, whose bits are 0 or 0x3f800000: then nothing is to be
+ * multiplied */
 PGM_INLINE int pgm_is_binary(const float *x, int64_t numbers)
 {
     const pgm_bits *bits = (const pgm_bits *)x;
@@ -120,7 +127,9 @@ PGM_INLINE void pgm_list_columns(pgm_lists *l, const float *x, int64_t rows, int
     memset(l->count, 0, sizeof l->count);
     for (int64_t r = 0; r < rows; r++, x += n)
         for (int64_t i = 0; i < l->some; i += PGM_GROUP) {
-            int64_t end = pgm_is_empty(x + i, l->some - i) ? i : l->some - i < PGM_GROUP ? l->some : i + PGM_GROUP;
+            int64_t end = pgm_is_empty(x + i, l->some - i) ? i
+                          : l->some - i < PGM_GROUP        ? l->some
+                                                           : i + PGM_GROUP;
             for (int64_t k = i; k < end; k++) {
                 l->list[k * l->capacity + l->count[k]] = (pgm_change){(int32_t)r, x[k]};
                 l->count[k] += pgm_is_not_0(x + k);
@@ -128,13 +137,15 @@ PGM_INLINE void pgm_list_columns(pgm_lists *l, const float *x, int64_t rows, int
         }
 }
 
-/* pgm_add_rows where every delta is 1. Two rows are added to each other first, so that sums wait half as often. */
-PGM_INLINE int64_t pgm_add_ones(const pgm_change *list, int64_t f, int64_t count, const float *rows, int64_t stride,
-                                int64_t end, int groups, int fresh, float *kept)
+/* pgm_add_rows where every delta is 1. Two rows are added to each other first, so that sums wait
+ * half as often. */
+PGM_INLINE int64_t pgm_add_ones(const pgm_change *list, int64_t f, int64_t count, const float *rows,
+                                int64_t stride, int64_t end, int groups, int fresh, float *kept)
 {
     const int vectors = groups * PGM_PIECES;
     pgm_vf sum[PGM_SUMS];
-    for (int v = 0; v < vectors; v++) sum[v] = fresh ? pgm_splat_f(0.0f) : *(const pgm_vf *)(kept + v * PGM_WIDE);
+    for (int v = 0; v < vectors; v++)
+        sum[v] = fresh ? pgm_splat_f(0.0f) : *(const pgm_vf *)(kept + v * PGM_WIDE);
     for (; f + 1 < count && list[f + 1].row < end; f += 2) {
         const float *a = rows + list[f].row * stride, *b = rows + list[f + 1].row * stride;
         for (int v = 0; v < vectors; v++)
@@ -148,21 +159,28 @@ PGM_INLINE int64_t pgm_add_ones(const pgm_change *list, int64_t f, int64_t count
     return f;
 }
 
-/* Add the listed rows before row `end` to the sums, which start at 0 if `fresh`; rows lie `stride` apart. */
-PGM_INLINE void pgm_add_lists(pgm_lists *l, int fresh, const float *rows, int64_t stride, int64_t end, int groups)
+/* Add the listed rows before row `end` to the sums, which start at 0 if `fresh`; rows lie `stride`
+ * apart. */
+PGM_INLINE void pgm_add_lists(pgm_lists *l, int fresh, const float *rows, int64_t stride,
+                              int64_t end, int groups)
 {
     for (int64_t r = 0; r < l->some; r++) {
         for (int64_t k = r; k < l->lines; k += l->some)
-            for (int64_t i = 0; i < l->length; i += PGM_LINE) __builtin_prefetch(l->next + k * l->far + i, 0, 2);
+            for (int64_t i = 0; i < l->length; i += PGM_LINE)
+                __builtin_prefetch(l->next + k * l->far + i, 0, 2);
         const pgm_change *list = l->list + r * l->capacity;
         float *sums = l->sums + r * l->apart;
-        l->done[r] = l->ones[r] ? pgm_add_ones(list, l->done[r], l->count[r], rows, stride, end, groups, fresh, sums)
-                             : pgm_add_rows(list, l->done[r], l->count[r], rows, stride, end, groups, fresh, sums);
+        l->done[r] = l->ones[r] ? pgm_add_ones(list, l->done[r], l->count[r], rows, stride, end,
+                                               groups, fresh, sums)
+                                : pgm_add_rows(list, l->done[r], l->count[r], rows, stride, end,
+                                               groups, fresh, sums);
     }
 }
 
-/* the same with a tile of 64 columns whose first row is number `begin`, and with as many groups as its columns fill */
-PGM_INLINE void pgm_add_tile_lists(pgm_lists *l, int fresh, const float *tile, int64_t begin, int64_t end, int64_t wide)
+/* the same with a tile of 64 columns whose first row is number `begin`, and with as many groups as
+ * its columns fill */
+PGM_INLINE void pgm_add_tile_lists(pgm_lists *l, int fresh, const float *tile, int64_t begin,
+                                   int64_t end, int64_t wide)
 {
     const float *rows = tile - begin * 64;
     if (wide > 48)
@@ -175,24 +193,33 @@ PGM_INLINE void pgm_add_tile_lists(pgm_lists *l, int fresh, const float *tile, i
         pgm_add_lists(l, fresh, rows, 64, end, 1);
 }
 
-#define PGM_BAND 96 /* rows of a tile of 64 columns: 24 KiB, so that it and a list stay in the nearest cache */
+#define PGM_BAND \
+    96 /* rows of a tile of 64 columns: 24 KiB, so that it and a list stay in the nearest cache */
 
-/* Copy the tile (high, 64) of w from (row, column) on. The next one, below or at the top to the right, is to be fetched
- * while this one is used. */
-PGM_INLINE void pgm_take_tile(pgm_lists *l, const pgm_matrix *w, int64_t high, int64_t row, int64_t column, float *tile)
+/* Copy the tile (high, 64) of w from (row, column) on. The next one, below or at the top to the
+ * right, is to be fetched while this one is used. */
+PGM_INLINE void pgm_take_tile(pgm_lists *l, const pgm_matrix *w, int64_t high, int64_t row,
+                              int64_t column, float *tile)
 {
-    int64_t below = row + high < w->rows ? row + high : 0, beside = below ? column : pgm_min_l(w->columns, column + 64);
-    int64_t next_high = pgm_min_l(high, w->rows - below), next_wide = pgm_min_l(64, w->columns - beside);
-    l->next = w->w + below * w->down + beside * w->right, l->far = w->right == 1 ? w->down : w->right;
-    l->lines = w->right == 1 ? next_high : next_wide, l->length = w->right == 1 ? next_wide : next_high;
+    int64_t below = row + high < w->rows ? row + high : 0,
+            beside = below ? column : pgm_min_l(w->columns, column + 64);
+    int64_t next_high = pgm_min_l(high, w->rows - below),
+            next_wide = pgm_min_l(64, w->columns - beside);
+    l->next = w->w + below * w->down + beside * w->right,
+    l->far = w->right == 1 ? w->down : w->right;
+    l->lines = w->right == 1 ? next_high : next_wide,
+    l->length = w->right == 1 ? next_wide : next_high;
     pgm_copy_tile(w, row, column, pgm_min_l(high, w->rows - row), 64, tile);
 }
 
 /* y (rows, m), its rows `apart` apart, += x (rows, n) w (n, m); list has room for PGM_LISTS * n */
-static void pgm_multiply(const float *x, const pgm_matrix *w, int64_t rows, int64_t apart, pgm_change *list, float *y)
+static void pgm_multiply(const float *x, const pgm_matrix *w, int64_t rows, int64_t apart,
+                         pgm_change *list, float *y)
 {
-    float tile[PGM_BAND * 64] __attribute__((aligned(64))), sums[PGM_LISTS * 64] __attribute__((aligned(64)));
-    const int64_t n = w->rows, bands = (n + PGM_BAND - 1) / PGM_BAND, band = (n + bands - 1) / bands;
+    float tile[PGM_BAND * 64] __attribute__((aligned(64))),
+        sums[PGM_LISTS * 64] __attribute__((aligned(64)));
+    const int64_t n = w->rows, bands = (n + PGM_BAND - 1) / PGM_BAND,
+                  band = (n + bands - 1) / bands;
     pgm_lists l = {.list = list, .capacity = n, .sums = sums, .apart = 64};
     for (int64_t first = 0; first < rows; first += PGM_LISTS) {
         int64_t uses = 0;
@@ -202,8 +229,7 @@ static void pgm_multiply(const float *x, const pgm_matrix *w, int64_t rows, int6
         for (int64_t column = 0; column < w->columns; column += 64) {
             int64_t wide = pgm_min_l(64, w->columns - column);
             memset(l.done, 0, sizeof l.done);
-            for (int64_t row = 0; row < n; row += band)
-                /* few uses of a row are not worth a copy */
+            for (int64_t row = 0; row < n; row += band) /* few uses of a row are not worth a copy */
                 if (w->right == 1 && wide == 64 && uses <= PGM_SHARED * n) {
                     l.lines = 0;
                     pgm_add_lists(&l, row == 0, w->w + column, w->down, row + band, 4);
@@ -212,17 +238,19 @@ static void pgm_multiply(const float *x, const pgm_matrix *w, int64_t rows, int6
                     pgm_add_tile_lists(&l, row == 0, tile, row, row + band, wide);
                 }
             for (int64_t r = 0; r < l.some; r++)
-                for (int64_t j = 0; j < wide; j++) y[(first + r) * apart + column + j] += sums[r * 64 + j];
+                for (int64_t j = 0; j < wide; j++)
+                    y[(first + r) * apart + column + j] += sums[r * 64 + j];
         }
     }
 }
 
-#define PGM_TALL 112 /* rows of b in a tile: a batch of 100 is one band, which saves a pass over the sums */
+#define PGM_TALL \
+    112 /* rows of b in a tile: a batch of 100 is one band, which saves a pass over the sums */
 
-/* rows first .. last - 1 of out (n, m): sum over r of a[r, i] b[r, :]; list has room for PGM_LISTS * PGM_TALL, tiles for
- * the lesser of rows and PGM_TALL times m rounded up to 64 */
-static void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t m, int64_t first, int64_t last,
-                      pgm_change *list, float *tiles, float *out)
+/* rows first .. last - 1 of out (n, m): sum over r of a[r, i] b[r, :]; list has room for PGM_LISTS
+ * * PGM_TALL, tiles for the lesser of rows and PGM_TALL times m rounded up to 64 */
+static void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, int64_t m,
+                      int64_t first, int64_t last, pgm_change *list, float *tiles, float *out)
 {
     const int64_t bands = (rows + PGM_TALL - 1) / PGM_TALL, band = (rows + bands - 1) / bands;
     /* few sums: only the last columns, if there are less than 64, need a tile */
@@ -249,7 +277,8 @@ static void pgm_outer(const float *a, const float *b, int64_t rows, int64_t n, i
                     pgm_add_lists(&l, row == 0, b + row * m + column, m, high, 4);
                 else
                     pgm_add_tile_lists(&l, row == 0, tiles + high * column, 0, high, wide);
-                for (int64_t k = 0; wide < 64 && k < l.some; k++) memcpy(to + k * m, narrow + k * 64, sizeof(float) * wide);
+                for (int64_t k = 0; wide < 64 && k < l.some; k++)
+                    memcpy(to + k * m, narrow + k * 64, sizeof(float) * wide);
             }
         }
     }
@@ -261,7 +290,8 @@ static void pgm_multiply_part(void *job, int64_t first, int64_t last)
     const int64_t n = j->n;
     pgm_change *list = malloc(sizeof *list * PGM_LISTS * (size_t)n);
     if (list)
-        pgm_multiply(j->a + first * n, &j->b, last - first, j->apart, list, j->out + first * j->apart);
+        pgm_multiply(j->a + first * n, &j->b, last - first, j->apart, list,
+                     j->out + first * j->apart);
     else
         j->failed = 1;
     free(list);
@@ -272,7 +302,8 @@ static void pgm_outer_part(void *job, int64_t first, int64_t last)
     pgm_product_job *j = job;
     const int64_t m = j->b.columns;
     pgm_change *list = malloc(sizeof *list * PGM_LISTS * PGM_TALL);
-    char *memory = malloc(sizeof(float) * (size_t)(pgm_min_l(j->rows, PGM_TALL) * ((m + 63) / 64 * 64)) + 64);
+    char *memory =
+        malloc(sizeof(float) * (size_t)(pgm_min_l(j->rows, PGM_TALL) * ((m + 63) / 64 * 64)) + 64);
     if (list && memory) {
         float *tiles = (float *)(memory + (64 - (uintptr_t)memory % 64));
         pgm_outer(j->a, j->b.w, j->rows, j->n, m, first, last, list, tiles, j->out);

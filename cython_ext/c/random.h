@@ -1,11 +1,13 @@
 /* Counter-based uniforms: Threefry4x32 of 12 rounds (Salmon, Moraes, Dror and Shaw 2011).
  *
- * The counter is (block, sweep, chain, layer), so every number has a place of its own and any of them can be made at any
- * time: what a chain draws depends neither on the other chains nor on the number of threads. One call makes the
- * PGM_BLOCK uniforms of a block: the first words of sixteen consecutive counters, then their second words, and so on; the
- * same numbers for any width of vectors.
+ * The counter is (block, sweep, chain, layer), so every number has a place of its own and any of
+ * them can be made at any time: what a chain draws depends neither on the other chains nor on the
+ * number of threads. One call makes the PGM_BLOCK uniforms of a block: the first words of sixteen
+ * consecutive counters, then their second words, and so on; the same numbers for any width of
+ * vectors.
  *
- * Reference: `threefry` and `uniforms` in tests/twin.py, and published answers (test_compiled.py).
+ * Reference: `threefry` and `uniforms` in tests/twin.py, and published answers
+ * (test_compiled_sweeps.py).
  */
 #ifndef PGM_RANDOM_H
 #define PGM_RANDOM_H
@@ -14,7 +16,8 @@
 
 #define PGM_BLOCK 64                       /* uniforms of a block, */
 #define PGM_VECTORS (PGM_BLOCK / PGM_WIDE) /* and the vectors that they fill */
-/* Block numbers with this bit hold second uniforms: 16 counters a block, so it is half of the 2^32 counters. */
+/* Block numbers with this bit hold second uniforms: 16 counters a block, so it is half of the 2^32
+ * counters. */
 #define PGM_SECOND 0x8000000u
 
 /* a place in the streams: the constant words of its counters with the key added */
@@ -23,17 +26,21 @@ typedef struct {
     uint32_t key[5];
 } pgm_stream;
 
-PGM_INLINE pgm_stream pgm_open_stream(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer)
+PGM_INLINE pgm_stream pgm_open_stream(const uint32_t *key, uint32_t sweep, uint32_t chain,
+                                      uint32_t layer)
 {
     uint32_t k0 = key[0], k1 = key[1], k2 = key[2], k3 = key[3];
-    return (pgm_stream){pgm_splat_u(sweep + k1), pgm_splat_u(chain + k2), pgm_splat_u(layer + k3),
+    return (pgm_stream){pgm_splat_u(sweep + k1),
+                        pgm_splat_u(chain + k2),
+                        pgm_splat_u(layer + k3),
                         {k0, k1, k2, k3, 0x1BD11BDAu ^ k0 ^ k1 ^ k2 ^ k3}};
 }
 
 /* 31 bits in (0, 1]; float conversion keeps small ones fine-grained */
 PGM_INLINE pgm_vf pgm_uniform_of(pgm_vu bits)
 {
-    return __builtin_convertvector((pgm_vi)(bits >> 1), pgm_vf) * 4.656612873077393e-10f + 2.3283064e-10f;
+    return __builtin_convertvector((pgm_vi)(bits >> 1), pgm_vf) * 4.656612873077393e-10f
+           + 2.3283064e-10f;
 }
 
 #define PGM_TURN(x, k) (((x) << (k)) | ((x) >> (32 - (k))))
@@ -43,9 +50,11 @@ PGM_INLINE pgm_vf pgm_uniform_of(pgm_vu bits)
 PGM_INLINE void pgm_uniforms(const pgm_stream *at, uint32_t block, pgm_vf u[PGM_VECTORS])
 {
     static const uint32_t lane[PGM_GROUP] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const uint32_t k0 = at->key[0], k1 = at->key[1], k2 = at->key[2], k3 = at->key[3], k4 = at->key[4];
+    const uint32_t k0 = at->key[0], k1 = at->key[1], k2 = at->key[2], k3 = at->key[3],
+                   k4 = at->key[4];
     for (int i = 0; i < PGM_PIECES; i++) {
-        pgm_vu a = *(const pgm_vu *)(lane + i * PGM_WIDE) + (block * PGM_GROUP + k0), b = at->b, c = at->c, d = at->d;
+        pgm_vu a = *(const pgm_vu *)(lane + i * PGM_WIDE) + (block * PGM_GROUP + k0), b = at->b,
+               c = at->c, d = at->d;
         PGM_ROUND(a, b, c, d, 10, 26);
         PGM_ROUND(a, d, c, b, 11, 21);
         PGM_ROUND(a, b, c, d, 13, 27);
@@ -69,8 +78,8 @@ PGM_INLINE void pgm_uniforms(const pgm_stream *at, uint32_t block, pgm_vf u[PGM_
 }
 
 /* Write the uniforms of blocks first .. first + blocks - 1 of one place, (64 blocks). */
-static void pgm_fill_uniforms(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer, uint32_t first,
-                              int64_t blocks, float *out)
+static void pgm_fill_uniforms(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer,
+                              uint32_t first, int64_t blocks, float *out)
 {
     pgm_stream at = pgm_open_stream(key, sweep, chain, layer);
     for (int64_t b = 0; b < blocks; b++) {

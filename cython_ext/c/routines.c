@@ -1,4 +1,5 @@
-/* The routines for one kind of processor: setup.py compiles this file once for each, with PGM_KIND as its name. */
+/* The routines for one kind of processor: setup.py compiles this file once for each, with PGM_KIND
+ * as its name. */
 #include "routines.h"
 
 #include "belief.h"

@@ -1,11 +1,13 @@
-/* The interface of the compiled routines: the structures that cython_ext/kernels.pyx fills, and a table of functions.
+/* The interface of the compiled routines: the structures that cython_ext/kernels.pyx fills, and a
+ * table of functions.
  *
- * routines.c is compiled once for each kind of processor, with other flags, and defines one pgm_routines each time.
- * pgm_routines_of chooses among them at run time. Nothing here depends on the width of vectors, so that one Cython module
- * serves all kinds. Arrays belong to the caller, who keeps them alive; all of them are C-contiguous.
+ * routines.c is compiled once for each kind of processor, with other flags, and defines one
+ * pgm_routines each time. pgm_routines_of chooses among them at run time. Nothing here depends on
+ * the width of vectors, so that one Cython module serves all kinds. Arrays belong to the caller,
+ * who keeps them alive; all of them are C-contiguous.
  *
- * A routine of type pgm_task does items first .. last - 1 of a job; the parts of a job may run on several threads
- * (team.h), and no result depends on how a job is parted.
+ * A routine of type pgm_task does items first .. last - 1 of a job; the parts of a job may run on
+ * several threads (team.h), and no result depends on how a job is parted.
  */
 #ifndef PGM_ROUTINES_H
 #define PGM_ROUTINES_H
@@ -16,7 +18,8 @@ typedef void (*pgm_task)(void *job, int64_t first, int64_t last);
 
 /* ---- sweeps of chains: sweep.h ---- */
 
-/* units of finitely many states; Gaussian; uniform base measure on [-1, 1]: units.base.Draw has the same numbers */
+/* units of finitely many states; Gaussian; uniform base measure on [-1, 1]: units.base.Draw has the
+ * same numbers */
 enum { PGM_FINITE, PGM_NORMAL, PGM_INTERVAL };
 
 #define PGM_MOST_STATES 256 /* of a unit: states are bytes */
@@ -24,41 +27,44 @@ enum { PGM_FINITE, PGM_NORMAL, PGM_INTERVAL };
 /* One direction of a coupling: how changes in layer `from` reach the inputs of layer `to`. */
 typedef struct {
     int from, to;
-    int arrow;             /* adds to the directed input zeta of a child, not to the field */
-    int at_once;           /* applied at each change, not at the end of a pass */
-    int64_t rows;          /* of a dense weight, 0 when it is sparse */
-    int64_t tile;          /* columns of a panel: 16, 32 or 64 */
-    const float *weight;   /* dense: panels (tiles, rows, tile); sparse: the entries of a csr matrix, */
+    int arrow;    /* adds to the directed input zeta of a child, not to the field */
+    int at_once;  /* applied at each change, not at the end of a pass */
+    int64_t rows; /* of a dense weight, 0 when it is sparse */
+    int64_t tile; /* columns of a panel: 16, 32 or 64 */
+    const float
+        *weight; /* dense: panels (tiles, rows, tile); sparse: the entries of a csr matrix, */
     const int64_t *start;  /* (rows + 1) its row starts, */
     const int32_t *column; /* and its columns, ascending in each row */
 } pgm_link;
 
 typedef struct {
-    int kind;        /* PGM_FINITE, PGM_NORMAL or PGM_INTERVAL */
-    int states;      /* of a finite unit, else 0 */
-    int width;       /* components of a unit: k of a one-hot unit of k states, else 1 */
-    int moves;       /* has free units */
-    int by_unit;     /* its units depend on each other, and are drawn one after the other */
-    int summed;      /* summed out of the weights of annealing: bit 1 forward, bit 2 backward */
-    int directed;    /* has parents */
-    int complement;  /* p(0 | zeta) = e^-zeta */
-    int uneven;      /* log h, the base measure, is not constant */
-    int64_t size;    /* units */
-    int64_t stride;  /* floats of a chain in field, zeta, base: size * width, padded */
-    int64_t units;   /* bytes or floats of a chain in state, value, free, alive: size, padded */
-    float variance;  /* of a Gaussian */
+    int kind;       /* PGM_FINITE, PGM_NORMAL or PGM_INTERVAL */
+    int states;     /* of a finite unit, else 0 */
+    int width;      /* components of a unit: k of a one-hot unit of k states, else 1 */
+    int moves;      /* has free units */
+    int by_unit;    /* its units depend on each other, and are drawn one after the other */
+    int summed;     /* summed out of the weights of annealing: bit 1 forward, bit 2 backward */
+    int directed;   /* has parents */
+    int complement; /* p(0 | zeta) = e^-zeta */
+    int uneven;     /* log h, the base measure, is not constant */
+    int64_t size;   /* units */
+    int64_t stride; /* floats of a chain in field, zeta, base: size * width, padded */
+    int64_t units;  /* bytes or floats of a chain in state, value, free, alive: size, padded */
+    float variance; /* of a Gaussian */
     const float *support, *log_base; /* (states) values and log h */
-    const float *bias;       /* (stride) of zeta when directed, else of the field */
-    const float *reference;  /* (stride) bias of the model at beta = 0, or NULL: 0 */
-    const float *soft;       /* (chains, stride) added to the field, or NULL */
-    float *base;             /* (chains, stride) the field less the input from moving layers, or NULL: the bias */
-    float *field, *zeta;     /* (chains, stride) undirected and directed input, or NULL where nothing reads it */
-    float *rest;             /* (chains, stride) rounding error of zeta, for complement units */
-    uint8_t *state;          /* (chains, units) of finite units */
-    float *value;            /* (chains, units) of other units */
-    const uint8_t *free;     /* (chains or 1, units) mask of the units that move */
-    int64_t free_stride;     /* units, or 0 where all chains share one row */
-    const uint8_t *alive;    /* (chains, units) mask of the conditionals that count, or NULL: all */
+    const float *bias;               /* (stride) of zeta when directed, else of the field */
+    const float *reference;          /* (stride) bias of the model at beta = 0, or NULL: 0 */
+    const float *soft;               /* (chains, stride) added to the field, or NULL */
+    float
+        *base; /* (chains, stride) the field less the input from moving layers, or NULL: the bias */
+    float *field,
+        *zeta; /* (chains, stride) undirected and directed input, or NULL where nothing reads it */
+    float *rest;          /* (chains, stride) rounding error of zeta, for complement units */
+    uint8_t *state;       /* (chains, units) of finite units */
+    float *value;         /* (chains, units) of other units */
+    const uint8_t *free;  /* (chains or 1, units) mask of the units that move */
+    int64_t free_stride;  /* units, or 0 where all chains share one row */
+    const uint8_t *alive; /* (chains, units) mask of the conditionals that count, or NULL: all */
 } pgm_layer;
 
 /* the chains of one target */
@@ -66,28 +72,31 @@ typedef struct {
     int layers, links, visits;
     pgm_layer *layer;
     pgm_link *link;
-    const int32_t *visit;   /* (visits) layers in the order of a sweep */
-    float *beta;            /* (chains) */
+    const int32_t *visit; /* (visits) layers in the order of a sweep */
+    float *beta;          /* (chains) */
     uint32_t key[4];
     const uint32_t *stream; /* (chains) */
-    float alpha;            /* share of the flip-the-state kernel; at beta = 0 the draw is exact all the same */
+    float
+        alpha; /* share of the flip-the-state kernel; at beta = 0 the draw is exact all the same */
 } pgm_chains;
 
 typedef struct {
     const pgm_chains *chains;
-    int64_t count;           /* chains */
-    uint64_t first, sweeps;  /* sweeps first .. first + sweeps - 1 */
-    int refresh;             /* compute all inputs first */
-    int joint;               /* weights of annealing sum no layer out */
-    int backward;            /* visit layers and units in the reverse order: the reversal of the sweep */
-    int only;                /* draw this layer alone, its inputs being given, and pass no change on; or -1 */
-    const double *betas;     /* (sweeps + 1) or NULL: sweep t is made at betas[t + 1], and before it log_weight gains */
-    double *log_weight;      /* (count)  log p_(betas[t + 1]) - log p_(betas[t]), the summed layers summed out */
-    double *trace;           /* (sweeps, count, 2) or NULL: log densities after each sweep */
-    int64_t *changed;        /* (layers) gains the number of changes */
-    int64_t capacity;        /* most changes of a layer in a pass */
-    int64_t widest;          /* largest stride of a layer */
-    int failed;              /* becomes 1 without memory */
+    int64_t count;          /* chains */
+    uint64_t first, sweeps; /* sweeps first .. first + sweeps - 1 */
+    int refresh;            /* compute all inputs first */
+    int joint;              /* weights of annealing sum no layer out */
+    int backward; /* visit layers and units in the reverse order: the reversal of the sweep */
+    int only;     /* draw this layer alone, its inputs being given, and pass no change on; or -1 */
+    const double *betas; /* (sweeps + 1) or NULL: sweep t is made at betas[t + 1], and before it
+                            log_weight gains */
+    double *log_weight;  /* (count)  log p_(betas[t + 1]) - log p_(betas[t]), the summed layers
+                            summed out */
+    double *trace;       /* (sweeps, count, 2) or NULL: log densities after each sweep */
+    int64_t *changed;    /* (layers) gains the number of changes */
+    int64_t capacity;    /* most changes of a layer in a pass */
+    int64_t widest;      /* largest stride of a layer */
+    int failed;          /* becomes 1 without memory */
 } pgm_sweep_job;
 
 /* ---- products of matrices: products.h ---- */
@@ -99,10 +108,10 @@ typedef struct {
 } pgm_matrix;
 
 typedef struct {
-    const float *a;   /* (rows, n), zeros in it cost nothing */
+    const float *a; /* (rows, n), zeros in it cost nothing */
     int64_t rows, n;
-    pgm_matrix b;     /* of outer: contiguous */
-    float *out;       /* rows `apart` apart; of outer: contiguous */
+    pgm_matrix b; /* of outer: contiguous */
+    float *out;   /* rows `apart` apart; of outer: contiguous */
     int64_t apart;
     int failed;
 } pgm_product_job;
@@ -117,10 +126,11 @@ typedef struct {
 
 enum { PGM_SGD, PGM_ADAM, PGM_ADAMAX };
 
-#define PGM_LARGEST 1e30 /* of a parameter: a hundred million of them can be summed in single precision */
+#define PGM_LARGEST \
+    1e30 /* of a parameter: a hundred million of them can be summed in single precision */
 
 typedef struct {
-    int kind, fine;      /* fine becomes 0 when a new parameter is not a number within PGM_LARGEST */
+    int kind, fine; /* fine becomes 0 when a new parameter is not a number within PGM_LARGEST */
     double rate, keep1, keep2, unbias1, unbias2, epsilon, l1, l2;
     const double *p;     /* (n) parameters */
     const double *g;     /* (n) gradient, or NULL: */
@@ -132,7 +142,8 @@ typedef struct {
 
 /* ---- enumeration: gray.h ---- */
 
-/* units of one kind, summed out analytically or with a normaliser; their components lie as [term][unit] */
+/* units of one kind, summed out analytically or with a normaliser; their components lie as
+ * [term][unit] */
 typedef struct {
     int terms;      /* states - 1: exponentials a unit */
     int64_t size;   /* units, padded with exponentials of 0 to whole vectors */
@@ -143,16 +154,17 @@ typedef struct {
 
 typedef struct {
     int64_t units, indicators, components, blocks; /* components: whole vectors */
-    const int64_t *states;  /* (units) of the cover */
-    const int64_t *first;   /* (units) first indicator */
-    const double *theta;    /* (indicators) */
-    const double *pair;     /* (indicators, indicators) */
-    const double *offset;   /* (components) */
-    const double *value;    /* V (indicators, components) */
-    const double *up;       /* (indicators, components) exp of the change when a unit steps up into an indicator, */
+    const int64_t *states;                         /* (units) of the cover */
+    const int64_t *first;                          /* (units) first indicator */
+    const double *theta;                           /* (indicators) */
+    const double *pair;                            /* (indicators, indicators) */
+    const double *offset;                          /* (components) */
+    const double *value;                           /* V (indicators, components) */
+    const double *
+        up; /* (indicators, components) exp of the change when a unit steps up into an indicator, */
     const double *down;     /* and its inverse */
     const pgm_block *block; /* (blocks) */
-    int every;              /* factors of a product that cannot overflow before its exponent is taken out */
+    int every; /* factors of a product that cannot overflow before its exponent is taken out */
 } pgm_problem;
 
 /* probabilities of components and indicators; the same also times each indicator */
@@ -163,7 +175,8 @@ typedef struct {
     double *field;              /* (indicators) theta + pair of the current state */
     double *e;                  /* (components) exponentials of the current state */
     double *sums;               /* (components + indicators) weighted probabilities of a piece, */
-    double *open;               /* (indicators, components + indicators) and times indicators, for PGM_EACH_MOMENT */
+    double
+        *open; /* (indicators, components + indicators) and times indicators, for PGM_EACH_MOMENT */
 } pgm_work;
 
 typedef struct {
@@ -175,8 +188,9 @@ typedef struct {
     int best;                   /* units summed out take their most probable value instead */
     double *log_sums;           /* (pieces) log of the sum of the weights of each piece */
     double *log_weights;        /* (count) or NULL */
-    double *sums;               /* (1 or 1 + indicators, components + indicators) gains work.sums and work.open, */
-    double scale;               /* divided by exp(scale); -inf before the first piece */
+    double
+        *sums; /* (1 or 1 + indicators, components + indicators) gains work.sums and work.open, */
+    double scale; /* divided by exp(scale); -inf before the first piece */
 } pgm_walk_job;
 
 /* ---- mean field with directed children: belief.h ---- */
@@ -190,42 +204,45 @@ typedef struct {
     const double *log_base; /* (states) */
 } pgm_kind;
 
-/* The graph. A term is a normaliser of a child; an edge is a pair of a parent unit and a term. The edges of a term lie
- * together, each with its weights (width of the parent, width of the term) at edge_weight. */
+/* The graph. A term is a normaliser of a child; an edge is a pair of a parent unit and a term. The
+ * edges of a term lie together, each with its weights (width of the parent, width of the term) at
+ * edge_weight. */
 typedef struct {
     int64_t units, terms, states, comps, term_states, term_comps, edges, capacity;
     const pgm_kind *kind;
     const int32_t *unit_kind, *term_kind;
-    const int32_t *term_plain;             /* (terms) it and its parents have one component, and the parents two values */
+    const int32_t
+        *term_plain; /* (terms) it and its parents have one component, and the parents two values */
     const int64_t *unit_state, *unit_comp; /* (units) where its states and components begin */
     const int64_t *term_state, *term_comp; /* (terms) */
-    const int64_t *link_start;             /* (comps + 1) linear inputs from other units' means: csr */
+    const int64_t *link_start; /* (comps + 1) linear inputs from other units' means: csr */
     const int32_t *link_from;
     const double *link_weight;
-    const int64_t *down_start;             /* (units + 1) the edges whose parent it is, */
-    const int64_t *down_edge;              /* (edges) listed here */
-    const int64_t *up_start;               /* (terms + 1) the edges of a term */
-    const int32_t *edge_unit, *edge_term;  /* (edges) */
-    const int64_t *edge_weight;            /* (edges) */
+    const int64_t *down_start;            /* (units + 1) the edges whose parent it is, */
+    const int64_t *down_edge;             /* (edges) listed here */
+    const int64_t *up_start;              /* (terms + 1) the edges of a term */
+    const int32_t *edge_unit, *edge_term; /* (edges) */
+    const int64_t *edge_weight;           /* (edges) */
     const double *weight;
-    const int64_t *own_first, *own_count;  /* (units) the terms whose child it is */
-    const int32_t *own_complement;         /* (units) whether the power of its terms is its mean */
+    const int64_t *own_first, *own_count; /* (units) the terms whose child it is */
+    const int32_t *own_complement;        /* (units) whether the power of its terms is its mean */
 } pgm_net;
 
-/* Arrays (blocks, items, lanes): a row of evidence is a lane, so that a block is updated by vectors. */
+/* Arrays (blocks, items, lanes): a row of evidence is a lane, so that a block is updated by
+ * vectors. */
 typedef struct {
-    double *log_q, *q;  /* items: states; log probabilities and probabilities */
-    double *mean;       /* comps */
-    const double *base; /* comps; constant natural parameter */
-    const double *open; /* units; 1 where a unit is to be inferred, else 0 */
-    const double *still;/* term_comps; constant input */
-    const double *live; /* terms; beta, or 0 where a normaliser is absent */
-    double *on;         /* terms; power of the normaliser */
-    double *pull;       /* term_comps; factor of the input */
-    double *xi;         /* term_comps */
-    double *phi;        /* term_states; shares phi_k, or E[z] of a quadratic term */
-    double *f;          /* terms; F */
-    const double *beta; /* 1 */
+    double *log_q, *q;        /* items: states; log probabilities and probabilities */
+    double *mean;             /* comps */
+    const double *base;       /* comps; constant natural parameter */
+    const double *open;       /* units; 1 where a unit is to be inferred, else 0 */
+    const double *still;      /* term_comps; constant input */
+    const double *live;       /* terms; beta, or 0 where a normaliser is absent */
+    double *on;               /* terms; power of the normaliser */
+    double *pull;             /* term_comps; factor of the input */
+    double *xi;               /* term_comps */
+    double *phi;              /* term_states; shares phi_k, or E[z] of a quadratic term */
+    double *f;                /* terms; F */
+    const double *beta;       /* 1 */
     const double *barren;     /* units; 1 where a unit is barren, else 0 */
     const double *row_weight; /* 1 */
 } pgm_batch;
@@ -241,15 +258,15 @@ typedef struct {
     double *change;       /* settle: (blocks) last largest change */
     const int64_t *order; /* forward: (count) units, parents first */
     int64_t count;
-    double *weight;       /* learn: gains the slopes in the edges' weights */
+    double *weight; /* learn: gains the slopes in the edges' weights */
     int failed;
 } pgm_belief_job;
 
 /* ---- the table of functions ---- */
 
 typedef struct {
-    const char *name; /* kind of processor */
-    int lanes;        /* doubles in a vector */
+    const char *name;         /* kind of processor */
+    int lanes;                /* doubles in a vector */
     pgm_task sweep;           /* pgm_sweep_job, chains */
     pgm_task multiply;        /* pgm_product_job, rows: out += a b */
     pgm_task outer;           /* pgm_product_job, columns of a: out = a' b */
@@ -259,11 +276,12 @@ typedef struct {
     pgm_task learn;           /* pgm_belief_job, terms */
     void (*walk)(pgm_walk_job *job);
     void (*log_densities)(const pgm_chains *c, int64_t chains, int last, double *log_density);
-    void (*fill_uniforms)(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer, uint32_t first,
-                          int64_t blocks, float *out);
+    void (*fill_uniforms)(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer,
+                          uint32_t first, int64_t blocks, float *out);
 } pgm_routines;
 
-/* The routines of kind 0, 1, ... of the processors that this one can run, ascending; NULL beyond the last. */
+/* The routines of kind 0, 1, ... of the processors that this one can run, ascending; NULL beyond
+ * the last. */
 const pgm_routines *pgm_routines_of(int kind);
 
 #endif

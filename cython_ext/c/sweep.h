@@ -1,15 +1,18 @@
-/* Event-driven sweeps: each chain keeps the inputs of every layer, and a change of a unit by delta adds delta times its
- * weight row to the inputs of its neighbours.
+/* Event-driven sweeps: each chain keeps the inputs of every layer, and a change of a unit by delta
+ * adds delta times its weight row to the inputs of its neighbours.
  *
- * A pass over a layer draws the new states of all chains of a block and lists the changes; then each link applies the
- * lists, panel of columns by panel, so that the part of the weights in use stays in cache while all chains use it.
- * A layer whose units depend on each other (couplings inside the layer, parents of one child) moves unit by unit.
+ * A pass over a layer draws the new states of all chains of a block and lists the changes; then
+ * each link applies the lists, panel of columns by panel, so that the part of the weights in use
+ * stays in cache while all chains use it. A layer whose units depend on each other (couplings
+ * inside the layer, parents of one child) moves unit by unit.
  *
- * Invariants. Between passes, field and zeta are those of the present states up to rounding, which `refresh` removes.
- * Streams of uniforms belong to chains, and a chain's sums are always taken in the order of its own changes: the course of
- * a chain depends neither on the other chains nor on the number of threads.
+ * Invariants. Between passes, field and zeta are those of the present states up to rounding, which
+ * `refresh` removes. Streams of uniforms belong to chains, and a chain's sums are always taken in
+ * the order of its own changes: the course of a chain depends neither on the other chains nor on
+ * the number of threads.
  *
- * Reference: PlainChains of pgmengine/engine/plain.py on the same uniforms (test_compiled.py, test_annealing.py).
+ * Reference: PlainChains of pgmengine/engine/plain.py on the same uniforms
+ * (test_compiled_sweeps.py, test_annealing.py).
  */
 #ifndef PGM_SWEEP_H
 #define PGM_SWEEP_H
@@ -18,21 +21,28 @@
 #include "density.h"
 
 /* Draw a layer of one chain and list the changes; returns their number. */
-PGM_INLINE int64_t pgm_pass(const pgm_chains *m, int index, int64_t chain, const pgm_stream *at, int backward,
-                            pgm_scratch *s, pgm_change *list)
+PGM_INLINE int64_t pgm_pass(const pgm_chains *m, int index, int64_t chain, const pgm_stream *at,
+                            int backward, pgm_scratch *s, pgm_change *list)
 {
     const pgm_layer *l = m->layer + index;
     if (l->by_unit) return pgm_pass_by_unit(m, index, chain, at, backward, s, list);
     if (l->kind != PGM_FINITE) return pgm_pass_infinite(m, l, chain, at, list);
-    if (l->states > 2 || l->width > 1) return pgm_pass_table(m, l, chain, at, pgm_alpha(m, chain), list);
+    if (l->states > 2 || l->width > 1)
+        return pgm_pass_table(m, l, chain, at, pgm_alpha(m, chain), list);
     return pgm_pass_two(m, l, chain, at, list);
 }
 
-/* the sweeps of chains first .. last - 1, at most PGM_TOGETHER of them; `changed` (layers) gains numbers of changes */
-static void pgm_sweep(const pgm_sweep_job *j, pgm_scratch *s, int64_t first, int64_t last, int64_t *changed)
+/* the sweeps of chains first .. last - 1, at most PGM_TOGETHER of them; `changed` (layers) gains
+ * numbers of changes */
+static void pgm_sweep(const pgm_sweep_job *j, pgm_scratch *s, int64_t first, int64_t last,
+                      int64_t *changed)
 {
     const pgm_chains *m = j->chains;
-    int complement = 0, side = j->joint ? 0 : j->backward ? 2 : 1, two_sided = side && pgm_two_sided(m, side);
+    int complement = 0,
+        side = j->joint      ? 0
+               : j->backward ? 2
+                             : 1,
+        two_sided = side && pgm_two_sided(m, side);
     /* draws the layers that weights sum out, whose former states must not matter */
     pgm_chains gibbs = *m;
     gibbs.alpha = 0.0f;
@@ -41,7 +51,8 @@ static void pgm_sweep(const pgm_sweep_job *j, pgm_scratch *s, int64_t first, int
         uint64_t sweep = j->first + t;
         if (complement) pgm_refresh(m, s, first, last, 1);
         for (int64_t c = first; j->betas && c < last; c++) {
-            j->log_weight[c] += pgm_weight_gain(m, c, j->betas[t], j->betas[t + 1], side, two_sided);
+            j->log_weight[c] +=
+                pgm_weight_gain(m, c, j->betas[t], j->betas[t + 1], side, two_sided);
             m->beta[c] = (float)j->betas[t + 1];
         }
         for (int i = 0; i < m->visits; i++) {
@@ -51,12 +62,14 @@ static void pgm_sweep(const pgm_sweep_job *j, pgm_scratch *s, int64_t first, int
             for (int64_t c = first; c < last; c++) {
                 pgm_stream at = pgm_open_stream(m->key, (uint32_t)sweep, m->stream[c],
                                                 (uint32_t)index | (uint32_t)(sweep >> 32) << 16);
-                int64_t n = pgm_pass(by, index, c, &at, j->backward, s, s->list + (c - first) * s->capacity);
+                int64_t n = pgm_pass(by, index, c, &at, j->backward, s,
+                                     s->list + (c - first) * s->capacity);
                 s->count[c - first] = n;
                 changed[index] += n;
             }
             for (int k = 0; k < m->links && j->only < 0; k++)
-                if (m->link[k].from == index && !m->link[k].at_once) pgm_add(m, m->link + k, s, first, last);
+                if (m->link[k].from == index && !m->link[k].at_once)
+                    pgm_add(m, m->link + k, s, first, last);
         }
         for (int64_t c = first; j->trace && c < last; c++)
             pgm_log_density(m, c, 0, 0, j->trace + 2 * ((int64_t)t * j->count + c));
@@ -67,7 +80,8 @@ static void pgm_sweep(const pgm_sweep_job *j, pgm_scratch *s, int64_t first, int
 static void pgm_sweep_part(void *job, int64_t first, int64_t last)
 {
     pgm_sweep_job *j = job;
-    const size_t widest = (size_t)j->widest, together = (size_t)pgm_min_l(PGM_TOGETHER, last - first);
+    const size_t widest = (size_t)j->widest,
+                 together = (size_t)pgm_min_l(PGM_TOGETHER, last - first);
     int64_t *changed = calloc((size_t)j->chains->layers + 1, sizeof *changed);
     pgm_scratch s = {
         .list = malloc(sizeof *s.list * (size_t)j->capacity * together + 1),
@@ -83,7 +97,8 @@ static void pgm_sweep_part(void *job, int64_t first, int64_t last)
             if (j->refresh) pgm_refresh(j->chains, &s, a, b, 0);
             pgm_sweep(j, &s, a, b, changed);
         }
-        for (int i = 0; i < j->chains->layers; i++) __atomic_fetch_add(j->changed + i, changed[i], __ATOMIC_RELAXED);
+        for (int i = 0; i < j->chains->layers; i++)
+            __atomic_fetch_add(j->changed + i, changed[i], __ATOMIC_RELAXED);
     } else
         j->failed = 1;
     free(s.list);

@@ -1,13 +1,16 @@
-/* A team of threads that share the parts of a job: a call costs a microsecond where a pool of Python threads takes 60.
+/* A team of threads that share the parts of a job: a call costs a microsecond where a pool of
+ * Python threads takes 60.
  *
- * Learning makes a dozen short calls an update, so workers spin for half a millisecond before they sleep, and the next call
- * finds them awake. The caller does the first part. There is one job at a time: a second caller does its whole job alone.
- * A child process starts with no workers, whatever its parent did at the fork. Without POSIX threads, callers do all.
+ * Learning makes a dozen short calls an update, so workers spin for half a millisecond before they
+ * sleep, and the next call finds them awake. The caller does the first part. There is one job at a
+ * time: a second caller does its whole job alone. A child process starts with no workers, whatever
+ * its parent did at the fork. Without POSIX threads, callers do all.
  *
- * The number of a job (`job`) tells workers that there is one, and `pending` tells the caller that all have finished; both
- * are sequentially consistent, so the other fields of the team need no protection.
+ * The number of a job (`job`) tells workers that there is one, and `pending` tells the caller that
+ * all have finished; both are sequentially consistent, so the other fields of the team need no
+ * protection.
  *
- * Tests: test_learn_kernels.py, with many callers and forks.
+ * Tests: test_compiled_updates.py, with many callers and forks.
  */
 #ifndef PGM_TEAM_H
 #define PGM_TEAM_H
@@ -24,8 +27,9 @@
 
 #define PGM_MOST_WORKERS 63
 #define PGM_STACK (4 << 20) /* bytes; the rounds of belief.h take half a megabyte */
-#define PGM_SPINS 64 /* pauses between two looks at the clock */
-#define PGM_PATIENCE 500000 /* ns before a worker sleeps: the numpy between two calls takes up to 300000 */
+#define PGM_SPINS 64        /* pauses between two looks at the clock */
+#define PGM_PATIENCE \
+    500000 /* ns before a worker sleeps: the numpy between two calls takes up to 300000 */
 
 #if defined(__x86_64__) || defined(__i386__)
 #define PGM_PAUSE() __builtin_ia32_pause()
@@ -36,14 +40,16 @@
 static struct {
     pthread_mutex_t use, sleep;
     pthread_cond_t wake;
-    atomic_ulong job;     /* number of the last job */
-    atomic_int pending;   /* workers that have not finished with it */
+    atomic_ulong job;   /* number of the last job */
+    atomic_int pending; /* workers that have not finished with it */
     atomic_int asleep;
     int workers, parts;
     int64_t count;
     pgm_task task;
-    void *object;         /* its argument */
-} pgm_team = {.use = PTHREAD_MUTEX_INITIALIZER, .sleep = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+    void *object; /* its argument */
+} pgm_team = {.use = PTHREAD_MUTEX_INITIALIZER,
+              .sleep = PTHREAD_MUTEX_INITIALIZER,
+              .wake = PTHREAD_COND_INITIALIZER};
 
 typedef struct {
     int64_t own;        /* number of a worker, from 1 on */
@@ -79,7 +85,8 @@ static void *pgm_worker(void *place)
         if (atomic_load(&pgm_team.job) == seen) {
             pthread_mutex_lock(&pgm_team.sleep);
             atomic_fetch_add(&pgm_team.asleep, 1);
-            while (atomic_load(&pgm_team.job) == seen) pthread_cond_wait(&pgm_team.wake, &pgm_team.sleep);
+            while (atomic_load(&pgm_team.job) == seen)
+                pthread_cond_wait(&pgm_team.wake, &pgm_team.sleep);
             atomic_fetch_sub(&pgm_team.asleep, 1);
             pthread_mutex_unlock(&pgm_team.sleep);
         }
@@ -92,7 +99,8 @@ static void *pgm_worker(void *place)
     return NULL;
 }
 
-/* Start workers, who wait for the job after the present one; fewer than wanted when no more can be started. */
+/* Start workers, who wait for the job after the present one; fewer than wanted when no more can be
+ * started. */
 static void pgm_hire(int wanted)
 {
     while (pgm_team.workers < wanted && pgm_team.workers < PGM_MOST_WORKERS) {
@@ -124,12 +132,10 @@ static void pgm_disband(void)
     atomic_store(&pgm_team.asleep, 0);
 }
 
-static void pgm_found(void)
-{
-    pthread_atfork(NULL, NULL, pgm_disband);
-}
+static void pgm_found(void) { pthread_atfork(NULL, NULL, pgm_disband); }
 
-/* task(job, ...) on items 0 .. count - 1 in `parts` parts; which thread has which must not matter */
+/* task(job, ...) on items 0 .. count - 1 in `parts` parts; which thread has which must not matter
+ */
 static void pgm_share(pgm_task task, void *job, int64_t count, int parts)
 {
     if (parts > count) parts = (int)count;
@@ -156,8 +162,10 @@ static void pgm_share(pgm_task task, void *job, int64_t count, int parts)
     }
     task(job, 0, count / all);
     for (int i = 0; atomic_load(&pgm_team.pending); i++)
-        if (i < 64 * PGM_SPINS) PGM_PAUSE();
-        else sched_yield();
+        if (i < 64 * PGM_SPINS)
+            PGM_PAUSE();
+        else
+            sched_yield();
     pthread_mutex_unlock(&pgm_team.use);
 }
 

@@ -1,19 +1,21 @@
 /* New probabilities of a unit, given the probabilities of all others and every xi.
  *
- * Equations and notation are in belief.h: q(x) ~ h(x) exp(eta x - share(x)). When the table of a unit changes by the
- * factors `ratio`, phi of each of its terms follows in one product with the tilted tables that computed the share, which
- * are therefore kept (`kept`), so that a round needs no second pass over the edges.
+ * Equations and notation are in belief.h: q(x) ~ h(x) exp(eta x - share(x)). When the table of a
+ * unit changes by the factors `ratio`, phi of each of its terms follows in one product with the
+ * tilted tables that computed the share, which are therefore kept (`kept`), so that a round needs
+ * no second pass over the edges.
  *
- * Reference: `Twin` in tests/test_tables.py.
+ * Reference: `Twin` in tests/infer/variational/test_compiled_rounds.py.
  */
 #ifndef PGM_UPDATES_H
 #define PGM_UPDATES_H
 
 #include "net.h"
 
-/* share(x) and the part of eta that a term gives a parent; the tilted tables of the edge are kept for pgm_follow. */
-PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, const pgm_vd *inverse, pgm_vd *share,
-                             pgm_vd *eta, pgm_vd *kept)
+/* share(x) and the part of eta that a term gives a parent; the tilted tables of the edge are kept
+ * for pgm_follow. */
+PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, const pgm_vd *inverse,
+                             pgm_vd *share, pgm_vd *eta, pgm_vd *kept)
 {
     const int64_t t = n->edge_term[e], u = n->edge_unit[e];
     const pgm_kind *kind = n->kind + n->term_kind[t], *parent = n->kind + n->unit_kind[u];
@@ -34,9 +36,11 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
         for (int again = 0; again < 2; again++)
             for (int x = 0; x < parent->states; x++) {
                 double d = 0.0;
-                for (int a = 0; a < parent->width; a++) d += parent->value[x * parent->width + a] * weight[a];
+                for (int a = 0; a < parent->width; a++)
+                    d += parent->value[x * parent->width + a] * weight[a];
                 if (again)
-                    share[x] += on * kind->curvature * d * (r->phi[n->term_state[t]] - mean + 0.5 * d);
+                    share[x] +=
+                        on * kind->curvature * d * (r->phi[n->term_state[t]] - mean + 0.5 * d);
                 else
                     mean += q[x] * d;
             }
@@ -46,7 +50,8 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
         const double step = weight[0] * (parent->value[1] - parent->value[0]);
         const pgm_vd *log_q = r->log_q + n->unit_state[u], odds = log_q[1] - log_q[0];
         for (int k = 0; k < kind->states; k++) {
-            pgm_vd power = on * r->phi[n->term_state[t] + k], d = odds + step * (kind->value[k] - xi[0]);
+            pgm_vd power = on * r->phi[n->term_state[t] + k],
+                   d = odds + step * (kind->value[k] - xi[0]);
             pgm_vd x = pgm_exp_d(-pgm_abs_d(d)), high = 1.0 / (x + 1.0), rest = x * high;
             kept[0] = pgm_select_d(d > 0.0, rest, high);
             kept[1] = pgm_select_d(d > 0.0, high, rest);
@@ -65,15 +70,17 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
     }
 }
 
-/* Bring phi of a term (or E[z] of a quadratic one) up to date after a parent's table has changed by factors `ratio`. */
-PGM_INLINE void pgm_follow(const pgm_net *n, pgm_rows *r, int64_t e, const pgm_vd *ratio, const pgm_vd *change,
-                           const pgm_vd *kept)
+/* Bring phi of a term (or E[z] of a quadratic one) up to date after a parent's table has changed by
+ * factors `ratio`. */
+PGM_INLINE void pgm_follow(const pgm_net *n, pgm_rows *r, int64_t e, const pgm_vd *ratio,
+                           const pgm_vd *change, const pgm_vd *kept)
 {
     const int64_t t = n->edge_term[e], u = n->edge_unit[e];
     const pgm_kind *kind = n->kind + n->term_kind[t], *parent = n->kind + n->unit_kind[u];
     pgm_vd *phi = r->phi + n->term_state[t], sum = pgm_splat_d(0.0);
     if (kind->curvature > 0) {
-        for (int a = 0; a < parent->width; a++) phi[0] += n->weight[n->edge_weight[e] + a] * change[a];
+        for (int a = 0; a < parent->width; a++)
+            phi[0] += n->weight[n->edge_weight[e] + a] * change[a];
         return;
     }
     for (int k = 0; k < kind->states; k++) {
@@ -85,7 +92,8 @@ PGM_INLINE void pgm_follow(const pgm_net *n, pgm_rows *r, int64_t e, const pgm_v
     for (int k = 0; k < kind->states; k++) phi[k] *= sum;
 }
 
-/* Set the powers and the factors of the inputs of a unit's own terms, after its mean has changed. */
+/* Set the powers and the factors of the inputs of a unit's own terms, after its mean has changed.
+ */
 PGM_INLINE void pgm_tell(const pgm_net *n, pgm_rows *r, int64_t u)
 {
     const pgm_vd *mean = r->mean + n->unit_comp[u];
@@ -97,7 +105,8 @@ PGM_INLINE void pgm_tell(const pgm_net *n, pgm_rows *r, int64_t u)
             if (t == first) r->pull[n->term_comp[t]] = live * (mean[0] - 1.0);
             continue;
         }
-        for (int l = 0; l < n->kind[n->term_kind[t]].width; l++) r->pull[n->term_comp[t] + l] = live * mean[l];
+        for (int l = 0; l < n->kind[n->term_kind[t]].width; l++)
+            r->pull[n->term_comp[t] + l] = live * mean[l];
     }
 }
 
@@ -126,13 +135,16 @@ PGM_INLINE void pgm_linear(const pgm_net *n, const pgm_rows *r, int64_t u, pgm_v
     }
 }
 
-/* Update one unit where it is open; returns the largest change of a probability. kept: (capacity) vectors. */
+/* Update one unit where it is open; returns the largest change of a probability. kept: (capacity)
+ * vectors. */
 PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *kept)
 {
     const pgm_kind *kind = n->kind + n->unit_kind[u];
     const int states = kind->states, w = kind->width;
-    pgm_vd eta[PGM_MOST_VALUES], share[PGM_MOST_VALUES], inverse[PGM_MOST_VALUES], old[PGM_MOST_VALUES];
-    pgm_vd lw[PGM_MOST_VALUES], p[PGM_MOST_VALUES], *q = r->q + n->unit_state[u], *log_q = r->log_q + n->unit_state[u];
+    pgm_vd eta[PGM_MOST_VALUES], share[PGM_MOST_VALUES], inverse[PGM_MOST_VALUES],
+        old[PGM_MOST_VALUES];
+    pgm_vd lw[PGM_MOST_VALUES], p[PGM_MOST_VALUES], *q = r->q + n->unit_state[u],
+                                                    *log_q = r->log_q + n->unit_state[u];
     pgm_vd change = pgm_splat_d(0.0), *place = kept;
     pgm_vl open = r->open[u] > 0.0;
     pgm_linear(n, r, u, eta);
@@ -147,7 +159,8 @@ PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *k
         place += (int64_t)n->kind[n->term_kind[t]].states * states;
     }
     if (n->own_complement[u])
-        for (int64_t t = n->own_first[u]; t < n->own_first[u] + n->own_count[u]; t++) share[1] += r->live[t] * r->f[t];
+        for (int64_t t = n->own_first[u]; t < n->own_first[u] + n->own_count[u]; t++)
+            share[1] += r->live[t] * r->f[t];
     for (int x = 0; x < states; x++) {
         lw[x] = kind->log_base[x] - pgm_min_d(share[x], pgm_splat_d(1e100));
         for (int l = 0; l < w; l++) lw[x] += kind->value[x * w + l] * eta[l];

@@ -1,18 +1,21 @@
 /* Vectors of numbers, and the one name of each operation on them.
  *
- * A vector is as wide as a register of the kind of processor that this file is compiled for (routines.c): wider vectors
- * would be correct, too, but compilers keep them in memory. The types are extensions of C that gcc and clang share; no
- * instruction of a processor is named anywhere. The last letter of a name is the type of the numbers:
- *     d  double          l  int64_t, bits or masks of doubles
- *     f  float           i  int32_t, bits or masks of floats;  u  uint32_t
- * A mask has all bits of a lane set, or none, as comparisons give it. pgm_select(mask, a, b) is a where the mask is set
- * and b elsewhere; pgm_min and pgm_max return b where either is NaN; hsum, hprod and hmax reduce the lanes of a vector.
+ * A vector is as wide as a register of the kind of processor that this file is compiled for
+ * (routines.c): wider vectors would be correct, too, but compilers keep them in memory. The types
+ * are extensions of C that gcc and clang share; no instruction of a processor is named anywhere.
+ * The last letter of a name is the type of the numbers: d  double          l  int64_t, bits or
+ * masks of doubles f  float           i  int32_t, bits or masks of floats;  u  uint32_t A mask has
+ * all bits of a lane set, or none, as comparisons give it. pgm_select(mask, a, b) is a where the
+ * mask is set and b elsewhere; pgm_min and pgm_max return b where either is NaN; hsum, hprod and
+ * hmax reduce the lanes of a vector.
  *
- * Invariants. Results depend on nothing but the operands: no fused multiplication (-ffp-contract=off), no reordering of
- * sums. Reductions add neighbours first, so that hsum of floats in groups of 16 (pgm_sums) has the same bits for any
- * width. Loads through these types need no alignment beyond that of one number, and may alias.
+ * Invariants. Results depend on nothing but the operands: no fused multiplication
+ * (-ffp-contract=off), no reordering of sums. Reductions add neighbours first, so that hsum of
+ * floats in groups of 16 (pgm_sums) has the same bits for any width. Loads through these types need
+ * no alignment beyond that of one number, and may alias.
  *
- * Tests: test_processors.py (the same bits for all widths), test_compiled.py (functions against numpy).
+ * Tests: test_processors.py (the same bits for all widths), test_compiled_sweeps.py (functions
+ * against numpy).
  */
 #ifndef PGM_VECTORS_H
 #define PGM_VECTORS_H
@@ -48,20 +51,11 @@ typedef float pgm_f4 __attribute__((vector_size(16), aligned(4), may_alias));
 
 /* ---- splat, select, min, max, abs, any ---- */
 
-PGM_INLINE pgm_vd pgm_splat_d(double x)
-{
-    return x - (pgm_vd){0};
-}
+PGM_INLINE pgm_vd pgm_splat_d(double x) { return x - (pgm_vd){0}; }
 
-PGM_INLINE pgm_vf pgm_splat_f(float x)
-{
-    return x - (pgm_vf){0};
-}
+PGM_INLINE pgm_vf pgm_splat_f(float x) { return x - (pgm_vf){0}; }
 
-PGM_INLINE pgm_vu pgm_splat_u(uint32_t x)
-{
-    return (pgm_vu){0} + x;
-}
+PGM_INLINE pgm_vu pgm_splat_u(uint32_t x) { return (pgm_vu){0} + x; }
 
 PGM_INLINE pgm_vd pgm_select_d(pgm_vl mask, pgm_vd yes, pgm_vd no)
 {
@@ -78,40 +72,19 @@ PGM_INLINE pgm_vi pgm_select_i(pgm_vi mask, pgm_vi yes, pgm_vi no)
     return (yes & mask) | (no & ~mask);
 }
 
-PGM_INLINE pgm_vd pgm_min_d(pgm_vd a, pgm_vd b)
-{
-    return pgm_select_d(a < b, a, b);
-}
+PGM_INLINE pgm_vd pgm_min_d(pgm_vd a, pgm_vd b) { return pgm_select_d(a < b, a, b); }
 
-PGM_INLINE pgm_vd pgm_max_d(pgm_vd a, pgm_vd b)
-{
-    return pgm_select_d(a > b, a, b);
-}
+PGM_INLINE pgm_vd pgm_max_d(pgm_vd a, pgm_vd b) { return pgm_select_d(a > b, a, b); }
 
-PGM_INLINE pgm_vf pgm_min_f(pgm_vf a, pgm_vf b)
-{
-    return pgm_select_f(a < b, a, b);
-}
+PGM_INLINE pgm_vf pgm_min_f(pgm_vf a, pgm_vf b) { return pgm_select_f(a < b, a, b); }
 
-PGM_INLINE pgm_vf pgm_max_f(pgm_vf a, pgm_vf b)
-{
-    return pgm_select_f(a > b, a, b);
-}
+PGM_INLINE pgm_vf pgm_max_f(pgm_vf a, pgm_vf b) { return pgm_select_f(a > b, a, b); }
 
-PGM_INLINE int64_t pgm_min_l(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
+PGM_INLINE int64_t pgm_min_l(int64_t a, int64_t b) { return a < b ? a : b; }
 
-PGM_INLINE pgm_vd pgm_abs_d(pgm_vd x)
-{
-    return (pgm_vd)((pgm_vl)x & INT64_MAX);
-}
+PGM_INLINE pgm_vd pgm_abs_d(pgm_vd x) { return (pgm_vd)((pgm_vl)x & INT64_MAX); }
 
-PGM_INLINE pgm_vf pgm_abs_f(pgm_vf x)
-{
-    return (pgm_vf)((pgm_vi)x & INT32_MAX);
-}
+PGM_INLINE pgm_vf pgm_abs_f(pgm_vf x) { return (pgm_vf)((pgm_vi)x & INT32_MAX); }
 
 PGM_INLINE pgm_vd pgm_sqrt_d(pgm_vd x)
 {
@@ -127,15 +100,9 @@ PGM_INLINE int pgm_any_l(pgm_vl x)
     return bits != 0;
 }
 
-PGM_INLINE int pgm_any_d(pgm_vd x)
-{
-    return pgm_any_l((pgm_vl)x);
-}
+PGM_INLINE int pgm_any_d(pgm_vd x) { return pgm_any_l((pgm_vl)x); }
 
-PGM_INLINE int pgm_any_i(pgm_vi x)
-{
-    return pgm_any_l((pgm_vl)x);
-}
+PGM_INLINE int pgm_any_i(pgm_vi x) { return pgm_any_l((pgm_vl)x); }
 
 /* ---- reductions, neighbours first ---- */
 
@@ -160,7 +127,8 @@ PGM_INLINE double pgm_hprod_d(pgm_vd p)
     return p[0];
 }
 
-/* Running sums of many floats in double precision, one for each lane; the same lanes whatever the width. */
+/* Running sums of many floats in double precision, one for each lane; the same lanes whatever the
+ * width. */
 typedef struct {
     pgm_vd lane[PGM_PIECES];
 } pgm_sums;
@@ -169,7 +137,8 @@ PGM_INLINE void pgm_sums_add(pgm_sums *sums, const pgm_vf group[PGM_PIECES])
 {
     const pgm_vh *half = (const pgm_vh *)group;
     for (int i = 0; i < PGM_PIECES; i++)
-        sums->lane[i] += __builtin_convertvector(half[i], pgm_vd) + __builtin_convertvector(half[i + PGM_PIECES], pgm_vd);
+        sums->lane[i] += __builtin_convertvector(half[i], pgm_vd)
+                         + __builtin_convertvector(half[i + PGM_PIECES], pgm_vd);
 }
 
 PGM_INLINE double pgm_sums_total(const pgm_sums *sums)
@@ -183,7 +152,8 @@ PGM_INLINE double pgm_sums_total(const pgm_sums *sums)
 
 /* ---- bytes ---- */
 
-/* Bytes become numbers in two steps, which are instructions; in one step compilers take the bytes one by one. */
+/* Bytes become numbers in two steps, which are instructions; in one step compilers take the bytes
+ * one by one. */
 PGM_INLINE pgm_vi pgm_widen(pgm_bytes x)
 {
     return __builtin_convertvector(__builtin_convertvector(x, pgm_vs), pgm_vi);
@@ -208,7 +178,8 @@ PGM_INLINE uint64_t pgm_flags(const uint64_t bytes[8])
     return bits;
 }
 
-/* ---- permutations: gcc has had __builtin_shuffle for long, clang and gcc 12 have __builtin_shufflevector ---- */
+/* ---- permutations: gcc has had __builtin_shuffle for long, clang and gcc 12 have
+ * __builtin_shufflevector ---- */
 
 #if defined(__clang__) || __GNUC__ >= 12
 #define PGM_SHUFFLE(mask, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -230,27 +201,41 @@ PGM_INLINE void pgm_transpose4(const float *w, int64_t right, int64_t wide, floa
     *(pgm_f4 *)(out + 3 * wide) = PGM_SHUFFLE(pgm_i4, AB, CD, 2, 3, 6, 7);
 }
 
-/* Reduce x[0] .. x[PGM_LANES - 1] by an operation: lane i of x[0] receives the reduction of all lanes of x[i]. Each step
- * combines runs of `by` lanes: the first of each two runs of a pair of vectors with the second ones. */
+/* Reduce x[0] .. x[PGM_LANES - 1] by an operation: lane i of x[0] receives the reduction of all
+ * lanes of x[i]. Each step combines runs of `by` lanes: the first of each two runs of a pair of
+ * vectors with the second ones. */
 #define PGM_FIRST(j, by) ((j) / (by) % 2 ? PGM_LANES + (j) - (by) : (j))
 #define PGM_SECOND_OF(j, by) ((j) / (by) % 2 ? PGM_LANES + (j) : (j) + (by))
 #if PGM_LANES == 8
-#define PGM_EACH(f, by) f(0, by), f(1, by), f(2, by), f(3, by), f(4, by), f(5, by), f(6, by), f(7, by)
+#define PGM_EACH(f, by) \
+    f(0, by), f(1, by), f(2, by), f(3, by), f(4, by), f(5, by), f(6, by), f(7, by)
 #elif PGM_LANES == 4
 #define PGM_EACH(f, by) f(0, by), f(1, by), f(2, by), f(3, by)
 #else
 #define PGM_EACH(f, by) f(0, by), f(1, by)
 #endif
-#define PGM_REDUCE_BY(x, by, op)                                                \
-    for (int i = 0; i + by < PGM_LANES; i += 2 * by)                            \
-        x[i] = PGM_SHUFFLE(pgm_vl, x[i], x[i + by], PGM_EACH(PGM_FIRST, by))    \
-            op PGM_SHUFFLE(pgm_vl, x[i], x[i + by], PGM_EACH(PGM_SECOND_OF, by))
+#define PGM_REDUCE_BY(x, by, op)                                                         \
+    for (int i = 0; i + by < PGM_LANES; i += 2 * by)                                     \
+    x[i] = PGM_SHUFFLE(pgm_vl, x[i], x[i + by], PGM_EACH(PGM_FIRST, by)) op PGM_SHUFFLE( \
+        pgm_vl, x[i], x[i + by], PGM_EACH(PGM_SECOND_OF, by))
 #if PGM_LANES == 8
-#define PGM_REDUCE(x, op) do { PGM_REDUCE_BY(x, 1, op); PGM_REDUCE_BY(x, 2, op); PGM_REDUCE_BY(x, 4, op); } while (0)
+#define PGM_REDUCE(x, op)        \
+    do {                         \
+        PGM_REDUCE_BY(x, 1, op); \
+        PGM_REDUCE_BY(x, 2, op); \
+        PGM_REDUCE_BY(x, 4, op); \
+    } while (0)
 #elif PGM_LANES == 4
-#define PGM_REDUCE(x, op) do { PGM_REDUCE_BY(x, 1, op); PGM_REDUCE_BY(x, 2, op); } while (0)
+#define PGM_REDUCE(x, op)        \
+    do {                         \
+        PGM_REDUCE_BY(x, 1, op); \
+        PGM_REDUCE_BY(x, 2, op); \
+    } while (0)
 #else
-#define PGM_REDUCE(x, op) do { PGM_REDUCE_BY(x, 1, op); } while (0)
+#define PGM_REDUCE(x, op)        \
+    do {                         \
+        PGM_REDUCE_BY(x, 1, op); \
+    } while (0)
 #endif
 
 /* ---- functions ---- */
@@ -271,7 +256,8 @@ PGM_INLINE pgm_vd pgm_exp_d(pgm_vd x)
     return pgm_select_d(x > -708.0, p, pgm_splat_d(0.0));
 }
 
-/* log x of positive normal numbers: the exponent, and 2 atanh((m - 1) / (m + 1)) with m in [sqrt(1/2), sqrt(2)] */
+/* log x of positive normal numbers: the exponent, and 2 atanh((m - 1) / (m + 1)) with m in
+ * [sqrt(1/2), sqrt(2)] */
 PGM_INLINE pgm_vd pgm_log_d(pgm_vd x)
 {
     pgm_vl bits = (pgm_vl)x, from = bits - INT64_C(0x3fe6a09e667f3bcd), e = from >> 52;
@@ -290,7 +276,8 @@ PGM_INLINE pgm_vd pgm_log_d(pgm_vd x)
     return n * 0.693147180369123816490 + (p * s + n * 1.90821492927058770002e-10);
 }
 
-/* e^x for x in [-87, 88]: 2^n e^r with |r| <= ln(2) / 2 and a polynomial of degree 6; relative error below 2e-7 */
+/* e^x for x in [-87, 88]: 2^n e^r with |r| <= ln(2) / 2 and a polynomial of degree 6; relative
+ * error below 2e-7 */
 PGM_INLINE pgm_vf pgm_exp_f(pgm_vf x)
 {
     /* adding 1.5 2^23 rounds to the nearest integer */

@@ -1,19 +1,22 @@
 /* The xi of a term, by Newton steps to the minimum of F, which is convex in xi.
  *
  * F is in belief.h; its gradient and Hessian are differences of moments under the parents tilted
- * by exp((y_k - xi) z). All rows of a block take their steps together; in a row where F would rise, the step is shortened.
+ * by exp((y_k - xi) z). All rows of a block take their steps together; in a row where F would rise,
+ * the step is shortened.
  *
- * Reference: `simplex_least` and `scalar_least` in tests/bound_oracle.py (test_tables.py: xi is at its minimum).
+ * Reference: `simplex_least` and `scalar_least` in tests/bound_oracle.py (test_compiled_rounds.py:
+ * xi is at its minimum).
  */
 #ifndef PGM_XI_H
 #define PGM_XI_H
 
 #include "net.h"
 
-/* F at xi, phi, and with `slopes` the gradient g and the Hessian h in xi. The constant part of the input cancels in
- * differences of moments, and is left out of them, or small spreads would drown in its rounding error. */
-PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_vd *m, const pgm_vd *xi,
-                            pgm_vd *phi, int slopes, pgm_vd *g, pgm_vd *h)
+/* F at xi, phi, and with `slopes` the gradient g and the Hessian h in xi. The constant part of the
+ * input cancels in differences of moments, and is left out of them, or small spreads would drown in
+ * its rounding error. */
+PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_vd *m,
+                               const pgm_vd *xi, pgm_vd *phi, int slopes, pgm_vd *g, pgm_vd *h)
 {
     const pgm_kind *kind = n->kind + n->term_kind[t];
     const int w = kind->width, states = kind->states;
@@ -48,10 +51,12 @@ PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
         }
         big[k] = sum + pgm_log_d(product);
         if (!slopes) continue;
-        pgm_vd best = pgm_max_d(run, big[k]), keep = pgm_exp_d(run - best), add = pgm_exp_d(big[k] - best);
+        pgm_vd best = pgm_max_d(run, big[k]), keep = pgm_exp_d(run - best),
+               add = pgm_exp_d(big[k] - best);
         for (int l = 0, c = 0; l < w; l++) {
             first[l] = first[l] * keep + m1[l] * add;
-            for (int j = pgm_column(w, l); j <= l; j++, c++) second[c] = second[c] * keep + (m2[c] + m1[l] * m1[j]) * add;
+            for (int j = pgm_column(w, l); j <= l; j++, c++)
+                second[c] = second[c] * keep + (m2[c] + m1[l] * m1[j]) * add;
         }
         total = total * keep + add;
         run = best;
@@ -61,7 +66,8 @@ PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
         pgm_vd share = 1.0 / total;
         for (int l = 0; l < w; l++) first[l] *= share, g[l] = m[l] - still[l] - first[l];
         for (int l = 0, c = 0; l < w; l++)
-            for (int j = pgm_column(w, l); j <= l; j++, c++) h[c] = second[c] * share - first[l] * first[j];
+            for (int j = pgm_column(w, l); j <= l; j++, c++)
+                h[c] = second[c] * share - first[l] * first[j];
     }
     return f + pgm_log_sum(states, big, phi);
 }
@@ -100,20 +106,23 @@ PGM_INLINE void pgm_solve(int w, pgm_vd *h, const pgm_vd *g, pgm_vd *step)
     }
     for (int l = w - 1; l >= 0; l--) {
         step[l] /= pivot[l];
-        for (int i = l + 1; w <= PGM_WHOLE && i < w; i++) step[l] -= h[i * (i + 1) / 2 + l] * step[i];
+        for (int i = l + 1; w <= PGM_WHOLE && i < w; i++)
+            step[l] -= h[i * (i + 1) / 2 + l] * step[i];
     }
 }
 
 #define PGM_STUBBORN 40 /* most steps in rows where none has lowered F yet */
 
-/* Newton steps in xi from where it is, none longer than the range of the values, kept in the rows where F does not rise
- * and its minimum is not far behind; in the others the next one ends where the slopes at both ends of this one meet. */
+/* Newton steps in xi from where it is, none longer than the range of the values, kept in the rows
+ * where F does not rise and its minimum is not far behind; in the others the next one ends where
+ * the slopes at both ends of this one meet. */
 PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
 {
     const pgm_kind *kind = n->kind + n->term_kind[t];
     const int w = kind->width, states = kind->states;
     pgm_vd m[PGM_MOST_VALUES], g[PGM_MOST_VALUES], h[PGM_CELLS], g2[PGM_MOST_VALUES], h2[PGM_CELLS];
-    pgm_vd step[PGM_MOST_VALUES], newton[PGM_MOST_VALUES], at[PGM_MOST_VALUES], phi2[PGM_MOST_VALUES];
+    pgm_vd step[PGM_MOST_VALUES], newton[PGM_MOST_VALUES], at[PGM_MOST_VALUES],
+        phi2[PGM_MOST_VALUES];
     pgm_vd *xi = r->xi + n->term_comp[t], *phi = r->phi + n->term_state[t];
     pgm_mean_input(n, r, t, m);
     if (kind->curvature > 0) {
@@ -161,7 +170,9 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
         for (int l = 0; l < w; l++) there += g2[l] * step[l];
         moved = (f2 <= f) & (there < -0.9 * here);
         shorter = here / (here - there);
-        shorter = pgm_select_d(shorter > 0.1, pgm_select_d(shorter < 0.9, shorter, pgm_splat_d(0.9)), pgm_splat_d(0.1));
+        shorter =
+            pgm_select_d(shorter > 0.1, pgm_select_d(shorter < 0.9, shorter, pgm_splat_d(0.9)),
+                         pgm_splat_d(0.1));
         stuck = worth & ~moved;
         for (int l = 0; l < w; l++) {
             xi[l] = pgm_select_d(moved, at[l], xi[l]);

@@ -29,7 +29,14 @@ def threads() -> int:
         raise PgmError(
             f"{NAME} is {given!r}, expected an integer from 1 to {MOST}; unset it to use every core"
         )
-    return int(given) or len(os.sched_getaffinity(0))
+    return int(given) or _cores()
+
+
+def _cores() -> int:
+    """Cores that this process may run on, or all where the system does not tell."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def shared_out(function: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:

@@ -8,7 +8,6 @@ again if not.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 from contextlib import suppress
@@ -17,7 +16,15 @@ from weakref import WeakSet
 
 from pgmengine.base.errors import PgmError
 
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
 log = logging.getLogger(__name__)
+
+# No symbolic link is followed, nothing is waited for, and no child process inherits the file.
+SAFELY = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
 
 
 class Lock:
@@ -57,18 +64,14 @@ class Lock:
     def _take(self) -> None:
         """Acquire the lock, unless the file has been removed meanwhile."""
         try:
-            number = os.open(
-                self.side,
-                os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK,
-                0o666,
-            )
+            number = os.open(self.side, os.O_RDWR | os.O_CREAT | SAFELY, 0o666)
         except OSError as error:
             raise PgmError(
                 f"checkpoint: {self.side} cannot be made beside {self.path}: {error.strerror}"
             ) from None
         kept = False
         try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _flock(number)
             kept = _same(number, self.side)
         except BlockingIOError:
             raise PgmError(
@@ -88,6 +91,13 @@ class Lock:
         self.number = number if kept else -1
 
 
+def _flock(number: int) -> None:
+    """Lock an open file; BlockingIOError if it is locked, OSError where there are no locks."""
+    if fcntl is None:
+        raise OSError("this system has no flock")
+    fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def _same(number: int, path: Path) -> bool:
     """Return whether an open file is still the one of that name."""
     try:
@@ -103,4 +113,5 @@ def _release() -> None:
 
 
 _held: WeakSet[Lock] = WeakSet()
-os.register_at_fork(after_in_child=_release)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_release)

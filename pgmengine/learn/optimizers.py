@@ -2,7 +2,7 @@
 
 `start(params)` makes the moments, name -> array; `step(structure, params, gradient, moments, t)`
 returns new parameters and changes the moments in place; t counts from 0. The loops are compiled
-(ascend.h): a step of a parameter is one pass over its numbers, which also writes them in single
+(optimizers.h): a step of a parameter is one pass over its numbers, which also writes them in single
 precision for the chains. With weight decay the gradient of a weight loses
 weight_decay * weight + l1 * sign(weight); biases do not decay.
 """
