@@ -7,7 +7,7 @@ contract can mention a Model or a Target without a dependency on it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -17,7 +17,6 @@ from pgmengine.base.types import Array, States, Weight
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
-    from scipy.sparse import sparray
 
     from pgmengine.graph.layer import Layer
     from pgmengine.graph.model import Model
@@ -93,11 +92,8 @@ class Kernel(Protocol):
 # a column for each unit.
 Data: TypeAlias = "Mapping[str, ArrayLike] | pd.DataFrame"
 
-# A parameter: a dense array, or a scipy sparse array whose stored entries are the parameters.
-Parameter: TypeAlias = "Array | sparray"
-
 # Parameter name -> its numbers.
-Params: TypeAlias = "Mapping[str, Parameter]"
+Params: TypeAlias = Mapping[str, Weight]
 
 # Everything that a phase or an optimizer needs to go on, besides the parameters and the random
 # numbers: name -> array.
@@ -197,9 +193,14 @@ class Optimizer(Protocol):
         """Return the parameters after step t, counted from 0, of ascent along the gradient."""
 
 
-# A monitor is called as monitor(model, update), before learning and after every update; what it
-# returns, name -> number or row of numbers or None, goes into the history.
-Monitor: TypeAlias = "Callable[[Model, int], Mapping[str, Any] | None]"
+class Monitor(Protocol):
+    """A callback of a fit, a function or an object, for values of the history."""
+
+    def __call__(self, model: Model, update: int, /) -> Mapping[str, Any] | None:
+        """Return name -> number, or row of numbers, or None.
+
+        Called before learning, as update 0, and after every update.
+        """
 
 
 @runtime_checkable

@@ -66,12 +66,10 @@ def check_settings(
         check_optimizer(optimizer, "optimizer")
     check_instance(negative, "negative")
     if not (negative is None or isinstance(negative, Negative)):
-        if hasattr(negative, "start"):
-            raise PgmError(
-                f"negative: {type(negative).__name__} must say in `precision`, np.float32 or "
-                "np.float64, how exactly its gradient is worth computing"
-            )
-        raise PgmError(f"negative must be one such as pgm.PCD(), not {negative!r}")
+        raise PgmError(
+            f"negative must be a negative phase such as pgm.PCD(), with `start` and `precision`, "
+            f"not {negative!r}"
+        )
     if positive is not None and (isinstance(positive, type) or not isinstance(positive, Positive)):
         check_method(positive, "positive")
     if not isinstance(callbacks, Sequence):

@@ -205,7 +205,7 @@ def fit(
         "state": state,
     }
     mark = {} if checkpoint is None else mark_of(model, rows, settings)
-    # One thread from the first product on, so that the bits do not depend on the machine.
+    # From the first product on: threads of BLAS go on to spin after it, and take the cores.
     with one_blas_thread(), alone(checkpoint):
         generator = seeded(rng)
         run = Run(model, target, weights, negative, positive, given, optimizer, generator, executor)

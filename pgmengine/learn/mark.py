@@ -102,6 +102,6 @@ def _name(value: Callable[..., object]) -> str:
 
 
 def digest(content: str | bytes) -> str:
-    """Return a short digest by which contents are told apart."""
+    """Return a short digest that differs where contents differ."""
     whole = content.encode() if isinstance(content, str) else content
     return hashlib.sha256(whole).hexdigest()[:16]

@@ -30,8 +30,7 @@ from pgmengine.infer.sampling.ais import AIS
 from pgmengine.infer.sampling.travels import Travels
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField
-from pgmengine.learn.negative.base import Kernel
-from pgmengine.protocols import Data, ModelPhase, Monitor, Records
+from pgmengine.protocols import Data, Kernel, ModelPhase, Monitor, Records
 
 Found = Mapping[str, float] | None
 

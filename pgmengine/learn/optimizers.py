@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +20,14 @@ from pgmengine import _kernels
 from pgmengine.base.checks import check_instance, check_number, check_rate
 from pgmengine.base.errors import PgmError
 from pgmengine.base.threads import parts
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, Weight
 from pgmengine.graph.model import freeze
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.weights import is_sparse, like, numbers, pattern, plus
 from pgmengine.learn.projected import floors
 from pgmengine.learn.schedules import Rate, rate_at
 from pgmengine.learn.statistics import Gradient
-from pgmengine.protocols import Optimizer, Parameter, Params, Snapshot
+from pgmengine.protocols import Optimizer, Params, Snapshot
 
 # Parameters for each thread of a step.
 WORTH_A_THREAD = 20_000
@@ -81,7 +81,11 @@ class _Ascent:
     rate: Rate
     weight_decay: float
     l1: float
-    moments: ClassVar[tuple[str, ...]] = ("m", "v")
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """The names of the moments that it keeps of each parameter."""
+        return ("m", "v")
 
     @abstractmethod
     def rule(self, t: int) -> Rule:
@@ -103,8 +107,8 @@ class _Ascent:
         PgmError names the first parameter that is not a number within LARGEST.
         """
         rule, rate = self.rule(t), rate_at(self.rate, t)
-        out: dict[str, Parameter] = {}
-        singles: dict[str, Parameter] = {}
+        out: dict[str, Weight] = {}
+        singles: dict[str, Weight] = {}
         for k, value in params.items():
             p, g = numbers(value), numbers(gradient[k])
             g = g if g.dtype == np.float32 else g.astype(np.float64, copy=False)
@@ -175,7 +179,7 @@ class SGD(_Ascent):
         check_number(self, "momentum", below=1)
 
     @property
-    def moments(self) -> tuple[str, ...]:  # type: ignore[override]
+    def moments(self) -> tuple[str, ...]:
         """The velocity, if there is momentum."""
         return ("m",) if self.momentum else ()
 
@@ -362,7 +366,7 @@ def _check_inside(outer: Centered | Tied, other: type) -> None:
         )
 
 
-def _plus_outer(slope: Any, terms: Sequence[tuple[Array, Array]]) -> Parameter:
+def _plus_outer(slope: Any, terms: Sequence[tuple[Array, Array]]) -> Weight:
     """Return slope + sum of a b', at the stored entries of a sparse one."""
     if not is_sparse(slope):
         left, right = (
@@ -372,7 +376,7 @@ def _plus_outer(slope: Any, terms: Sequence[tuple[Array, Array]]) -> Parameter:
         return total
     entry = slope.tocoo()
     sums = sum(a[entry.row] * b[entry.col] for a, b in terms)
-    sparse: Parameter = like(slope, slope.data + sums)
+    sparse: Weight = like(slope, slope.data + sums)
     return sparse
 
 
@@ -435,7 +439,7 @@ class Tied:
         self, structure: Structure, params: Params, gradient: Gradient, moments: Snapshot, t: int
     ) -> Params:
         """Return the parameters after step t along the sums of the groups' gradients."""
-        out: dict[str, Parameter] = {}
+        out: dict[str, Weight] = {}
         least = floors(structure)
         for group in self.groups:
             for name in group:
@@ -451,7 +455,7 @@ class Tied:
         return self.optimizer.step(structure, params, gradient.replaced(out), moments, t)
 
 
-def _equal(one: Parameter, other: Parameter) -> bool:
+def _equal(one: Weight, other: Weight) -> bool:
     """Return whether two parameters have the same shape, pattern and numbers."""
     alike = one.shape == other.shape and pattern(one) == pattern(other)
     return alike and bool((numbers(one) == numbers(other)).all())

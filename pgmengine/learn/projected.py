@@ -7,9 +7,10 @@ from functools import partial
 
 import numpy as np
 
+from pgmengine.base.types import Weight
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.weights import elementwise
-from pgmengine.protocols import Parameter, Params
+from pgmengine.protocols import Params
 
 # The least leak of a noisy-or unit: at 0 a row that no cause explains would be impossible, and
 # could not be learned from.
@@ -35,7 +36,7 @@ def raised(params: Params, least: Mapping[str, float]) -> Params:
     """Return the parameters, the named ones raised to at least these values."""
     if not least:
         return params
-    out: dict[str, Parameter] = dict(params)
+    out: dict[str, Weight] = dict(params)
     for name, value in least.items():
         out[name] = elementwise(partial(np.maximum, value), out[name])
     return out

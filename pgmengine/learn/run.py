@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, Weight
 from pgmengine.engine.packed import packed
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
@@ -25,7 +25,7 @@ from pgmengine.learn.positive import data_phase, default_positive, posterior_dra
 from pgmengine.learn.projected import floors, raised
 from pgmengine.learn.settled import idle_parameters, settled_layers, without
 from pgmengine.learn.statistics import Gradient, Statistics
-from pgmengine.protocols import ModelPhase, Negative, Optimizer, Parameter, Params, Positive
+from pgmengine.protocols import ModelPhase, Negative, Optimizer, Params, Positive
 
 # `Fit.state`: the snapshots of optimizer and model phase under "optimizer/..." and "negative/...",
 # the count of updates, the order of the rows left in this pass, and the random numbers.
@@ -209,7 +209,7 @@ class Run:
 
     def set_params(self, arrays: Mapping[str, Array]) -> None:
         """Take the parameters of a checkpoint; PgmError if the model cannot have them."""
-        params: dict[str, Parameter] = {}
+        params: dict[str, Weight] = {}
         for name, value in self.model.params.items():
             found, own = arrays.get(f"params/{name}"), numbers(value)
             if found is None or found.shape != own.shape or found.dtype != own.dtype:

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array, States, Weight
 from pgmengine.graph.model import Model
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.weights import plus
-from pgmengine.protocols import Parameter, Params
+from pgmengine.protocols import Params
 
 
 class Statistics:
@@ -50,9 +50,9 @@ class Statistics:
         out.mass = self.mass - other.mass
         return out
 
-    def total(self, model: Model) -> dict[str, Parameter]:
+    def total(self, model: Model) -> dict[str, Weight]:
         """Return the sum at the parameters of a model, parameter by parameter."""
-        out: dict[str, Parameter] = {}
+        out: dict[str, Weight] = {}
         if self._points:
             states, weights = zip(*self._points, strict=True)
             x = {name: np.concatenate([each[name] for each in states]) for name in states[0]}
@@ -86,6 +86,6 @@ class Gradient(dict[str, Any]):
         super().__init__(values)
         self.data, self.idle = data, idle
 
-    def replaced(self, values: Mapping[str, Parameter]) -> Gradient:
+    def replaced(self, values: Mapping[str, Weight]) -> Gradient:
         """Return the gradient with some of its arrays replaced."""
         return Gradient({**self, **values}, self.data, self.idle)

@@ -259,5 +259,5 @@ def test_a_reason_to_stop_is_text_and_a_negative_phase_says_its_precision():
         def start(self, given, rng):
             raise AssertionError
 
-    with pytest.raises(pgm.PgmError, match="Phase must say in `precision`"):
+    with pytest.raises(pgm.PgmError, match="with `start` and `precision`, not .*Phase"):
         pgm.fit(pgm.rbm(16, 3, rng=0), {"v": x}, negative=Phase(), updates=1)

@@ -196,7 +196,7 @@ def test_settings_that_mean_something():
 @pytest.mark.parametrize(
     "settings, words",
     [
-        ({"negative": "pcd"}, "negative must be one such as pgm.PCD(), not 'pcd'"),
+        ({"negative": "pcd"}, "negative must be a negative phase such as pgm.PCD(), with"),
         ({"positive": "x"}, "positive must be an inference method such as"),
         ({"optimizer": 0.1}, "optimizer must be one such as pgm.Adam(), not 0.1"),
         ({"negative": pgm.PCD(kernel=pgm.Gibbs)}, "an instance such as Gibbs(...)"),

@@ -16,6 +16,7 @@ from pgmengine.base.types import Array, States
 from pgmengine.engine.packed import packed
 from pgmengine.graph.target import NEVER, Target, times
 from pgmengine.graph.weights import add_rows
+from pgmengine.protocols import Accumulator
 
 
 class Factors:
@@ -144,8 +145,8 @@ class Factors:
         """
         return self.target.gradient(self.mean, weights)
 
-    def add_slopes(self, weights: Array, total: Any) -> None:
-        """Add `gradient` to a GradientSum: as the point at which the slopes are those on average."""
+    def add_slopes(self, weights: Array, total: Accumulator) -> None:
+        """Add `gradient` to the sum of a phase, as the points at which the slopes are the means."""
         total.points(self.mean, weights)
 
     def prob(self, name: str) -> Array:

@@ -22,6 +22,7 @@ from pgmengine.graph.queries import barren
 from pgmengine.graph.target import Target, times
 from pgmengine.infer.variational.conditions import log_sums
 from pgmengine.infer.variational.net import net_of
+from pgmengine.protocols import Accumulator
 
 LANES = _kernels.LANES  # rows of a block
 STEPS = 2  # Newton steps in xi in one round
@@ -168,8 +169,8 @@ class Tables:
             out[f"{e.arrow.key}.weight"] = e.gathered(target.model.weight(e.arrow), found)
         return out
 
-    def add_slopes(self, weights: Array, total: Any) -> None:
-        """Add `gradient` to a GradientSum."""
+    def add_slopes(self, weights: Array, total: Accumulator) -> None:
+        """Add `gradient` to the sum of a phase."""
         total.arrays(self.gradient(weights), 1.0, float(weights.sum()))
 
     def _parts(self) -> int:

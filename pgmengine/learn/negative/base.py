@@ -18,14 +18,7 @@ from pgmengine.engine.compiled import CompiledChains, knows
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
 from pgmengine.learn.schedules import Scheduled, at
-from pgmengine.protocols import ModelPhase, Snapshot
-
-
-class Kernel(Protocol):
-    """A Markov transition of units with finitely many states."""
-
-    def transition(self, prob: Array, current: Array) -> Array:
-        """Return the probabilities (..., K) of the next state."""
+from pgmengine.protocols import Kernel, ModelPhase, Snapshot
 
 
 class LadderSchedule(Protocol):
@@ -56,7 +49,7 @@ Betas: TypeAlias = Sequence[float] | Array | int | LadderSchedule
 class Persistent(ModelPhase):
     """Chains that go on from update to update.
 
-    A subclass says in `statistics` how they move.
+    A subclass moves them in `statistics`.
     """
 
     def __init__(
