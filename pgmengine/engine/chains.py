@@ -1,13 +1,11 @@
-"""Chains of a kernel on a target: where they start, what cannot be swept, and which engine sweeps
-them.
-"""
+"""Chains of a kernel on a target: their starts, the engine that sweeps them, and refusals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from copy import deepcopy
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -19,10 +17,11 @@ from pgmengine.engine import compiled, plain
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import count
+from pgmengine.protocols import Kernel
 
 
 class Chains(Protocol):
-    """One chain for each row of a target; x is a complete state, (rows, width) of every layer.
+    """One chain for each row of a target, with a complete state (rows, width) of every layer.
 
     `beta` (rows,) may be changed in place between sweeps. At beta = 0 every kernel draws exactly.
     """
@@ -31,64 +30,81 @@ class Chains(Protocol):
     target: Target
 
     def sweep(self, count: int, backward: bool = False) -> None:
-        """Make `count` sweeps; backward: layers and units in the reverse order, the reversal of a
-        sweep.
-        """
+        """Make `count` sweeps; backward ones visit layers and units in the reverse order."""
 
     def sweep_once(self, anew: Collection[str] = ()) -> None:
-        """Make one sweep and keep nothing for the next: faster when the parameters change between
-        any two sweeps.
+        """Make one sweep and keep nothing for the next one.
 
-        Layers to be drawn `anew` come from their conditionals, whatever the kernel.
+        It is faster than `sweep` when parameters change between any two sweeps. Layers to be drawn
+        `anew` come from their conditionals, whatever the kernel.
         """
 
     def trace(self, count: int) -> Array:
-        """Make `count` sweeps; the log density after each, (count, rows)."""
+        """Make `count` sweeps; return the log density after each, (count, rows)."""
+        ...
 
     def anneal(self, betas: Array, joint: bool = False, backward: bool = False) -> Array:
-        """One sweep at each of betas[1:], all chains together; the log weights added up on the way,
-        (rows,).
+        """Make one sweep at each of betas[1:]; return the importance log weights, (rows,).
 
-        log w = sum_t log f_(betas[t+1])(x_t) - log f_(betas[t])(x_t), x_t the state before the
-        sweep at betas[t+1] and f the density with the layers that a sweep draws first
-        (summed_layers) summed out: they are drawn anew, by Gibbs sampling whatever the kernel,
-        before anything depends on them, so the others are a chain of their own, and its weights
-        vary less. `joint`: f is the density itself, and all layers move by the kernel.
+        log w = sum_t log f_(betas[t+1])(x_t) - log f_(betas[t])(x_t), with x_t the state before the
+        sweep at betas[t+1]. f is the density with the layers summed out that a sweep draws first
+        (summed_layers). These are drawn anew by Gibbs sampling, whatever the kernel, before any
+        other layer depends on them, so that the other layers are a chain of their own, whose
+        importance weights vary less. `joint`: f is the density itself, and all layers move by the
+        kernel.
         """
+        ...
 
-    def values(self, rows: Any = slice(None), dtype: type = np.float64) -> States:
-        """The current states, of some rows if an index is given."""
+    def values(self, rows: Rows = slice(None), dtype: type = np.float64) -> States:
+        """Return the current states, of some rows if an index is given."""
+        ...
 
-    def adopt(self, model: Model, kernel: Any, rng: np.random.Generator) -> None:
+    def adopt(self, model: Model, kernel: Kernel, rng: np.random.Generator) -> None:
         """Go on from the present states with other parameters, kernel and random numbers."""
 
     def place_at(self, x: States) -> None:
-        """Go on from other states; observed units keep theirs."""
+        """Go on from other states; observed units keep their values."""
 
     def log_density(self) -> Array:
-        """Log density of the current states at their beta, (rows,)."""
+        """Return the log density of the current states at their beta, (rows,)."""
+        ...
 
     def path(self) -> tuple[Array, Array]:
-        """(path, power), each (rows,): log p_beta = path + beta * power for the current states."""
+        """Return (path, power), each (rows,), with log p_beta(x) = path + beta * power."""
+        ...
 
     def sweep_path(self) -> tuple[Array, Array]:
-        """One sweep, and the path after it."""
+        """Make one sweep, and return the path after it."""
+        ...
 
     def keep(self) -> Any:
-        """A copy of the states, for restore."""
+        """Return a copy of the chain states, for `restore`."""
 
     def restore(self, kept: Any, rows: Array) -> None:
-        """Put the rows of a mask back to their kept states."""
+        """Put the rows of a mask (rows,) back to their kept states."""
+
+
+# An index of rows.
+Rows: TypeAlias = "Array | slice"
 
 
 def make_chains(
-    target: Target, kernel: Any, x: States, rng: np.random.Generator, streams: Array | None = None
+    target: Target,
+    kernel: Kernel,
+    x: States,
+    rng: np.random.Generator,
+    streams: Array | None = None,
 ) -> Chains:
-    """Compiled chains, or the plain engine for kernels and units that it alone knows (those users
-    add in Python).
+    """Return compiled chains, or plain ones for kernels and units that users add in Python.
 
-    streams (rows,): the numbers of the chains among all those that are given copies of this rng;
-    compiled ones only. PgmError for a target that cannot be swept.
+    Parameters
+    ----------
+    target : one row for each chain; PgmError if it cannot be swept.
+    kernel : the transition of a unit.
+    x : complete states, (rows, width) of every layer.
+    rng : the source of random numbers.
+    streams : (rows,) numbers of the chains among all chains with copies of this rng, where these
+        are divided; read by compiled chains only.
     """
     check_kernel(kernel)
     if why := refusal(target):
@@ -102,16 +118,16 @@ def over_chains(
     executor: Executor | None,
     function: Callable[..., Any],
     target: Target,
-    kernel: Any,
+    kernel: Kernel,
     x: States,
     rng: np.random.Generator,
     work: float,
     *more: Any,
 ) -> list[Any]:
-    """function(target, x, rng, streams, *more) of groups of chains, in order; of all of them
-    without an executor.
+    """Return function(target, x, rng, streams, *more) of groups of chains, in order.
 
-    Compiled chains know nothing of each other, so that these are the same bits.
+    Without an executor all chains are one group. Compiled chains are independent of each other, so
+    that the bits are the same.
     """
     check_kernel(kernel)
     count = (
@@ -133,23 +149,21 @@ def over_chains(
 
 
 def refusal(target: Target) -> str:
-    """Why this target cannot be swept, or an empty string."""
+    """Return the reason why a target cannot be swept, or an empty string."""
     s = target.structure
     for name in target.pattern.by_unit:
         if s.layers[name].unit.support is None and any(
             c.a == name for c in target.pattern.live_arrows
         ):
             return (
-                f"layer {name!r} has {s.layers[name].unit!r} units, which are free and have directed children: their "
-                "conditional is not in the family; observe them"
+                f"layer {name!r} has {s.layers[name].unit!r} units, which are free and have "
+                "directed children: their conditional is not in the family; observe them"
             )
     return ""
 
 
 def start(target: Target, rng: np.random.Generator) -> States:
-    """A dispersed state: directed layers from their parents, others from the reference; observed
-    units clamped.
-    """
+    """Draw a dispersed state: directed layers from their parents, others from the reference."""
     s = target.structure
     x = {name: np.array(value) for name, value in target.evidence.values.items()}
     for name in s.undirected_first:
@@ -165,7 +179,7 @@ def start(target: Target, rng: np.random.Generator) -> States:
 
 
 def sweep_work(target: Target) -> float:
-    """Unit updates that a sweep of one chain comes to, changes of inputs included."""
+    """Return the work of one chain in a sweep, in unit updates, with changes of inputs."""
     s = target.structure
     return sum(layer.width for layer in s.layers.values()) + sum(
         count(target.model.weight(c)) / 8 for c in s.couplings

@@ -1,5 +1,7 @@
-"""The compiled engine: event-driven sweeps that keep each chain's inputs and apply only what
-changed (sweep.h).
+"""The compiled engine: event-driven sweeps that keep the inputs of each chain (sweep.h).
+
+The inputs of a layer are kept between visits, and each change of a unit is added to the inputs of
+its neighbours. Plain.py is the reference implementation.
 """
 
 from __future__ import annotations
@@ -21,31 +23,33 @@ from pgmengine.graph.model import Model
 from pgmengine.graph.queries import summed_layers
 from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target, times
+from pgmengine.protocols import Coupling, Kernel
 from pgmengine.units.base import Draw
 
-REFRESH = 512  # sweeps between two recomputations of all inputs: bounds rounding drift
-WORTH_A_THREAD = 20_000  # unit updates
+# Sweeps between two computations of all inputs, which bound the drift of rounding.
+REFRESH = 512
+
+# Unit updates.
+WORTH_A_THREAD = 20_000
 BEYOND = f"{np.finfo(np.float32).max:.1g}"
 
 
-def knows(target: Target, kernel: Any) -> bool:
-    """Whether the compiled engine can do this: kernels that blend Gibbs and FlipState, units with a
-    compiled draw.
-    """
+def knows(target: Target, kernel: Kernel) -> bool:
+    """Whether the compiled engine can sweep: a blend of Gibbs and FlipState, and drawable units."""
     return says_its_share(kernel) and target.pattern.drawable
 
 
-def says_its_share(kernel: Any) -> bool:
-    """Return whether the class of a kernel says itself which blend of Gibbs and FlipState it is.
+def says_its_share(kernel: Kernel) -> bool:
+    """Whether the class of a kernel says itself which blend of Gibbs and FlipState it is.
 
     An inherited `flip_share` does not count, because the subclass may have another transition.
     """
     return "flip_share" in vars(type(kernel))
 
 
-def share_of(kernel: Any) -> float:
+def share_of(kernel: Kernel) -> float:
     """Return the share of FlipState in a kernel that says it; PgmError unless it is from 0 to 1."""
-    share = kernel.flip_share
+    share: Any = getattr(kernel, "flip_share", None)
     known = isinstance(share, Real) and not isinstance(share, bool)
     if not known or not 0.0 <= float(share) <= 1.0:
         raise PgmError(
@@ -56,18 +60,18 @@ def share_of(kernel: Any) -> float:
 
 
 class CompiledChains:
-    """Chains in compiled code; see Chains.
+    """Chains in compiled code; see chains.Chains.
 
     `beta` (chains,) float32 may be changed in place between sweeps. Each chain draws from the
-    stream of its number, so what it does depends neither on the other chains nor on the number of
-    threads; only `sweep_once`, and the first `sweep_path` after `adopt`, take their inputs from
-    products that may round otherwise among other chains.
+    stream of its number, so that its states depend neither on the other chains nor on the number of
+    threads. Only `sweep_once`, and the first `sweep_path` after `adopt`, take their inputs from
+    products, which may round differently among other chains.
     """
 
     def __init__(
         self,
         target: Target,
-        kernel: Any,
+        kernel: Kernel,
         x: States,
         rng: np.random.Generator,
         streams: Array | None = None,
@@ -81,9 +85,8 @@ class CompiledChains:
         self.by_unit = target.pattern.by_unit
         self.summed = summed_layers(target, False), summed_layers(target, True)
         self.two_sided = self._two_sided()
-        self.arrays: dict[
-            str, Array
-        ] = {}  # layer -> state numbers or values, (chains, padded size)
+        # Layer -> states, or values of infinite units, (chains, padded size).
+        self.arrays: dict[str, Array] = {}
         self.supports = {
             n: None
             if np.array_equal(x.unit.support, range(len(x.unit.support)))
@@ -91,7 +94,7 @@ class CompiledChains:
             for n, x in s.layers.items()
             if x.unit.support is not None
         }
-        # layer -> field, zeta and what zeta lacks in precision, (chains, padded width)
+        # Layer -> field, zeta and the rounding error of zeta, (chains, padded width).
         self.inputs: dict[str, tuple[Array | None, Array | None, Array | None]] = {}
         self.changed = np.zeros(len(s.layers), dtype=np.int64)
         self.place = {name: i for i, name in enumerate(s.layers)}
@@ -99,7 +102,7 @@ class CompiledChains:
         visits = np.array([self.place[name] for name in self.order], dtype=np.int32)
         stream = np.arange(target.rows) if streams is None else streams
         self.key, self.share = key_from(rng), share_of(kernel)
-        self.machine = _kernels.Chains(
+        self.routine = _kernels.Chains(
             layers=len(s.layers),
             links=len(self.links),
             visit=visits,
@@ -110,20 +113,22 @@ class CompiledChains:
         )
         for name in s.layers:
             self._describe(name)
-        self.linked = False  # whether the machine has the weights
+        # Whether the routine has the weights.
+        self.linked = False
         self.endless = any(not layer.unit.bounded for layer in s.layers.values())
         self.free_constant = np.array(
             [sum(base_constant(layer) for layer in s.layers.values()), 0.0]
         )
-        self.known = ~np.all(
-            [free.all(axis=1) for free in target.free.values()], axis=0
-        )  # rows with any evidence
+        # Rows with any evidence.
+        self.known = ~np.all([free.all(axis=1) for free in target.free.values()], axis=0)
         self.constant = self._unknown()
-        self.stale = True  # whether the inputs are yet to be computed
-        self.adopted = False  # whether no sweep has been made since the parameters changed
+        # Whether the inputs have to be computed before the next sweep.
+        self.stale = True
+        # Whether no sweep has been made since the parameters changed.
+        self.adopted = False
 
-    def adopt(self, model: Model, kernel: Any, rng: np.random.Generator) -> None:
-        """See Chains."""
+    def adopt(self, model: Model, kernel: Kernel, rng: np.random.Generator) -> None:
+        """Go on from the present states with other parameters, kernel and random numbers."""
         parameters = packed(model)
         self.target, self.made, self.stale, self.adopted = (
             self.target.with_model(model),
@@ -134,13 +139,13 @@ class CompiledChains:
         if self.known.any():
             self.constant = self._unknown()
         for name, index in self.place.items():
-            self.machine.bias(index, parameters.bias(name))
+            self.routine.bias(index, parameters.bias(name))
         self.linked = False
         self.key, self.share = key_from(rng), share_of(kernel)
-        self.machine.rekey(self.key, self.share)
+        self.routine.rekey(self.key, self.share)
 
     def place_at(self, x: States) -> None:
-        """See Chains."""
+        """Go on from other states; observed units keep their values."""
         self.stale = True
         x = self.target.clamp({name: x[name] for name in self.moving})
         for name in self.moving:
@@ -149,14 +154,13 @@ class CompiledChains:
             self.arrays[name][:, : layer.size] = found
 
     def sweep(self, count: int, backward: bool = False) -> None:
-        """See Chains."""
+        """Make `count` sweeps."""
         self._pieces(count, backward=backward)
 
     def sweep_once(self, anew: Collection[str] = ()) -> None:
-        """See Chains."""
-        apart = bool(
-            self.by_unit or self.target.structure.directed_layers
-        )  # inputs are more than products
+        """Make one sweep and keep nothing for the next one."""
+        # Whether inputs are more than products.
+        apart = bool(self.by_unit or self.target.structure.directed_layers)
         if apart and not (anew and self.share):
             self.sweep(1)
             return
@@ -164,14 +168,14 @@ class CompiledChains:
         for name in self.order:
             if not apart:
                 self._fill_field(name, x)
-            self.machine.rekey(self.key, 0.0 if name in anew else self.share)
+            self.routine.rekey(self.key, 0.0 if name in anew else self.share)
             self._run(1, refresh=apart, only=self.place[name])
             x.pop(name, None)
-        self.machine.rekey(self.key, self.share)
+        self.routine.rekey(self.key, self.share)
         self.made, self.stale, self.adopted = self.made + 1, True, False
 
     def _fill_field(self, name: str, x: States) -> None:
-        """The field of a layer from the values of its neighbours, which are in x or are put there."""
+        """Compute the field of a layer from the values of its neighbours, which are kept in x."""
         parameters, layer, field = (
             packed(self.target.model),
             self.target.structure.layers[name],
@@ -188,16 +192,17 @@ class CompiledChains:
             parameters.add_product(c, name, x[other], inside)
 
     def trace(self, count: int) -> Array:
-        """See Chains."""
+        """Make `count` sweeps; return the log density after each, (count, rows)."""
         out = np.empty((count, self.target.rows, 2))
         self._pieces(count, trace=out)
         out += self._constant()
         return out[..., 0] + times(self.beta, out[..., 1])
 
     def anneal(self, betas: Array, joint: bool = False, backward: bool = False) -> Array:
-        """See Chains."""
+        """Make one sweep at each of betas[1:]; return the importance log weights, (rows,)."""
         weight = np.zeros(self.target.rows)
-        self._constant()  # while states are possible: at beta = 0 they need not be
+        # While states are possible: at beta = 0 they need not be.
+        self._constant()
         self._pieces(
             len(betas) - 1,
             betas=np.ascontiguousarray(betas, dtype=np.float64),
@@ -207,22 +212,22 @@ class CompiledChains:
         )
         return weight + times(betas[-1] - betas[0], self._constant()[:, 1])
 
-    def values(self, rows: Any = slice(None), dtype: type = np.float64) -> States:
-        """See Chains."""
+    def values(self, rows: Array | slice = slice(None), dtype: type = np.float64) -> States:
+        """Return the current states, of some rows if an index is given."""
         return {name: self._now(name, rows, dtype) for name in self.x}
 
     def keep(self) -> list[Array]:
-        """See Chains."""
+        """Return a copy of the chain states, for `restore`."""
         self._compute_inputs()
         return [array.copy() for array in self._all()]
 
     def restore(self, kept: list[Array], rows: Array) -> None:
-        """See Chains."""
+        """Put the rows of a mask (rows,) back to their kept states."""
         for array, old in zip(self._all(), kept, strict=True):
             array[rows] = old[rows]
 
     def _all(self) -> list[Array]:
-        """Everything that changes as the chains move."""
+        """Return all arrays that change as the chains move."""
         inputs = [array for name in self.inputs for array in self.inputs[name] if array is not None]
         return [self.arrays[name] for name in self.moving] + inputs
 
@@ -244,10 +249,9 @@ class CompiledChains:
             done += some
 
     def sweep_path(self) -> tuple[Array, Array]:
-        """See Chains."""
-        if (
-            self.adopted and self.two_sided
-        ):  # what a sweep of kept inputs would begin with is a product, too
+        """Make one sweep, and return the path after it."""
+        # A sweep of kept inputs would begin with products as well.
+        if self.adopted and self.two_sided:
             self.sweep_once()
             both = self._densities(last=True)
         else:
@@ -258,24 +262,23 @@ class CompiledChains:
         return both[:, 0], both[:, 1]
 
     def log_density(self) -> Array:
-        """See Chains."""
+        """Return the log density of the current states at their beta, (rows,)."""
         path, power = self.path()
         return path + times(self.beta, power)
 
     def path(self) -> tuple[Array, Array]:
-        """See Chains."""
+        """Return (path, power), each (rows,), with log p_beta(x) = path + beta * power."""
         both = self._path() + self._constant()
         return both[:, 0], both[:, 1]
 
     def _unknown(self) -> Array:
-        """The constants before they have been computed; rows without evidence only have those of
-        the base measures.
-        """
+        """Return the constants before they are computed: NaN in rows with evidence."""
         return np.where(self.known[:, None], np.nan, self.free_constant)
 
     def _constant(self) -> Array:
-        """What the evidence adds to (path, power), -inf if it is impossible; 0 where no state has
-        told so far.
+        """Return the share of evidence in (path, power), (rows, 2): -inf where it is impossible.
+
+        It is computed from the first possible state of a chain, and 0 before there is one.
         """
         missing = np.flatnonzero(np.isnan(self.constant[:, 0]))
         if not len(missing):
@@ -290,10 +293,10 @@ class CompiledChains:
         return np.nan_to_num(self.constant, neginf=-np.inf)
 
     def _densities_of(self, rows: Array, x: States) -> Array:
-        """Log densities of states (rows, width) at beta = 0 and 1, (2, rows).
+        """Return the log densities of states (rows, width) at beta = 0 and 1, (2, rows).
 
-        Chains of one row of evidence may be parted among workers, and products round otherwise
-        among fewer rows, so each of these is asked about alone.
+        Chains of one row of evidence may be divided among workers, and products round differently
+        among fewer rows, so that each of these states is computed alone.
         """
         known = (*self.target.evidence.values.values(), *self.target.soft.values())
         one = all((some == some[:1]).all() for some in map(distinct, known))
@@ -305,7 +308,7 @@ class CompiledChains:
         return found
 
     def _compute_inputs(self) -> None:
-        """Before a first sweep: it would compute them itself."""
+        """Compute the inputs where no sweep has done so."""
         if self.stale:
             self._run(0, refresh=True)
 
@@ -315,30 +318,28 @@ class CompiledChains:
 
     def _densities(self, last: bool) -> Array:
         out = np.empty((self.target.rows, 2))
-        self.machine.log_density(out, last)
+        self.routine.log_density(out, last)
         return out
 
     def _link(self) -> None:
-        """Give the machine the weights of the present model."""
+        """Pass the weights of the present model to the routine."""
         parameters = packed(self.target.model)
         for i, (source, name, c, arrow, at_once) in enumerate(self.links):
             weight = parameters.into(c, name)
-            self.machine.link(i, self.place[source], self.place[name], arrow, at_once, *weight)
+            self.routine.link(i, self.place[source], self.place[name], arrow, at_once, *weight)
         self.linked = True
 
     def _run(self, sweeps: int, refresh: bool, **options: Any) -> None:
         if not self.linked and (refresh or "only" not in options):
             self._link()
         work = parts(sweeps * self.target.rows * self.units, WORTH_A_THREAD / 2)
-        self.machine.sweep(self.made, sweeps, refresh, self.changed, work, **options)
+        self.routine.sweep(self.made, sweeps, refresh, self.changed, work, **options)
         self.stale = False
         if self.endless:
             self._check_inputs()
 
     def _check_inputs(self) -> None:
-        """PgmError if real values have driven an input out of single precision: what is drawn from
-        it is wrong.
-        """
+        """PgmError if real values have driven an input out of single precision."""
         with np.errstate(all="ignore"):
             far = [
                 name
@@ -348,8 +349,8 @@ class CompiledChains:
             ]
         if far:
             raise PgmError(
-                f"layer {far[0]!r}: its inputs in a chain are beyond single precision, {BEYOND}; are the data "
-                "standardised, or has learning diverged?"
+                f"layer {far[0]!r}: its inputs in a chain are beyond single precision, {BEYOND}; "
+                "are the data standardised, or has learning diverged?"
             )
 
     def _describe(self, name: str) -> None:
@@ -379,7 +380,7 @@ class CompiledChains:
         )
         unit, table = layer.unit, None if not finite else layer.unit.log_base
         uneven = unit.draw is Draw.NORMAL or (table is not None and bool(np.any(table != table[0])))
-        self.machine.layer(
+        self.routine.layer(
             self.place[name],
             kind=Draw.TABLE if finite else unit.draw or Draw.NORMAL,
             states=0 if table is None else len(table),
@@ -410,9 +411,7 @@ class CompiledChains:
         )
 
     def _two_sided(self) -> bool:
-        """Whether the fields of the layers that a sweep draws last, and biases, have all that the
-        log density needs.
-        """
+        """Whether biases and the fields of the layers drawn last give the log density."""
         s, last = self.target.structure, self.summed[1]
         apart = all((c.a in last) != (c.b in last) for c in s.couplings)
         return apart and not s.directed_layers and not self.target.soft
@@ -423,11 +422,12 @@ class CompiledChains:
             arrow.a in self.moving for arrow in self.target.structure.arrows_into[name]
         )
 
-    def _links(self, c: Any) -> list[tuple[str, str, Any, bool, bool]]:
-        """The directions of a coupling through which something is to be added: (from, to, coupling,
-        arrow, at once).
+    def _links(self, c: Coupling) -> list[tuple[str, str, Coupling, bool, bool]]:
+        """Return the directions in which a coupling adds to inputs that are read.
+
+        Each is (from, to, coupling, whether it is an arrow, whether changes are added at once).
         """
-        out = []
+        out: list[tuple[str, str, Coupling, bool, bool]] = []
         if c.directed:
             return [(c.a, c.b, c, True, c.a in self.by_unit)] if self._keeps_zeta(c.b) else []
         if c.b in self.moving:
@@ -436,13 +436,13 @@ class CompiledChains:
             out.append((c.b, c.a, c, False, False))
         return out
 
-    def _now(self, name: str, rows: Any, dtype: type) -> Array:
-        """The values of a layer, (rows, width)."""
+    def _now(self, name: str, rows: Array | slice, dtype: type) -> Array:
+        """Return the values of a layer, (rows, width)."""
         if name not in self.moving:
             return self.x[name][rows].astype(dtype, copy=False)
         layer, state = self.target.structure.layers[name], self.arrays[name][rows]
         if layer.unit.support is None:
-            found = state[:, : layer.size].astype(dtype)
+            found: Array = state[:, : layer.size].astype(dtype)
             return np.where(self.target.free[name][rows], found, self.x[name][rows]).astype(
                 dtype, copy=False
             )
@@ -457,7 +457,7 @@ class CompiledChains:
 
 
 def base_constant(layer: Layer) -> float:
-    """What the machine leaves out of log h, which is the same for all values, summed over a layer."""
+    """Return the part of log h that is equal for all values, summed over a layer."""
     table = layer.unit.log_base
     if table is None:
         return layer.size * float(layer.unit.log_h(np.zeros(1))[0])
@@ -465,12 +465,12 @@ def base_constant(layer: Layer) -> float:
 
 
 def key_from(rng: np.random.Generator) -> Array:
-    """A key of the generator of uniforms."""
+    """Return a key of the generator of uniform numbers."""
     return rng.integers(0, 2**32, size=4, dtype=np.uint32)
 
 
 def mask(which: Array, units: int, shared: bool = True) -> Array:
-    """A padded mask as bytes; one row when all rows are the same, if it may be shared."""
+    """Return a padded mask as bytes; one row where all are equal and may be shared."""
     rows = which[:1] if shared and (which == which[0]).all() else which
     out = zeros((len(rows), units), np.uint8)
     out[:, : which.shape[1]] = rows

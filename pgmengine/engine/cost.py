@@ -10,7 +10,6 @@ own code takes. A first call in a process also imports what it needs, which no p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from pgmengine.graph.arrows_inside import arrows_inside
 from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import count, is_sparse
+from pgmengine.protocols import Kernel
 
 US, NS = 1e-6, 1e-9
 SERIES = 20_000  # that are judged at most
@@ -71,7 +71,7 @@ class Engine:
         )
 
 
-def engine(target: Target, kernel: Any) -> Engine:
+def engine(target: Target, kernel: Kernel) -> Engine:
     """The engine that sweeps this target by this kernel, with its prices."""
     return _compiled(target) if compiled.knows(target, kernel) else _plain(target)
 
@@ -173,7 +173,7 @@ def judging(target: Target, chains: float, draws: float, limit: float) -> float:
 
 def sampling(
     target: Target,
-    kernel: Any,
+    kernel: Kernel,
     wanted: tuple[str, ...],
     chains: float,
     warmup: float,
@@ -193,7 +193,7 @@ def sampling(
 
 def exchanging(
     target: Target,
-    kernel: Any,
+    kernel: Kernel,
     wanted: tuple[str, ...],
     ladders: float,
     rungs: float,
@@ -216,7 +216,7 @@ def exchanging(
 
 def wandering(
     target: Target,
-    kernel: Any,
+    kernel: Kernel,
     wanted: tuple[str, ...],
     chains: float,
     levels: float,
@@ -237,7 +237,7 @@ def wandering(
 
 def excursions(
     target: Target,
-    kernel: Any,
+    kernel: Kernel,
     wanted: tuple[str, ...],
     chains: float,
     steps: float,

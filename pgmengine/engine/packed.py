@@ -1,62 +1,71 @@
-"""Parameters as the compiled loops read them: float32, padded to whole vectors, weights in panels
-of columns.
+"""Parameters as the compiled routines read them: float32, padded to whole vectors.
+
+Dense weights lie in panels of columns, which stay in cache while a chain's inputs are updated.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from pgmengine import _kernels
 from pgmengine.base.threads import parts
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, Weight
 from pgmengine.graph.couplings import WORTH_A_THREAD, adds_rows
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.weights import is_sparse
 from pgmengine.protocols import Coupling
 
-WIDE = 16  # floats of a vector
-CACHED = 1_100_000  # bytes of a panel of weights
-SLAB = 2**16  # numbers that are converted to single precision at a time
+# Floats of a vector.
+WIDE = 16
+
+# Bytes of a panel of weights.
+CACHED = 1_100_000
+
+# Numbers that are converted to single precision at a time.
+SLAB = 2**16
+
+# A dense weight as panels, or a sparse weight as entries, row starts and columns; None for others.
+Rows: TypeAlias = "tuple[Array | None, Array | None, Array | None, Array | None]"
 
 
 class Packed:
     """The parameters of one model, each converted when it is first asked for."""
 
     def __init__(self, model: Model) -> None:
-        self.structure, self.params = (
-            model.structure,
-            dict(model.params),
-        )  # the model itself would never be freed
-        self.kept: dict[Any, Any] = {}
-        self.singles: dict[str, Any] = {}
+        # Without a reference to the model itself, which would never be freed.
+        self.structure, self.params = model.structure, dict(model.params)
+        self.biases: dict[str, Array] = {}
+        self.rows: dict[tuple[str, str], Rows] = {}
+        self.singles: dict[str, Weight] = {}
 
     def bias(self, name: str) -> Array:
-        """The bias of a layer, (stride,)."""
-        if name not in self.kept:
+        """Return the bias of a layer, (stride,)."""
+        if name not in self.biases:
             layer = self.structure.layers[name]
-            self.kept[name] = row(self.params[f"{name}.bias"], stride_of(layer))
-        return self.kept[name]
+            self.biases[name] = row(self.params[f"{name}.bias"], stride_of(layer))
+        return self.biases[name]
 
-    def into(self, c: Coupling, name: str) -> tuple[Any, ...]:
-        """The weight through which a coupling reaches a layer: panels, or entries, row starts and
-        columns if sparse.
-        """
+    def into(self, c: Coupling, name: str) -> Rows:
+        """Return the weight through which a coupling reaches a layer."""
         key = c.key, name
-        if key not in self.kept:
+        if key not in self.rows:
             weight = self.singles.get(f"{c.key}.weight", self.params[f"{c.key}.weight"])
-            self.kept[key] = _rows(
+            self.rows[key] = _rows(
                 weight if name == c.b else weight.T, stride_of(self.structure.layers[name])
             )
-        return self.kept[key]
+        return self.rows[key]
 
     def add_product(self, c: Coupling, name: str, x: Array, field: Array) -> None:
-        """Add what x (rows, width) float32 of the other end adds to a layer's field (rows, width)
-        float32.
+        """Add the field (rows, width) float32 that values x of the other end give to a layer.
+
+        x is (rows, width of the other end), float32.
         """
         weight, x = self._single(c, name), np.ascontiguousarray(x)
         work = parts(x.size * weight.shape[1] / 4, WORTH_A_THREAD)
@@ -68,71 +77,74 @@ class Packed:
             turned = not weight.flags.c_contiguous
             _kernels.add_times(x, weight.T if turned else weight, turned, field, work)
 
-    def _single(self, c: Coupling, name: str) -> Any:
-        """The weight in single precision, from the other end to this one."""
+    def _single(self, c: Coupling, name: str) -> Weight:
+        """Return the weight in single precision, from the other end to this one."""
         weight = self.single(f"{c.key}.weight")
         return weight if name == c.b else weight.T
 
-    def single(self, key: str) -> Any:
-        """A parameter in single precision."""
+    def single(self, key: str) -> Weight:
+        """Return a parameter in single precision."""
         if key not in self.singles:
             self.singles[key] = self.params[key].astype(np.float32, copy=False)
         return self.singles[key]
 
 
+# Packed parameters are made at every update of a fit, and go with their model.
 _packed: WeakKeyDictionary[Model, Packed] = WeakKeyDictionary()
 
 
 def packed(model: Model) -> Packed:
-    """The packed parameters of a model, shared by everything that runs on it."""
-    if model not in _packed:
-        _packed[model] = Packed(model)
-    return _packed[model]
+    """Return the packed parameters of a model, which all chains on it share."""
+    found = _packed.get(model)
+    if found is None:
+        found = _packed[model] = Packed(model)
+    return found
 
 
 def padded(n: int) -> int:
-    """The next multiple of the vector width."""
+    """Return the next multiple of the vector width."""
     return -(-n // WIDE) * WIDE
 
 
-def aligned(shape: tuple[int, ...], dtype: Any = np.float32, fill: Any = np.empty) -> Array:
-    """An array that starts on a cache line and ends a vector before the end of its memory."""
+def aligned(
+    shape: tuple[int, ...], dtype: DTypeLike = np.float32, fill: Callable[..., Array] = np.empty
+) -> Array:
+    """Return an array that starts on a cache line and ends a vector before its memory does."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = fill(size + 128, dtype=np.uint8)
     start = -memory.__array_interface__["data"][0] % 64
-    return memory[start : start + size].view(dtype).reshape(shape)
+    found: Array = memory[start : start + size].view(dtype).reshape(shape)
+    return found
 
 
-def zeros(shape: tuple[int, ...], dtype: Any = np.float32) -> Array:
-    """Zeros, aligned."""
+def zeros(shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> Array:
+    """Return an aligned array of zeros."""
     return aligned(shape, dtype, np.zeros)
 
 
 def matrix(values: Array, columns: int) -> Array:
-    """A float32 copy with padded rows."""
+    """Return a float32 copy with padded rows."""
     out = zeros((values.shape[0], columns))
     out[:, : values.shape[1]] = values
     return out
 
 
 def row(values: Array, columns: int) -> Array:
-    """One padded row."""
+    """Return values as one padded row."""
     out = np.zeros(columns + WIDE, dtype=np.float32)[:columns]
     out[: values.size] = values.ravel()
     return out
 
 
 def stride_of(layer: Layer) -> int:
-    """Floats that a chain has in the inputs of a layer."""
+    """Return the number of floats that a chain has in the inputs of a layer."""
     return padded(padded(layer.size) * layer.unit.width)
 
 
 def panels(weight: Array, stride: int) -> Array:
-    """(tiles, rows, tile) float32: panels of columns, each contiguous, so that the one in use stays
-    in cache.
+    """Return a weight as panels of columns, (tiles, rows, tile) float32, each contiguous.
 
-    A weight in double precision is converted some panels at a time, so that there is never a second
-    whole copy.
+    A weight in double precision is converted a few panels at a time, without a second whole copy.
     """
     rows = len(weight)
     tile = next((wide for wide in (64, 32) if 4 * rows * wide <= CACHED), 16)
@@ -152,7 +164,8 @@ def panels(weight: Array, stride: int) -> Array:
     return out
 
 
-def _rows(weight: Any, stride: int) -> tuple[Any, ...]:
+def _rows(weight: Weight, stride: int) -> Rows:
+    """Return a weight as the compiled sweeps read it."""
     if not is_sparse(weight):
         return panels(weight, stride), None, None, None
     rows = weight.tocsr()

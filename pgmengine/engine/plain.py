@@ -1,25 +1,23 @@
-"""The plain numpy engine: colour class by colour class, each layer in one step or unit by unit.
+"""The plain numpy engine, for kernels and units that the compiled engine does not know.
 
-A layer moves in one step when its units are independent given all else: no coupling inside it and
-no child whose normaliser joins them. Otherwise unit by unit, with log weights per state
+A sweep visits colour class by colour class. A layer moves in one step when its units are
+independent given all other layers: no coupling is inside it, and no normaliser of a child joins
+them. Other layers move unit by unit, with log weights of the states
 
-    log w_k = u x_k + beta log p(x_k | zeta) + beta sum over children c of log p(x_c | zeta_c with
-    x_k).
-
-It serves the kernels and units that the compiled engine does not know.
+    log w_k = u x_k + beta log p(x_k | zeta)
+              + beta * sum over children c of log p(x_c | zeta_c at x_k)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import softmax
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array, States, Weight
 from pgmengine.engine.kernels.gibbs import Gibbs
 from pgmengine.graph.couplings import Arrow
 from pgmengine.graph.layer import Layer
@@ -27,27 +25,28 @@ from pgmengine.graph.model import Model
 from pgmengine.graph.queries import summed_layers
 from pgmengine.graph.target import NEVER, Target, times
 from pgmengine.graph.weights import add_rows, is_sparse
+from pgmengine.protocols import Kernel
 from pgmengine.units import Unit
 
 
 class PlainChains:
-    """Chains in numpy; see Chains."""
+    """Chains in numpy; see chains.Chains."""
 
-    def __init__(self, target: Target, kernel: Any, x: States, rng: np.random.Generator) -> None:
+    def __init__(self, target: Target, kernel: Kernel, x: States, rng: np.random.Generator) -> None:
         self.target, self.kernel, self.x, self.rng = target, kernel, x, rng
         self.beta = target.beta.copy()
 
     def sweep(self, count: int, backward: bool = False) -> None:
-        """See Chains."""
+        """Make `count` sweeps."""
         for _ in range(count):
             self.x = sweep(self.target.at(self.beta), self.kernel, self.x, self.rng, backward)
 
     def sweep_once(self, anew: Collection[str] = ()) -> None:
-        """See Chains."""
+        """Make one sweep and keep nothing for the next one."""
         self.x = sweep(self.target.at(self.beta), self.kernel, self.x, self.rng, anew=anew)
 
     def trace(self, count: int) -> Array:
-        """See Chains."""
+        """Make `count` sweeps; return the log density after each, (count, rows)."""
         out = np.empty((count, self.target.rows))
         for t in range(count):
             self.sweep(1)
@@ -55,7 +54,7 @@ class PlainChains:
         return out
 
     def anneal(self, betas: Array, joint: bool = False, backward: bool = False) -> Array:
-        """See Chains."""
+        """Make one sweep at each of betas[1:]; return the importance log weights, (rows,)."""
         weight = np.zeros(self.target.rows)
         for old, new in zip(betas, betas[1:], strict=False):
             weight += times(new - old, self.path()[1]) if joint else self._gain(old, new, backward)
@@ -67,19 +66,20 @@ class PlainChains:
         return weight
 
     def _gain(self, old: float, new: float, backward: bool) -> Array:
-        """Log p_new - log p_old, the summed layers summed out; -inf where the rest is impossible."""
+        """Return log p_new - log p_old without the summed layers; -inf for impossible states."""
         before, after = (self._summed(beta, backward) for beta in (old, new))
         possible = np.isfinite(after)
         return np.where(possible, after - np.where(possible, before, 0.0), -np.inf)
 
     def _summed(self, beta: float, backward: bool) -> Array:
-        """Log density at beta with the summed layers summed out, (rows,)."""
+        """Return the log density at beta with the summed layers summed out, (rows,)."""
         target, x = self.target.at(beta), dict(self.x)
         gained = np.zeros(target.rows)
         for name in summed_layers(target, backward):
             layer = target.structure.layers[name]
             eta = layer.shaped(target.natural(self.x, name))
-            likely = layer.unit.mode(eta)  # any state would do that is possible
+            # Any possible state would do.
+            likely = layer.unit.mode(eta)
             x[name] = np.where(
                 target.components(name, target.free[name]), layer.flat(likely), x[name]
             )
@@ -91,61 +91,60 @@ class PlainChains:
             )
         return gained + target.log_density(x)
 
-    def values(self, rows: Any = slice(None), dtype: type = np.float64) -> States:
-        """See Chains."""
+    def values(self, rows: Array | slice = slice(None), dtype: type = np.float64) -> States:
+        """Return the current states, of some rows if an index is given."""
         return {name: value[rows].astype(dtype, copy=False) for name, value in self.x.items()}
 
-    def adopt(self, model: Model, kernel: Any, rng: np.random.Generator) -> None:
-        """See Chains."""
+    def adopt(self, model: Model, kernel: Kernel, rng: np.random.Generator) -> None:
+        """Go on from the present states with other parameters, kernel and random numbers."""
         self.target, self.kernel, self.rng = self.target.with_model(model), kernel, rng
 
     def place_at(self, x: States) -> None:
-        """See Chains."""
+        """Go on from other states; observed units keep their values."""
         self.x = self.target.clamp({name: x[name] for name in self.x})
 
     def log_density(self) -> Array:
-        """See Chains."""
+        """Return the log density of the current states at their beta, (rows,)."""
         return self.target.at(self.beta).log_density(self.x)
 
     def path(self) -> tuple[Array, Array]:
-        """See Chains."""
+        """Return (path, power), each (rows,), with log p_beta(x) = path + beta * power."""
         at_0, at_1 = (self.target.at(b).log_density(self.x) for b in (0.0, 1.0))
         return at_0, at_1 - at_0
 
     def sweep_path(self) -> tuple[Array, Array]:
-        """See Chains."""
+        """Make one sweep, and return the path after it."""
         self.sweep(1)
         return self.path()
 
     def keep(self) -> States:
-        """See Chains."""
+        """Return a copy of the chain states, for `restore`."""
         return self.x
 
     def restore(self, kept: States, rows: Array) -> None:
-        """See Chains."""
+        """Put the rows of a mask (rows,) back to their kept states."""
         self.x = {
             name: np.where(rows[:, None], kept[name], value) for name, value in self.x.items()
         }
 
 
-Tilt = Callable[
-    [States, str, Array], Array
-]  # (state, layer, unit) -> log weights (rows, K) to add to the unit's values
+# (complete state, layer, columns of a unit) -> log weights (rows, K) to add to those of its values.
+Tilt = Callable[[States, str, Array], Array]
 
 
 def sweep(
     target: Target,
-    kernel: Any,
+    kernel: Kernel,
     x: States,
     rng: np.random.Generator,
     backward: bool = False,
     tilts: Mapping[str, Tilt] | None = None,
     anew: Collection[str] = (),
 ) -> States:
-    """One sweep: a new complete state (rows, width) of every layer; tilted layers move unit by
-    unit.
+    """Make one sweep; return the new complete state, (rows, width) of every layer.
 
-    Layers to be drawn `anew` come from their conditionals, whatever the kernel.
+    Layers with tilts move unit by unit. Layers to be drawn `anew` come from their conditionals,
+    whatever the kernel.
     """
     tilts = tilts or {}
     by_unit = target.pattern.by_unit | set(tilts)
@@ -168,13 +167,17 @@ class _Child:
     """A directed layer below the one being swept, with its input kept up to date."""
 
     layer: Layer
-    value: Array  # (rows, width)
-    zeta: Array  # (rows, width)
-    alive: Array  # (rows, size): not cut
-    weight: Any  # (width of parent, width of child)
+    # (rows, width).
+    value: Array
+    # (rows, width).
+    zeta: Array
+    # (rows, size): not set by do().
+    alive: Array
+    # (width of parent, width of child).
+    weight: Weight
 
     def rows_of(self, columns: Array) -> tuple[Array, Array]:
-        """(components of the child reached, weights) from the parent's components."""
+        """Return the components of the child that components of the parent reach, and weights."""
         block = self.weight[columns]
         block = block.toarray() if is_sparse(block) else block
         k = self.layer.unit.width
@@ -183,7 +186,7 @@ class _Child:
         return reached, block[:, reached]
 
     def log_prob(self, reached: Array, change: Array) -> Array:
-        """Sum of log p(x_c | zeta_c + change) over the children reached, (rows,)."""
+        """Return the sum of log p(x_c | zeta_c + change) over the children reached, (rows,)."""
         k = self.layer.unit.width
         shape = (len(self.zeta), -1) if k == 1 else (len(self.zeta), -1, k)
         value, zeta = (
@@ -191,12 +194,12 @@ class _Child:
             (self.zeta[:, reached] + change).reshape(shape),
         )
         own = self.layer.unit.log_conditional(value, zeta)
-        return np.where(self.alive[:, reached[::k] // k], own, 0.0).sum(axis=1)
+        return np.asarray(np.where(self.alive[:, reached[::k] // k], own, 0.0).sum(axis=1))
 
 
 def _unit_by_unit(
     target: Target,
-    kernel: Any,
+    kernel: Kernel,
     x: States,
     name: str,
     rng: np.random.Generator,
@@ -220,7 +223,7 @@ def _unit_by_unit(
         if directed and zeta is not None:
             link = layer.unit.link(zeta[:, columns] if layer.unit.width > 1 else zeta[:, index])
             eta = eta + target.beta[:, None] * np.maximum(link.reshape(len(link), -1), NEVER)
-        extra = 0.0 if tilt is None else tilt(x, name, columns)
+        extra: Array | float = 0.0 if tilt is None else tilt(x, name, columns)
         new = _moved_unit(target, kernel, layer.unit, eta, old, children, columns, rng, extra)
         new = np.where(target.free[name][:, [index]], new, old)
         value[:, columns] = new
@@ -230,7 +233,8 @@ def _unit_by_unit(
         for child in children:
             if child.layer.unit.canonical:
                 add_rows(child.zeta, step, child.weight, columns)
-            else:  # rounding would leave something where no parent is on
+            else:
+                # Rounding would leave an input where no parent is on.
                 child.zeta[:] = target.model.inputs(x, child.layer.name)
     return value
 
@@ -249,9 +253,9 @@ def _child(target: Target, x: States, arrow: Arrow, own_input: Array | None) -> 
 
 
 def _moved(
-    target: Target, kernel: Any, unit: Unit, eta: Array, old: Array, rng: np.random.Generator
+    target: Target, kernel: Kernel, unit: Unit, eta: Array, old: Array, rng: np.random.Generator
 ) -> Array:
-    """New values of units that are independent given all else, from their natural parameters."""
+    """Return new values of units that are independent given all others, by natural parameters."""
     if unit.support is None:
         return unit.sample(eta, rng)
     current = unit.state_of(old)
@@ -261,16 +265,16 @@ def _moved(
 
 def _moved_unit(
     target: Target,
-    kernel: Any,
+    kernel: Kernel,
     unit: Unit,
     eta: Array,
     old: Array,
     children: list[_Child],
     columns: Array,
     rng: np.random.Generator,
-    extra: Any,
+    extra: Array | float,
 ) -> Array:
-    """New values (rows, w) of one unit of every row."""
+    """Return new values (rows, w) of one unit in every row."""
     shaped = eta if unit.width > 1 else eta[:, 0]
     if unit.support is None:
         return unit.sample(shaped, rng)[:, None]
@@ -282,7 +286,8 @@ def _moved_unit(
             share = np.stack([child.log_prob(reached, (v - old) @ block) for v in support], axis=1)
             log_weights = log_weights + times(target.beta[:, None], share)
     log_weights = log_weights + extra
-    impossible = np.isneginf(log_weights).all(axis=1, keepdims=True)  # such a unit moves anywhere
+    # A unit all of whose states are impossible moves to any of them.
+    impossible = np.isneginf(log_weights).all(axis=1, keepdims=True)
     prob = softmax(np.where(impossible, 0.0, log_weights))
     current = unit.state_of(old if unit.width > 1 else old[:, 0])
     return support[
@@ -290,16 +295,17 @@ def _moved_unit(
     ]
 
 
-def transition(target: Target, kernel: Any, prob: Array, current: Array) -> Array:
-    """The kernel's probabilities (rows, ..., K) of the next state; at beta = 0 the exact draw is at
-    hand, and made.
+def transition(target: Target, kernel: Kernel, prob: Array, current: Array) -> Array:
+    """Return the probabilities (rows, ..., K) of the next state.
+
+    They are the kernel's, but for beta = 0, where the conditional is exact.
     """
     exact = (target.beta == 0).reshape(-1, *[1] * (prob.ndim - 1))
     return np.where(exact, prob, moves(kernel, prob, current))
 
 
-def moves(kernel: Any, prob: Array, current: Array) -> Array:
-    """kernel.transition, if it gives probabilities."""
+def moves(kernel: Kernel, prob: Array, current: Array) -> Array:
+    """Return kernel.transition(prob, current); PgmError unless these are probabilities."""
     found = np.asarray(kernel.transition(prob, current))
     if found.shape != prob.shape or not (
         np.all(found >= -1e-12) and np.all(np.abs(found.sum(axis=-1) - 1) < 1e-6)
@@ -309,19 +315,21 @@ def moves(kernel: Any, prob: Array, current: Array) -> Array:
             f"shape {found.shape}"
             if found.shape != prob.shape
             else (
-                f"numbers from {found.min():.4g} on with sums from {sums.min():.4g} to {sums.max():.4g}"
+                f"numbers from {found.min():.4g} on with sums from {sums.min():.4g} to "
+                f"{sums.max():.4g}"
             )
         )
         raise PgmError(
-            f"the kernel {kernel!r} must give probabilities of shape {prob.shape} that sum to 1 over the last "
-            f"axis, not {what}"
+            f"the kernel {kernel!r} must give probabilities of shape {prob.shape} that sum to 1 "
+            f"over the last axis, not {what}"
         )
     return found
 
 
 def next_state(prob: Array, current: Array, u: Array) -> Array:
-    """States (...,) drawn from probabilities (..., K) by one uniform each: moves in the order of
-    values, then no move.
+    """Return states (...,) drawn from probabilities (..., K) by one uniform number each.
+
+    Moves lie on the unit interval in the order of values, and then the state without a move.
     """
     here = np.arange(prob.shape[-1]) == current[..., None]
     hit = ~here & (u[..., None] < np.cumsum(np.where(here, 0.0, prob), axis=-1))

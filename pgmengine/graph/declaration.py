@@ -45,8 +45,8 @@ def _fields(layer: Layer) -> dict[str, Any]:
     unit, own = layer.unit, [f.name for f in fields(layer.unit) if f.init]
     if taken := RESERVED.intersection(own):
         raise PgmError(
-            f"layer {layer.name!r}: the field {min(taken)!r} of {unit!r} has another meaning in "
-            "files: rename it"
+            f"layer {layer.name!r}: a file has another meaning for the field {min(taken)!r} of "
+            f"{unit!r}: rename the field"
         )
     try:
         out: dict[str, Any] = json.loads(

@@ -486,7 +486,7 @@ def test_variable_graphs_keep_directions_orientations_and_names():
         np.testing.assert_allclose(
             back.log_density({a: [x], c: [y]}), model.log_density({"a": [x], "c": [y]})
         )
-    with pytest.raises(pgm.PgmError, match="is undirected: arrows and undirected edges together"):
+    with pytest.raises(pgm.PgmError, match="is undirected: declare arrows and undirected edges"):
         pgm.GraphBuilder.from_networkx(pgm.dbn([3, 2, 2], rng=0).to_networkx("variables"))
     g = nx.Graph([("x", "y", {"weight": [[1, 2, 3]]})])
     with pytest.raises(

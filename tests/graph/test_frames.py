@@ -108,7 +108,7 @@ def test_nothing_is_lost_in_silence():
     with pytest.raises(pgm.PgmError, match="soft must map layer names to arrays, not DataFrame"):
         pgm.infer(weather(), soft=pd.DataFrame({"wet": [1.0]}))
     b.layer("w", pgm.Binary(), 2, labels=["a", "a"])
-    with pytest.raises(pgm.PgmError, match="layer 'w': the label 'a' is there twice"):
+    with pytest.raises(pgm.PgmError, match="layer 'w': two units have the label 'a'"):
         b.build()
 
 

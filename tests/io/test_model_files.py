@@ -66,7 +66,7 @@ def test_files_keep_names_with_a_slash_tuples_and_subclasses(tmp_path):
     Spin = type("Spin", (pgm.Binary,), {})  # noqa: N806
     other = pgm.GraphBuilder()
     other.layer("v", Spin(), 2)
-    with pytest.raises(pgm.PgmError, match="pgmengine has a unit type 'Spin'"):
+    with pytest.raises(pgm.PgmError, match="unit type 'Spin' has the name of one of pgmengine's"):
         pgm.save(other.build(), tmp_path / "m")
     pgm.save(pgm.rbm(2, 2, visible=pgm.Spin(), rng=0), tmp_path / "s")
     assert type(pgm.load(tmp_path / "s").structure.layers["v"].unit) is pgm.Spin

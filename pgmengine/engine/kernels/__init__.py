@@ -1,4 +1,4 @@
-"""Kernels: one MCMC transition of a unit given all else; sweeps apply them layer by layer."""
+"""Kernels: transitions of one unit given all others; sweeps apply them layer by layer."""
 
 from pgmengine.engine.kernels.blend import Blend
 from pgmengine.engine.kernels.flip_state import FlipState

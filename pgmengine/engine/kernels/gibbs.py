@@ -12,19 +12,17 @@ from pgmengine.base.types import Array
 
 @dataclass(frozen=True)
 class Gibbs:
-    """x_i ~ p(x_i | all else).
+    """Draw each unit from its conditional distribution: x_i ~ p(x_i | all others).
 
     >>> import pgmengine as pgm
     >>> pgm.Gibbs().transition([0.3, 0.7], 0)
     array([0.3, 0.7])
     """
 
-    # All that the compiled sweeps know of a kernel is its share of FlipState beside Gibbs, and they
-    # read it from the class of the kernel alone: a subclass has to say its own.
+    # Compiled sweeps read the share of FlipState beside Gibbs from the class of the kernel alone,
+    # so that a subclass has to set its own.
     flip_share: ClassVar[float] = 0.0
 
     def transition(self, prob: Array, current: Array) -> Array:
-        """Probabilities (..., K) of the next state, from conditional probabilities (..., K) and
-        current states (...,).
-        """
+        """Return the conditional probabilities (..., K), whatever the current states (...,)."""
         return np.asarray(prob, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What a bound of directed children needs, and which of them it can leave out."""
+"""Conditions of the bound for directed children: the units that it cannot treat, and its sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pgmengine.graph.weights import is_sparse
 
 
 def obstacle(target: Target) -> str:
-    """Why tables of probabilities cannot answer, or an empty string."""
+    """Return the reason why tables of probabilities cannot answer, or an empty string."""
     s = target.structure
     endless = [
         name
@@ -30,11 +30,13 @@ def obstacle(target: Target) -> str:
         counts = (
             ~hidden[name] & ~target.cut[name] & (of_free_parents(target, name) | target.free[name])
         )
+        # The probabilities of barren units come from the same terms.
         if unit.nonnegative:
-            counts = counts | hidden[name]  # their probabilities come from the same terms
+            counts = counts | hidden[name]
         if counts.any() and log_sums(target, name, hidden) is None:
             return (
-                f"layer {name!r} of {unit!r} units needs an input above 0 at every unit (a positive bias)"
+                f"layer {name!r} of {unit!r} units needs an input above 0 at every unit "
+                "(a positive bias)"
                 if unit.nonnegative
                 else f"there is no such bound for layer {name!r} of {unit!r} units"
             )
@@ -48,8 +50,9 @@ def obstacle(target: Target) -> str:
 
 
 def log_sums(target: Target, name: str, hidden: dict[str, Array]) -> tuple[Array, Array] | None:
-    """The sums by which the conditionals of a directed layer are bounded, see Unit.log_sums;
-    hidden: of `barren`.
+    """Return the sums that bound the conditionals of a directed layer; see Unit.log_sums.
+
+    `hidden` are the barren units of each layer.
     """
     unit, least = target.structure.layers[name].unit, 0.0
     if unit.nonnegative:
@@ -61,7 +64,7 @@ def log_sums(target: Target, name: str, hidden: dict[str, Array]) -> tuple[Array
 
 
 def _least_input(target: Target, name: str) -> Array:
-    """The least input that units of one component can have, (rows, size)."""
+    """Return the least input (rows, size) that units of one component can have."""
     s = target.structure
     zeta: Array = np.broadcast_to(target.model.bias(name), target.evidence.values[name].shape)
     for c in s.arrows_into[name]:

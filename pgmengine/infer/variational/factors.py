@@ -7,25 +7,22 @@ layer after layer the bound never decreases.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from pgmengine.base.progress import track
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array, States, Weight
 from pgmengine.engine.packed import packed
 from pgmengine.graph.target import NEVER, Target, times
 from pgmengine.graph.weights import add_rows
-from pgmengine.protocols import Accumulator
+from pgmengine.protocols import Accumulator, Coupling
 
 
 class Factors:
     """Independent units with their natural parameters and means, for each row of a target.
 
-    Event-driven: each layer keeps the field that its neighbours' means make, and is told only of
-    means that have changed by more than `quiet`; as they settle a round comes to little. Free
-    layers of which nobody need be told have no means before the first round, which makes theirs
-    exact.
+    Each layer keeps the field that the means of its neighbours give, and only changes of means by
+    more than `quiet` are added to it, so that rounds take less time as means settle. A free layer
+    without free neighbours has no means before the first round, whose means are exact.
     """
 
     def __init__(
@@ -54,7 +51,10 @@ class Factors:
             self._tell(name, self.told[name])
 
     def settle(self, updates: int, tolerance: float) -> tuple[int, float]:
-        """Rounds until no mean changes by more than the tolerance: (rounds, last change)."""
+        """Make rounds until no mean changes by more than the tolerance.
+
+        Returns the number of rounds, and the last change.
+        """
         if self.target.pattern.independent:
             self.round()
             return 1, 0.0
@@ -72,7 +72,7 @@ class Factors:
         return updates, change
 
     def round(self) -> None:
-        """One update of every free layer."""
+        """Update every free layer once."""
         for name in self.moving:
             if name in self.by_unit:
                 self._unit_by_unit(name)
@@ -88,12 +88,13 @@ class Factors:
                 self._tell(name, change)
 
     def bound(self) -> Array:
-        """E_Q[log_density] + H(Q), (rows,)."""
+        """Return the lower bound of log Z, E_Q[log_density] + H(Q), (rows,)."""
         target, s = self.target, self.target.structure
         total, power = np.zeros(target.rows), np.zeros(target.rows)
         for name, layer in s.layers.items():
             x, free = self.mean[name].astype(np.float64), target.free[name]
-            if name in s.directed_layers:  # its parents are observed
+            # The parents of a directed layer are observed.
+            if name in s.directed_layers:
                 zeta = layer.shaped(target.model.inputs(target.evidence.values, name))
                 own = _dot(layer.shaped(x), layer.unit.link(zeta)) - layer.unit.log_partition(zeta)
                 power += np.where(target.cut[name], 0.0, own).sum(axis=1)
@@ -125,11 +126,11 @@ class Factors:
 
     @property
     def state(self) -> States:
-        """What `mean` takes to go on."""
+        """The snapshot from which `mean` goes on."""
         return self.mean
 
     def draw(self, rng: np.random.Generator) -> States:
-        """A draw from Q, (rows, width): from the posterior itself where Q is exact."""
+        """Draw from Q, (rows, width) of every layer."""
         layers = self.target.structure.layers
         drawn = {
             name: layers[name].flat(layers[name].unit.sample(layers[name].shaped(eta), rng))
@@ -139,9 +140,10 @@ class Factors:
             {name: drawn.get(name, value) for name, value in self.mean.items()}
         )
 
-    def gradient(self, weights: Array) -> dict[str, Any]:
-        """E_Q[d log_density / d params], summed over rows with weights (rows,): multilinear, so
-        that means will do.
+    def gradient(self, weights: Array) -> dict[str, Weight]:
+        """Return E_Q[d log_density / d params], summed over rows with weights (rows,).
+
+        The density is multilinear, so that the gradient at the means is the expected one.
         """
         return self.target.gradient(self.mean, weights)
 
@@ -150,7 +152,7 @@ class Factors:
         total.points(self.mean, weights)
 
     def prob(self, name: str) -> Array:
-        """State probabilities (rows, size, K)."""
+        """Return the state probabilities (rows, size, K)."""
         layer, target = self.target.structure.layers[name], self.target
         assert layer.unit.support is not None
         known = layer.one_hot(target.evidence.values[name])
@@ -161,15 +163,13 @@ class Factors:
         )
 
     def predicted(self, name: str) -> Array:
-        """The means of a layer given the others' means, (rows, width)."""
+        """Return the means (rows, width) of a layer given the means of the others."""
         layer = self.target.structure.layers[name]
         eta = self._tempered(name, np.broadcast_to(self.field[name], self.mean[name].shape))
         return layer.flat(layer.unit.mean(layer.shaped(eta)))
 
     def still(self, name: str) -> Array:
-        """The part of a layer's natural parameter, at beta = 1, that no update changes: (rows,
-        width).
-        """
+        """Return the constant part of a layer's natural parameter at beta = 1, (rows, width)."""
         target, s = self.target, self.target.structure
         u: Array = np.zeros((target.rows, s.layers[name].width), dtype=self.precision)
         if name in target.soft:
@@ -188,7 +188,7 @@ class Factors:
         return u
 
     def _begin(self, name: str, rng: np.random.Generator | None) -> Array:
-        """Means at the reference, (1, width), or at random natural parameters (rows, width)."""
+        """Return means at the reference, (1, width), or at random parameters, (rows, width)."""
         layer, reference = self.target.structure.layers[name], self.target.reference
         random = (
             np.zeros((1, layer.width))
@@ -199,7 +199,7 @@ class Factors:
         return layer.flat(layer.unit.mean(eta)).astype(self.precision)
 
     def _set(self, name: str, value: Array) -> None:
-        """New means of the free units of a layer."""
+        """Set the means of the free units of a layer."""
         value = value.astype(self.precision, copy=False)
         self.mean[name] = (
             value
@@ -212,15 +212,13 @@ class Factors:
         )
 
     def _tell(self, name: str, change: Array) -> None:
-        """Pass a change of means (rows or 1, width) on to the fields of the free neighbours."""
+        """Add a change of means (rows or 1, width) to the fields of the free neighbours."""
         for c, other in self.target.structure.meetings[name]:
             if other in self.moving and other != name:
                 self._add(c, other, change, self.field[other])
 
-    def _add(self, c: Any, name: str, x: Array, field: Array) -> None:
-        """Add what x (rows or 1, width) of the other end of a coupling adds to the field (rows,
-        width) of a layer.
-        """
+    def _add(self, c: Coupling, name: str, x: Array, field: Array) -> None:
+        """Add the share of x (rows or 1, width of the other end) to a field (rows, width)."""
         if self.precision is np.float32:
             to = (
                 field
@@ -234,8 +232,8 @@ class Factors:
             weight = self.target.model.weight(c)
             field += x @ (weight if name == c.b else weight.T)
 
-    def _tempered(self, name: str, u: Array, columns: Any = slice(None)) -> Array:
-        """The natural parameter at beta from that at 1, of some columns of a layer."""
+    def _tempered(self, name: str, u: Array, columns: Array | slice = slice(None)) -> Array:
+        """Return the natural parameter at beta from its value at 1, of columns of a layer."""
         if self.target.untempered:
             return np.array(u)
         beta: Array = self.target.beta[:, None].astype(self.precision, copy=False)
@@ -243,9 +241,7 @@ class Factors:
         return times(beta, u) + (1 - beta) * reference
 
     def _unit_by_unit(self, name: str) -> None:
-        """Layers with couplings inside: one unit after the other, so that the bound never
-        decreases.
-        """
+        """Update a layer with couplings inside unit by unit, so that the bound never decreases."""
         layer = self.target.structure.layers[name]
         model = self.target.model
         inside = [
@@ -269,8 +265,6 @@ class Factors:
 
 
 def _dot(x: Array, eta: Array) -> Array:
-    """The sum over the components of a unit, (rows, size); 0 where x is, of natural parameters at
-    infinity, too.
-    """
+    """Return x . eta of each unit, (rows, size); 0 where x is 0 and eta infinite."""
     each = times(x, eta)
     return each if np.ndim(x) < 3 else each.sum(axis=-1)

@@ -1,5 +1,4 @@
-"""Mean field: the best distribution of independent units, and the lower bound of log Z that it
-gives.
+"""Mean field: the best distribution of independent units, with its lower bound of log Z.
 
 log Z >= E_Q[log_density] + H(Q) for every Q (Jensen). Q is a product of units: each in its own
 family where no free unit has directed children (factors.py), else with a table of probabilities
@@ -32,39 +31,44 @@ from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.tables import Tables
 from pgmengine.protocols import Accumulator, Coupling
 
-EDGE = 60.0  # bytes of the graph for one weight
-ROUNDS = 25  # that a fixed point takes often: what plans count on
+# Bytes of the graph (net.py) for one weight.
+EDGE = 60.0
+
+# Rounds to a fixed point that plans expect.
+ROUNDS = 25
 
 
 @dataclass(frozen=True)
 class MeanField(Method):
-    """The mean-field fixed point by rounds of updates, with its lower bound of log Z, of log
-    p(evidence) if directed.
+    """The mean-field fixed point, with its lower bound of log Z.
 
-    Exact when the free units are independent given the evidence and have no directed children.
-    `kind` is "lower bound": of log_z, and log_prob. Means and probabilities are those of Q, an
-    approximation that may have chosen one of several explanations.
+    Use it for a proven lower bound, and for quick means; in directed models it also bounds log
+    p(evidence). It is exact where the free units are independent given the evidence and have no
+    directed children. Means and probabilities are of Q, an approximation that may have chosen one
+    of several explanations. `Result.kind` is "lower bound", of log_z and log_prob.
 
     Parameters
     ----------
     updates : rounds at most.
-    tolerance : a round in which no mean changes by more is the last; the bound is then off by the
-        order of its square.
+    tolerance : rounds end when no mean changes by more; the bound is then off by the order of its
+        square.
     precision : np.float64, or np.float32 for half the time and seven digits, where no free unit has
         directed children.
     xi : None for the best bound of the children's normalisers, E[A(z)] <= xi E[z] + log sum_k h_k
-        E[e^((y_k - xi) z)]; a number from 0 (the least value of a child) to 1 (the largest) leaves
-        it there: looser, and cheaper. For Categorical(k) children xi is a vector, a number a means
-        (a/k, ..., a/k); with large weights its best value may be missed, the bound still holds.
-    restarts : starts from random tables besides the first; each row keeps the best bound.
+        E[e^((y_k - xi) z)]. A number from 0 (the least value of a child) to 1 (the largest value)
+        fixes xi there, which is looser and takes less time. For Categorical(k) children xi is a
+        vector, and a number a means (a/k, ..., a/k); with large weights its best value may be
+        missed, and the bound still holds.
+    restarts : starts from random tables besides the first one; each row keeps the best bound.
 
     `stats` holds rounds and change, the largest change of a mean (or probability) in the last
     round.
 
     >>> import pgmengine as pgm
     >>> model = pgm.sbn([4, 3, 2], rng=0)
-    >>> bound, exact = (m.run(model.given({"v": [0, 1, 1, 0]}), "log_z").log_z for m in (pgm.MeanField(), pgm.Exact()))
-    >>> bool(bound[0] <= exact[0])
+    >>> evidence, want = {"v": [0, 1, 1, 0]}, ("log_z",)
+    >>> bound = pgm.infer(model, evidence, want, method=pgm.MeanField())
+    >>> bool(bound.log_z[0] <= pgm.infer(model, evidence, want).log_z[0])
     True
     """
 
@@ -171,6 +175,7 @@ class MeanField(Method):
     def _start(
         self, target: Target, state: States | None = None, rng: np.random.Generator | None = None
     ) -> Factors | Tables:
+        """Return the first Q of the rounds."""
         if target.pattern.free_parents:
             return Tables(target, self.xi, state, rng)
         return Factors(target, self.precision, state, self.tolerance, rng)
@@ -185,12 +190,14 @@ class MeanField(Method):
             shape = np.shape(state[name]) if name in state else None
             if shape != value.shape:
                 raise PgmError(
-                    f"MeanField: the state does not fit: layer {name!r} has shape {shape}, expected "
-                    f"{value.shape}"
+                    f"MeanField: the state does not fit: layer {name!r} has shape {shape}, "
+                    f"expected {value.shape}"
                 )
 
-    def _best(self, q: Any, rounds: int, rng: np.random.Generator) -> tuple[Any, int]:
-        """The best of several starts for each row, and the rounds made."""
+    def _best(
+        self, q: Factors | Tables, rounds: int, rng: np.random.Generator
+    ) -> tuple[Factors | Tables, int]:
+        """Return the best of several starts for each row, and the rounds made."""
         bound, state = q.bound(), q.state
         for _ in range(self.restarts):
             other = self._start(q.target, rng=rng)
@@ -211,10 +218,9 @@ class MeanField(Method):
         total: Accumulator,
         rng: np.random.Generator | None = None,
     ) -> Factors | Tables:
-        """Add E_Q[d log_density], or slopes of the bound, summed over rows with weights, to `total`;
-        returns Q.
+        """Add the gradient of the bound, summed over rows with weights, to `total`.
 
-        PgmError where there is no bound.
+        Returns Q; PgmError where there is no bound.
         """
         if target.pattern.free_parents and (why := obstacle(target)):
             raise PgmError(f"MeanField refused: {why}")
@@ -225,7 +231,10 @@ class MeanField(Method):
 
 
 def _pairs(target: Target, mean: States, c: Coupling) -> Array:
-    """E_Q[x_a x_b'] (rows, width a, width b): products of means, 0 for two components of one unit."""
+    """Return E_Q[x_a x_b'], (rows, width of a, width of b): products of means.
+
+    Two components of one unit have 0.
+    """
     found, layer = np.einsum("ri,rj->rij", mean[c.a], mean[c.b]), target.structure.layers[c.a]
     if c.a == c.b:
         unit = layer.owners(np.arange(layer.width))

@@ -1,4 +1,4 @@
-"""The graph of a mean-field problem with directed children, as the compiled rounds read it (net.h)."""
+"""The graph of a mean-field problem with directed children, as compiled rounds read it (net.h)."""
 
 from __future__ import annotations
 
@@ -8,26 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, Weight
 from pgmengine.graph.couplings import Arrow
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.weights import is_sparse, like
 from pgmengine.protocols import Coupling
 
-Sums = tuple[
-    Array, Array
-]  # (sets, K, width) values and (K,) log base: terms log sum_k h_k e^(y_k z) of each child
+# Values (sets, K, width) and log base (K,) of the terms log sum_k h_k e^(y_k z) of each child.
+Sums = tuple[Array, Array]
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Where the units of a layer, or the terms of its units, lie: each has so many states and
-    components in a row.
-    """
+    """The places of the units of a layer, or of their terms, with their states and components."""
 
     kind: int
-    sets: int  # terms of each child; 1 for units
+    # Terms of each child; 1 for units.
+    sets: int
     count: int
     first: int
     first_state: int
@@ -37,17 +35,17 @@ class Group:
 
     @property
     def items(self) -> slice:
-        """Its units, or terms."""
+        """Places of the units, or terms."""
         return slice(self.first, self.first + self.count)
 
     @property
     def all_states(self) -> slice:
-        """The states of all of them."""
+        """Places of their states."""
         return slice(self.first_state, self.first_state + self.count * self.states)
 
     @property
     def comps(self) -> slice:
-        """The components of all of them."""
+        """Places of their components."""
         return slice(self.first_comp, self.first_comp + self.count * self.width)
 
 
@@ -56,19 +54,22 @@ NOTHING = Group(0, 1, 0, 0, 0, 0, 0, 0)
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """The pairs (parent unit, child unit) of an arrow, each with (width of parent, width of child)
-    weights in a row.
+    """The pairs (parent unit, child unit) of an arrow.
+
+    Each has (width of parent, width of child) weights in a row.
     """
 
     arrow: Arrow
     parent: Array
     child: Array
-    place: Array  # where each entry of the weight lies among those numbers
-    begin: int  # where they begin among those of all arrows
+    # The place of each entry of the weight among the weights of these edges.
+    place: Array
+    # The place of the first of them among the weights of all arrows.
+    begin: int
     count: int
 
-    def gathered(self, weight: Any, numbers: Array) -> Any:
-        """Numbers of all edges' weights as a weight of this arrow, 0 where it has no parameter."""
+    def gathered(self, weight: Weight, numbers: Array) -> Weight:
+        """Return numbers of all edges as a weight of this arrow, 0 where it has no parameter."""
         found = numbers[self.begin + self.place]
         return self.arrow.projected(
             weight, like(weight, found) if is_sparse(weight) else found.reshape(weight.shape)
@@ -100,7 +101,7 @@ class Net:
     def _append(
         self, to: dict[str, Group], layer: Layer, sets: int, values: Array, base: Array
     ) -> None:
-        """A group of units or terms after the last one, and its kinds."""
+        """Append a group of units or terms, and its kinds."""
         values = np.asarray(values, dtype=np.float64).reshape(sets, len(base), -1)
         last = next(reversed(to.values()), NOTHING)
         to[layer.name] = Group(
@@ -120,7 +121,7 @@ class Net:
         ]
 
     def _describe(self, groups: dict[str, Group], what: str) -> dict[str, Any]:
-        """The kind of each item, and where its states and components begin."""
+        """Return the kind of each item, and the places of its first state and component."""
         kind = [g.kind + np.arange(g.count, dtype=np.int32) % g.sets for g in groups.values()]
         state = [g.first_state + np.arange(g.count) * g.states for g in groups.values()]
         comp = [g.first_comp + np.arange(g.count) * g.width for g in groups.values()]
@@ -135,7 +136,7 @@ class Net:
         }
 
     def _edges(self, arrows: Iterable[Arrow], model: Model) -> dict[str, Any]:
-        """Edges in the order of their terms; those of the terms of one child share their weights."""
+        """Return edges in the order of their terms; the terms of a child share their weights."""
         layers, unit, term, place, begin = self.layers, [], [], [], 0
         for c in arrows:
             if c.a in self.units and c.b in self.terms:
@@ -172,9 +173,7 @@ class Net:
         }
 
     def _links(self, model: Model) -> dict[str, Any]:
-        """Where each component's natural parameter is linear in other units' means: a csr graph,
-        and how to sort it.
-        """
+        """Return the csr graph of the terms of natural parameters that are linear in means."""
         to, source = [], []
         for c in self.links:
             for name, other, block in _linear(c, model.weight(c)):
@@ -189,7 +188,7 @@ class Net:
         }
 
     def _own(self) -> dict[str, Any]:
-        """The terms of which each unit is the child, and whether their power is its mean."""
+        """Return the terms of each unit as a child, and whether their power is its mean."""
         first, count, complement = [], [], []
         for name, g in self.units.items():
             terms = self.terms.get(name)
@@ -204,14 +203,14 @@ class Net:
         }
 
     def weights(self, model: Model) -> Array:
-        """The weights of all edges."""
+        """Return the weights of all edges."""
         out = np.zeros(sum(e.count for e in self.edges))
         for e in self.edges:
             out[e.begin + e.place] = _entries(model.weight(e.arrow))
         return out
 
     def link_weights(self, model: Model) -> Array:
-        """The weights of all links."""
+        """Return the weights of all links."""
         blocks = [
             _entries(block) for c in self.links for _, _, block in _linear(c, model.weight(c))
         ]
@@ -219,9 +218,7 @@ class Net:
 
 
 def net_of(model: Model, tables: tuple[str, ...], sums: Mapping[str, Sums]) -> Net:
-    """The net of a model; without sparse weights all models of a structure have the same, made
-    once.
-    """
+    """Return the net of a model; without sparse weights all models of a structure share it."""
     s = model.structure
     if any(is_sparse(model.weight(c)) for c in s.couplings):
         return Net(model, tables, sums)
@@ -230,8 +227,8 @@ def net_of(model: Model, tables: tuple[str, ...], sums: Mapping[str, Sums]) -> N
     return net
 
 
-def edges_of(c: Arrow, a: Layer, b: Layer, weight: Any, begin: int) -> Edges:
-    """All pairs of units, or those with an entry in a sparse weight."""
+def edges_of(c: Arrow, a: Layer, b: Layer, weight: Weight, begin: int) -> Edges:
+    """Return all pairs of units, or the pairs with an entry in a sparse weight."""
     wa, wb = a.unit.width, b.unit.width
     row, column = _places(weight)
     pairs: Array = (row // wa) * b.size + column // wb
@@ -243,16 +240,14 @@ def edges_of(c: Arrow, a: Layer, b: Layer, weight: Any, begin: int) -> Edges:
     return Edges(c, pairs // b.size, pairs % b.size, place, begin, len(pairs) * wa * wb)
 
 
-def _linear(c: Coupling, weight: Any) -> list[tuple[str, str, Any]]:
-    """(to, from, M): the ways in which a coupling's input is linear: into the child, or both ways
-    if undirected.
-    """
+def _linear(c: Coupling, weight: Weight) -> list[tuple[str, str, Weight]]:
+    """Return the blocks (to, from, M) of a coupling: into the child, or both ways if undirected."""
     blocks = list(c.blocks(weight))
     return blocks[:1] if c.directed else blocks
 
 
-def _places(weight: Any) -> tuple[Array, Array]:
-    """(row, column) of the entries of a weight."""
+def _places(weight: Weight) -> tuple[Array, Array]:
+    """Return the rows and columns of the entries of a weight."""
     if is_sparse(weight):
         entries = weight.tocoo()
         return entries.row.astype(np.int64), entries.col.astype(np.int64)
@@ -260,15 +255,16 @@ def _places(weight: Any) -> tuple[Array, Array]:
     return row, column
 
 
-def _entries(weight: Any) -> Array:
-    """The entries of a weight, in the order of `_places`."""
+def _entries(weight: Weight) -> Array:
+    """Return the entries of a weight in the order of `_places`."""
     return weight.tocoo().data if is_sparse(weight) else np.ravel(weight)
 
 
 def _joined(parts: list[Array], dtype: type = np.int64) -> Array:
+    """Return arrays in one, which is empty without any."""
     return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype, copy=False)
 
 
 def _starts(counts: Array) -> Array:
-    """0 and the running sums."""
+    """Return 0 and the running sums."""
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)))

@@ -1,22 +1,20 @@
-"""Mean field with a table of probabilities for each unit: for free units with directed children
-(belief.h).
+"""Mean field with a table of probabilities for each unit, for free units with directed children.
 
     log Z >= E_Q[linear part] + H(Q) - sum over children of F(xi),   F(xi) = xi E[z] + log sum_k h_k
     E_Q[e^((y_k - xi) z)]
 
-holds for every xi (Saul, Jaakkola and Jordan 1996, eq. 20, here for any finite unit). Children that
-nothing known depends on are left out: their conditionals sum to one.
+holds for every xi (Saul, Jaakkola and Jordan 1996, eq. 20, here for any finite unit). Barren
+children are left out, because their conditionals sum to one. The compiled rounds are in belief.h;
+rows are the lanes of their vectors.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.base.threads import parts
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array, States, Weight
 from pgmengine.graph.arrows_inside import Inputs
 from pgmengine.graph.queries import barren
 from pgmengine.graph.target import Target, times
@@ -24,18 +22,27 @@ from pgmengine.infer.variational.conditions import log_sums
 from pgmengine.infer.variational.net import net_of
 from pgmengine.protocols import Accumulator
 
-LANES = _kernels.LANES  # rows of a block
-STEPS = 2  # Newton steps in xi in one round
-FINAL = 12  # the same for units that only follow
-WORTH_A_THREAD = 2_000  # edges times blocks
+# Rows of a block.
+LANES = _kernels.LANES
+
+# Newton steps in xi in one round, and for barren units after the last one.
+STEPS = 2
+FINAL = 12
+
+# Edges times blocks.
+WORTH_A_THREAD = 2_000
 
 
 class Tables:
-    """A table of probabilities for every free unit, for each row of a target, and xi for every
-    child.
+    """A table of probabilities for every free unit, and xi for every child, in each row.
 
-    xi: None to minimise F, or where to leave it, from 0 (the least value of a child) to 1 (the
-    largest); for Categorical children the point xi / k in each component.
+    Parameters
+    ----------
+    target : the model under evidence.
+    xi : None to minimise F, or its fixed place from 0 (the least value of a child) to 1 (the
+        largest value); of Categorical children the point xi / k in each component.
+    start : the `state` of another fixed point, to start from.
+    rng : random numbers for random tables to start from.
     """
 
     def __init__(
@@ -83,7 +90,7 @@ class Tables:
             self._describe_unit(name, start, rng)
         for name in self.net.terms:
             self._describe_term(name, 0.5 if xi is None else xi)
-        self.machine = _kernels.Belief(
+        self.routine = _kernels.Belief(
             self.net.kinds,
             n,
             self.net.link_weights(target.model),
@@ -98,13 +105,16 @@ class Tables:
 
     @property
     def state(self) -> States:
-        """What `start` takes: the tables, (rows, size * K)."""
+        """The tables (rows, size * K) from which `start` goes on."""
         return {name: self._get("q", g.all_states) for name, g in self.net.units.items()}
 
     def settle(self, updates: int, tolerance: float) -> tuple[int, float]:
-        """Rounds until no probability changes by more than the tolerance: (rounds, last change)."""
+        """Make rounds until no probability changes by more than the tolerance.
+
+        Returns the number of rounds, and the last change.
+        """
         made, change = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks)
-        self.machine.settle(updates, tolerance, self.steps, made, change, self._parts())
+        self.routine.settle(updates, tolerance, self.steps, made, change, self._parts())
         model = self.target.model
         follow = [
             g.first + np.concatenate(model.generations[name])
@@ -112,11 +122,11 @@ class Tables:
             if (g := self.net.units.get(name)) is not None and self.hidden[name].any()
         ]
         if follow:
-            self.machine.forward(np.concatenate(follow), FINAL, self._parts())
+            self.routine.forward(np.concatenate(follow), FINAL, self._parts())
         return int(made.max(initial=0)), float(change.max(initial=0.0))
 
     def bound(self) -> Array:
-        """The lower bound of log Z, (rows,)."""
+        """Return the lower bound of log Z, (rows,)."""
         target, s, x = self.target, self.target.structure, self.mean
         total, power = np.zeros(target.rows), np.zeros(target.rows)
         for name, layer in s.layers.items():
@@ -138,7 +148,7 @@ class Tables:
         return total + times(target.beta, power)
 
     def prob(self, name: str) -> Array:
-        """State probabilities (rows, size, K)."""
+        """Return the state probabilities (rows, size, K)."""
         layer, target = self.target.structure.layers[name], self.target
         if name in self.net.units:
             return self._get("q", self.net.units[name].all_states).reshape(
@@ -146,10 +156,8 @@ class Tables:
             )
         return layer.one_hot(target.evidence.values[name])
 
-    def gradient(self, weights: Array) -> dict[str, Any]:
-        """Slopes of the bound in the parameters at the present Q and xi, summed over rows with
-        weights (rows,).
-        """
+    def gradient(self, weights: Array) -> dict[str, Weight]:
+        """Return the gradient of the bound at Q and xi, summed over rows with weights (rows,)."""
         target, s, x = self.target, self.target.structure, self.mean
         out, weights = target.gradient(x, weights), target.weighed(weights)
         for name in self.net.terms:
@@ -159,10 +167,9 @@ class Tables:
                 if c.a not in self.net.units:
                     out[f"{c.key}.weight"] = c.statistics(target.model.weight(c), x[c.a], slope)
         found = np.zeros(sum(e.count for e in self.net.edges))
-        alone = all(
-            g.sets == 1 for g in self.net.terms.values()
-        )  # terms of one child add to the same weights
-        self.machine.learn(
+        # The terms of one child add to the same weights.
+        alone = all(g.sets == 1 for g in self.net.terms.values())
+        self.routine.learn(
             _blocks(weights[:, None], self.blocks, 0.0), found, self._parts() if alone else 1
         )
         for e in self.net.edges:
@@ -186,9 +193,7 @@ class Tables:
         ]
 
     def _mean(self, name: str) -> Array:
-        """Means (rows, width); those of infinite units that nothing depends on follow from their
-        parents' means.
-        """
+        """Return means (rows, width); means of infinite barren units follow from their parents."""
         target, layer = self.target, self.target.structure.layers[name]
         if name in self.net.units:
             return self._get("mean", self.net.units[name].comps)
@@ -211,7 +216,7 @@ class Tables:
     def _describe_unit(
         self, name: str, start: States | None, rng: np.random.Generator | None
     ) -> None:
-        """The constant part of the natural parameter of a layer, and its first tables."""
+        """Set the constant part of the natural parameter of a layer, and its first tables."""
         target, layer, g = self.target, self.target.structure.layers[name], self.net.units[name]
         field: Array = np.zeros((target.rows, layer.width)) + target.soft.get(name, 0.0)
         field += self.still[name] if name in self.still else target.model.bias(name)
@@ -243,14 +248,13 @@ class Tables:
         self._put("mean", g.comps, (q @ layer.unit.support).reshape(target.rows, -1))
 
     def _describe_term(self, name: str, xi: float) -> None:
-        """The constant inputs of a directed layer, what multiplies them, and xi; a child's terms
-        lie together.
-        """
+        """Set the constant inputs of a directed layer, their factors, and xi."""
         target, layer, g = self.target, self.target.structure.layers[name], self.net.terms[name]
         live = np.where(target.cut[name] | self.hidden[name], 0.0, target.beta[:, None])
         x, still = self._mean(name), self.still[name]
         on, pull = live, (live if g.width == 1 else np.repeat(live, g.width, axis=1)) * x
-        if not layer.unit.canonical:  # its terms count where it is 1, beside -(1 - x) z
+        # Terms of noisy-or units count where x is 1, beside -(1 - x) z.
+        if not layer.unit.canonical:
             on, pull = live * x, live * (x - 1.0)
         if g.sets > 1:
             live, on, still = (np.repeat(v, g.sets, axis=1) for v in (live, on, still))
@@ -270,7 +274,7 @@ class Tables:
         )
 
     def _values(self, name: str) -> Array:
-        """The values of the sums of a directed layer, (sets, K, width)."""
+        """Return the values of the sums of a directed layer, (sets, K, width)."""
         g = self.net.terms[name]
         return np.array(
             [
@@ -280,9 +284,7 @@ class Tables:
         )
 
     def _still(self, name: str) -> Array:
-        """The part of a directed layer's input that does not change: its bias and parents without
-        tables.
-        """
+        """Return the constant part of a directed layer's input: bias and parents without tables."""
         target = self.target
         zeta: Array = np.broadcast_to(
             target.model.bias(name), (target.rows, target.structure.layers[name].width)
@@ -293,15 +295,13 @@ class Tables:
         return zeta
 
     def _entropy(self, name: str) -> Array:
-        """Entropy and base measure of the units of a layer, and what the reference adds, (rows,
-        size).
-        """
+        """Return entropy, base measure and reference term of the units of a layer, (rows, size)."""
         target, layer, g = self.target, self.target.structure.layers[name], self.net.units[name]
         q, log_q = (
             self._get(what, g.all_states).reshape(target.rows, layer.size, -1)
             for what in ("q", "log_q")
         )
-        own = (q * (layer.unit.log_base - log_q)).sum(axis=-1)
+        own: Array = (q * (layer.unit.log_base - log_q)).sum(axis=-1)
         if name not in target.reference:
             return own
         tilt = (
@@ -309,17 +309,19 @@ class Tables:
             .reshape(target.rows, layer.size, -1)
             .sum(axis=-1)
         )
-        return own + (1.0 - target.beta[:, None]) * tilt
+        return np.asarray(own + (1.0 - target.beta[:, None]) * tilt)
 
     def _conditional(self, name: str, x: States) -> Array:
-        """E[log p(x | parents)] of a directed layer without its base measure, or a lower bound of
-        it, (rows,).
+        """Return E[log p(x | parents)] of a directed layer, or a lower bound of it, (rows,).
+
+        The base measure is left out.
         """
         target, layer = self.target, self.target.structure.layers[name]
         if name in self.net.terms:
             g = self.net.terms[name]
-            linear = (self._pull(name) * target.model.inputs(x, name)).sum(axis=1)
-            return linear - (self._get("on", g.items) * self._get("f", g.items)).sum(axis=1)
+            linear: Array = (self._pull(name) * target.model.inputs(x, name)).sum(axis=1)
+            linear -= (self._get("on", g.items) * self._get("f", g.items)).sum(axis=1)
+            return linear
         value, zeta = layer.shaped(x[name]), layer.shaped(target.model.inputs(x, name))
         own = layer.unit.log_conditional(value, zeta) - layer.unit.log_h(value)
         return times(
@@ -327,24 +329,18 @@ class Tables:
         )
 
     def _pull(self, name: str) -> Array:
-        """What multiplies the input of a directed layer, (rows, width)."""
-        g = self.net.terms[name]
-        return (
-            self._get("pull", g.comps)
-            .reshape(self.target.rows, -1, g.sets, g.width)
-            .sum(axis=2)
-            .reshape(self.target.rows, -1)
-        )
+        """Return the factor of the input of a directed layer, (rows, width)."""
+        g, rows = self.net.terms[name], self.target.rows
+        pull = self._get("pull", g.comps).reshape(rows, -1, g.sets, g.width)
+        return np.asarray(pull.sum(axis=2)).reshape(rows, -1)
 
     def _slope(self, name: str) -> Array:
-        """Slope of the bound in the input of a directed layer: pull - on sum_k phi_k y_k, (rows,
-        width).
+        """Return the derivative of the bound in the input of a directed layer, (rows, width).
+
+        It is pull - on * sum_k phi_k y_k.
         """
-        g, rows, curvature = (
-            self.net.terms[name],
-            self.target.rows,
-            self.target.structure.layers[name].unit.curvature,
-        )
+        g, rows = self.net.terms[name], self.target.rows
+        curvature = self.target.structure.layers[name].unit.curvature
         phi = self._get("phi", g.all_states).reshape(rows, -1, g.sets, g.states)
         expected = (
             np.einsum("rusk,skw->rusw", phi, self._values(name))
@@ -352,11 +348,11 @@ class Tables:
             else curvature * phi
         )
         on = self._get("on", g.items).reshape(rows, -1, g.sets, 1)
-        return self._pull(name) - (on * expected).sum(axis=2).reshape(rows, -1)
+        return np.asarray(self._pull(name) - (on * expected).sum(axis=2).reshape(rows, -1))
 
 
 def _blocks(value: Array, blocks: int, fill: float | None = None) -> Array:
-    """(rows, items) as (blocks, items, 8), the last row repeated, or `fill`, up to whole blocks."""
+    """Return (rows, items) as (blocks, items, 8), filled up by the last row or by `fill`."""
     missing = blocks * LANES - len(value)
     if missing:
         more = value[-1:] if fill is None else np.full_like(value[-1:], fill)
