@@ -1,9 +1,16 @@
-"""Ladders of inverse temperatures from 0 to 1."""
+"""Ladders: ascending inverse temperatures, from independent units at 0 to the model at 1.
+
+A tempered method takes a schedule, a number of evenly spaced rungs, or the rungs themselves;
+`ladder` makes rungs of any of these and checks them. Linear and ThreePiece place the rungs without
+looking at the model; Adaptive measures it first. The tests compare Adaptive with the variance that
+linear ladders of the same length give.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -15,9 +22,36 @@ from pgmengine.graph.target import Target
 from pgmengine.graph.validate import as_floats
 
 
+@runtime_checkable
+class Schedule(Protocol):
+    """A rule that places the rungs of a ladder.
+
+    Attributes
+    ----------
+    count : number of rungs.
+    """
+
+    @property
+    def count(self) -> int:
+        """Number of rungs."""
+
+    def betas(self, target: Target, kernel: Any, rng: np.random.Generator) -> Array:
+        """Return the ladder (count,): ascending inverse temperatures that end at 1."""
+
+
+# A schedule, a number of evenly spaced rungs, or the rungs themselves, which must reach 1.
+Betas: TypeAlias = "Schedule | int | Sequence[float] | Array"
+
+
 @dataclass(frozen=True)
 class Linear:
-    """Evenly spaced.
+    """Evenly spaced rungs from 0 to 1.
+
+    Use it for short ladders and where the cost of a pilot run matters.
+
+    Parameters
+    ----------
+    count : number of rungs.
 
     >>> import pgmengine as pgm
     >>> pgm.Linear(3).betas()
@@ -29,15 +63,30 @@ class Linear:
     def __post_init__(self) -> None:
         check_whole(self, "count")
 
-    def betas(self, target: Target | None = None, kernel: Any = None, rng: Any = None) -> Array:
-        """The ladder (count,)."""
+    def betas(
+        self,
+        target: Target | None = None,
+        kernel: Any = None,
+        rng: np.random.Generator | None = None,
+    ) -> Array:
+        """Return the ladder (count,); the arguments are not needed."""
         return np.linspace(0.0, 1.0, max(self.count, 2))
 
 
 @dataclass(frozen=True)
 class ThreePiece:
-    """In proportion 500 temperatures up to 0.5, 4,000 up to 0.9 and 10,000 to 1 (Salakhutdinov and
-    Murray 2008).
+    """Three evenly spaced pieces that become denser towards 1.
+
+    The rungs divide in the proportion 500 up to 0.5, 4,000 up to 0.9 and 10,000 up to 1. Use it to
+    repeat the settings of the reference with AIS.
+
+    Parameters
+    ----------
+    count : number of rungs.
+
+    References
+    ----------
+    Salakhutdinov and Murray 2008, "On the quantitative analysis of deep belief networks".
 
     >>> import pgmengine as pgm
     >>> len(pgm.ThreePiece(14_500).betas())
@@ -49,8 +98,13 @@ class ThreePiece:
     def __post_init__(self) -> None:
         check_whole(self, "count")
 
-    def betas(self, target: Target | None = None, kernel: Any = None, rng: Any = None) -> Array:
-        """The ladder (count,)."""
+    def betas(
+        self,
+        target: Target | None = None,
+        kernel: Any = None,
+        rng: np.random.Generator | None = None,
+    ) -> Array:
+        """Return the ladder (count,); the arguments are not needed."""
         low, middle = round(self.count * 5 / 145), round(self.count * 40 / 145)
         return np.concatenate(
             (
@@ -63,10 +117,23 @@ class ThreePiece:
 
 @dataclass(frozen=True)
 class Adaptive:
-    """Steps of equal standard deviation of the log weights, from a pilot run of `chains` chains.
+    """Steps of equal standard deviation of the log importance weights, by a pilot run.
 
-    The variance of annealing is least when the density of temperatures is in proportion to the
-    standard deviation of d log p_beta / d beta (Gelman and Meng 1998).
+    The variance of annealing is least when the density of the rungs is in proportion to the
+    standard deviation of S = d log p_beta / d beta. Use it for AIS on models whose phases are not
+    known; it is the default of AIS.
+
+    Parameters
+    ----------
+    count : number of rungs.
+    chains : number of chains of the pilot run, over all rows; each row has at least two.
+    pilot : number of inverse temperatures at which the standard deviation is taken, with four
+        sweeps between two of them.
+
+    References
+    ----------
+    Gelman and Meng 1998, "Simulating normalizing constants: from importance sampling to bridge
+    sampling to path sampling".
 
     >>> import pgmengine as pgm
     >>> pgm.Adaptive(100).count
@@ -75,21 +142,20 @@ class Adaptive:
 
     count: int
     chains: int = 32
-    pilot: int = (
-        64  # points at which the standard deviation is taken, four sweeps between two of them
-    )
+    pilot: int = 64
 
     def __post_init__(self) -> None:
         check_whole(self, "count", "chains")
         check_whole(self, "pilot", least=2)
 
     def betas(self, target: Target, kernel: Any, rng: np.random.Generator) -> Array:
-        """The ladder (count,), one for all rows of the target."""
+        """Return the ladder (count,), one for all rows of the target."""
         rows = target.take(
             np.repeat(np.arange(target.rows), max(2, -(-self.chains // target.rows)))
         ).at(0.0)
         chains = make_chains(rows, kernel, rows.draw_at_0(rng), rng)
-        grid = np.linspace(0.0, 1.0, self.pilot) ** 2  # most change is near 0
+        # The grid is denser near 0, where the distribution changes most.
+        grid = np.linspace(0.0, 1.0, self.pilot) ** 2
         spread = np.empty(self.pilot)
         for i, beta in enumerate(grid):
             chains.anneal(np.linspace(grid[max(i - 1, 0)], beta, 5))
@@ -100,9 +166,7 @@ class Adaptive:
 
 
 def _spread(power: Array) -> float:
-    """The standard deviation among the possible states of a row (rows, chains), on average over
-    rows with some.
-    """
+    """Return the mean over rows of the standard deviation (rows, chains) among possible states."""
     possible = np.isfinite(power)
     count = possible.sum(axis=1)
     centre = np.where(possible, power, 0.0).sum(axis=1) / np.maximum(count, 1)
@@ -111,17 +175,13 @@ def _spread(power: Array) -> float:
     return float(np.sqrt(variance[count > 1].mean())) if (count > 1).any() else 0.0
 
 
-def ladder(betas: Any, target: Target, kernel: Any, rng: np.random.Generator) -> Array:
-    """A ladder, ascending, from a schedule, a number of even steps, or the user's own numbers,
-    which must reach 1.
-    """
+def ladder(betas: Betas, target: Target, kernel: Any, rng: np.random.Generator) -> Array:
+    """Return the rungs in ascending order; raise PgmError unless they lie in [0, 1] and reach 1."""
     schedule = Linear(int(betas)) if isinstance(betas, (int, np.integer)) else betas
-    own = not hasattr(schedule, "betas")
-    found = (
-        np.sort(as_floats(schedule, "betas").ravel())
-        if own
-        else schedule.betas(target, kernel, rng)
-    )
+    if isinstance(schedule, Schedule):
+        found = schedule.betas(target, kernel, rng)
+    else:
+        found = np.sort(as_floats(schedule, "betas").ravel())
     if not len(found) or found[-1] != 1.0 or not found[0] >= 0:
         raise PgmError(
             f"betas must be numbers in [0, 1] that reach 1, or a schedule, not {betas!r}"
@@ -129,13 +189,15 @@ def ladder(betas: Any, target: Target, kernel: Any, rng: np.random.Generator) ->
     return found
 
 
-def fixed(betas: Any) -> Any:
-    """Numbers as a tuple, so that settings can be compared; anything else as it is."""
-    return tuple(np.asarray(betas, dtype=np.float64).tolist()) if np.ndim(betas) == 1 else betas
+def fixed(betas: Betas) -> Betas:
+    """Return numbers as a tuple, so that settings can be compared; anything else as it is."""
+    if isinstance(betas, Schedule) or np.ndim(betas) != 1:
+        return betas
+    return tuple(np.asarray(betas, dtype=np.float64).tolist())
 
 
-def count_of(betas: Any) -> int:
-    """The number of temperatures of what `ladder` takes."""
+def count_of(betas: Betas) -> int:
+    """Return the number of rungs that `ladder` makes."""
     if isinstance(betas, (int, np.integer)):
         return int(betas)
-    return int(betas.count) if hasattr(betas, "betas") else np.size(betas)
+    return int(betas.count) if isinstance(betas, Schedule) else np.size(betas)
