@@ -1,4 +1,10 @@
-"""How far estimates are to be trusted: the same rules for all methods that make them."""
+"""Rules for the trust in estimates, the same for all methods that make them.
+
+Importance weights are judged by their effective number, ess = (sum w)^2 / sum w^2, and by the shape
+of the Pareto tail of the largest ones; ladders by the round trips of their chains. The tests
+compare the intervals with exact answers of many small models
+(tests/infer/test_interval_coverage.py).
+"""
 
 from __future__ import annotations
 
@@ -6,21 +12,37 @@ import numpy as np
 
 from pgmengine.base.types import Array
 
-SURE = 3.0  # standard errors on either side of an interval
-FEW = 0.05  # a smaller share of the chains, or draws, that carries the weight is not to be trusted
-LEAST = 20.0  # as many draws carry the weight, or a third of all: with fewer, errors are not errors
-SHAPE = 0.7  # of a Pareto tail, at most
-TAIL = 25  # draws, at least, for a tail
-UNDERFLOW = 600.0  # log weights further below the largest one are 0
-# Round trips of a row's chains; with fewer, glasses of 20 spins had means off by 0.1 to 0.4 under
-# OK
+# Standard errors on either side of an interval.
+SURE = 3.0
+
+# Smallest share of the chains or draws that may carry the importance weight.
+FEW = 0.05
+
+# Smallest effective number of draws, or a third of the draws if these are fewer than 60: below it
+# the standard error is itself too uncertain.
+LEAST = 20.0
+
+# Largest shape of a Pareto tail.
+SHAPE = 0.7
+
+# Draws that a tail needs at least.
+TAIL = 25
+
+# Log importance weights further below the largest one are 0.
+UNDERFLOW = 600.0
+
+# Round trips that the chains of a row need together. With fewer, spin glasses of 20 spins had means
+# off by 0.1 to 0.4 under the status OK.
 TRIPS = 20
-BATCHES = 10  # of each chain, for a standard error
+
+# Batches of each chain, for a standard error.
+BATCHES = 10
 
 
 def interval(low: Array, low_error: Array, high: Array, high_error: Array) -> Array:
-    """From SURE standard errors below a low estimate to as many above a high one, (rows, 2);
-    without end if not known.
+    """Return the intervals (rows, 2) from SURE errors below `low` to as many above `high`.
+
+    An end that is NaN, since an estimate or its error is infinite, becomes -inf or inf.
     """
     with np.errstate(invalid="ignore"):
         ends = np.stack((low - SURE * low_error, high + SURE * high_error), axis=1)
@@ -28,22 +50,26 @@ def interval(low: Array, low_error: Array, high: Array, high_error: Array) -> Ar
 
 
 def few(ess: Array, draws: int) -> bool:
-    """Whether so small an effective number of draws carries the weight of a row that it is not to
-    be trusted.
-    """
-    return not ess.min() >= max(
-        FEW * draws, min(LEAST, draws / 3)
-    )  # NaN is not to be trusted, either
+    """Return whether the smallest effective number (rows,) of draws is too small to be trusted."""
+    # Written so that NaN is not trusted either.
+    return not ess.min() >= max(FEW * draws, min(LEAST, draws / 3))
 
 
 def pareto_shape(log_weights: Array, ess: Array) -> Array:
-    """Return the shape k (rows,) of a Pareto tail of the largest weights, from log weights (rows,
-    draws).
+    """Return the shape k (rows,) of a Pareto tail of the largest importance weights.
 
     Moments of order 1 / k and above do not exist: above 1/2 the weights have no variance, above 1
-    no mean (Vehtari, Simpson, Gelman, Yao and Gabry 2024). NaN where a third of the draws carry the
-    weight, because then the tail does not matter, and where a row has too few different weights for
-    a tail.
+    no mean. The shape is NaN where the effective number is a third of the draws or more, because
+    the tail then does not matter, and where a row has too few different weights for a tail.
+
+    Parameters
+    ----------
+    log_weights : (rows, draws).
+    ess : (rows,), effective number of draws.
+
+    References
+    ----------
+    Vehtari, Simpson, Gelman, Yao and Gabry 2024, "Pareto smoothed importance sampling".
     """
     from arviz_stats.base import array_stats
 
@@ -64,22 +90,21 @@ def pareto_shape(log_weights: Array, ess: Array) -> Array:
 
 
 def heavy(shape: Array) -> Array:
-    """Return the rows whose weights have so heavy a tail that their mean cannot be relied upon.
+    """Return the rows whose Pareto shape (rows,) is too large for their mean to be relied upon.
 
-    The limit is that of Vehtari et al. (2024) for large samples. Their lower limit for small ones
-    flags a third of a hundred weights whose logarithms are normal with a standard deviation of 1,
-    whose intervals hold.
+    The limit is the one of Vehtari et al. (2024) for large samples. Their lower limit for small
+    samples flags a third of all sets of a hundred weights whose logarithms are normal with a
+    standard deviation of 1, and the intervals of these hold.
     """
     return np.flatnonzero(shape > SHAPE)
 
 
 def normal_end(log_weights: Array) -> Array:
-    """Return log mean exp w (rows,) plus SURE standard errors, if the log weights (rows, draws) are
-    normal.
+    """Return log mean exp w (rows,) plus SURE standard errors, for normal log weights.
 
-    The log of the mean of few skewed weights is too low far more often than its standard error
-    says. Log weights are sums of many small terms and so are nearly normal: log E exp w = m + s^2 /
-    2, whose error is that of m and s^2.
+    The logarithm of the mean of few skewed weights is too low far more often than its standard
+    error says. Log importance weights (rows, draws) are sums of many small terms and so are nearly
+    normal: log E exp w = m + s^2 / 2, whose error follows from the errors of m and s^2.
     """
     count = log_weights.shape[1]
     with np.errstate(invalid="ignore"):
@@ -90,13 +115,11 @@ def normal_end(log_weights: Array) -> Array:
 
 
 def travelled(trips: Array, first: int) -> tuple[str, ...]:
-    """A warning where the chains of a row made too few round trips (rows,) on their ladder, which
-    has two ends.
-    """
+    """Return a warning where the chains of a row made too few round trips (rows,) on a ladder."""
     row = int(trips.argmin())
     if trips[row] >= TRIPS:
         return ()
     return (
-        f"the chains of row {first + row} made {trips[row]:.0f} round trips between the ends of the ladder, at least "
-        f"{TRIPS} are needed: use more temperatures, or draw longer",
+        f"the chains of row {first + row} made {trips[row]:.0f} round trips between the ends of "
+        f"the ladder, at least {TRIPS} are needed: use more temperatures, or draw longer",
     )
