@@ -1,4 +1,8 @@
-"""How the chains of a trainer travel over its ladder of temperatures, for monitors and warnings."""
+"""Counts of how chains travel over a ladder while a trainer runs, for monitors and warnings.
+
+Rungs are numbered in ascending order of beta. A round trip of a chain goes from beta = 1 to the
+other end of the ladder and back; it is counted on arrival at beta = 1.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +15,22 @@ import numpy as np
 from pgmengine.base.types import Array
 
 log = logging.getLogger(__name__)
-# A single chain that hops freely crosses a ladder in about levels^2 sweeps, so that one which has
-# missed a level for ten times as long is held back, but for one case in ten thousand.
+
+# A single chain that hops freely crosses a ladder in about rungs^2 sweeps. A chain that has missed
+# a rung for ten times as long is held back, but for one case in ten thousand.
 PATIENCE = 10
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """The travels since the last entry.
+    """Counts since the last entry.
 
-    `visits` (levels,) counts chains and sweeps, beta = 1 first; `trips` the ways of a chain from
-    beta = 1 to the other end and back; `proposed` and `taken` the changes of level; `due` and
-    `swapped` the exchanges with chains outside the ladder, of trainers that have such.
+    Attributes
+    ----------
+    visits : (rungs,), sweeps of chains on each rung, beta = 1 first.
+    trips : round trips of chains.
+    proposed, taken : changes of rung.
+    due, swapped : exchanges with chains outside the ladder, 0 for trainers without such chains.
     """
 
     visits: Array
@@ -34,32 +42,38 @@ class Entry:
 
 
 class Travels:
-    """Counts of visits, round trips, hops and exchanges of chains; levels ascend in beta.
+    """Counts of visits, round trips, hops and exchanges of chains on a ladder.
+
+    Parameters
+    ----------
+    trainer : name of the trainer, for the warning about rungs without chains.
+    rungs : number of rungs.
+    chains : number of chains.
 
     >>> import numpy as np
     >>> travels = Travels("CAST", 2, 3)
-    >>> for level in (1, 0, 1):
-    ...     travels.add(np.full(3, level), proposed=3, taken=2)
+    >>> for rung in (1, 0, 1):
+    ...     travels.add(np.full(3, rung), proposed=3, taken=2)
     >>> entry = travels.entry()
     >>> entry.visits, entry.trips, entry.taken / entry.proposed
     (array([6, 3]), 3, 0.6666666666666666)
     """
 
-    def __init__(self, trainer: str, levels: int, chains: int) -> None:
+    def __init__(self, trainer: str, rungs: int, chains: int) -> None:
         self.trainer, self.warned = trainer, False
-        self.visits = np.zeros(levels, dtype=np.int64)
-        # the step at which a level last had a chain
-        self.seen = np.zeros(levels, dtype=np.int64)
+        self.visits = np.zeros(rungs, dtype=np.int64)
+        # The step at which a rung last had a chain.
+        self.seen = np.zeros(rungs, dtype=np.int64)
         self.from_below = np.zeros(chains, dtype=bool)
-        # steps in all; then, since the last entry, trips, proposed, taken, due, swapped
+        # All steps; then, since the last entry: trips, proposed, taken, due, swapped.
         self.counts = np.zeros(6, dtype=np.int64)
 
-    def add(self, level: Array, proposed: int, taken: int, due: int = 0, swapped: int = 0) -> None:
-        """Count one step that has brought the chains to these levels (chains,)."""
-        here = np.bincount(level, minlength=len(self.visits))
+    def add(self, rung: Array, proposed: int, taken: int, due: int = 0, swapped: int = 0) -> None:
+        """Count one step after which the chains are on these rungs (chains,)."""
+        here = np.bincount(rung, minlength=len(self.visits))
         self.visits += here
-        top = level == len(self.visits) - 1
-        self.from_below |= level == 0
+        top = rung == len(self.visits) - 1
+        self.from_below |= rung == 0
         trips = int(np.count_nonzero(self.from_below & top)) if len(self.visits) > 1 else 0
         self.from_below &= ~top
         self.counts += (1, trips, proposed, taken, due, swapped)
@@ -67,9 +81,9 @@ class Travels:
         self._warn()
 
     def _warn(self) -> None:
-        """Say once that levels stay unvisited."""
-        steps, levels = int(self.counts[0]), len(self.seen)
-        missed = np.flatnonzero(steps - self.seen >= PATIENCE * levels**2)
+        """Warn once about rungs that stay without chains."""
+        steps, rungs = int(self.counts[0]), len(self.seen)
+        missed = np.flatnonzero(steps - self.seen >= PATIENCE * rungs**2)
         if len(missed) and not self.warned:
             self.warned = True
             log.warning(
@@ -77,28 +91,28 @@ class Travels:
                 "little; see pgm.Occupancy, and raise the floor of gamma, or take closer betas",
                 self.trainer,
                 len(missed),
-                levels,
-                PATIENCE * levels**2,
+                rungs,
+                PATIENCE * rungs**2,
             )
 
     def excursions(self, proposed: int, taken: int) -> None:
-        """Count excursions from beta = 1 over all levels and back, taken or not as a whole."""
+        """Count excursions from beta = 1 over all rungs and back, and how many were accepted."""
         self.visits += proposed
         self.counts += (1, taken, proposed, taken, 0, 0)
         self.seen[:] = self.counts[0]
 
     def back(self) -> None:
-        """Chains start at beta = 1 again, wherever they were."""
+        """Forget the ways of all chains, which start at beta = 1 again."""
         self.from_below[:] = False
 
     def entry(self) -> Entry:
-        """The counts since the last entry, which start again."""
+        """Return the counts since the last entry, and start them again."""
         out = Entry(self.visits[::-1].copy(), *(int(n) for n in self.counts[1:]))
         self.visits[:], self.counts[1:] = 0, 0
         return out
 
     def state(self) -> dict[str, Any]:
-        """All counts, under names that no layer has."""
+        """Return a snapshot of all counts, under names that no layer has."""
         return {
             "/travels/visits": self.visits,
             "/travels/seen": self.seen,
@@ -107,6 +121,6 @@ class Travels:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Go on from a snapshot."""
         for name in ("visits", "seen", "from_below", "counts"):
             getattr(self, name)[...] = state[f"/travels/{name}"]

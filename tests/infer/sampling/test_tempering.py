@@ -88,12 +88,12 @@ def joint_p_values(machine, rng, count=20_000):
     truths, p, level, x = level_start(machine, row, count, rng, log_g)
     target = machine.build().given(as_evidence(machine, [row]))
     chains = Levels(target, BETAS, count, pgm.Gibbs(), OneOverT(), rng)
-    chains.level, chains.weights.log_g = level[None], log_g[None]
+    chains.rung, chains.weights.log_g = level[None], log_g[None]
     many = target.take(np.zeros(count, dtype=int)).at(BETAS[level])
     chains.chains = compiled.CompiledChains(many, pgm.Gibbs(), x, rng)
     for _ in range(3):
         chains.step(adapt=False)
-    counts = np.bincount(chains.level[0], minlength=4)
+    counts = np.bincount(chains.rung[0], minlength=4)
     keep = p * count > 5
     out = [
         chi2.sf(((counts - p * count)[keep] ** 2 / (p * count)[keep]).sum(), max(keep.sum() - 1, 1))
@@ -101,7 +101,7 @@ def joint_p_values(machine, rng, count=20_000):
     values = chains.chains.values()
     for k, truth in enumerate(truths):
         if counts[k] > 200:
-            out.append(p_value(truth, {n: v[chains.level[0] == k] for n, v in values.items()}))
+            out.append(p_value(truth, {n: v[chains.rung[0] == k] for n, v in values.items()}))
     return out
 
 
