@@ -1,4 +1,17 @@
-"""Tempered transitions: long excursions to high temperature, accepted or not as a whole."""
+"""Tempered transitions: excursions to high temperature, accepted or rejected as a whole.
+
+Neal (1996). From a state x_0 at b_0 = 1 the chain sweeps at ever smaller betas b_1 > ... > b_n,
+which is annealing down, and back to b_1 with the reversed sweeps, which is annealing up. With S = d
+log p_beta / d beta,
+
+    log_ratio = sum_i (b_(i+1) - b_i) S(x_i) on the way down + the same sum on the way up,
+
+where the way up ends with the step from b_1 to 1, after which no sweep follows. The end is accepted
+with probability min(1, exp(log_ratio)). Both sums are the log importance weights that
+`Chains.anneal` adds up, over the density itself (joint), because the sweeps must be reversible as a
+whole. A rejected chain returns to x_0. The tests check by chi-square that an excursion leaves the
+model invariant.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +32,33 @@ from pgmengine.graph.target import Target
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import Axis, Result
 from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, kept_bytes, unmixed_notes
-from pgmengine.infer.sampling.schedules import Linear, count_of, ladder
+from pgmengine.infer.sampling.schedules import Betas, Linear, count_of, ladder
 
 
 @dataclass(frozen=True)
 class TemperedTransitions(Method):
-    """One draw = a plain sweep and a tempered transition (Neal 1996).
+    """Plain sweeps in turn with tempered transitions.
 
-    From x the chain sweeps at ever smaller betas b_1 > ... > b_n and, with the reversed sweeps,
-    back to b_1. The end is accepted with probability min(1, exp(w)), w = sum (b_(i+1) - b_i) S(x_i)
-    on the way up and the same with the opposite sign on the way down, S = d log p_beta / d beta;
-    b_0 = 1.
+    Use it where draws at beta = 1 alone are wanted, without chains at other temperatures; on large
+    models few excursions are accepted, and ParallelTempering is the better choice.
 
     Parameters
     ----------
     betas : a schedule, a number of even steps, or numbers that reach 1.
-    kernel, chains, warmup, draws : as in MCMC.
+    kernel : any kernel.
+    chains : number of chains for each row of evidence.
+    warmup : excursions, each followed by a sweep, that are dropped.
+    draws : draws of each chain, one after each excursion and sweep.
+    rhat_limit : largest R-hat of chains that have mixed.
 
-    `stats` holds those of MCMC and acceptance (rows,).
+    Notes
+    -----
+    `stats` holds the statistics of MCMC, and acceptance (rows,), the share of excursions that were
+    accepted.
+
+    References
+    ----------
+    Neal 1996, "Sampling from multimodal distributions using tempered transitions".
 
     >>> import pgmengine as pgm
     >>> method = pgm.TemperedTransitions(betas=pgm.Linear(10), warmup=10, draws=100)
@@ -48,7 +70,7 @@ class TemperedTransitions(Method):
     source = "draws give"
     statistics = OF_CHAINS | {"acceptance": (Axis.ROW,)}
 
-    betas: Any = Linear(20)
+    betas: Betas = Linear(20)
     kernel: Any = Gibbs()
     chains: int = 4
     warmup: int = 100
@@ -83,13 +105,14 @@ class TemperedTransitions(Method):
         for _ in track(range(self.warmup), "warming up"):
             excursion(chains, betas, generator)
             chains.sweep(1)
-        draws, taken = Draws(many, want, self.chains, self.draws), np.zeros(many.rows)
+        draws = Draws(many, want, self.chains, self.draws)
+        accepted = np.zeros(many.rows)
         for t in track(range(self.draws), "sampling"):
-            taken += excursion(chains, betas, generator)
+            accepted += excursion(chains, betas, generator)
             chains.sweep(1)
             draws.add(t, chains.values(), -chains.log_density())
         stats, status, note = draws.judged(target, self.rhat_limit)
-        stats["acceptance"] = taken.reshape(target.rows, -1).mean(axis=1) / self.draws
+        stats["acceptance"] = accepted.reshape(target.rows, -1).mean(axis=1) / self.draws
         return question.result(draws.answers(target), stats, status, note)
 
     def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
@@ -98,20 +121,25 @@ class TemperedTransitions(Method):
 
 
 def excursion(chains: Chains, betas: Array, rng: np.random.Generator) -> Array:
-    """One tempered transition of chains at beta = 1, over betas that ascend to 1; mask (chains,) of
-    those accepted.
+    """Make a tempered transition of chains at beta = 1; return a mask (chains,) of accepted ones.
+
+    Parameters
+    ----------
+    chains : chains at beta = 1, which are there again afterwards.
+    betas : (rungs,), ascending to 1.
+    rng : numpy Generator, for the acceptance.
     """
     down = betas[::-1]
     if len(down) < 2:
         return np.ones(len(chains.beta), dtype=bool)
-    kept = chains.keep()
-    weight = chains.anneal(down, joint=True)
-    with np.errstate(invalid="ignore"):  # impossible before and after: NaN, not taken
-        weight = weight + chains.anneal(
-            np.concatenate((down[-1:], betas[:-1])), joint=True, backward=True
-        )
-        weight = weight + np.nan_to_num((1.0 - betas[-2]) * chains.path()[1], nan=0.0)
+    before = chains.keep()
+    log_ratio = chains.anneal(down, joint=True)
+    up = np.concatenate((down[-1:], betas[:-1]))
+    # States that are impossible before and after give NaN, and are not accepted.
+    with np.errstate(invalid="ignore"):
+        log_ratio = log_ratio + chains.anneal(up, joint=True, backward=True)
+        log_ratio = log_ratio + np.nan_to_num((1.0 - betas[-2]) * chains.path()[1], nan=0.0)
     chains.beta[:] = 1.0
-    taken = np.log(rng.random(len(weight))) < weight
-    chains.restore(kept, ~taken)
-    return taken
+    accepted: Array = np.log(rng.random(len(log_ratio))) < log_ratio
+    chains.restore(before, ~accepted)
+    return accepted
