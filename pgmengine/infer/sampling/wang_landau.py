@@ -1,5 +1,16 @@
-"""Wang-Landau sampling over the bins of a user's partition of the state space (system 3, section
-4).
+"""Wang-Landau sampling over the bins of a partition of the state space (system 3, section 4).
+
+Chains have the density p(x) / g(b(x)), with b(x) the bin of a state. One sweep is
+
+    each unit of a layer that b reads: x_i ~ p(x_i | rest) / g(b(x_i, rest)), over all its values
+    every other layer: as the kernel moves it under p
+    while adapting: log g_b += log(1 + gamma) / chains, for the bin b of each chain
+
+so that g tends to the probabilities of the bins, up to a factor, and all bins are visited equally
+often. Draws with frozen weights have the importance weights g(b(x)). The layers that b reads are
+found by calling it with a mapping that notes which layers were looked up. Sweeps are those of the
+reference kernels in numpy, unit by unit. The tests compare bin probabilities and means with exact
+answers.
 """
 
 from __future__ import annotations
@@ -18,43 +29,54 @@ from pgmengine.base.types import Array, RngLike, States
 from pgmengine.engine.chains import refusal, sweep_work
 from pgmengine.engine.cost import weighted_walk
 from pgmengine.engine.kernels import Gibbs
-from pgmengine.engine.plain import sweep
+from pgmengine.engine.plain import Tilt, sweep
 from pgmengine.graph.target import Target
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import Axis, Result, Status
 from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, unmixed_notes
-from pgmengine.infer.sampling.levels import OneOverT, Weights, check_gamma
+from pgmengine.infer.sampling.levels import GammaSchedule, OneOverT, Weights, check_gamma
 from pgmengine.infer.sampling.trust import few
 
 
 @dataclass(frozen=True)
 class WangLandau(Method):
-    """Chains of p(x) / g(bin(x)), whose weights g are learned until all bins are visited equally
-    often.
+    """Chains that visit all bins of a partition equally often, with importance weights.
 
-    A unit of a layer that the partition reads moves with the conditional of p / g, the log weights
-    of its values less log g of the bins that they lead to; other layers move as they always do.
-    While adapting, log g of the bin that a chain is in grows. Draws with frozen weights have the
-    importance weights g(bin(x)), and answers are weighted means. Samples are resampled by weight.
-    R-hat and MCSE are those of the weighted means, chain by chain, so that chains which stay in
-    different bins are seen. Unit by unit and in numpy: for partitions, not for speed.
+    Use it for the probability of rare bins, such as unusual values of a sum of units, and for
+    models whose valleys a partition tells apart. Sweeps run in numpy, unit by unit, and take many
+    times as long as compiled ones.
 
     Parameters
     ----------
-    partition : called with {layer: values (rows, size[, k])}, returns the bin number of each row, 0
-        .. bins - 1.
-    bins : their number.
-    kernel, chains : as in MCMC; the chains of a row share the weights.
-    warmup, draws : adaptive sweeps, and sweeps with frozen weights.
+    partition : function of {layer: values (rows, size[, k])} that returns the bin number of each
+        row, 0 .. bins - 1. It may read layers of finite units only.
+    bins : number of bins.
+    kernel : kernel of the layers that the partition does not read.
+    chains : number of chains for each row of evidence; they share the weights of the bins.
+    warmup : adaptive sweeps.
+    draws : sweeps with frozen weights.
     gamma : FlatHistogram() or OneOverT().
+    rhat_limit : largest R-hat of chains that have mixed.
 
-    `stats` holds those of MCMC, log_g, occupancy and bin_prob (rows, bins), and weight_ess (rows,),
-    the effective number of draws by their importance weights alone. The status is FEW_WEIGHTS where
-    few draws carry the weight.
+    Notes
+    -----
+    Answers are means with importance weights; samples are resampled by their importance weight.
+    R-hat and MCSE are of the weighted means, chain by chain, so that chains which stay in different
+    bins are seen. The status is FEW_WEIGHTS where few draws carry most of the importance weight.
+
+    `stats` holds the statistics of MCMC; log_g, occupancy and bin_prob, each (rows, bins); and
+    weight_ess (rows,), the effective number of draws by their importance weights alone.
+
+    References
+    ----------
+    Wang and Landau 2001, "Efficient, multiple-range random walk algorithm to calculate the density
+    of states".
 
     >>> import pgmengine as pgm
-    >>> count = pgm.WangLandau(partition=lambda x: x["v"].sum(axis=1).astype(int), bins=5, warmup=200, draws=200)
-    >>> pgm.infer(pgm.rbm(4, 3, rng=0), method=count, rng=0).stats["bin_prob"].shape
+    >>> def ones(x):
+    ...     return x["v"].sum(axis=1).astype(int)
+    >>> method = pgm.WangLandau(partition=ones, bins=5, warmup=200, draws=200)
+    >>> pgm.infer(pgm.rbm(4, 3, rng=0), method=method, rng=0).stats["bin_prob"].shape
     (1, 5)
     """
 
@@ -73,7 +95,7 @@ class WangLandau(Method):
     chains: int = 8
     warmup: int = 2000
     draws: int = 2000
-    gamma: Any = OneOverT()
+    gamma: GammaSchedule = OneOverT()
     rhat_limit: float = 1.05
 
     def __post_init__(self) -> None:
@@ -119,7 +141,7 @@ class WangLandau(Method):
             status = Status.FEW_WEIGHTS
             note += (
                 f"an effective {ess.min():.3g} of {self.draws * self.chains} draws carry the "
-                f"weight of row {target.first + int(ess.argmin())}",
+                f"importance weight of row {target.first + int(ess.argmin())}",
             )
         _resample(draws, target, w, generator)
         stats |= _bin_statistics(weights.log_g, bins)
@@ -132,13 +154,13 @@ class WangLandau(Method):
 
 
 def importance_weights(log_w: Array) -> Array:
-    """Return weights of mean 1 in each row from their logarithms (draws, rows, chains)."""
+    """Return importance weights of mean 1 in each row from log weights (draws, rows, chains)."""
     w = np.exp(log_w - log_w.max(axis=(0, 2), keepdims=True))
     return np.asarray(w / w.mean(axis=(0, 2), keepdims=True))
 
 
 def _bin_statistics(log_g: Array, bins: Array) -> dict[str, Array]:
-    """Return the weights of bins (rows, bins), their shares of draws, and their probabilities."""
+    """Return log weights, shares of the draws, and probabilities of bins, each (rows, bins)."""
     count = log_g.shape[1]
     seen = np.stack([(bins == b).sum(axis=(0, 2)) for b in range(count)], axis=1).astype(float)
     g = np.exp(log_g - log_g.max(axis=1, keepdims=True))
@@ -151,9 +173,7 @@ def _bin_statistics(log_g: Array, bins: Array) -> dict[str, Array]:
 
 
 def effective(w: Array) -> Array:
-    """Return the effective number (rows,) of draws of weights w (draws, rows, chains), were they
-    independent.
-    """
+    """Return the effective number of draws (rows,) by importance weights (draws, rows, chains)."""
     return np.asarray(w.sum(axis=(0, 2)) ** 2 / np.square(w).sum(axis=(0, 2)))
 
 
@@ -177,7 +197,7 @@ def _resample(draws: Draws, target: Target, w: Array, rng: np.random.Generator) 
 
 
 class _Seen(Mapping[str, Array]):
-    """A state that remembers which of its layers were read, in whatever way."""
+    """A state that notes which of its layers were looked up."""
 
     def __init__(self, x: States) -> None:
         self.x = x
@@ -203,16 +223,16 @@ class _Walk:
         self.method, self.many, self.weights, self.rng = method, many, weights, rng
         self.row = np.arange(many.rows) // method.chains
         self.x = many.draw_at_0(rng)
-        self.tilts: dict[str, Any] = {}
+        self.tilts: dict[str, Tilt] = {}
         self._bins(self.x)
 
     def step(self) -> Array:
-        """One sweep; the bins (rows * chains,) after it."""
+        """Sweep all chains once; return their bins (rows * chains,)."""
         self.x = sweep(self.many, self.method.kernel, self.x, self.rng, tilts=self.tilts)
         return self._bins(self.x)
 
     def _tilt(self, x: States, name: str, columns: Array) -> Array:
-        """-log g of the bins that the values of a unit lead to, (rows * chains, K)."""
+        """Return -log g of the bins that the values of a unit lead to, (rows * chains, K)."""
         unit = self.many.structure.layers[name].unit
         assert unit.support is not None
         out, tried = [], {**x, name: x[name].copy()}
@@ -221,36 +241,29 @@ class _Walk:
             out.append(-self.weights.log_g[self.row, self._bins(tried)])
         return np.stack(out, axis=1)
 
-    def _shaped(self, x: States) -> dict[str, Array]:
-        return {name: self.many.structure.layers[name].shaped(value) for name, value in x.items()}
-
     def _bins(self, x: States) -> Array:
-        seen = _Seen(self._shaped(x))
+        """Return the bins (rows * chains,) of states; tilt the layers that the partition reads."""
+        layers = self.many.structure.layers
+        seen = _Seen({name: layers[name].shaped(value) for name, value in x.items()})
         found = self._checked(self.method.partition(seen))
-        if new := [
-            name for name in seen.read if name not in self.tilts and self.many.free[name].any()
-        ]:
-            self._read(new)
+        for name in [n for n in seen.read if n not in self.tilts and self.many.free[n].any()]:
+            if layers[name].unit.support is None:
+                raise PgmError(
+                    f"WangLandau: the partition reads layer {name!r} of {layers[name].unit!r} "
+                    "units, and can read layers of finite units only"
+                )
+            self.tilts = {**self.tilts, name: self._tilt}
         return found
 
-    def _read(self, names: list[str]) -> None:
-        """From now on units of these layers are drawn with the weights of the bins that their
-        values lead to.
-        """
-        for name in names:
-            unit = self.many.structure.layers[name].unit
-            if unit.support is None:
-                raise PgmError(
-                    f"layer {name!r} has {unit!r} units: a partition can read finite units only"
-                )
-        self.tilts = self.tilts | dict.fromkeys(names, self._tilt)
-
     def _checked(self, found: Any) -> Array:
+        """Return bin numbers as integers; raise PgmError for anything else."""
         found, bins, rows = np.asarray(found), self.method.bins, self.many.rows
         whole = found.shape == (rows,) and found.dtype.kind in "iub"
         if not whole or found.min() < 0 or found.max() >= bins:
             raise PgmError(
-                f"the partition must return a bin number 0..{bins - 1} for each of {rows} rows, not "
-                f"{found.dtype} of shape {found.shape} from {found.min()} to {found.max()}"
+                f"WangLandau: the partition must return a bin number 0..{bins - 1} for each of "
+                f"{rows} rows, not {found.dtype} of shape {found.shape} from {found.min()} to "
+                f"{found.max()}"
             )
-        return found.astype(np.int64)
+        numbers: Array = found.astype(np.int64)
+        return numbers
