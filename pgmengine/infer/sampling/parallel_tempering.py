@@ -1,5 +1,26 @@
-"""Parallel tempering: a ladder of chains from independent units to the model that exchange their
-places.
+"""Parallel tempering: replicas on a ladder from independent units to the model, which swap places.
+
+With log p_beta(x) = path(x) + beta * power(x) and S = power, one step of a ladder is
+
+    x_k ~ kernel that leaves p_(beta_k) invariant, for each rung k; drawn exactly at beta_0 = 0
+    for the pairs k, k + 1 with k even, or in the next step odd:
+        log_ratio = (beta_(k+1) - beta_k) (S(x_k) - S(x_(k+1)))
+        swap x_k and x_(k+1) with probability min(1, exp(log_ratio))
+
+Even and odd pairs in turn make states travel without turning back (Okabe et al. 2001; Syed et al.
+2022). A replica keeps its memory and changes its beta: `at` has the replica on each rung. During
+the warm-up the rungs are moved between rounds of doubling length, so that all pairs reject equally
+often. Then they are fixed, and the states at beta = 1 are draws.
+
+log Z comes from stepping stones (Xie et al. 2011). For a step d = beta_(k+1) - beta_k,
+
+    log Z_(k+1) - log Z_k = log E_k exp(d S)                                    from below
+                          = -log E_(k+1) exp(-d S)                              from above
+                          = log E_k exp(d S / 2) - log E_(k+1) exp(-d S / 2)    in the middle
+
+of which the first is low on average, the second high, and the third, the geometric bridge of Meng
+and Wong (1996), varies least. The tests compare draws with exact answers, swaps with invariance by
+chi-square, and log Z with enumeration.
 """
 
 from __future__ import annotations
@@ -24,47 +45,56 @@ from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import Axis, Result, Status
 from pgmengine.infer.sampling.bounded import below_a_bound
 from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, kept_bytes, unmixed_notes
-from pgmengine.infer.sampling.schedules import count_of, ladder
+from pgmengine.infer.sampling.schedules import Betas, count_of, ladder
 from pgmengine.infer.sampling.trust import BATCHES, SURE, interval, travelled
 
-WIDE = 1.0  # nats between the stepping stones of the two directions that are too many
-STONES = (1.0, -1.0, 0.5, -0.5)  # shares of a step: from below if > 0, else from above
+# Nats by which the stepping stones of the two directions may differ.
+WIDE = 1.0
+
+# Shares of a step that stepping stones take: from the lower rung if positive, else from the upper.
+STONES = (1.0, -1.0, 0.5, -0.5)
 
 
 @dataclass(frozen=True)
 class ParallelTempering(Method):
-    """Ladders of `rungs` chains; neighbours swap with probability min(1, exp((b - b') (S' - S))), S
-    = d log p / d beta.
+    """Ladders of replicas that swap places between independent units and the model.
 
-    Even pairs and odd pairs take turns (Okabe et al. 2001; Syed et al. 2022). The chain at beta = 0
-    is drawn exactly at each sweep. During the warm-up the ladder is adapted between rounds of
-    doubling length, so that all pairs reject equally often; then it is fixed and draws are
-    collected from the chains at beta = 1.
-
-    log Z = log Z_0 + sum over rungs of log mean exp(step S) (stepping stones, Xie et al. 2011), low
-    on average when the mean is over the lower rung and high when it is -log mean exp(-step S) over
-    the upper one: log_z_interval goes from one to the other, three standard errors wider at each
-    end. Both are made of the same chains, so the interval holds if these have missed no part of the
-    space. log_z meets half way, log mean exp(step S / 2) below less log mean exp(-step S / 2) above
-    (the geometric bridge, Meng and Wong 1996), which varies least.
+    Use it where chains at beta = 1 stay in one valley, and for log_z together with marginals.
 
     Parameters
     ----------
-    rungs : number of temperatures, or a schedule, or numbers from 0 to 1, to start from.
+    rungs : number of rungs, or a schedule, or numbers from 0 to 1, to start the adaptation from.
     kernel : any kernel.
-    chains : ladders for each row of evidence.
-    warmup, draws, thin : sweeps dropped, draws kept, sweeps from one draw to the next; a swap after
-        each sweep.
+    chains : number of ladders for each row of evidence.
+    warmup : sweeps that are dropped, during which the ladder is adapted.
+    draws : draws of each ladder.
+    thin : sweeps from one draw to the next; a round of swaps follows each sweep.
+    rhat_limit : largest R-hat of chains that have mixed.
 
-    The status is FEW_TRIPS where the chains of a row hardly travelled on their ladders.
+    Notes
+    -----
+    `log_z_interval` goes from the stepping stones from below to the stepping stones from above,
+    three standard errors wider at each end. Both are made of the same replicas, so that it holds if
+    these have missed no part of the space. The status is FEW_TRIPS where the replicas of a row
+    hardly travelled on their ladders, and FEW_WEIGHTS where the two directions disagree.
 
-    `stats` holds those of MCMC, and betas (rungs,), swap_rejection (rungs - 1,), both with an axis
-    of rows in front where parts of a large question have ladders of their own, round_trips (rows,),
-    round_trip_rate (rows,), round trips a sweep and ladder, and swap_accepted (chains, draws,
-    rows), the share before each draw.
+    `stats` holds the statistics of MCMC; betas (rungs,) and swap_rejection (rungs - 1,), both with
+    an axis of rows in front where parts of a large question have ladders of their own; round_trips
+    (rows,); round_trip_rate (rows,), round trips for each sweep and ladder; and swap_accepted
+    (chains, draws, rows), the share of accepted swaps before each draw.
+
+    References
+    ----------
+    Okabe, Kawata, Okamoto and Mikami 2001, "Replica-exchange Monte Carlo method for the
+    isobaric-isothermal ensemble". Syed, Bouchard-Cote, Deligiannidis and Doucet 2022,
+    "Non-reversible parallel tempering: a scalable highly parallel MCMC scheme". Xie, Lewis, Fan,
+    Kuo and Chen 2011, "Improving marginal likelihood estimation for Bayesian phylogenetic model
+    selection". Meng and Wong 1996, "Simulating ratios of normalizing constants via a simple
+    identity".
 
     >>> import pgmengine as pgm
-    >>> r = pgm.infer(pgm.rbm(4, 3, rng=0), want=("log_z", "marginals"), method=pgm.ParallelTempering(rungs=4), rng=0)
+    >>> method = pgm.ParallelTempering(rungs=4)
+    >>> r = pgm.infer(pgm.rbm(4, 3, rng=0), want=("log_z", "marginals"), method=method, rng=0)
     >>> r.stats["swap_rejection"].shape
     (3,)
     """
@@ -81,7 +111,7 @@ class ParallelTempering(Method):
     }
     tempered = True
 
-    rungs: Any = 12
+    rungs: Betas = 12
     kernel: Any = Gibbs()
     chains: int = 4
     warmup: int = 500
@@ -98,12 +128,13 @@ class ParallelTempering(Method):
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of all ladders."""
-        rungs = self._count()
+        rungs = count_of(self.rungs)
         if rungs < 2 and {"log_z", "log_prob"} & set(want):
             return Scheme(refusal="one temperature gives no log_z")
         twice = "log_prob" in want and not target.structure.normalized
         ladders = self.chains * (1 + twice)
-        chains, width = target.rows * ladders * rungs, _width(target)
+        chains = target.rows * ladders * rungs
+        width = sum(layer.width for layer in target.structure.layers.values())
         length = (self.warmup, self.draws, self.thin)
         sweeps = self.warmup + self.draws * self.thin
         return Scheme(
@@ -129,10 +160,8 @@ class ParallelTempering(Method):
             top = ladders.top()
             draws.add(t, ladders.chains.values(top), ladders.energy_at_1(top))
             swapped[t] = ladders.accepted
-        answers, (stats, status, note) = (
-            draws.answers(target),
-            draws.judged(target, self.rhat_limit),
-        )
+        answers = draws.answers(target)
+        stats, status, note = draws.judged(target, self.rhat_limit)
         stats |= ladders.stats() | {"swap_accepted": swapped.transpose(2, 0, 1)}
         if {"log_z", "log_prob"} & set(want):
             found, errors, apart = self._log_z(question, ladders, generator)
@@ -164,15 +193,16 @@ class ParallelTempering(Method):
         return answers, {"log_prob_error": error}, apart
 
     def _warmed(self, target: Target, rng: np.random.Generator) -> Ladders:
-        given = isinstance(self.rungs, int)
-        betas = (
-            np.linspace(1, 0, self.rungs)[::-1].copy()
-            if given
-            else ladder(self.rungs, target, self.kernel, rng)
-        )
+        """Return ladders after the warm-up, with their rungs adapted."""
+        if isinstance(self.rungs, int):
+            # A single rung is at beta = 1.
+            betas = np.linspace(1, 0, self.rungs)[::-1].copy()
+        else:
+            betas = ladder(self.rungs, target, self.kernel, rng)
         if len(betas) > 1 and betas[0] != 0.0:
             raise PgmError(
-                f"the ladder must start at 0, where states are drawn exactly, not at {betas[0]}"
+                "ParallelTempering: the rungs must start at 0, where states are drawn exactly, "
+                f"not at {betas[0]}"
             )
         ladders = Ladders(target, betas, self.chains, self.kernel, rng)
         for length in rounds(self.warmup):
@@ -183,7 +213,7 @@ class ParallelTempering(Method):
         return ladders
 
     def _without_evidence(self, target: Target, rng: np.random.Generator) -> dict[str, Array]:
-        """What Ladders.log_z says of the target with nothing observed."""
+        """Return Ladders.log_z of the target with nothing observed."""
         if target.structure.normalized:
             return {
                 "log_z": np.zeros(1),
@@ -196,16 +226,9 @@ class ParallelTempering(Method):
             ladders.step()
         return ladders.log_z(whole)
 
-    def _count(self) -> int:
-        return self.rungs if isinstance(self.rungs, int) else count_of(self.rungs)
-
-
-def _width(target: Target) -> int:
-    return sum(layer.width for layer in target.structure.layers.values())
-
 
 def rounds(total: int) -> list[int]:
-    """Lengths that double from about 16, `total` together."""
+    """Return lengths of rounds that double from about 16 and add up to `total`."""
     out: list[int] = []
     while total > 0:
         half = total if total < 48 else (total + 1) // 2
@@ -215,8 +238,14 @@ def rounds(total: int) -> list[int]:
 
 
 class Ladders:
-    """Ladders of chains for each row of a target; chain numbers are (row, ladder, rung) before any
-    swap.
+    """Ladders of replicas for each row of a target.
+
+    Attributes
+    ----------
+    betas : (rungs,), ascending from 0 to 1.
+    at : (rows, ladders, rungs), the number of the replica on each rung.
+    chains : the states of all replicas.
+    accepted : (rows, ladders), share of the last swaps that were accepted.
     """
 
     def __init__(
@@ -226,15 +255,16 @@ class Ladders:
         count = len(betas)
         rows = np.repeat(np.arange(target.rows), ladders * count)
         many = target.take(rows).at(np.tile(betas, target.rows * ladders))
-        self.at = np.arange(len(rows)).reshape(target.rows, ladders, count)  # chain at each rung
+        self.at = np.arange(len(rows)).reshape(target.rows, ladders, count)
         self.chains: Chains = make_chains(many, kernel, many.draw_at_0(rng), rng)
         self.came_from_0 = np.zeros(len(rows), dtype=bool)
-        self.accepted = np.zeros(self.at.shape[:2])  # share of the last swaps that were proposed
+        self.accepted = np.zeros(self.at.shape[:2])
         self.forget()
 
     def forget(self, coming: int = 0) -> None:
-        """Start all running sums again; those of log Z are kept over the `coming` sweeps, in
-        BATCHES parts.
+        """Start all running sums again, with the sums of log Z over the next `coming` sweeps.
+
+        These are kept in BATCHES parts, for standard errors.
         """
         rows, ladders, count = self.at.shape
         self.sweeps, self.coming = 0, coming
@@ -245,30 +275,38 @@ class Ladders:
         )
 
     def step(self) -> None:
-        """One sweep of all chains, and one round of swaps."""
+        """Sweep all replicas, then propose to swap the even pairs, or in the next step the odd."""
         power = self.chains.sweep_path()[1][self.at]
         if self.sweeps < self.coming:
-            batch, gap = self.sweeps * self.stones.shape[1] // self.coming, np.diff(self.betas)
-            for sums, share in zip(self.stones[:, batch], STONES, strict=True):
-                np.logaddexp(
-                    sums, share * gap * (power[..., :-1] if share > 0 else power[..., 1:]), out=sums
-                )
+            self._add_stones(power)
         self._swap(power, self.sweeps % 2)
         self.sweeps += 1
 
+    def _add_stones(self, power: Array) -> None:
+        """Add exp(share * step * S) of the replicas to the sums of log Z."""
+        batch, steps = self.sweeps * self.stones.shape[1] // self.coming, np.diff(self.betas)
+        for sums, share in zip(self.stones[:, batch], STONES, strict=True):
+            rung = power[..., :-1] if share > 0 else power[..., 1:]
+            np.logaddexp(sums, share * steps * rung, out=sums)
+
     def _swap(self, power: Array, parity: int) -> None:
+        """Propose to swap the pairs of one parity; the probabilities of all pairs are summed."""
         with np.errstate(invalid="ignore"):
             log_ratio = (self.betas[1:] - self.betas[:-1]) * (power[..., :-1] - power[..., 1:])
         log_ratio[np.isnan(log_ratio)] = 0.0
-        chance = np.exp(np.minimum(log_ratio, 0.0))
-        self.rejected += (1 - chance).mean(axis=(0, 1))
+        accept = np.exp(np.minimum(log_ratio, 0.0))
+        self.rejected += (1 - accept).mean(axis=(0, 1))
         self.proposed += 1.0
         lower, upper = self.at[..., parity:-1:2], self.at[..., parity + 1 :: 2]
-        swap = self.rng.random(lower.shape) < chance[..., parity::2]
+        swap = self.rng.random(lower.shape) < accept[..., parity::2]
         if swap.size:
             self.accepted = swap.mean(axis=-1)
         lower[...], upper[...] = np.where(swap, upper, lower), np.where(swap, lower, upper)
         self.chains.beta[self.at] = self.betas
+        self._count_trips()
+
+    def _count_trips(self) -> None:
+        """Count the replicas that arrived at beta = 1 and were at beta = 0 since they left it."""
         self.came_from_0[self.at[..., 0]] = True
         top = self.at[..., -1]
         if len(self.betas) > 1:
@@ -276,17 +314,19 @@ class Ladders:
         self.came_from_0[top] = False
 
     def top(self) -> Array:
-        """The chains at beta = 1, (rows * ladders,)."""
+        """Return the numbers of the replicas at beta = 1, (rows * ladders,)."""
         return self.at[..., -1].ravel()
 
     def energy_at_1(self, chains: Array) -> Array:
-        """-log density at beta = 1 of some chains."""
+        """Return minus the log density at beta = 1 of some replicas."""
         path, power = self.chains.path()
-        return -(path + power)[chains]
+        return np.asarray(-(path + power)[chains])
 
     def adapt(self) -> None:
-        """Move the rungs so that the cumulative rejection is divided evenly (Syed et al. 2022), and
-        forget.
+        """Move the rungs so that all pairs reject equally often (Syed et al. 2022), and forget.
+
+        The cumulative rejection, as a function of beta, is the communication barrier; its inverse
+        at even spacing gives the rungs.
         """
         if len(self.betas) > 2:
             rate = np.maximum(self.rejected / np.maximum(self.proposed, 1.0), 1e-4)
@@ -299,7 +339,7 @@ class Ladders:
         self.forget()
 
     def log_z(self, target: Target) -> dict[str, Array]:
-        """log_z, log_z_error and log_z_interval by stepping stones in both directions."""
+        """Return log_z, log_z_error and log_z_interval by stepping stones."""
         counts = np.bincount(np.arange(self.sweeps) * self.stones.shape[1] // self.coming)
         found = [_stones(sums - np.log(counts)[:, None, None, None]) for sums in self.stones]
         (up, up_share), (down, down_share), (half_up, one), (half_down, two) = found
@@ -312,7 +352,7 @@ class Ladders:
         }
 
     def state(self) -> dict[str, Any]:
-        """All chains and their places, under names that no layer has; without the running sums."""
+        """Return a snapshot of replicas and rungs, without the sums, under names no layer has."""
         return {
             **self.chains.values(),
             "/betas": self.betas,
@@ -321,17 +361,14 @@ class Ladders:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Go on from a snapshot."""
         self.chains.place_at(state)
-        self.betas, self.at, self.sweeps = (
-            np.array(state["/betas"]),
-            np.array(state["/at"]),
-            int(state["/sweeps"]),
-        )
+        self.betas, self.at = np.array(state["/betas"]), np.array(state["/at"])
+        self.sweeps = int(state["/sweeps"])
         self.chains.beta[self.at] = self.betas
 
     def stats(self) -> dict[str, Any]:
-        """The ladder and how states travel on it."""
+        """Return statistics of the ladders and of the travels of replicas."""
         sweeps = max(self.sweeps, 1)
         return {
             "betas": self.betas,
@@ -342,26 +379,25 @@ class Ladders:
 
 
 def _apart(found: Mapping[str, Array], first: int = 0) -> tuple[str, ...]:
-    """A warning when the two directions disagree."""
+    """Return a warning where the stepping stones of the two directions disagree."""
     gap, error = np.diff(found["log_z_interval"], axis=1)[:, 0], found["log_z_error"]
     allowed = WIDE + 2 * SURE * error
-    row = int(
-        np.argmax(
-            np.where(np.isinf(allowed), -np.inf, gap - np.where(np.isinf(allowed), 0.0, allowed))
-        )
-    )
+    endless = np.isinf(allowed)
+    row = int(np.argmax(np.where(endless, -np.inf, gap - np.where(endless, 0.0, allowed))))
     if gap[row] <= allowed[row]:
         return ()
     return (
-        f"stepping stones up and down are {gap[row]:.3g} nats apart in row {first + row}: use more rungs",
+        f"stepping stones up and down are {gap[row]:.3g} nats apart in row {first + row}: "
+        "use more rungs",
     )
 
 
 def _stones(log_means: Array) -> tuple[Array, Array]:
-    """Sum over rungs of the log of the mean of exp(log_means) (batches, rows, ladders, rungs),
-    (rows,).
+    """Return the sum over rungs of log means (rows,), and the shares of the batches in it.
 
-    And what each batch of each ladder adds to it, to first order, (rows, batches * ladders).
+    The log means of each batch and ladder are (batches, rows, ladders, rungs); a share, (rows,
+    batches * ladders), is the sum over rungs of mean / total mean: the variation of the sum to
+    first order.
     """
     parts = np.moveaxis(log_means, 1, 0)
     parts = parts.reshape(len(parts), -1, parts.shape[3])
@@ -372,7 +408,7 @@ def _stones(log_means: Array) -> tuple[Array, Array]:
 
 
 def _error(share: Array) -> Array:
-    """Standard error of a mean over the batches (rows, batches)."""
+    """Return the standard error (rows,) of a mean over batches (rows, batches)."""
     many = share.shape[1]
     error = share.std(axis=1, ddof=1) / np.sqrt(many) if many > 1 else np.full(len(share), np.inf)
-    return np.nan_to_num(error, nan=np.inf)
+    return np.asarray(np.nan_to_num(error, nan=np.inf))
