@@ -1,9 +1,15 @@
-"""Annealed importance sampling, forward and reverse: log Z from below going up, from above going down.
+"""Annealed importance sampling, forward and reverse: log Z from below and from above.
 
-The two runs check each other only if the reverse one starts from exact draws of the model. These
-are to be had where a small cover can be enumerated. Elsewhere the reverse run starts from the
-states that the forward run has reached, and both miss a phase that the forward run has missed; the
-status is then ONE_SIDED, never OK.
+    forward: x ~ p_0;  for each rung: log w += the change of log f, then one sweep;
+             log Z = log Z_0 + log mean w, low on average (Neal 2001)
+    reverse: x ~ p_1;  the same downwards;
+             log Z = log Z_0 - log mean w, high on average (Burda et al. 2015)
+
+`annealing` does both runs; this module judges them. The two check each other only if the reverse
+run starts from exact draws of the model, which need a small cover that can be enumerated. Elsewhere
+the reverse run starts from the states that the forward run has reached, and both miss a phase that
+the forward run has missed; the status is then ONE_SIDED, never OK. The tests compare log Z, errors
+and intervals with exact answers.
 """
 
 from __future__ import annotations
@@ -14,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine.base.checks import check_whole, seeded
 from pgmengine.base.numerics import log_sum
@@ -26,51 +33,64 @@ from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import Axis, Result, Status
 from pgmengine.infer.sampling.annealing import Annealing, Run
 from pgmengine.infer.sampling.bounded import below_a_bound
-from pgmengine.infer.sampling.schedules import Adaptive, count_of
+from pgmengine.infer.sampling.schedules import Adaptive, Betas, count_of
 from pgmengine.infer.sampling.trust import SURE, few, heavy, interval, normal_end
+
+# The warning of a reverse run from the states of the forward run.
+START = (
+    "the reverse run did not start from exact draws: the interval holds if the forward run has "
+    "missed no part of the space"
+)
 
 
 @dataclass(frozen=True)
 class AIS(Method):
-    """log Z = log Z_0 + log mean exp(w), chains annealed from independent units to the model (Neal
-    2001).
+    """Annealed importance sampling of log Z, from below and from above.
 
-    w = sum_t log p_(beta_(t+1))(x_t) - log p_(beta_t)(x_t). The mean of exp(w) is unbiased, so the
-    logarithm is low on average. The reverse run anneals model draws down to beta = 0 and is high on
-    average (Burda et al. 2015), by more than its error where the model rules states out that are
-    possible at beta = 0. This holds if the draws are exact, which they are where a cover of at most
-    2^16 states can be enumerated; then the two runs enclose log Z up to their errors, and the
-    status is OK. Else they are the states of the forward chains, resampled by their weights and
-    swept on: both runs then miss the same phases, the interval holds only if there are none, and
-    the status is ONE_SIDED.
-
-    Use it for log Z and log p of models that are too large to enumerate.
+    Use it for log Z and log p of models that are too large to enumerate. From exact draws of the
+    model, the forward and the reverse run enclose log Z up to their errors; the reverse run is high
+    by more than its error where the model rules out states that are possible at beta = 0.
 
     Parameters
     ----------
-    chains : for each row of evidence.
+    chains : number of chains for each row of evidence.
     betas : a schedule (Linear, ThreePiece, Adaptive), a number of even steps, or numbers from 0 to
         1.
-    kernel : any kernel; the layers that w sums out are drawn by Gibbs sampling all the same.
-    reverse : also anneal down, which from exact draws makes the upper end of log_z_interval
-        independent of the lower one.
-    reference : layer -> natural parameters of the units at beta = 0; base_rates(data) are good
-        ones.
+    kernel : any kernel; the layers that the importance weights sum out are drawn by Gibbs sampling
+        all the same.
+    reverse : whether to anneal down as well. From exact draws, the upper end of log_z_interval is
+        then independent of the lower end.
+    reference : layer -> (size[, k]), natural parameters of the units at beta = 0; base_rates(data)
+        are good ones.
 
+    Notes
+    -----
     `log_z` is the forward estimate. `log_z_interval` begins three standard errors below it. From
-    exact draws it ends three standard errors above the reverse estimate, else three above the
-    largest of the reverse estimate, the forward one, and m + s^2 / 2, the log mean of weights whose
-    logarithms are normal. Where no chain has found a possible state, log_z is -inf and nothing is
-    known: the interval is all numbers. The status is FEW_WEIGHTS where few chains carry the weight,
-    where the tail of the weights is heavy, and where the two runs disagree; CONTRADICTED where the
-    mean-field lower bound lies above the interval. `stats` holds log_weights (chains, rows),
-    log_weight_sd (infinite where a chain weighs nothing), ess, pareto_shape, and reverse_log_z,
-    reverse_error, reverse_ess, reverse_pareto_shape and reverse_exact, whether it started from
-    exact draws, each (rows,).
+    exact draws it ends three standard errors above the reverse estimate. Otherwise it ends three
+    standard errors above the largest of three numbers: the reverse estimate, the forward estimate,
+    and m + s^2 / 2, the log mean of importance weights whose logarithms are normal. Where no chain
+    has found a possible state, log_z is -inf, and the interval is all numbers.
+
+    The reverse run starts from exact draws where a cover of at most 2^16 states can be enumerated,
+    and otherwise from the last states of the forward run, resampled by their importance weights and
+    swept on. In the second case both runs miss the same phases, the interval holds only if there
+    are none, and the status is ONE_SIDED. The status is FEW_WEIGHTS where few chains carry most of
+    the importance weight, where the tail of the importance weights is heavy, and where the two runs
+    disagree. It is CONTRADICTED where the mean-field lower bound lies above the interval.
+
+    `stats` holds log_weights (chains, rows); log_weight_sd (infinite where a chain has no
+    importance weight), ess and pareto_shape, each (rows,); and reverse_log_z, reverse_error,
+    reverse_ess, reverse_pareto_shape and reverse_exact, whether the reverse run started from exact
+    draws, each (rows,).
+
+    References
+    ----------
+    Neal 2001, "Annealed importance sampling". Burda, Grosse and Salakhutdinov 2015, "Accurate and
+    conservative estimates of MRF log-likelihood using reverse annealing".
 
     >>> import pgmengine as pgm
-    >>> model = pgm.rbm(4, 3, rng=0)
-    >>> r = pgm.infer(model, want=("log_z",), method=pgm.AIS(chains=50, betas=pgm.Linear(50)), rng=0)
+    >>> model, method = pgm.rbm(4, 3, rng=0), pgm.AIS(chains=50, betas=pgm.Linear(50))
+    >>> r = pgm.infer(model, want=("log_z",), method=method, rng=0)
     >>> bool(abs(r.log_z[0] - pgm.infer(model, want=("log_z",)).log_z[0]) < 0.1)
     True
     """
@@ -92,10 +112,10 @@ class AIS(Method):
     groups_chains = True
 
     chains: int = 100
-    betas: Any = Adaptive(1000)
+    betas: Betas = Adaptive(1000)
     kernel: Any = Gibbs()
     reverse: bool = True
-    reference: Mapping[str, Any] | None = None
+    reference: Mapping[str, ArrayLike] | None = None
 
     def __post_init__(self) -> None:
         check_whole(self, "chains")
@@ -133,7 +153,7 @@ class AIS(Method):
         ends = _interval(up, down)
         answers = {"log_z": up.log_z, "log_z_error": up.error, "log_z_interval": ends}
         stats, both = _statistics(up, down), [runs]
-        note = _notes(up, down, self.chains, target.first)
+        notes = _notes(up, down, self.chains, target.first)
         if "log_prob" in question.want:
             log_prob, error = up.log_z, up.error
             if not target.structure.normalized:
@@ -144,20 +164,25 @@ class AIS(Method):
                 both.append(without)
                 first = target.first if whole.rows == target.rows else 0
                 lines = _notes(*without, self.chains, first)
-                note += tuple(f"without evidence, {line}" for line in lines)
+                notes += tuple(f"without evidence, {line}" for line in lines)
             answers["log_prob"], stats["log_prob_error"] = log_prob, error
-        status = Status.FEW_WEIGHTS if note else Status.OK if _two_sided(both) else Status.ONE_SIDED
         if low := below_a_bound(target, ends):
-            status, note = Status.CONTRADICTED, low + note
-        return question.result(answers, stats, status, note or _start(status))
+            status, notes = Status.CONTRADICTED, low + notes
+        elif notes:
+            status = Status.FEW_WEIGHTS
+        elif not _two_sided(both):
+            status, notes = Status.ONE_SIDED, (START,)
+        else:
+            status = Status.OK
+        return question.result(answers, stats, status, notes)
 
 
 def _statistics(up: Run, down: Run | None) -> dict[str, Array]:
     """Return the statistics of both runs."""
     with np.errstate(invalid="ignore"):
-        spread = np.nan_to_num(up.weights.std(axis=1), nan=np.inf)
+        spread = np.nan_to_num(up.log_weights.std(axis=1), nan=np.inf)
     stats = {
-        "log_weights": up.weights.T,
+        "log_weights": up.log_weights.T,
         "ess": up.ess,
         "log_weight_sd": spread,
         "pareto_shape": up.shape,
@@ -174,48 +199,39 @@ def _statistics(up: Run, down: Run | None) -> dict[str, Array]:
 
 
 def _two_sided(runs: Sequence[tuple[Run, Run | None]]) -> bool:
-    """Whether all reverse runs started from exact draws, or there was nothing to draw."""
+    """Return whether all reverse runs started from exact draws, or there was nothing to draw."""
     return all(not up.error.any() or (down is not None and down.exact.all()) for up, down in runs)
 
 
-def _start(status: Status) -> tuple[str, ...]:
-    """Words on the start of the reverse run, where it is none of its own."""
-    return (
-        ()
-        if status is Status.OK
-        else (
-            "the reverse run did not start from exact draws: the interval holds if the "
-            "forward run has missed no part of the space",
-        )
-    )
-
-
 def _interval(up: Run, down: Run | None) -> Array:
-    """The interval (rows, 2) of both runs; without exact draws it also ends above what normal log
-    weights would give.
+    """Return the interval (rows, 2) of both runs.
+
+    Without exact draws it also ends above the log mean of normal log importance weights.
     """
     high = down or up
     ends = interval(up.log_z, up.error, high.log_z, high.error)
     with np.errstate(invalid="ignore"):
-        at_0 = up.log_z - (log_sum(up.weights, axis=1) - np.log(up.weights.shape[1]))
-        alone = np.fmax(up.log_z + SURE * up.error, at_0 + normal_end(up.weights))
+        at_0 = up.log_z - (log_sum(up.log_weights, axis=1) - np.log(up.log_weights.shape[1]))
+        alone = np.fmax(up.log_z + SURE * up.error, at_0 + normal_end(up.log_weights))
     sure = np.zeros(len(ends), dtype=bool) if down is None else down.exact
     ends[:, 1] = np.where(sure | (up.error == 0), ends[:, 1], np.fmax(ends[:, 1], alone))
     return ends
 
 
 def _notes(up: Run, down: Run | None, chains: int, first: int = 0) -> tuple[str, ...]:
+    """Return a warning for each reason not to trust the importance weights of the two runs."""
     out = []
     for name, run in (("forward", up), ("reverse", down)):
         if run is not None and chains > 1 and few(run.ess, chains):
             out.append(
-                f"{name} annealing: an effective {run.ess.min():.3g} of {chains} chains carry the weight of row "
-                f"{first + int(run.ess.argmin())}"
+                f"{name} annealing: an effective {run.ess.min():.3g} of {chains} chains carry the "
+                f"importance weight of row {first + int(run.ess.argmin())}"
             )
         if run is not None and len(rows := heavy(run.shape)):
             out.append(
-                f"{name} annealing: the weights of row {first + rows[0]} have a heavy tail, of Pareto shape "
-                f"{run.shape[rows[0]]:.2g}: the largest of them is yet to come"
+                f"{name} annealing: the importance weights of row {first + rows[0]} have a heavy "
+                f"tail, of Pareto shape {run.shape[rows[0]]:.2g}: the largest of them is yet to "
+                "come"
             )
     if down is not None:
         gap = up.log_z - down.log_z
@@ -223,6 +239,7 @@ def _notes(up: Run, down: Run | None, chains: int, first: int = 0) -> tuple[str,
         if np.any(gap > wide) or np.any(-gap > np.maximum(wide, 1.0)):
             row = int(np.abs(gap).argmax())
             out.append(
-                f"forward and reverse annealing disagree by {abs(gap[row]):.3g} nats in row {first + row}"
+                f"forward and reverse annealing disagree by {abs(gap[row]):.3g} nats in row "
+                f"{first + row}"
             )
     return tuple(out)
