@@ -1,4 +1,9 @@
-"""References for annealing: independent units with the means of the data."""
+"""References for annealing: independent units with the means of the data.
+
+A reference p_0 is near the model if its units have the means of the data: A'(eta) = mean, with A
+the log normaliser of a unit. eta has a closed form for one-hot, Gaussian and two-valued units, and
+bisection finds it for others, since A' is increasing.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +18,33 @@ from pgmengine.base.types import Array
 from pgmengine.graph.evidence import parse_layer
 from pgmengine.graph.frames import data_by_layer
 from pgmengine.graph.layer import Layer
+from pgmengine.graph.model import Model
 from pgmengine.graph.validate import as_floats
 from pgmengine.units import Unit
 
 
-def base_rates(model: Any, data: Any, shrink: float = 1.0) -> dict[str, Array]:
-    """Natural parameters of independent units with the means of the data, A'(eta) = mean: a
-    reference for annealing.
+def base_rates(model: Model, data: Any, shrink: float = 1.0) -> dict[str, Array]:
+    """Return natural parameters of independent units with the means of the data.
 
-    `shrink` observations of what the unit is at eta = 0 are added where values are bounded, because
-    a mean at the edge has no finite eta (PgmError if shrink is 0 there); NaN is left out. Layers
-    without data, Input units, and units of several components that are not one-hot, are left at 0.
+    Use them as the `reference` of AIS and as the start of learning: annealing from them varies
+    less than from uniform units.
+
+    Parameters
+    ----------
+    model : the model, for its layers.
+    data : layer -> (rows, size[, k]), or a DataFrame with a column for each unit. NaN is left out.
+    shrink : number of observations of the mean at eta = 0 that are added to the data of bounded
+        units, because a mean at the edge of their range has no finite eta.
+
+    Returns
+    -------
+    Layer -> eta (width,), with A'(eta) = mean. Layers without data, Input units, and units of
+    several components that are not one-hot are missing, which stands for 0.
+
+    Raises
+    ------
+    PgmError if values do not fit the layers, or if a mean is at the edge of its range and shrink
+    is 0.
 
     >>> import pgmengine as pgm
     >>> pgm.base_rates(pgm.rbm(2, 1, rng=0), {"v": [[0, 1], [0, 1]]})["v"].round(3)
@@ -39,26 +60,27 @@ def base_rates(model: Any, data: Any, shrink: float = 1.0) -> dict[str, Array]:
         seen, middle = (~np.isnan(x)).sum(axis=0), layer.unit.mean(np.zeros(layer.bias_shape))
         more = np.where(seen == 0, 1.0, shrink if layer.unit.bounded else 0.0)
         with np.errstate(divide="ignore"):
-            eta = _natural(
-                layer.unit, (np.nansum(x, axis=0) + more * middle) / (seen + more)
-            ).ravel()
+            mean = (np.nansum(x, axis=0) + more * middle) / (seen + more)
+            eta = _natural(layer.unit, mean).ravel()
         if len(bad := np.flatnonzero(~np.isfinite(eta))):
             raise PgmError(
-                f"data: layer {name!r}, index {bad[0] // layer.unit.width} has a mean at the edge of its "
-                "range: shrink must be above 0"
+                f"data: layer {name!r}, index {bad[0] // layer.unit.width} has a mean at the edge "
+                "of its range: shrink must be above 0"
             )
         out[name] = eta
     return out
 
 
 def _values(layer: Layer, given: Any) -> Array:
-    """Data (rows, width), NaN where missing; of units of one component any numbers, grey levels for
-    two values, say.
+    """Return data (rows, width) with NaN where missing.
+
+    Units of one component take any number in their range, such as grey levels for two values.
     """
     if layer.unit.width > 1:
         return parse_layer(layer, given, "data")[0]
     x = as_floats(given, f"data: layer {layer.name!r}")
-    x = x[:, None] if x.ndim == 1 and layer.size == 1 else x  # as fit takes them
+    # A vector is one column for a layer of one unit, as in fit.
+    x = x[:, None] if x.ndim == 1 and layer.size == 1 else x
     if x.ndim not in (1, 2) or x.shape[-1] != layer.size:
         raise PgmError(
             f"data: layer {layer.name!r} has shape {x.shape}, expected (rows, {layer.size})"
@@ -74,21 +96,22 @@ def _values(layer: Layer, given: Any) -> Array:
         row, index = (int(i) for i in np.argwhere(beyond)[0])
         expected = f"a number from {low:g} to {high:g}" if layer.unit.bounded else IN_RANGE
         raise PgmError(
-            f"data: layer {layer.name!r}, row {row}, index {index} is {x[row, index]:g}, expected {expected}"
+            f"data: layer {layer.name!r}, row {row}, index {index} is {x[row, index]:g}, "
+            f"expected {expected}"
         )
     return x
 
 
 def _natural(unit: Unit, mean: Array) -> Array:
-    """Eta with A'(eta) = mean, (size[, k]): in closed form, or by bisection."""
+    """Return eta with A'(eta) = mean, (size[, k]), in closed form or by bisection."""
     if unit.one_hot and unit.log_base is not None:
-        return np.log(mean) - unit.log_base
+        return np.asarray(np.log(mean) - unit.log_base)
     if unit.curvature is not None:
-        return mean / unit.curvature
+        return np.asarray(mean / unit.curvature)
     if unit.support is not None and unit.log_base is not None and len(unit.support) == 2:
         (low, high), (h_low, h_high) = unit.support, unit.log_base
         share: Array = (mean - low) / (high - low)
-        return (np.log(share / (1 - share)) - (h_high - h_low)) / (high - low)
+        return np.asarray((np.log(share / (1 - share)) - (h_high - h_low)) / (high - low))
     low, high = np.full(mean.shape, -1.0), np.full(mean.shape, 1.0)
     while (wide := (unit.mean(low) > mean) | (unit.mean(high) < mean)).any() and np.abs(
         high
@@ -98,4 +121,4 @@ def _natural(unit: Unit, mean: Array) -> Array:
         half = (low + high) / 2
         below = unit.mean(half) < mean
         low, high = np.where(below, half, low), np.where(below, high, half)
-    return half
+    return np.asarray(half)

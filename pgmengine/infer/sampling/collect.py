@@ -1,5 +1,11 @@
-"""What samplers share: running sums over draws, traces for the diagnostics, and the draws
-themselves if wanted.
+"""Sums over draws that all samplers share: answers, traces for diagnostics, and kept samples.
+
+A sampler adds draw t of all chains at once. The draws of all units would not fit into memory, so
+that the collector keeps sums over draws, and the series of each unit as at most TRACE batch means,
+whose mean and MCSE are the mean and MCSE of the draws (see convergence). Importance weights of mean
+1 enter all sums; the series then are the ones of the weighted means.
+
+Arrays of chains are flat, (rows * chains, width), with the chains of a row of evidence together.
 """
 
 from __future__ import annotations
@@ -23,13 +29,14 @@ from pgmengine.units import Unit
 # (Vehtari et al. 2021): chains of two wells that happen to agree had means off by five MCSE.
 ENOUGH = 400
 
-# The share of series that may be beyond a limit: the largest of thousands exceeds any by chance.
+# Share of series that may be beyond a limit: the largest of thousands exceeds any by chance.
 SHARE = 0.01
-ROUNDING = 1e-13  # a smaller variance is that of rounding
-TRACE = (
-    200  # a longer run is kept as this many batch means, whose mean and MCSE are those of the draws
-)
 
+# A smaller relative variance is due to rounding.
+ROUNDING = 1e-13
+
+# Number of batch means as which a longer series is kept.
+TRACE = 200
 
 # The quantities that draws of a posterior give.
 OF_DRAWS = frozenset({"marginals", "samples", "pairs", "gradient"})
@@ -47,7 +54,7 @@ OF_CHAINS: dict[str, tuple[Axis, ...]] = {
 
 
 def kept_bytes(target: Target, wanted: tuple[str, ...], chains: int, draws: int) -> float:
-    """Memory of a collector."""
+    """Return the memory of a collector in bytes."""
     width = sum(layer.width for layer in target.structure.layers.values())
     kept = draws if "samples" in wanted else 0
     return 8.0 * target.rows * chains * width * (kept + min(draws, TRACE) + 8)
@@ -55,9 +62,19 @@ def kept_bytes(target: Target, wanted: tuple[str, ...], chains: int, draws: int)
 
 @dataclass(eq=False)
 class Draws:
-    """Draws of `chains` chains for each row of evidence, `draws` of each."""
+    """The draws of several chains for each row of evidence, as sums.
 
-    target: Target  # rows * chains rows, the chains of one evidence row together
+    Attributes
+    ----------
+    target : one row for each chain, the chains of a row of evidence together.
+    wanted : the wanted quantities.
+    chains : number of chains for each row of evidence.
+    draws : number of draws of each chain.
+    kept : the states of each draw, if samples are wanted.
+    gradient : sum of the gradients of all draws, if wanted.
+    """
+
+    target: Target
     wanted: tuple[str, ...]
     chains: int
     draws: int
@@ -91,11 +108,18 @@ class Draws:
         }
 
     def _batch(self, t: Any) -> Any:
+        """Return the batch of draw t; of an int an int, of an array an array."""
         return t * self.batches // self.draws
 
     def add(self, t: int, x: States, energy: Array, weight: Array | None = None) -> None:
-        """Add draw number t of all chains, with importance weights (rows * chains,) of mean 1 over
-        a row's draws.
+        """Add draw number t of all chains.
+
+        Parameters
+        ----------
+        t : number of the draw.
+        x : states, layer -> (rows * chains, width).
+        energy : (rows * chains,), minus the log density.
+        weight : importance weights (rows * chains,), of mean 1 over all draws of a row.
         """
         weighed = (
             x if weight is None else {name: weight[:, None] * value for name, value in x.items()}
@@ -119,7 +143,7 @@ class Draws:
             self.kept.append(x)
 
     def collected(self) -> dict[str, Any]:
-        """All that was added, without the target."""
+        """Return all sums without the target, to be sent from a worker."""
         return {
             "trace": self.trace,
             "energy": self.energy,
@@ -132,8 +156,9 @@ class Draws:
         }
 
     def put(self, found: list[dict[str, Any]]) -> None:
-        """What all chains collected, or in order groups of those of a single row: these have no
-        pairs and no gradient.
+        """Take over sums of all chains, or of groups of the chains of a single row in order.
+
+        Groups have no pairs and no gradient.
         """
         self.trace = _side_by_side([part["trace"] for part in found], axis=1)
         self.energy = np.concatenate([part["energy"] for part in found], axis=1)
@@ -147,7 +172,7 @@ class Draws:
         ]
 
     def answers(self, target: Target) -> dict[str, Any]:
-        """Means over draws and chains, as users see them."""
+        """Return the wanted answers: means over draws and chains, and samples."""
         s, draws = target.structure, self.draws * self.chains
         out: dict[str, Any] = {}
         if "marginals" in self.wanted:
@@ -178,8 +203,9 @@ class Draws:
     def judged(
         self, target: Target, limit: float
     ) -> tuple[dict[str, Any], Status, tuple[str, ...]]:
-        """(stats, status, warnings): whether the chains agree, which nobody asks where the limit is
-        infinite.
+        """Return statistics, status and warnings: whether the chains agree.
+
+        An infinite limit of R-hat leaves the diagnostics out.
         """
         stats: dict[str, Any] = {}
         if limit < math.inf:
@@ -192,32 +218,31 @@ class Draws:
         return stats, Status.NOT_MIXED if note else Status.OK, note
 
     def energies(self, target: Target) -> Array:
-        """Energies of the draws, (chains, draws, rows)."""
+        """Return the energies of the draws, (chains, draws, rows)."""
         return self.energy.reshape(self.draws, target.rows, self.chains).transpose(2, 0, 1)
 
     def _mean(self, name: str, target: Target) -> Array:
-        """Mean of all draws of a row, (rows, width)."""
+        """Return the mean of all draws of a row, (rows, width)."""
         by_chain = self.trace[name].sum(axis=0).reshape(target.rows, self.chains, -1)
-        return by_chain.sum(axis=1) / (self.draws * self.chains)
+        return np.asarray(by_chain.sum(axis=1) / (self.draws * self.chains))
 
     def _series(self, name: str, mean: Array) -> Array:
-        """Batch means (batches, rows * chains, width) whose mean and MCSE are those of the answer.
+        """Return batch means (batches, rows * chains, width) with the mean and MCSE of the answer.
 
-        The mean of weighted draws is a ratio, sum of w x by sum of w; to first order it varies as
-        the mean of x + (w - 1) (x - mean), w of mean 1, which are the draws where nothing is
-        weighted.
+        The mean of draws with importance weights w is a ratio, sum of w x by sum of w; to first
+        order it varies as the mean of w x - (w - 1) mean, w of mean 1. Without importance weights
+        these are the draws themselves.
         """
         beyond = (self.weight - self.counts[:, None])[:, :, None]
         shift = np.repeat(mean, self.chains, axis=0) * beyond if beyond.any() else 0.0
         return (self.trace[name] - shift) / self.counts[:, None, None]
 
     def _variance(self, name: str, mean: Array, target: Target) -> Array:
-        """Variance of all draws of a row, (rows, width); 0 where they are all the same."""
+        """Return the variance of all draws of a row, (rows, width); 0 where all are the same."""
         layer = target.structure.layers[name]
         if layer.unit.support is None:
-            square = self.square[name].reshape(target.rows, self.chains, -1).sum(axis=1) / (
-                self.draws * self.chains
-            )
+            by_chain = self.square[name].reshape(target.rows, self.chains, -1)
+            square = by_chain.sum(axis=1) / (self.draws * self.chains)
         else:
             support = layer.unit.support.reshape(-1, layer.unit.width)
             square = (self._prob(name, mean, target) @ support**2).reshape(mean.shape)
@@ -225,44 +250,48 @@ class Draws:
         return np.where(found > ROUNDING * (1.0 + square), found, 0.0)
 
     def _prob(self, name: str, mean: Array, target: Target) -> Array:
+        """Return the probabilities of states, (rows, size, states)."""
         layer = target.structure.layers[name]
         assert layer.unit.support is not None
         if layer.unit.one_hot:
             return layer.shaped(mean)
         if name in self.prob:
             total = self.prob[name].reshape(target.rows, self.chains, *self.prob[name].shape[1:])
-            return total.sum(axis=1) / (self.draws * self.chains)
+            return np.asarray(total.sum(axis=1) / (self.draws * self.chains))
         low, high = layer.unit.support
         upper = (mean - low) / (high - low)
         return np.stack((1 - upper, upper), axis=-1)
 
     def _samples(self, name: str, target: Target) -> Array:
-        """(draws * chains, rows, size[, k]), the draws of one chain together."""
+        """Return the samples, (draws * chains, rows, size[, k]), the draws of a chain together."""
         layer = target.structure.layers[name]
-        stacked = np.stack([x[name] for x in self.kept])  # (draws, rows * chains, width)
+        stacked = np.stack([x[name] for x in self.kept])
         split = stacked.reshape(self.draws, target.rows, self.chains, -1)
         return layer.shaped(split.transpose(2, 0, 1, 3).reshape(-1, target.rows, layer.width))
 
 
 def _by_mean(unit: Unit) -> bool:
-    """Whether the mean of a finite unit gives the probabilities of its states."""
+    """Return whether the mean of a finite unit gives the probabilities of its states."""
     assert unit.support is not None
     return unit.one_hot or (unit.width == 1 and len(unit.support) == 2)
 
 
 def _side_by_side(parts: list[dict[str, Array]], axis: int) -> dict[str, Array]:
+    """Return the arrays of all parts, concatenated by name."""
     if len(parts) == 1:
         return parts[0]
     return {name: np.concatenate([part[name] for part in parts], axis=axis) for name in parts[0]}
 
 
 def unmixed_notes(stats: Mapping[str, Any], limit: float) -> tuple[str, ...]:
-    """What has not mixed, a line each; energies that stay infinite are of states that are
-    impossible.
+    """Return a warning for everything that has not mixed, and for impossible draws.
+
+    The energy of a draw is infinite if its state is impossible.
     """
     lost = np.isposinf(stats["energy"]).any(axis=(0, 1))
     note = (
-        "some draws are impossible: the evidence may have probability zero, or the warm-up is too short",
+        "some draws are impossible: the evidence may have probability zero, or the warm-up is too "
+        "short",
     )
     if "energy_rhat" not in stats:
         return note * bool(lost.any())
@@ -278,7 +307,8 @@ def unmixed_notes(stats: Mapping[str, Any], limit: float) -> tuple[str, ...]:
         if unmixed(v, limit)
     )
     slow = tuple(
-        f"the draws of {what} are worth {np.nanmin(v):.3g} independent ones, at least {needed:g} are needed"
+        f"the draws of {what} are worth {np.nanmin(v):.3g} independent draws, at least "
+        f"{needed:g} are needed"
         for what, v in ess.items()
         if np.mean(v < needed) > SHARE
     )
@@ -286,9 +316,9 @@ def unmixed_notes(stats: Mapping[str, Any], limit: float) -> tuple[str, ...]:
 
 
 def unmixed(rhat: Array, limit: float) -> bool:
-    """Whether R-hats say so: one is infinite (chains stuck apart), or over 1 in 100 are above the
-    limit.
+    """Return whether an R-hat is infinite, or more than 1 in 100 are above the limit.
 
-    The largest of thousands of R-hats exceeds any limit by chance alone.
+    An infinite R-hat belongs to chains that are stuck apart. The largest of thousands of R-hats
+    exceeds any limit by chance alone.
     """
     return bool(np.isinf(rhat).any() or np.mean(rhat > limit) > SHARE)

@@ -1,4 +1,11 @@
-"""Markov chain Monte Carlo: several chains per evidence row, with diagnostics from arviz-stats."""
+"""Markov chain Monte Carlo: several chains for each row of evidence, with diagnostics.
+
+Each chain sweeps its kernel, drops the sweeps of the warm-up, and keeps every `thin`-th state.
+Chains start dispersed (see starts), so that their agreement means something; convergence judges
+them by R-hat and effective sample size. Groups of chains have random numbers of their own, so that
+the answer has the same bits on any executor. The tests compare means with exact answers, and
+kernels with invariance by chi-square.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +33,26 @@ from pgmengine.infer.sampling.starts import dispersed
 
 @dataclass(frozen=True)
 class MCMC(Method):
-    """Sweeps of a kernel: `chains` per evidence row, `warmup` sweeps dropped, then `draws` kept
-    every `thin` sweeps.
+    """Chains of sweeps of a kernel at beta = 1.
 
-    `stats` holds ess, rhat and mcse of each layer's means and of the energy, and the energy,
-    (chains, draws, rows). The status is NOT_MIXED beyond `rhat_limit`; with math.inf none of this
-    is worked out but the energy.
+    Use it for marginals, samples, pairs and gradients of models that are too large to enumerate,
+    and whose valleys single chains can leave; elsewhere use ParallelTempering.
+
+    Parameters
+    ----------
+    kernel : any kernel.
+    chains : number of chains for each row of evidence.
+    warmup : sweeps that are dropped.
+    draws : draws of each chain.
+    thin : sweeps from one draw to the next.
+    rhat_limit : largest R-hat of chains that have mixed; with math.inf, diagnostics are left out.
+
+    Notes
+    -----
+    `stats` holds ess, rhat and mcse of each layer's means (rows, size[, k]), energy_ess,
+    energy_rhat and energy_mcse (rows,), and energy (chains, draws, rows). The status is NOT_MIXED
+    where more than 1 in 100 R-hats are above the limit, and where the effective number of draws is
+    too small. A run goes on from the `state` of an earlier result.
 
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(4, 2, rng=0), method=pgm.MCMC(draws=200), rng=0)
@@ -112,7 +133,7 @@ class MCMC(Method):
         wanted: tuple[str, ...],
         rows: int,
     ) -> tuple[dict[str, Any], States]:
-        """What some chains collect, and where they end."""
+        """Return the collected sums of some chains, and their last states."""
         chains = make_chains(many, self.kernel, x, rng, streams)
         for _ in track(range(self.warmup), "warming up"):
             chains.sweep(1)
@@ -124,18 +145,21 @@ class MCMC(Method):
 
 
 def _checked_state(target: Target, state: Any) -> States:
-    """The state as floats; PgmError for one of another model, number of rows or of chains."""
+    """Return a snapshot as floats; raise PgmError unless it fits the model, rows and chains."""
     if not isinstance(state, Mapping):
         raise PgmError(
-            f"MCMC: state must be the state of another result, not {type(state).__name__}"
+            f"MCMC: state must be the `state` of another result, not {type(state).__name__}"
         )
     found = {}
     for name, layer in target.structure.layers.items():
         found[name] = as_floats(state.get(name, ()), f"MCMC: state of layer {name!r}")
         if found[name].shape != (target.rows, layer.width):
             raise PgmError(
-                f"MCMC: state does not fit: layer {name!r} needs shape {(target.rows, layer.width)}"
+                f"MCMC: state does not fit: layer {name!r} has shape {found[name].shape}, "
+                f"expected (rows * chains, width) = {(target.rows, layer.width)}"
             )
         if not layer.unit.contains(layer.shaped(found[name])).all():
-            raise PgmError(f"MCMC: state of layer {name!r} has what is no value of {layer.unit!r}")
+            raise PgmError(
+                f"MCMC: state of layer {name!r} has a number that is not a value of {layer.unit!r}"
+            )
     return found

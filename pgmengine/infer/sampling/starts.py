@@ -1,12 +1,10 @@
-"""Dispersed starts: chains that begin in different valleys, so that their agreement means
-something.
+"""Dispersed starts: chains that begin in different valleys, so that agreement means something.
 
-Chains that start at random share a valley by chance: of two equal ones four chains meet both with a
-probability of 7/8 only. So half of the chains start from the opposite of where another one has
-gone: every second chain takes the state that its neighbour has reached after some sweeps, each unit
-at the other end of its range. Between two valleys that are mirror images, as in a ferromagnet, the
-two chains always start apart. Where nothing is symmetric the opposite state is one more random
-start.
+Chains that start at random share a valley by chance: of two equal valleys, four chains meet both
+with a probability of 7/8 only. For this reason every second chain starts from the opposite of the
+state that its neighbour has reached after some sweeps, with each unit at the other end of its
+range. Between two valleys that are mirror images, as in a ferromagnet, the two chains always start
+apart. Where nothing is symmetric, the opposite state is one more random start.
 """
 
 from __future__ import annotations
@@ -25,11 +23,16 @@ FALL = 30
 
 
 def dispersed(many: Target, chains: int, kernel: Any, rng: np.random.Generator) -> States:
-    """Return states (rows * chains, width) of `chains` chains for each row, every second one
-    opposite.
+    """Return the first states of all chains, layer -> (rows * chains, width).
 
-    `many` has the chains of a row next to each other. Where the
-    opposite state is impossible, both chains start from the same one.
+    Where the opposite state is impossible, both chains start from the same state.
+
+    Parameters
+    ----------
+    many : target with one row for each chain, the chains of a row of evidence together.
+    chains : number of chains for each row of evidence.
+    kernel : the kernel of the sweeps from the random states.
+    rng : numpy Generator.
     """
     x = start(many, rng)
     if chains < 2 or not any(free.any() for free in many.free.values()):
@@ -53,8 +56,8 @@ def dispersed(many: Target, chains: int, kernel: Any, rng: np.random.Generator) 
 def opposite(layer: Layer, x: Array, number: Array) -> Array:
     """Return flat values (chains, width) with each unit at the other end of its range.
 
-    States that have an order change their direction. Those that have none move on by as many
-    places as the chain's number says, so that several chains meet several states.
+    Ordered states are reversed. States without an order move on by as many places as the number
+    (chains,) of the chain says, so that several chains meet several states.
     """
     if layer.unit.support is None:
         return -x
