@@ -1,4 +1,18 @@
-"""Ancestral sampling with likelihood weighting: independent draws of directed models."""
+"""Ancestral sampling with likelihood weighting: independent draws of directed models.
+
+For each draw, with log w = 0, in the order of the arrows:
+
+    x_i ~ p(x_i | parents)                            for a free unit
+    x_i = its value, log w += log p(x_i | parents)    for an observed unit
+    x_i = its value                                   for a unit clamped by do()
+
+so that E[w] = p(evidence) and E[w f(x)] / E[w] = E[f | evidence] (Fung and Chang 1990; Shachter and
+Peot 1990). Without evidence below free units all importance weights are equal. Else a few draws, or
+one that is yet to come, may carry the importance weight; for this reason they are judged in four
+ways: by their effective number and the Pareto shape of the largest ones, by the agreement of
+independent halves, by a short annealing run (Neal 2001), which meets explanations that the parents
+hardly ever draw, and by the mean-field lower bound. The tests compare with exact answers.
+"""
 
 from __future__ import annotations
 
@@ -31,45 +45,51 @@ from pgmengine.infer.sampling.schedules import Linear
 from pgmengine.infer.sampling.trust import SURE, few, heavy, interval, pareto_shape
 from pgmengine.infer.splitting import joined
 
-PART = 2.0**26  # bytes of states that are drawn at once
+# Bytes of states that are drawn at once.
+PART = 2.0**26
 
 # Annealing as a cross-check: short, and up only.
 CHECK = AIS(chains=40, betas=Linear(200), reverse=False)
 
-# Standard errors by which halves may differ.
+# Standard errors by which the estimates of log Z of two halves may differ.
 HALVES = 4.0
+
+# Relative rounding of log Z.
 ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class Forward(Method):
-    """Draw parents, then children; weight each draw by the probability of what is observed below
-    it.
+    """Draws of parents, then children, with the probability of the evidence as importance weight.
 
-    w = product over observed units of p(x | drawn parents), so E[w] = p(evidence) and E[w f(x)] /
-    E[w] = E[f | evidence] (likelihood weighting: Fung and Chang 1990, Shachter and Peot 1990).
-    Draws are independent; without evidence below free units all weights are equal. Else a few
-    draws, or one that is yet to come, may carry all the weight, so the weights are judged in four
-    ways, and the status is FEW_WEIGHTS or CONTRADICTED if one fails: by their effective number and
-    the Pareto shape of the largest ones, by the agreement of independent halves, by a short
-    annealing run (Neal 2001), which meets explanations that the parents hardly ever draw, and by
-    the mean-field lower bound.
+    Use it for directed models with little evidence below free units: the draws are independent, and
+    without such evidence they all count equally. The status is FEW_WEIGHTS or CONTRADICTED where
+    one of four tests of the importance weights fails.
 
     Parameters
     ----------
-    draws : for each row of evidence, at least; so many samples are returned.
-    below : refused when more observed units than this depend on free ones: few draws would carry
-        the weight.
-    error : standard error of log_z that is asked for; more draws are made until all rows have
-        reached it.
-    most : draws for each row, at most.
+    draws : smallest number of draws for each row of evidence, and the number of samples returned.
+    below : largest number of observed units that may depend on free units; with more, few draws
+        would carry most of the importance weight, and the question is refused.
+    error : standard error of log_z in nats; more draws are made until all rows have reached it.
+    most : largest number of draws for each row.
 
-    `stats` holds log_weights (draws, rows) of the first draws, ess, pareto_shape and drawn, the
-    number of draws, each (rows,), and mcse of each layer's means. Samples are resampled by weight.
-    Where no draw can give the evidence, means and samples are NaN and the status says so.
+    Notes
+    -----
+    `stats` holds log_weights (draws, rows) of the first draws; ess, pareto_shape, halves_apart and
+    drawn, the number of draws, each (rows,); and mcse of each layer's means. Samples are resampled
+    by importance weight. Where no draw can give the evidence, means and samples are NaN, and the
+    status is not good.
+
+    References
+    ----------
+    Fung and Chang 1990, "Weighing and integrating evidence for stochastic simulation in Bayesian
+    networks". Shachter and Peot 1990, "Simulation approaches to general probabilistic inference on
+    belief networks".
 
     >>> import pgmengine as pgm
-    >>> r = pgm.infer(pgm.sbn([4, 3], rng=0), {"v": [1, 0, float("nan"), 1]}, method=pgm.Forward(2000), rng=0)
+    >>> evidence = {"v": [1, 0, float("nan"), 1]}
+    >>> r = pgm.infer(pgm.sbn([4, 3], rng=0), evidence, method=pgm.Forward(2000), rng=0)
     >>> r.mean["h1"].shape, r.kind
     ((3,), 'estimate')
     """
@@ -113,7 +133,7 @@ class Forward(Method):
         return Scheme(f"{self.draws} draws, parents first", work, memory, seconds)
 
     def _obstacle(self, target: Target, want: tuple[str, ...]) -> str:
-        """Return why it cannot answer, or an empty string."""
+        """Return the reason why it cannot answer, or an empty string."""
         s = target.structure
         if "log_prob" in want and not s.normalized:
             return "log_prob needs log Z of the undirected part"
@@ -140,17 +160,17 @@ class Forward(Method):
         return self._judged(question.target, found, generator)
 
     def _needed(self, ess: Array, count: int) -> int:
-        """How many draws the row with the largest error of log_z asks for, by the effective number
-        of `count` draws.
+        """Return the number of draws that the row with the largest error of log_z needs.
+
+        The error follows from the effective number (rows,) of `count` draws.
         """
         error = np.sqrt(np.maximum(1.0 / np.maximum(ess, 1.0) - 1.0 / count, 0.0)).max()
         if error <= self.error:
             return count
-        # The error of few effective draws is itself uncertain: at least four times as many make a
-        # difference.
-        return max(
-            count, int(min(max(4.0, (error / max(self.error, 1e-9)) ** 2) * count, self.most))
-        )
+        # The error of few effective draws is itself uncertain, so that fewer than four times as
+        # many draws are not worth a round.
+        more = max(4.0, (error / max(self.error, 1e-9)) ** 2)
+        return max(count, int(min(more * count, self.most)))
 
     def _drawn(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
         """Return answers by `count` draws for each row, some rows at a time."""
@@ -170,13 +190,13 @@ class Forward(Method):
         x, log_w = drawn(many, rng)
         log_w = log_w.reshape(target.rows, count)
         top = log_w.max(axis=1, keepdims=True)
-        possible = np.isfinite(top)  # else no draw can give the evidence: nothing is known, NaN
+        # Where no draw can give the evidence nothing is known, and the answers are NaN.
+        possible = np.isfinite(top)
         p = np.exp(log_w - np.where(possible, top, 0.0))
         p = np.where(possible, p / np.where(possible, p.sum(axis=1, keepdims=True), 1.0), np.nan)
         ess = np.where(possible[:, 0], 1.0 / np.square(p).sum(axis=1), 0.0)
-        x = {
-            name: np.ascontiguousarray(value) for name, value in x.items()
-        }  # sums in one order, wherever they are made
+        # Contiguous, so that all sums are made in the same order and have the same bits.
+        x = {name: np.ascontiguousarray(value) for name, value in x.items()}
         draws = {name: value.reshape(target.rows, count, -1) for name, value in x.items()}
         half = [log_mean_error(part) for part in np.array_split(log_w, 2, axis=1)]
         stats: dict[str, Any] = {
@@ -193,7 +213,8 @@ class Forward(Method):
                 for name, value in answers.pop("mcse").items()
             }
         if "gradient" in want:
-            some = np.flatnonzero(p.ravel() != 0)  # impossible draws have no gradient
+            # Impossible draws have no gradient.
+            some = np.flatnonzero(p.ravel() != 0)
             answers["gradient"] = many.take(some).gradient(
                 {n: v[some] for n, v in x.items()}, p.ravel()[some]
             )
@@ -207,22 +228,24 @@ class Forward(Method):
         return question.result(answers, stats)
 
     def _judged(self, target: Target, found: Result, rng: np.random.Generator) -> Result:
-        """The result with its status: whether the weights can be trusted."""
+        """Return the result with its status: whether the importance weights can be trusted."""
         ess, count, first = found.stats["ess"], int(found.stats["drawn"][0]), target.first
         note: tuple[str, ...] = ()
         if few(ess, count):
             note += (
-                f"an effective {ess.min():.3g} of {count} draws carry the weight of row "
+                f"an effective {ess.min():.3g} of {count} draws carry the importance weight of row "
                 f"{first + int(ess.argmin())}",
             )
         if len(rows := heavy(found.stats["pareto_shape"])):
             note += (
-                f"the weights of row {first + rows[0]} have a heavy tail, of Pareto shape "
-                f"{found.stats['pareto_shape'][rows[0]]:.2g}: the largest of them is yet to come",
+                f"the importance weights of row {first + rows[0]} have a heavy tail, of Pareto "
+                f"shape {found.stats['pareto_shape'][rows[0]]:.2g}: the largest of them is yet to "
+                "come",
             )
         if len(rows := np.flatnonzero(found.stats["halves_apart"])):
             note += (f"two halves of the draws disagree on log Z of row {first + rows[0]}",)
-        # Equal weights say nothing where evidence lies below free units: all draws may be alike.
+        # Equal importance weights prove nothing where evidence lies below free units: all draws may
+        # be alike. Bound and annealing judge these rows.
         varies = np.flatnonzero((ess > 0) & (_weighing(target) > 0))
         status, ends = Status.FEW_WEIGHTS if note else Status.OK, found.answers["log_z_interval"]
         if len(varies) and not note:
@@ -233,29 +256,27 @@ class Forward(Method):
 
 
 def log_mean_error(log_w: Array) -> tuple[Array, Array]:
-    """Log of the mean (rows,) of weights, from log weights (rows, draws), and its standard error."""
+    """Return the log mean (rows,) of weights with log weights (rows, draws), and its error."""
     log_mean = log_sum(log_w, axis=1) - np.log(log_w.shape[1])
     same = (log_w == log_w[:, :1]).all(axis=1)
     ratio = np.exp(log_w - np.where(np.isfinite(log_mean), log_mean, 0.0)[:, None])
-    error = (
-        np.where(same, 0.0, ratio.std(axis=1, ddof=1) / np.sqrt(log_w.shape[1]))
-        if log_w.shape[1] > 1
-        else np.full(len(log_w), np.inf)
-    )
+    if log_w.shape[1] > 1:
+        error = np.where(same, 0.0, ratio.std(axis=1, ddof=1) / np.sqrt(log_w.shape[1]))
+    else:
+        error = np.full(len(log_w), np.inf)
     return log_mean, np.where(np.isfinite(log_mean), error, np.inf)
 
 
 def _apart(one: tuple[Array, Array], two: tuple[Array, Array]) -> Array:
-    """Whether estimates of two independent halves lie further apart than their errors explain,
-    (rows,).
-    """
+    """Return whether log Z of two halves differs by more than the errors explain, (rows,)."""
     with np.errstate(invalid="ignore"):
         gap = np.abs(one[0] - two[0])
-        return gap > HALVES * np.hypot(one[1], two[1]) + ROUNDING * (1.0 + np.abs(one[0]))
+        explained = HALVES * np.hypot(one[1], two[1]) + ROUNDING * (1.0 + np.abs(one[0]))
+        return np.asarray(gap > explained)
 
 
 def _above_annealing(target: Target, ends: Array, rng: np.random.Generator) -> tuple[str, ...]:
-    """A warning if annealing finds more than the upper end of an interval (rows, 2) of log Z."""
+    """Return a warning if annealing finds log Z above the upper end of an interval (rows, 2)."""
     annealing = CHECK.prepare(target, ("log_z",))
     if not annealing.plan.accepted:
         return ()
@@ -267,21 +288,22 @@ def _above_annealing(target: Target, ends: Array, rng: np.random.Generator) -> t
     if not above[row] > 0:
         return ()
     return (
-        f"annealing puts log Z of row {target.first + row} at {log_z[row]:.6g}, above the interval of these draws, "
-        f"which ends at {ends[row, 1]:.6g}",
+        f"annealing puts log Z of row {target.first + row} at {log_z[row]:.6g}, above the interval "
+        f"of these draws, which ends at {ends[row, 1]:.6g}",
     )
 
 
 def _at_least(target: Target, name: str, error: Array, ess: Array) -> Array:
-    """MCSE of a layer (rows, size[, k]), no smaller than so many draws can vouch for."""
+    """Return the MCSE of a layer (rows, size[, k]), at least as large as `least_error`."""
     layer = target.structure.layers[name]
     least = np.where(layer.components(target.free[name]), least_error(layer, ess[:, None]), 0.0)
     return np.maximum(error, layer.shaped(least))
 
 
 def _moments(target: Target, wanted: tuple[str, ...], draws: States, p: Array) -> dict[str, Any]:
-    """Weighted means, state probabilities and pairs; draws (rows, draws, width), weights p (rows,
-    draws).
+    """Return weighted means, their errors, state probabilities and pairs.
+
+    The draws are (rows, draws, width), their normalised importance weights p (rows, draws).
     """
     layers, answers = target.structure.layers, dict[str, Any]()
     if "marginals" in wanted:
@@ -308,9 +330,7 @@ def _moments(target: Target, wanted: tuple[str, ...], draws: States, p: Array) -
 
 
 def drawn(target: Target, rng: np.random.Generator) -> tuple[States, Array]:
-    """A draw of each row's free units given those above, flat, and the log weight (rows,) that the
-    evidence gives.
-    """
+    """Return a draw of the free units of each row, and its log importance weight (rows,)."""
     s, x = target.structure, dict(target.evidence.values)
     log_w = np.zeros(target.rows)
     for name in s.directed_layers:
@@ -318,10 +338,10 @@ def drawn(target: Target, rng: np.random.Generator) -> tuple[States, Array]:
         log_w += gained
     for name, field in target.soft.items():
         log_w += (x[name] * field).sum(axis=1)
+    # Undirected layers are observed: their log density is a factor of every draw.
     for name, layer in ((n, layer) for n, layer in s.layers.items() if n not in s.directed_layers):
-        log_w += x[name] @ target.model.bias(name) + layer.unit.log_h(layer.shaped(x[name])).sum(
-            axis=-1
-        )
+        log_h = layer.unit.log_h(layer.shaped(x[name])).sum(axis=-1)
+        log_w += x[name] @ target.model.bias(name) + log_h
     for c in s.undirected:
         log_w += c.log_density(target.model.weight(c), x[c.a], x[c.b])
     return x, log_w
@@ -330,10 +350,11 @@ def drawn(target: Target, rng: np.random.Generator) -> tuple[States, Array]:
 def _layer_drawn(
     target: Target, name: str, x: States, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """States (rows, width) of a layer, and the log weights (rows,) that its known units give.
+    """Return the states (rows, width) of a layer, and log p (rows,) of its observed units.
 
-    Its parents in other layers are drawn. Arrows inside the layer are followed generation by
-    generation, with states that lie unit by unit: a generation costs what its own units do.
+    Its parents in other layers have been drawn. Arrows inside the layer are followed generation by
+    generation, in arrays with the unit as first axis, so that the cost of a generation depends on
+    its own units only.
     """
     s, layer = target.structure, target.structure.layers[name]
     free = distinct(target.free[name])
@@ -359,7 +380,7 @@ def _layer_drawn(
 def _units_drawn(
     layer: Layer, zeta: Array, x: Array, free: Array, weigh: Array, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """States (rows, columns) of units from their inputs, and log p of those that weigh, (rows,)."""
+    """Return states (rows, columns) of units, and log p (rows,) of the units that `weigh`."""
     if free.any():
         new = layer.unit.sample(layer.unit.link(zeta), rng).reshape(x.shape)
         x = np.where(layer.components(free), new, x)
@@ -370,7 +391,7 @@ def _units_drawn(
 
 
 def _weighing(target: Target) -> Array:
-    """How many known units of each row depend on free ones, (rows,)."""
+    """Return the number of observed units of each row that depend on free units, (rows,)."""
     count = np.zeros(target.rows, dtype=int)
     for name in target.structure.directed_layers:
         seen = ~target.free[name] & ~target.cut[name] & of_free_parents(target, name)
@@ -379,11 +400,10 @@ def _weighing(target: Target) -> Array:
 
 
 def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, Array]:
-    """log_z = log mean w, with its standard error; below (rows,): whether evidence lies below free
-    units.
+    """Return log_z = log mean w, with its standard error and interval.
 
-    Draws that are all alike have an error, too: n of them rule out others up to a probability of 3
-    / n, and SURE errors of 1 / n allow for as much.
+    Where evidence lies below free units, (rows,), equal importance weights have an error as well: n
+    draws exclude others up to a probability of 3 / n, and SURE errors of 1 / n allow for as much.
     """
     log_z, error = log_mean_error(log_w)
     error = np.where(below, np.maximum(error, 1.0 / log_w.shape[1]), error)
@@ -392,16 +412,15 @@ def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, 
     return out | ({"log_prob": log_z} if "log_prob" in wanted else {})
 
 
-def _prob(layer: Any, x: Array, p: Array) -> Array:
-    """State probabilities (rows, size, K) from draws (rows, draws, width) and their weights."""
-    state = layer.states(x)
-    return np.stack(
-        [np.einsum("rd,rdi->ri", p, state == k) for k in range(len(layer.unit.support))], axis=-1
-    )
+def _prob(layer: Layer, x: Array, p: Array) -> Array:
+    """Return state probabilities (rows, size, states) of draws with importance weights p."""
+    assert layer.unit.support is not None
+    state, count = layer.states(x), len(layer.unit.support)
+    return np.stack([np.einsum("rd,rdi->ri", p, state == k) for k in range(count)], axis=-1)
 
 
 def _resampled(each: States, p: Array, rng: np.random.Generator) -> States:
-    """Draws of equal weight (rows, draws, width): systematic resampling, then in random order."""
+    """Return draws of equal weight (rows, draws, width): resampled, then in random order."""
     index = rng.permuted(systematic(np.where(np.isnan(p), 1.0, p), rng), axis=1)
     lost = np.isnan(p[:, :1, None])
     return {

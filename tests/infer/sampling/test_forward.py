@@ -116,7 +116,7 @@ def test_few_draws_that_carry_the_weight_are_told():
     model = pgm.sbn([10, 5], rng=0).with_params({"v.bias": np.full(10, -18.0)})
     model = model.with_params({"h1->v.weight": np.full((5, 10), 4.0)})
     r = pgm.infer(model, {"v": np.ones(10)}, method=pgm.Forward(200), rng=0)
-    assert r.status is pgm.Status.FEW_WEIGHTS and "carry the weight" in r.warnings[0]
+    assert r.status is pgm.Status.FEW_WEIGHTS and "carry the importance weight" in r.warnings[0]
 
 
 @pytest.mark.parametrize(
