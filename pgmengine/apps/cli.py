@@ -9,14 +9,12 @@ from __future__ import annotations
 import csv
 import json
 import os
-import struct
 import sys
-import zlib
 from collections.abc import Mapping
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Annotated, Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 import numpy as np
 import typer
@@ -31,24 +29,6 @@ from pgmengine.base.threads import threads
 from pgmengine.base.types import Array
 from pgmengine.graph.validate import as_floats
 from pgmengine.infer.auto import drawing
-
-# Errors of numpy, zipfile, json and csv for damaged files.
-UNREADABLE = (
-    OSError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    KeyError,
-    EOFError,
-    RuntimeError,
-    OverflowError,
-    SyntaxError,
-    MemoryError,
-    BadZipFile,
-    zlib.error,
-    struct.error,
-    csv.Error,
-)
 
 app = typer.Typer(
     add_completion=False,
@@ -137,7 +117,8 @@ def read_arrays(model: pgm.Model, path: Path) -> dict[str, Any]:
     except pgm.PgmError as error:
         why = str(error).removeprefix(f"{place}: ")
         raise pgm.PgmError(f"evidence file {place}: {why}") from None
-    except UNREADABLE as error:
+    except Exception as error:
+        # numpy, zipfile, json and csv raise a dozen kinds of errors for damaged files.
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise pgm.PgmError(f"evidence file {place} cannot be read: {why}") from None
 
