@@ -12,11 +12,11 @@ from pgmengine.base.types import Array
 from pgmengine.engine.chains import Chains
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
-from pgmengine.infer.sampling.levels import OneOverT, Weights, check_gamma, hop
-from pgmengine.infer.sampling.schedules import fixed, ladder
+from pgmengine.infer.sampling.levels import GammaSchedule, OneOverT, Weights, check_gamma, hop
+from pgmengine.infer.sampling.schedules import Betas, fixed, ladder
 from pgmengine.infer.sampling.travels import Travels
 from pgmengine.learn.batch import Batch
-from pgmengine.learn.negative.base import Betas, Gamma, Kernels, Persistent, restored, sweep
+from pgmengine.learn.negative.base import Kernels, Persistent, restored, sweep
 from pgmengine.learn.schedules import at
 from pgmengine.learn.statistics import Statistics
 from pgmengine.protocols import ModelPhase, Snapshot
@@ -65,7 +65,7 @@ class AdaptiveSAP:
     k: int = 1
     chains: int = 100
     kernel: Kernels = Gibbs()
-    gamma: Gamma = OneOverT(floor=0.05)
+    gamma: GammaSchedule = OneOverT(floor=0.05)
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:

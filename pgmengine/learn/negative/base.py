@@ -6,8 +6,7 @@ A negative phase is a frozen dataclass of settings whose `start` makes a ModelPh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,30 +19,8 @@ from pgmengine.graph.target import Target
 from pgmengine.learn.schedules import Scheduled, at
 from pgmengine.protocols import Kernel, ModelPhase, Snapshot
 
-
-class LadderSchedule(Protocol):
-    """A schedule of inverse temperatures, which may make a pilot run."""
-
-    def betas(self, target: Target, kernel: Kernel, rng: np.random.Generator) -> Array:
-        """Return the ladder, ascending to 1."""
-
-
-class Gamma(Protocol):
-    """A schedule of the rate at which the weights of levels adapt."""
-
-    @property
-    def initial(self) -> float:
-        """The first rate."""
-
-    def rate(self, rate: float, t: int, bins: int, visits: Array) -> tuple[float, bool]:
-        """Return the next rate, and whether counting visits starts again."""
-
-
 # A kernel, or a schedule of kernels, update -> kernel.
 Kernels: TypeAlias = Scheduled[Kernel]
-
-# A ladder of inverse temperatures: numbers that reach 1, a number of even steps, or a schedule.
-Betas: TypeAlias = Sequence[float] | Array | int | LadderSchedule
 
 
 class Persistent(ModelPhase):

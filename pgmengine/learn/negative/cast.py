@@ -11,10 +11,10 @@ from pgmengine.base.checks import check_whole
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
 from pgmengine.infer.sampling.coupled import CoupledTempering
-from pgmengine.infer.sampling.levels import OneOverT, check_gamma
-from pgmengine.infer.sampling.schedules import fixed, ladder
+from pgmengine.infer.sampling.levels import GammaSchedule, OneOverT, check_gamma
+from pgmengine.infer.sampling.schedules import Betas, fixed, ladder
 from pgmengine.learn.batch import Batch
-from pgmengine.learn.negative.base import Betas, Gamma, Kernels, adopted, restored, unconditioned
+from pgmengine.learn.negative.base import Kernels, adopted, restored, unconditioned
 from pgmengine.learn.schedules import at
 from pgmengine.learn.statistics import Statistics
 from pgmengine.protocols import ModelPhase, Snapshot
@@ -66,7 +66,7 @@ class CAST:
     swap_every: int = 50
     k: int = 1
     kernel: Kernels = Gibbs()
-    gamma: Gamma = OneOverT(floor=0.05)
+    gamma: GammaSchedule = OneOverT(floor=0.05)
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:

@@ -10,11 +10,11 @@ import numpy as np
 from pgmengine.base.checks import check_whole
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
-from pgmengine.infer.sampling.schedules import Linear, fixed, ladder
+from pgmengine.infer.sampling.schedules import Betas, Linear, fixed, ladder
 from pgmengine.infer.sampling.tempered_transitions import excursion
 from pgmengine.infer.sampling.travels import Travels
 from pgmengine.learn.batch import Batch
-from pgmengine.learn.negative.base import Betas, Kernels, Persistent, restored, sweep
+from pgmengine.learn.negative.base import Kernels, Persistent, restored, sweep
 from pgmengine.learn.schedules import at
 from pgmengine.learn.statistics import Statistics
 from pgmengine.protocols import ModelPhase, Snapshot
