@@ -16,6 +16,7 @@ from pgmengine.engine.chains import Chains, make_chains, start
 from pgmengine.engine.compiled import CompiledChains, knows
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
+from pgmengine.infer.sampling.schedules import Betas
 from pgmengine.learn.schedules import Scheduled, at
 from pgmengine.protocols import Kernel, ModelPhase, Snapshot
 
