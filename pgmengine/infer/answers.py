@@ -1,4 +1,8 @@
-"""Pieces that every method shares: the wanted quantities, the rows axis, evidence patterns."""
+"""Pieces that every method shares: the wanted quantities, the rows axis, evidence patterns.
+
+Inside, arrays are flat and have a rows axis: layer -> (rows, width). Users see (rows, size[, k]),
+and no rows axis where neither the evidence nor the hints had one.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from pgmengine.infer.result import WANTS
 
 
 def check_want(want: Iterable[str]) -> tuple[str, ...]:
-    """Return the wanted quantities as a tuple; PgmError for one that does not exist."""
+    """Return the wanted quantities as a tuple; raise PgmError for an unknown name."""
     if not isinstance(want, Iterable):
         raise PgmError(
             f"want must be a name or several, not {want!r}; ask for any of {', '.join(WANTS)}"
@@ -38,13 +42,13 @@ def public(target: Target, flat: States) -> dict[str, Array]:
 
 def squeeze(target: Target, arrays: dict[str, Array]) -> dict[str, Array]:
     """Return arrays without their rows axis if the evidence had none."""
-    return (
-        arrays if target.evidence.has_rows else {name: value[0] for name, value in arrays.items()}
-    )
+    if target.evidence.has_rows:
+        return arrays
+    return {name: value[0] for name, value in arrays.items()}
 
 
 def evidence_patterns(target: Target) -> list[Array]:
-    """Return the rows of each evidence pattern and beta: a list of index arrays."""
+    """Return the rows of each evidence pattern and beta, as a list of index arrays."""
     masks = [
         m
         for name in target.structure.layers
@@ -69,6 +73,6 @@ def evidence_patterns(target: Target) -> list[Array]:
 
 def add_gradients(total: dict[str, Any] | None, part: dict[str, Any]) -> dict[str, Any]:
     """Return the sum of two gradients, parameter by parameter."""
-    return (
-        part if total is None else {name: plus(total[name], value) for name, value in part.items()}
-    )
+    if total is None:
+        return part
+    return {name: plus(total[name], value) for name, value in part.items()}

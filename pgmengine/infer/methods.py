@@ -1,5 +1,6 @@
-"""Inference methods: frozen dataclasses with plan(target, want) -> Plan and run(target, want, rng)
--> Result.
+"""All inference methods, in one place for the public names.
+
+Each method is a frozen dataclass whose fields are its settings, and follows the contract of Method.
 """
 
 from pgmengine.infer.exact.method import Exact

@@ -1,9 +1,9 @@
 """Methods and prepared questions: a method plans once, and the prepared question has the answer.
 
-`method.prepare(target, want)` returns a `Prepared`: its `plan` is what `explain` shows, its `run`
-answers. What planning has found out (covers, orders of elimination, ladders) is in `basis`, so that
-nothing is worked out twice. A prepared question can be put again with other values under the same
-evidence pattern (`on`).
+`method.prepare(target, want)` returns a `Prepared`: its `plan` is shown by `explain`, its `run`
+answers. Findings of the planning (covers, elimination orders, ladders) are kept as its `basis`, so
+that nothing is worked out twice. A prepared question can be asked again about other values under
+the same evidence pattern (`on`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, cast
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.memory import no_room
@@ -23,7 +23,7 @@ from pgmengine.infer.result import WANTS, Plan, Result, Statistics, Status
 
 @dataclass(frozen=True)
 class Scheme:
-    """The way in which a method would answer a question, and what that takes.
+    """The way in which a method would answer a question, with its cost; made by Method.scheme.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Scheme:
     work : unit updates.
     bytes : peak memory.
     seconds : time on one core.
-    basis : whatever else the method has found out and needs for the answer.
+    basis : findings that the answer needs, such as a cover.
     refusal : the reason why it cannot answer, or an empty string.
 
     >>> import pgmengine as pgm
@@ -56,12 +56,12 @@ class Method:
     Attributes
     ----------
     gives : the wanted quantities that it can answer.
-    source : the subject of the refusal of others: "draws give no mode".
+    source : the subject of the refusal of other quantities, as in "draws give no mode".
     guarantee : "exact", "estimate" or "lower bound".
     statistics : the entries of `Result.stats` with their axes.
     local : whether its chains move locally, so that Auto has their answers confirmed.
     tempered : whether it has a ladder of temperatures that can confirm local chains.
-    groups_chains : whether it can share out the chains of a single row itself.
+    groups_chains : whether it can divide the chains of a single row among workers itself.
     divides : whether it divides questions itself, as Auto does.
 
     >>> import pgmengine as pgm
@@ -85,7 +85,7 @@ class Method:
     divides: ClassVar[bool] = False
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
-        """Return the way in which it would answer, or why it cannot."""
+        """Return the way in which it would answer, or a Scheme with a refusal."""
         raise NotImplementedError
 
     def answer(
@@ -93,13 +93,17 @@ class Method:
     ) -> Result:
         """Answer a question that it has accepted.
 
-        `state` is the snapshot of an earlier result, or None. Methods without `groups_chains` may
-        ignore the executor.
+        Parameters
+        ----------
+        question : target, wanted quantities, plan and basis.
+        rng : int, numpy Generator or None.
+        state : the snapshot of an earlier result, or None.
+        executor : a concurrent.futures.Executor; methods without `groups_chains` may ignore it.
         """
         raise NotImplementedError
 
     def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return a line for everything that has not mixed, from the statistics of all rows."""
+        """Return a warning for everything that has not mixed, from the statistics of all rows."""
         return ()
 
     def rebound(self, basis: Any, target: Target) -> Any:
@@ -107,7 +111,7 @@ class Method:
         return basis
 
     def cannot(self, plan: Plan) -> str:
-        """Return the message of the error where it is asked in spite of its refusal."""
+        """Return the message of the error that is raised when a refused question is run."""
         return f"{plan.method} refused: {plan.refusal}"
 
     def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
@@ -135,7 +139,7 @@ class Method:
     ) -> Result:
         """Answer a question, about marginals or else log_z if `want` says nothing.
 
-        PgmError with the plan's refusal where the method cannot answer.
+        Raises PgmError with the plan's refusal where the method cannot answer.
         """
         if want is None:
             want = "marginals" if "marginals" in self.gives else "log_z"
@@ -144,7 +148,15 @@ class Method:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A planned question to one method: `plan` says how it would be answered, `run` answers it.
+    """A planned question to one method.
+
+    Attributes
+    ----------
+    method : the method that has planned it.
+    target : the model and its evidence.
+    want : the wanted quantities.
+    plan : how it would be answered.
+    basis : findings of the planning that the method needs for the answer.
 
     >>> import pgmengine as pgm
     >>> question = pgm.Exact().prepare(pgm.rbm(2, 1, rng=0).given(), ("log_z",))
@@ -161,12 +173,12 @@ class Prepared:
     def run(
         self, rng: RngLike = None, state: Any = None, executor: Executor | None = None
     ) -> Result:
-        """Answer the question; PgmError with the refusal where the method has refused."""
+        """Answer the question; raise PgmError with the refusal where the method has refused."""
         self.check()
         return self.method.answer(self, rng, state, executor)
 
     def check(self) -> None:
-        """PgmError if the method has refused the question."""
+        """Raise PgmError if the method has refused the question."""
         if not self.plan.accepted:
             raise PgmError(self.method.cannot(self.plan))
 
@@ -188,7 +200,7 @@ class Prepared:
         warnings: tuple[str, ...] = (),
         state: Any = None,
     ) -> Result:
-        """Return a result of this question."""
+        """Return a result of this question, with the method, the plan and its guarantee."""
         return Result(
             answers,
             self.plan.guarantee,
@@ -202,24 +214,38 @@ class Prepared:
         )
 
 
+class MethodLike(Protocol):
+    """The smallest method: an object that plans and runs, with `run` of its own."""
+
+    def plan(self, target: Target, want: Iterable[str]) -> Plan:
+        """Return the plan of a question."""
+
+    def run(
+        self, target: Target, want: Iterable[str], rng: RngLike = None, state: Any = None
+    ) -> Result:
+        """Answer a question."""
+
+
 class _Foreign(Method):
     """A method that has `plan` and `run` of its own instead of `scheme` and `answer`."""
 
-    def __init__(self, method: Any) -> None:
+    def __init__(self, method: MethodLike) -> None:
         self.method = method
-        self.statistics = getattr(method, "statistics", {})
+        # A class variable of other methods, which belongs to the wrapped object here.
+        object.__setattr__(self, "statistics", getattr(method, "statistics", {}))
 
     def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
+        """Return the question with the plan of the wrapped object."""
         wanted = check_want(want)
         return Prepared(self, target, wanted, self.method.plan(target, wanted))
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
-        result: Result = self.method.run(question.target, question.want, rng=rng, state=state)
-        return result
+        """Return the answer of the wrapped object."""
+        return self.method.run(question.target, question.want, rng=rng, state=state)
 
 
-def as_method(given: Any) -> Method:
-    """Return a method as it is, or one around an object that has `plan` and `run` of its own."""
-    return given if hasattr(given, "prepare") else _Foreign(given)
+def as_method(given: MethodLike) -> Method:
+    """Return a method as it is; wrap an object that has `plan` and `run` only."""
+    return cast(Method, given) if hasattr(given, "prepare") else _Foreign(given)
