@@ -1,13 +1,17 @@
-"""Auto: the choice of methods, for each part of a question the best one.
+"""Auto: the choice of methods, the best one for each part of a question.
 
 A question is divided where its parts have different best methods: log p(evidence) of an undirected
 model is log Z with the evidence less log Z without, and for complete rows the first term is exact
-while the second one has to be estimated, once for all rows. Quantities that one method gives
-together stay together.
+while the second has to be estimated, once for all rows. Quantities that one method gives together
+stay together.
 
-Chains that move locally cannot tell whether they have met all valleys. Where a ladder of
-temperatures takes no longer than `confirm_seconds`, it is run as well, and answers if the two
-disagree.
+For each part the candidates are asked in order:
+
+    the first whose plan is accepted and within the limits runs; if its run ends well, it answers
+    a method with local chains is confirmed first, by a ladder that takes `confirm_seconds` or less:
+        where the means of the two disagree, the ladder answers in its turn
+
+because chains that move locally cannot tell whether they have met all valleys.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from pgmengine.base.types import RngLike
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import check_want
 from pgmengine.infer.exact.method import Exact
-from pgmengine.infer.prepared import Method, Prepared, as_method
+from pgmengine.infer.prepared import Method, MethodLike, Prepared, as_method
 from pgmengine.infer.result import Plan, Result, Status, duration
 from pgmengine.infer.sampling.ais import AIS
 from pgmengine.infer.sampling.forward import Forward
@@ -38,41 +42,47 @@ from pgmengine.infer.variational.mean_field import MeanField
 log = logging.getLogger(__name__)
 
 # Standard errors by which the means of chains and of a ladder may differ. Thousands of units are
-# compared, with errors that are estimates themselves.
+# compared, and the standard errors are estimates themselves.
 APART = 6.0
 
-# From the strongest to the weakest: a result of several parts promises as little as the weakest.
+# From the strongest to the weakest: a result of several parts has the weakest guarantee of them.
 GUARANTEES = ("exact", "lower bound", "estimate")
 
 
 @dataclass(frozen=True)
 class Several:
-    """Methods that have answered parts of one question, in order."""
+    """The methods that have answered the parts of one question, in order."""
 
-    methods: tuple[Any, ...]
+    methods: tuple[MethodLike, ...]
 
 
 @dataclass(frozen=True)
 class Auto(Method):
-    """Walk the candidates in order; the first whose plan fits and whose run ends well answers.
+    """The first of several methods whose plan fits and whose run ends well.
 
-    Use it unless you know better: it is the default of `infer`.
+    It is the default of `infer`. Pass another method to `infer` for control over its settings.
 
     Parameters
     ----------
-    max_work : unit updates allowed.
+    max_work : largest number of unit updates.
     candidates : methods in the order in which they are tried.
-    max_seconds : seconds allowed, as plans estimate them for one core: a unit update takes 0.1 ns
-        where states are enumerated, 0.2 to 2 ns in compiled sweeps of dense layers, up to 1 us
-        where layers of one unit are many, and up to 100 us in the engine for users' own kernels
-        and units. Methods that give no estimate are not refused.
-    confirm_seconds : seconds allowed for a ladder of temperatures that confirms chains; 0 for none.
+    max_seconds : largest time in seconds, as plans estimate it for one core: a unit update takes
+        0.1 ns where states are enumerated, 0.2 to 2 ns in compiled sweeps of dense layers, up to
+        1 us in models of many layers of one unit, and up to 100 us in the engine for users' own
+        kernels and units. Methods without an estimate are not refused.
+    confirm_seconds : largest time in seconds of a ladder of temperatures that confirms chains; 0
+        for no confirmation.
+
+    >>> import pgmengine as pgm
+    >>> auto = pgm.Auto(max_seconds=10.0)
+    >>> pgm.infer(pgm.rbm(4, 2, rng=0), method=auto).method
+    Exact(max_bits=25, draws=1000)
     """
 
     divides = True
 
     max_work: float = 2e11
-    candidates: tuple[Any, ...] = (
+    candidates: tuple[MethodLike, ...] = (
         Exact(),
         Forward(below=0),
         MCMC(),
@@ -92,7 +102,7 @@ class Auto(Method):
             check_method(method)
 
     def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
-        """Choose the first candidate for each part of a question."""
+        """Choose the parts of a question, and the first candidate of each."""
         wanted = check_want(want)
         choices = self.choices(target, wanted)
         refusals = [choice.refusal(len(choices) > 1) for choice in choices if choice.first is None]
@@ -112,10 +122,10 @@ class Auto(Method):
         return Choice(self, target, check_want(want)).plans()
 
     def choices(self, target: Target, want: tuple[str, ...]) -> tuple[Choice, ...]:
-        """Return the parts of a question: as few as their best methods allow.
+        """Return the parts of a question, as few as their best methods allow.
 
-        Where one candidate is the first that can answer each quantity alone, and it can answer all
-        of them, the question stays whole.
+        The question stays whole where one candidate is the best for each quantity alone, and can
+        answer all of them together.
         """
         whole = Choice(self, target, want)
         if "bound" in want and whole.first is not None:
@@ -147,7 +157,7 @@ class Auto(Method):
     def answer(
         self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
-        """Answer every part by the first candidate whose run ends well, with or without executor."""
+        """Answer every part by the first candidate whose run ends well."""
         choices: tuple[Choice, ...] = question.basis
         if len(choices) == 1:
             return self._walk(choices[0], executor, rng, state)
@@ -159,17 +169,17 @@ class Auto(Method):
         return joined_parts(choices, found)
 
     def _walk(self, choice: Choice, executor: Executor | None, rng: RngLike, state: Any) -> Result:
-        """Ask the candidates in order, until one ends well."""
+        """Ask the candidates in order, until a run ends well; return the last result."""
         # The candidates share one stream of random numbers.
         rng = None if rng is None else seeded(rng)
         refused: list[Plan] = []
         last: Result | None = None
-        # Results of ladders that have been run to confirm chains, and may be asked later.
+        # Results of ladders that have confirmed chains, kept in case the ladders come to answer.
         ladders: dict[int, Result] = {}
         for index, question in enumerate(choice.prepared()):
             plan = question.plan
             if plan.accepted and last is not None and plan.guarantee == "lower bound":
-                plan = replace(plan, refusal="an estimate has been made, and a bound says less")
+                plan = replace(plan, refusal="there is an estimate, and a bound says less")
             if not plan.accepted:
                 refused.append(plan)
                 continue
@@ -194,7 +204,7 @@ class Auto(Method):
         state: Any,
         ladders: dict[int, Result],
     ) -> tuple[Result, str]:
-        """Return the result of a candidate, and why it is not to be trusted, or an empty string."""
+        """Return the result of a candidate, and the reason not to trust it, or an empty string."""
         if index in ladders:
             result = ladders[index]
             return result, "" if result.status.good else result.status.value
@@ -224,7 +234,7 @@ class Auto(Method):
         return None
 
     def limited(self, plan: Plan) -> str:
-        """Return why a plan takes more than is allowed, or an empty string."""
+        """Return the limit that a plan exceeds, as a refusal, or an empty string."""
         if plan.work > self.max_work:
             return f"about {plan.work:.2g} unit updates, the limit is {self.max_work:.2g}"
         if plan.seconds > self.max_seconds:
@@ -235,14 +245,16 @@ class Auto(Method):
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A part of a question, with its candidates, each planned when it is first looked at.
+    """A part of a question, with its candidates, each planned when it is first needed.
 
     Attributes
     ----------
+    auto : candidates and limits.
     target : the target of the whole question.
     want : the quantities of this part.
     difference : whether its log Z is one of two that are subtracted.
     normaliser : whether it is log Z without evidence.
+    known : the question as prepared by candidates, by their numbers.
     """
 
     auto: Auto
@@ -264,7 +276,7 @@ class Choice:
 
     @property
     def first(self) -> int | None:
-        """The first candidate that can answer, None where none can."""
+        """The number of the first candidate that can answer, None where none can."""
         found = enumerate(self.prepared())
         return next((index for index, question in found if question.plan.accepted), None)
 
@@ -277,7 +289,7 @@ class Choice:
         return [question.plan for question in self.prepared()]
 
     def planned(self, index: int) -> Prepared:
-        """Return the question as prepared by one candidate, refused where it takes too much."""
+        """Return the question as prepared by one candidate, refused beyond the limits."""
         if index not in self.known:
             found = as_method(self.auto.candidates[index]).prepare(self.here, self.want)
             if found.plan.accepted:
@@ -298,38 +310,39 @@ class Choice:
         return Choice(self.auto, target, self.want, self.difference, self.normaliser, self.known)
 
 
-def only(method: Any) -> Auto:
-    """Return an Auto with one candidate and no limits, for its plans."""
+def only(method: MethodLike) -> Auto:
+    """Return an Auto with one candidate and no limits, to explain a question to one method."""
     return Auto(np.inf, (method,), np.inf, 0.0)
 
 
 def drawing(draws: int) -> Auto:
-    """Return an Auto whose candidates draw at least so many samples, the chains of MCMC far apart."""
+    """Return an Auto whose candidates draw at least `draws` samples, MCMC with ten sweeps each."""
     far_apart = MCMC(chains=4, draws=max(4, -(-draws // 4)), thin=10)
     return Auto(candidates=(Exact(draws=draws), Forward(draws=max(draws, 2)), far_apart))
 
 
 def _divisible(target: Target, name: str) -> bool:
-    """Whether a quantity is a difference of two terms."""
+    """Return whether a quantity is a difference of two terms."""
     return name == "log_prob" and not target.structure.normalized
 
 
 def disagreement(target: Target, chains: Result, ladder: Result) -> str:
-    """Return where the means of chains and those of a ladder differ by more than their errors, or
-    nothing.
+    """Return the layer whose means differ between chains and a ladder, or an empty string.
+
+    Means differ if they are more than APART standard errors apart.
     """
     for name, layer in target.structure.layers.items():
         gap = np.abs(
             np.asarray(chains.answers["mean"][name]) - np.asarray(ladder.answers["mean"][name])
         )
         one, two = (np.reshape(r.stats["mcse"][name], gap.shape) for r in (chains, ladder))
+        # Series that were not examined have the error NaN, and no verdict.
         with np.errstate(invalid="ignore"):
-            # Series that were not examined have no error: NaN, no verdict.
             apart = np.flatnonzero(gap > APART * np.hypot(one, two))
         if len(apart):
             return (
-                f"a ladder of temperatures disagrees on {len(apart)} means of layer {layer.name!r}, by up to "
-                f"{gap.ravel()[apart].max():.3g}"
+                f"a ladder of temperatures disagrees on {len(apart)} means of layer "
+                f"{layer.name!r}, by up to {gap.ravel()[apart].max():.3g}"
             )
     return ""
 
@@ -369,9 +382,9 @@ def joined_parts(choices: Sequence[Choice], found: Sequence[Result]) -> Result:
 
 
 def _weakest(kinds: Sequence[str]) -> str:
-    return max(
-        kinds, key=lambda kind: GUARANTEES.index(kind) if kind in GUARANTEES else len(GUARANTEES)
-    )
+    """Return the weakest guarantee; an unknown one is weaker than all known ones."""
+    order = {kind: place for place, kind in enumerate(GUARANTEES)}
+    return max(kinds, key=lambda kind: order.get(kind, len(order)))
 
 
 def _together(choices: Sequence[Choice]) -> Plan:
