@@ -1,8 +1,9 @@
 """infer, prepare and explain: one way to ask every question.
 
-A question is prepared once: methods plan, and what they find out stays with the prepared question.
+A question is prepared once: the method plans, and its findings stay with the prepared question.
 `infer` remembers the prepared questions of small models, whose planning takes longer than their
-answers; `prepare` gives users the same object, for asking many times.
+answers, by model, method, wanted quantities and evidence pattern; `prepare` gives users the same
+object, for asking many times. Answers of both have the same bits.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import is_dataclass, replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,20 +29,24 @@ from pgmengine.graph.weights import numbers
 from pgmengine.infer.answers import check_want
 from pgmengine.infer.auto import Auto, only
 from pgmengine.infer.explanation import Explanation, Part
-from pgmengine.infer.prepared import Method, Prepared, as_method
+from pgmengine.infer.prepared import Method, MethodLike, Prepared, as_method
 from pgmengine.infer.result import ANSWERS, Plan, Result
 from pgmengine.infer.splitting import answer
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 # Layer -> values; or a DataFrame with a column for each unit.
-Evidence = Mapping[str, ArrayLike] | Any
+Evidence: TypeAlias = "Mapping[str, ArrayLike] | pd.DataFrame"
 
 DEFAULT = Auto()
 
-# Questions that are remembered, the least recently used ones forgotten.
+# Prepared questions; the least recently used one is dropped first.
 REMEMBERED: Cache[Prepared] = Cache(most=64)
 
-# Parameters and evidence of a question that is remembered, in numbers. Large models take far
-# longer to answer than to plan, and would be kept in memory by their questions.
+# Largest count of numbers, parameters and evidence together, of a question that is remembered.
+# Large models take far longer to answer than to plan, and their questions would keep them in
+# memory.
 SMALL = 2**14
 
 
@@ -48,7 +54,7 @@ def infer(
     model: Model,
     evidence: Evidence | None = None,
     want: Iterable[str] = ("marginals",),
-    method: Method | None = None,
+    method: MethodLike | None = None,
     soft: Mapping[str, ArrayLike] | None = None,
     do: Evidence | None = None,
     rng: RngLike = None,
@@ -56,26 +62,30 @@ def infer(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Result:
-    """Ask a model anything under any pattern of evidence.
+    """Answer a question about a model under any pattern of evidence.
+
+    Use `prepare` to ask a small model the same question many times, and `explain` to see the plans
+    without running them.
 
     Parameters
     ----------
+    model : the model.
     evidence : layer -> (size,) or (rows, size); NaN is not observed, omitted layers are free.
-        Categorical layers take labels or one-hot rows. Or a pandas DataFrame with a column for each
+        Categorical layers take labels or one-hot rows. A pandas DataFrame has a column for each
         unit.
     want : any of "marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", and
         "bound", a lower bound of log_z.
     method : Auto() by default.
-    soft : layer -> log-likelihood to add: log-odds for two-valued units, (..., k) log weights for
-        Categorical.
-    do : layer -> values; cuts the arrows into those units (directed layers only).
+    soft : layer -> hint, a log-likelihood to add: log-odds for two-valued units, (..., k) log
+        weights of states for Categorical units.
+    do : layer -> values; cuts the arrows into the units with a value (directed layers only).
     rng : int or numpy Generator; the same rng gives the same bits on the same kind of processor,
         with the same versions of numpy and BLAS.
     state : the `state` of an earlier result, to go on from.
-    executor : any concurrent.futures.Executor (a process pool, `distributed.Client.get_executor()`,
-        ...) on which to answer: in parts of rows, or of the chains of one row, where there is
-        enough to do. The bits are the same as without. Work that is lost with a worker is redone.
-    progress : whether work over two seconds shows a progress bar, when the output is a terminal.
+    executor : any concurrent.futures.Executor, such as a process pool or the one of
+        `distributed.Client.get_executor()`. Large questions are answered on it in parts of rows, or
+        of the chains of one row, with the same bits as without. Work lost with a worker is redone.
+    progress : whether work over two seconds shows a progress bar on a terminal.
 
     Returns
     -------
@@ -101,13 +111,18 @@ def explain(
     model: Model,
     evidence: Evidence | None = None,
     want: Iterable[str] = ("marginals",),
-    method: Method | None = None,
+    method: MethodLike | None = None,
     soft: Mapping[str, ArrayLike] | None = None,
     do: Evidence | None = None,
 ) -> Explanation:
-    """Return the plans as text, without running: those of all candidates, and the one that answers.
+    """Return the plans of all candidates as text, with a mark at the one that answers.
 
-    The parameters are those of `infer`. `rich.print` and notebooks show a table.
+    Use it to see how a question would be answered, at what cost, and why methods refuse. The
+    parameters are the ones of `infer`; nothing is run. `rich.print` and notebooks show a table.
+
+    Raises
+    ------
+    PgmError if the input is unusable.
 
     >>> import pgmengine as pgm
     >>> print(pgm.explain(pgm.rbm(4, 2, rng=0), want=("log_z",)).splitlines()[0])
@@ -130,9 +145,9 @@ def explain(
 
 
 class Ask:
-    """A prepared question: call it with evidence, as often as you like, from any thread.
+    """A prepared question, to be called with evidence any number of times, from any thread.
 
-    `pgm.prepare` makes it.
+    It is made by `pgm.prepare`.
 
     Attributes
     ----------
@@ -140,7 +155,7 @@ class Ask:
     """
 
     def __init__(
-        self, model: Model, observed: tuple[str, ...], want: tuple[str, ...], method: Method
+        self, model: Model, observed: tuple[str, ...], want: tuple[str, ...], method: MethodLike
     ) -> None:
         self.model, self.observed, self.want = model, observed, want
         self.method = as_method(method)
@@ -159,25 +174,27 @@ class Ask:
     ) -> Result:
         """Answer for evidence on the layers that the question was prepared for.
 
-        Parameters and result are those of `infer`. PgmError if other units are observed than the
-        question was prepared for.
+        Parameters and result are the ones of `infer`.
+
+        Raises
+        ------
+        PgmError if other units are observed than the question was prepared for.
         """
         target = self.model.given(evidence)
         for name, seen in target.evidence.observed.items():
             observed = name in self.observed
             if not (seen.all() if observed else not seen.any()):
+                many = "all" if observed else "none"
                 raise PgmError(
-                    f"layer {name!r}: the question was prepared with {'all' if observed else 'none'} "
-                    "of its units observed; prepare another question, or use infer"
+                    f"layer {name!r}: the question was prepared with {many} of its units observed; "
+                    "prepare another question, or use infer"
                 )
         return _answer(self._question(target), target, rng, None, executor, progress)
 
     def _question(self, target: Target) -> Prepared:
         """Return the question planned for as many rows as a target has."""
-        if _by_value(target):
-            return self.method.prepare(target, self.want)
-        made = lambda: self.method.prepare(target, self.want)  # noqa: E731
-        return self._planned.recall(target.rows, made)
+        make = partial(self.method.prepare, target, self.want)
+        return make() if _by_value(target) else self._planned.recall(target.rows, make)
 
     def _any_evidence(self) -> Target:
         """Return a target with any values of the observed units."""
@@ -199,22 +216,24 @@ def prepare(
     model: Model,
     observed: Iterable[str] = (),
     want: Iterable[str] = ("marginals",),
-    method: Method | None = None,
+    method: MethodLike | None = None,
 ) -> Ask:
     """Plan a question once, to ask it for many values of the evidence.
 
-    Use it where the same question is put again and again to a small model, so that planning would
-    take most of the time. What is returned can be called from several threads at once.
+    Use it where a small model is asked the same question many times, so that planning would take
+    most of the time.
 
     Parameters
     ----------
-    observed : names of the layers whose units will all be observed; the others will all be free.
+    model : the model.
+    observed : names of the layers whose units will all be observed; all other units will be free.
     want : as in `infer`.
     method : Auto() by default.
 
     Returns
     -------
-    An Ask: `ask.plan` says how the question is answered, `ask(evidence)` returns a Result.
+    An Ask: `ask.plan` says how the question is answered, `ask(evidence)` returns a Result. It may
+    be called from several threads at once.
 
     Raises
     ------
@@ -230,8 +249,8 @@ def prepare(
     return Ask(model, names, check_want(want), DEFAULT if method is None else method)
 
 
-def _prepared(target: Target, want: tuple[str, ...], method: Method) -> Prepared:
-    """Prepare a question, or remember it; PgmError where it is refused."""
+def _prepared(target: Target, want: tuple[str, ...], method: MethodLike) -> Prepared:
+    """Prepare a question, or recall it; raise PgmError where it is refused."""
 
     def make() -> Prepared:
         question = as_method(method).prepare(target, want)
@@ -274,18 +293,19 @@ def _answer(
 
 
 def _asked_for(answers: Mapping[str, Any], want: tuple[str, ...]) -> dict[str, Any]:
-    """Return the answers that belong to what is wanted, whatever else a method has found.
+    """Return the answers that belong to the wanted quantities, and no others.
 
-    log_z belongs to log_prob, too, of which it is a part.
+    log_z also belongs to log_prob, since it is one of its two terms.
     """
     wanted = {*want, "log_z"} if "log_prob" in want else {*want}
     return {name: value for name, value in answers.items() if ANSWERS.get(name, name) in wanted}
 
 
 def _by_value(target: Target) -> bool:
-    """Whether plans depend on values: on those of noisy-or units, and of rows that are to be alike.
+    """Return whether plans depend on the values of the evidence, not on its pattern alone.
 
-    log_prob needs log Z once for all rows where inputs and interventions are the same in all.
+    They do for noisy-or units, and where inputs or interventions may be equal in all rows, because
+    log_prob then needs log Z without evidence only once.
     """
     layers = target.structure.layers.values()
     if any(layer.unit.nonnegative for layer in layers):
@@ -297,7 +317,7 @@ def _by_value(target: Target) -> bool:
 
 
 def _size(target: Target) -> int:
-    """Return how many numbers a question holds: values of units, and parameters."""
+    """Return the count of numbers in a question: values of units, and parameters."""
     units = sum(layer.width for layer in target.structure.layers.values())
     return units * target.rows + sum(numbers(p).size for p in target.model.params.values())
 
@@ -310,13 +330,11 @@ def _pattern(target: Target) -> Hashable:
     return target.rows, masks, hints
 
 
-def _check(model: Any, method: Any) -> None:
-    """PgmError unless these are a model and a method."""
+def _check(model: object, method: object) -> None:
+    """Raise PgmError unless these are a model and a method."""
     if not isinstance(model, Model):
         owner = isinstance(getattr(model, "model", None), Model)
-        raise PgmError(
-            f"model must be a Model, not {type(model).__name__}"
-            + ("; it has one, as .model" if owner else "")
-        )
+        hint = "; pass its attribute .model, which is one" if owner else ""
+        raise PgmError(f"model must be a Model, not {type(model).__name__}{hint}")
     if method is not None:
         check_method(method)

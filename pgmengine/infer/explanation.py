@@ -1,20 +1,27 @@
-"""Explanations: what explain returns, as text and as a table for terminals and notebooks."""
+"""Explanations: the answer of explain, as text and as a table for terminals and notebooks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pgmengine.infer.result import Plan
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 COLUMNS = ("", "method", "guarantee", "what it would do, or why not", "updates", "time", "memory")
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a question that one method answers: its title, empty if it is the whole, and its
-    plans.
+    """A part of a question that one method answers.
+
+    Attributes
+    ----------
+    title : the quantities in words, empty if the part is the whole question.
+    plans : the plan of each candidate.
     """
 
     title: str
@@ -29,14 +36,12 @@ class Part:
     def answer(self) -> str:
         """The method that answers, and its guarantee."""
         by = f"{self.title} by " if self.title else ""
-        return (
-            f"{by}{self.chosen.method}, {self.chosen.guarantee}"
-            if self.chosen
-            else f"{by}none of these can"
-        )
+        if self.chosen is None:
+            return f"{by}none of these can"
+        return f"{by}{self.chosen.method}, {self.chosen.guarantee}"
 
     def cells(self) -> Iterator[tuple[Plan, tuple[str, ...]]]:
-        """Each plan with its cells of a table, in the order of COLUMNS but for the mark."""
+        """Yield each plan with its cells of a table, in the order of COLUMNS after the mark."""
         for plan in self.plans:
             sizes = ("", "", "") if plan.refusal else (f"{plan.work:.2g}", *plan.sizes[1:])
             yield (
@@ -53,15 +58,19 @@ class Part:
 class Explanation(str):
     """The plans of all candidates as text; `rich.print` and notebooks show them as a table.
 
-    A question whose parts have different best methods has the plans of each part. `plans` has them
-    all, in order, `chosen` is the one that answers the first part, None where none can.
+    A question whose parts have different best methods has the plans of each part.
+
+    Attributes
+    ----------
+    head : the first line, which describes the question.
+    parts : the parts of the question with their plans.
     """
 
     head: str
     parts: tuple[Part, ...]
 
     def __new__(cls, head: str, parts: Sequence[Part]) -> Explanation:
-        """From a first line, and the parts of the question."""
+        """Make the text from a first line and the parts of the question."""
         lines = [head]
         for part in parts:
             lines += [f"{part.title}:"] * bool(part.title)
@@ -74,19 +83,19 @@ class Explanation(str):
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """All plans, in order."""
+        """The plans of all parts, in order."""
         return tuple(plan for part in self.parts for plan in part.plans)
 
     @property
     def chosen(self) -> Plan | None:
-        """The plan that answers, or answers the first part."""
+        """The plan that answers the first part, None where none can."""
         return self.parts[0].chosen
 
     def __reduce__(self) -> Any:
         return Explanation, (self.head, self.parts)
 
-    def __rich__(self) -> Any:
-        """The table."""
+    def __rich__(self) -> Table:
+        """Return the table for terminals."""
         from rich.box import SIMPLE_HEAD
         from rich.markup import escape
         from rich.table import Table
@@ -103,6 +112,7 @@ class Explanation(str):
         return table
 
     def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
         from html import escape
 
         rows = f"<tr>{''.join(f'<th>{c}</th>' for c in COLUMNS)}</tr>"
