@@ -1,7 +1,7 @@
-"""Plans, statuses and results: how a method would answer, how it went, and the answers.
+"""Plans, statuses and results: how a method would answer, how the run ended, and the answers.
 
-What a result holds depends on `want` alone, never on the method: `ANSWERS` says which answers
-belong to which wanted quantity. What else a method reports is in `stats`, whose axes it declares
+The contents of a result depend on `want` alone, never on the method: `ANSWERS` has the wanted
+quantity of each answer. Everything else that a method reports is in `stats`, whose axes it declares
 (`Method.statistics`).
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 WANTS = ("marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", "bound")
 
-# Answer -> the quantity that one asks for to get it.
+# Answer -> the wanted quantity that it belongs to.
 ANSWERS = {
     "mean": "marginals",
     "prob": "marginals",
@@ -50,7 +50,7 @@ class Axis(Enum):
     ROW = "row of evidence"
     CHAIN = "chain of a row"
     DRAW = "draw of a chain"
-    SWEEP = "sweep, draws or not"
+    SWEEP = "sweep, also without a draw"
     UNIT = "unit of a layer"
     RUNG = "rung of a ladder, or the step to the next one"
     BIN = "bin of a partition"
@@ -62,16 +62,16 @@ Statistics = Mapping[str, tuple[Axis, ...]]
 
 
 class Status(Enum):
-    """The end of a run; the value is the message and the advice.
+    """The end of a run; the value is a message with advice.
 
-    OK says that no diagnostic has found a fault. It is no proof: a part of the space that no chain
+    OK means that no diagnostic has found a fault. It is no proof: a part of the space that no chain
     has visited escapes all diagnostics of samples.
     """
 
     OK = "no diagnostic found a fault"
     NOT_MIXED = "the chains did not mix: draw longer, or use a tempering method"
     FEW_TRIPS = "the chains hardly travelled on their ladder: use more temperatures, or draw longer"
-    FEW_WEIGHTS = "few draws carry the weight: use more temperatures, chains or draws"
+    FEW_WEIGHTS = "few draws carry the importance weight: use more temperatures, chains or draws"
     ONE_SIDED = (
         "no diagnostic found a fault, but annealing down began where annealing up had ended: "
         "a part of the space that both have missed would not show"
@@ -85,7 +85,7 @@ class Status(Enum):
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time in everyday words: "0.02 s", "90 s", "35 min", "7 h", "400 days".
+    """Return a length of time as text, such as "0.02 s", "35 min" or "400 days".
 
     >>> duration(0.0213), duration(5400), duration(1e6)
     ('0.021 s', '90 min', '12 days')
@@ -99,7 +99,7 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a method would answer a question; `refusal` is empty when it can.
+    """How a method would answer a question, and at what cost.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class Plan:
 
 
 class Named(dict[str, Any]):
-    """An answer by layer, coupling or parameter; an unknown name raises with the names it has."""
+    """An answer by layer, coupling or parameter; an unknown name raises NoSuchName."""
 
     def __init__(self, values: Mapping[str, Any], answer: str) -> None:
         super().__init__(values)
@@ -156,7 +156,7 @@ class Named(dict[str, Any]):
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Answers of one inference; those asked for with `want=` are attributes.
+    """Answers of one inference: the quantities asked for with `want=` are attributes.
 
     Reading an answer that was not asked for raises NotAsked. Arrays by layer have no rows axis
     when neither the evidence nor the hints had one.
@@ -168,9 +168,9 @@ class Result:
     plan : its plan.
     status : how the run ended.
     refused : plans of the candidates that did not answer, each with the reason.
-    stats : what the method reports about its run; its class documents the entries.
-    state : a snapshot to go on from with `infer(state=)`, None where a method has none.
-    warnings : what is to be known about these answers, a line each.
+    stats : statistics of the run; the class of the method documents them.
+    state : a snapshot to go on from with `infer(state=)`, None where the method has none.
+    warnings : reasons not to trust the answers, a line each.
     target : the model and its evidence; None in results of a method's own `run`.
     """
 
@@ -227,12 +227,12 @@ class Result:
 
     @property
     def log_z_interval(self) -> Array:
-        """Lower and upper end for log_z, (rows, 2); inf where only a lower bound is known."""
+        """Interval of log_z, (rows, 2); its upper end is inf for a lower bound."""
         return self._array("log_z_interval")
 
     @property
     def log_prob(self) -> Array:
-        """Log probability of the evidence, (rows,): log_z less log_z without evidence."""
+        """Log probability of the evidence, (rows,): log_z - log_z without evidence."""
         return self._array("log_prob")
 
     @property
@@ -245,8 +245,8 @@ class Result:
 
         Groups: posterior, sample_stats, observed_data. Dimensions: chain, draw, row, the units of
         each layer by their labels, and states of Categorical units. sample_stats has every
-        statistic with the axes (chain, draw, row), such as the energy; where chains wander over
-        temperatures, the group tempering has their level at every sweep.
+        statistic with the axes (chain, draw, row), such as the energy; where chains wander over a
+        ladder, the group tempering has their rung at every sweep as the variable level.
         """
         return to_arviz(self)
 

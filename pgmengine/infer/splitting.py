@@ -1,8 +1,8 @@
 """Splitting of large questions into parts: rows of evidence, or chains, here or on an executor.
 
-The splitting depends on the question alone, and each part has random numbers of its own, so the
-answer has the same bits with any executor and without one. Parts are put together again by the
-axes that methods declare for their statistics.
+The splitting depends on the question alone, and each part has random numbers of its own, so that
+the answer has the same bits with any executor and without one. Parts are joined by the axes that
+methods declare for their statistics.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def answer(
 ) -> Result:
     """Answer a prepared question, in parts of its rows if there is enough to do.
 
-    The chains of a single row are shared out by methods with `groups_chains`, if there is an
-    executor. A question that goes on from a snapshot stays whole.
+    Methods with `groups_chains` divide the chains of a single row among the workers of an executor.
+    A question that goes on from a snapshot stays whole.
     """
     question.check()
     target = question.target
@@ -53,7 +53,7 @@ def answer(
 def _run(
     method: Method, target: Target, want: tuple[str, ...], rng: np.random.Generator, state: Any
 ) -> tuple[Result, Any]:
-    """Return the answer, and the state of the random numbers after it."""
+    """Return the answer, and the state of the random number generator after it."""
     return method.run(target, want, rng=rng, state=state), rng.bit_generator.state
 
 
@@ -62,7 +62,8 @@ def _by_rows(
 ) -> Result:
     """Answer in parts of consecutive rows.
 
-    log_prob needs log Z without evidence besides, once for all rows: that is a part of its own.
+    log_prob also needs log Z without evidence; where it is the same for all rows, it is a part of
+    its own.
     """
     method, target, want = question.method, question.target, question.want
     streams, rows = spawn(rng, count + 1), np.array_split(np.arange(target.rows), count)
@@ -85,7 +86,7 @@ def _by_rows(
 
 
 def _less(result: Result, whole: Result) -> Result:
-    """Return a result with log_prob = log_z less log_z without evidence."""
+    """Return a result with log_prob = log_z - log_z without evidence."""
     answers, stats = dict(result.answers), dict(result.stats)
     answers["log_prob"] = answers["log_z"] - whole.log_z
     error, more = answers.get("log_z_error"), whole.answers.get("log_z_error")
@@ -129,7 +130,7 @@ def joined(found: Sequence[Result]) -> Result:
 def _judged(
     method: Method, found: Sequence[Result], stats: dict[str, Any]
 ) -> tuple[Status, tuple[str, ...]]:
-    """Return status and warnings of all parts; mixing is judged on all rows together."""
+    """Return status and warnings of all parts, with mixing judged on all rows together."""
     notes, statuses, others = method.unmixed(stats), list[Status](), list[str]()
     for part in found:
         own = method.unmixed(part.stats)
@@ -144,7 +145,7 @@ def _judged(
 
 
 def _with_equal_draws(found: Sequence[Result]) -> Sequence[Result]:
-    """Cut parts to the draws of the shortest chain: simulated tempering draws as chance has it."""
+    """Cut parts to the draws of the shortest chain, since simulated tempering draws at random."""
     counts = [part.stats["energy"].shape[1] for part in found if "energy" in part.stats]
     least = min(counts, default=0)
     return found if all(n == least for n in counts) else [_cut(part, least) for part in found]
@@ -162,7 +163,7 @@ def _cut(part: Result, draws: int) -> Result:
 
 
 def _snapshot(found: Sequence[Result]) -> Any:
-    """Return the snapshots of all rows, layer -> (rows, ...), if parts have them in one form."""
+    """Return the snapshot of all rows, layer -> (rows, ...), or None if the parts' forms differ."""
     forms = [
         {name: np.shape(x)[1:] for name, x in part.state.items()} if part.state else None
         for part in found
@@ -180,16 +181,18 @@ def _answers(name: str, values: list[Any]) -> Any:
 
 
 def _statistic(axes: tuple[Axis, ...] | None, values: list[Any]) -> Any:
-    """Return a statistic for all rows; methods of one's own have the rows first if they say nothing."""
+    """Return a statistic for all rows; undeclared arrays have the rows as their first axis."""
     if axes is None:
         axes = (Axis.ROW,) if isinstance(values[0], dict) or np.ndim(values[0]) else ()
     if Axis.ROW in axes:
         return _concatenated(values, axes.index(Axis.ROW))
-    # Numbers of the run: the rounds that the slowest part took. Other axes are settings.
+    # A number belongs to the run, such as the rounds of the slowest part. Arrays without rows are
+    # settings.
     return values[0] if axes else max(values)
 
 
 def _concatenated(values: list[Any], axis: int) -> Any:
+    """Return arrays, or mappings of arrays, joined along an axis."""
     if isinstance(values[0], dict):
         return {key: _concatenated([v[key] for v in values], axis) for key in values[0]}
     return np.concatenate(values, axis=axis)
