@@ -1,17 +1,18 @@
-"""Diagnostics of chains: effective sample size, R-hat and Monte Carlo standard error.
+"""Diagnostics of chains: effective sample size, R-hat and Monte Carlo standard error (MCSE).
 
 Long runs are kept as batch means, since the draws of all units would not fit into memory. The MCSE
 of the batch means is the MCSE of the draws, because both have the same mean; the effective sample
 size of the draws then follows from their variance: ess = variance / mcse^2.
 
-R-hat is the larger one of two split R-hats, of normal scores of ranks (Vehtari, Gelman, Simpson,
-Carpenter and Buerkner 2021): of the series, which sees chains of different location, and of the
-distances from the median, which sees chains of different spread. Energies are not ranked: chains
+R-hat is the larger one of two split R-hats of normal scores of ranks (Vehtari, Gelman, Simpson,
+Carpenter and Buerkner 2021): of the series, which shows chains of different location, and of the
+distances from the median, which shows chains of different spread. Energies are not ranked: chains
 compute them in single precision, whose rounding would order states of equal energy by chain.
 
-A unit that never changed has no sample variance, but it has an error all the same. An event that n
-independent draws have not shown has a probability of at most 3 / n, with a confidence of 95 %. The
-MCSE of a bounded unit is never taken to be smaller than the one whose 95 % interval has this width.
+A unit that never changed has no sample variance, but its mean has an error all the same. An event
+that n independent draws have not shown has a probability of at most 3 / n, with a confidence of 95
+%. The MCSE of a bounded unit is never taken to be smaller than the MCSE whose 95 % interval has
+this width. ESS and split R-hat come from ArviZ.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def chain_statistics(
 
     Returns
     -------
-    ess, rhat and mcse by layer (rows, size[, k]); energy_ess, energy_rhat and energy_mcse (rows,).
+    ess, rhat and mcse by layer, (rows, size[, k]); energy_ess, energy_rhat and energy_mcse (rows,).
     The R-hat of a single chain compares its halves, if these have four draws each.
     """
     widths = sum(v.shape[2] for v in trace.values()) * target.rows
@@ -83,7 +84,7 @@ def chain_statistics(
 
 
 def _rounded(energy: Array) -> Array:
-    """Energies (chains, draws, rows, 1), equal in rows where they differ by no more than rounding."""
+    """Return energies (chains, draws, rows, 1) without differences that are due to rounding."""
     low, high = (end(energy, axis=(0, 1)) for end in (np.min, np.max))
     with np.errstate(invalid="ignore"):
         same = high - low <= ROUNDING * np.maximum(abs(low), abs(high))
@@ -91,46 +92,47 @@ def _rounded(energy: Array) -> Array:
 
 
 def least_error(layer: Layer, count: Array) -> Array:
-    """Return the smallest MCSE (rows, width) that `count` independent draws can vouch for.
+    """Return the smallest MCSE (rows, width) that `count` independent draws can guarantee.
 
-    Its 95 % interval covers what an unseen state of probability 3 / count would change; 0 where the
-    unit is not bounded, since it then changes at every draw.
+    Its 95 % interval covers the change of the mean by an unseen state of probability 3 / count. It
+    is 0 where the unit is not bounded, since the unit then changes at every draw.
     """
     if not layer.unit.bounded:
         return np.zeros_like(count)
     support = layer.unit.support
     each = np.array([-1.0, 1.0]) if support is None else support.reshape(-1, layer.unit.width)
     width = np.tile(np.atleast_1d(np.ptp(each, axis=0)), layer.size)
-    return width * np.minimum(COUNT_OF_ZERO / np.maximum(count, 1.0), 1.0) / NORMAL_95
+    unseen = np.minimum(COUNT_OF_ZERO / np.maximum(count, 1.0), 1.0)
+    return np.asarray(width * unseen / NORMAL_95)
 
 
 def _slowest(found: dict[str, dict[str, Array]], variance: States, most: Array) -> Array:
     """Return the effective number of draws (rows,) by which units that never moved are judged.
 
-    It is the smallest one of the energy, whose is `most`, and of the series that did move: a unit
-    that stands still is not sampled faster than its neighbours.
+    It is the smallest effective number among the energy, `most`, and the series that did move: a
+    unit that stands still is not sampled faster than its neighbours.
     """
     each = [
         np.where((variance[name] > 0) & (stats["ess"] < most[:, None]), stats["ess"], most[:, None])
         for name, stats in found.items()
     ]
-    return np.min([values.min(axis=1) for values in each], axis=0)
+    return np.asarray(np.min([values.min(axis=1) for values in each], axis=0))
 
 
 def _by_chain(series: Array, rows: int, chains: int) -> Array:
-    """(draws, rows * chains, width) -> (chains, draws, rows, width)."""
+    """Return a series (draws, rows * chains, width) as (chains, draws, rows, width)."""
     return series.reshape(len(series), rows, chains, -1).transpose(2, 0, 1, 3)
 
 
 def normal_scores(x: Array) -> Array:
     """Return the normal quantiles of the ranks of each series of x (chains, draws, series)."""
-    # These take longer to import than everything else together.
+    # The import of scipy.stats takes longer than everything else together.
     from scipy.special import ndtri
     from scipy.stats import rankdata
 
     chains, draws, series = x.shape
     ranks = rankdata(x.reshape(chains * draws, series), axis=0)
-    return ndtri((ranks - 0.375) / (chains * draws + 0.25)).reshape(x.shape)
+    return np.asarray(ndtri((ranks - 0.375) / (chains * draws + 0.25)).reshape(x.shape))
 
 
 def series_statistics(
@@ -141,20 +143,20 @@ def series_statistics(
 ) -> dict[str, Array]:
     """Return ess, rhat and mcse of the means of many series, each (rows, width).
 
-    A series that never changes has R-hat 1 and MCSE 0 when all chains agree, R-hat inf when they
-    do not.
+    A series that never changes has R-hat 1 and MCSE 0 if all chains agree, and otherwise an
+    infinite R-hat.
 
     Parameters
     ----------
     x : (chains, draws, rows, width), draws or means of equal batches of draws.
-    variance : (rows, width), variance of the draws; without it that of x, which then are the draws.
+    variance : (rows, width), variance of the draws; None if x has the draws themselves.
     step : only every step-th series is examined, the others get NaN.
-    scores : a transformation of the series before R-hat is taken.
+    scores : a transformation of the series before R-hat is taken, or None.
     """
     chains, draws, rows, width = x.shape
     flat = x.reshape(chains, draws, rows * width)
     agree = (flat == flat[:1, :1]).all(axis=(0, 1))
-    # Chains of which none ever moved.
+    # Series of which no chain ever moved.
     still = (flat == flat[:, :1]).all(axis=(0, 1))
     out = {key: np.full(rows * width, np.nan) for key in ("ess", "rhat", "mcse")}
     out["ess"][agree], out["rhat"][agree], out["mcse"][agree] = chains * draws, 1.0, 0.0
@@ -179,7 +181,7 @@ def rhat(x: Array, scores: Callable[[Array], Array] | None = normal_scores) -> A
     """Return R-hat (series,) of x (chains, draws, series): the larger one of location and spread.
 
     ArviZ computes the split R-hat; the normal scores are taken here for all series at once, which
-    is several times as fast as series by series.
+    is several times as fast as one series after the other.
     """
     from arviz_stats.base import array_stats
 
