@@ -151,12 +151,15 @@ def ask(method=None, **settings):
         ),
         (
             lambda: ask(pgm.MCMC(), state=[1]),
-            "MCMC: state must be the state of another result, not list",
+            "MCMC: state must be the `state` of another result, not list",
         ),
-        (lambda: ask(pgm.MCMC(), state={"v": np.zeros((4, 4))}), "layer 'h' needs shape (4, 2)"),
+        (
+            lambda: ask(pgm.MCMC(), state={"v": np.zeros((4, 4))}),
+            "layer 'h' has shape (0,), expected (rows * chains, width) = (4, 2)",
+        ),
         (
             lambda: ask(pgm.MCMC(), state={"v": np.full((4, 4), np.nan), "h": np.zeros((4, 2))}),
-            "no value of Binary()",
+            "not a value of Binary()",
         ),
         (
             lambda: ask(pgm.MeanField(), state=3),
