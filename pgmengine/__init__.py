@@ -10,6 +10,7 @@ from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
 from pgmengine.infer.ask import explain, infer, prepare
 from pgmengine.infer.auto import Auto
+from pgmengine.infer.axes import Axis
 from pgmengine.infer.methods import (
     AIS,
     MCMC,
@@ -29,7 +30,7 @@ from pgmengine.infer.methods import (
     base_rates,
 )
 from pgmengine.infer.prepared import Method, Prepared, Scheme
-from pgmengine.infer.result import Axis, Plan, Result, Status
+from pgmengine.infer.result import Plan, Result, Status
 from pgmengine.io.store import load, load_declaration, save
 from pgmengine.learn import (
     CAST,

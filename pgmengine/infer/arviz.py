@@ -16,6 +16,10 @@ from pgmengine.graph import frames
 from pgmengine.graph.frames import component_names, unit_names
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.target import Target
+from pgmengine.infer.axes import Axis
+
+# The axes of a statistic of each draw.
+OF_DRAWS = (Axis.CHAIN, Axis.DRAW, Axis.ROW)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,12 +90,13 @@ def _sample_stats(result: Result, energy: Array | None) -> dict[str, Array]:
     """Return the statistics of each draw, (chains, draws, rows)."""
     if energy is None:
         return {}
+    declared = getattr(result.method, "statistics", {})
+    of_draws = [name for name, axes in declared.items() if axes == OF_DRAWS]
     out = {"energy": energy, "adaptive": np.zeros(energy.shape, dtype=bool)}
     if "levels" in result.stats:
+        # All draws are at beta = 1, the last rung.
         out["level"] = np.full(energy.shape, result.stats["betas"].shape[-1] - 1)
-    if "swap_accepted" in result.stats:
-        out["swap_accepted"] = result.stats["swap_accepted"]
-    return out
+    return out | {name: result.stats[name] for name in of_draws if name in result.stats}
 
 
 def _tempering(result: Result, rows: int) -> xr.DataTree:

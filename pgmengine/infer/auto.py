@@ -29,6 +29,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import RngLike
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import check_want
+from pgmengine.infer.axes import Statistics
 from pgmengine.infer.exact.method import Exact
 from pgmengine.infer.prepared import Method, MethodLike, Prepared, as_method
 from pgmengine.infer.result import Plan, Result, Status, duration
@@ -54,6 +55,12 @@ class Several:
     """The methods that have answered the parts of one question, in order."""
 
     methods: tuple[MethodLike, ...]
+
+    @property
+    def statistics(self) -> Statistics:
+        """The statistics of all methods with their axes."""
+        each = (as_method(method).statistics for method in self.methods)
+        return {name: axes for declared in each for name, axes in declared.items()}
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from pgmengine.base.memory import no_room
 from pgmengine.base.types import RngLike
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import check_want
-from pgmengine.infer.result import WANTS, Plan, Result, Statistics, Status
+from pgmengine.infer.axes import Statistics
+from pgmengine.infer.result import WANTS, Plan, Result, Status
 
 
 @dataclass(frozen=True)

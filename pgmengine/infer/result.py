@@ -39,28 +39,6 @@ ANSWERS = {
 }
 
 
-class Axis(Enum):
-    """The axes of statistics, by which parts of a question are put together again.
-
-    >>> import pgmengine as pgm
-    >>> [axis.name for axis in pgm.MCMC.statistics["energy"]]
-    ['CHAIN', 'DRAW', 'ROW']
-    """
-
-    ROW = "row of evidence"
-    CHAIN = "chain of a row"
-    DRAW = "draw of a chain"
-    SWEEP = "sweep, also without a draw"
-    UNIT = "unit of a layer"
-    RUNG = "rung of a ladder, or the step to the next one"
-    BIN = "bin of a partition"
-    END = "lower and upper end"
-
-
-# Name of a statistic -> its axes. A mapping by layer has these axes in each of its arrays.
-Statistics = Mapping[str, tuple[Axis, ...]]
-
-
 class Status(Enum):
     """The end of a run; the value is a message with advice.
 

@@ -20,8 +20,9 @@ from pgmengine.base.executors import part_count, run_jobs, spawn
 from pgmengine.base.types import RngLike
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import add_gradients
+from pgmengine.infer.axes import Axis, Statistics
 from pgmengine.infer.prepared import Method, Prepared, as_method
-from pgmengine.infer.result import Axis, Result, Statistics, Status
+from pgmengine.infer.result import Result, Status
 
 
 def answer(

@@ -29,8 +29,9 @@ from pgmengine.engine.chains import refusal, sweep_work
 from pgmengine.engine.cost import engine
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
+from pgmengine.infer.axes import Axis
 from pgmengine.infer.prepared import Method, Prepared, Scheme
-from pgmengine.infer.result import Axis, Result, Status
+from pgmengine.infer.result import Result, Status
 from pgmengine.infer.sampling.annealing import Annealing, Run
 from pgmengine.infer.sampling.bounded import below_a_bound
 from pgmengine.infer.sampling.schedules import Adaptive, Betas, count_of

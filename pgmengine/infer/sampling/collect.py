@@ -21,8 +21,9 @@ from pgmengine.base.types import Array, States
 from pgmengine.graph.couplings import only_parameters
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import add_gradients, public, squeeze
+from pgmengine.infer.axes import Axis
 from pgmengine.infer.convergence import chain_statistics
-from pgmengine.infer.result import Axis, Status
+from pgmengine.infer.result import Status
 from pgmengine.units import Unit
 
 # R-hat and MCSE are themselves estimates. With fewer effective draws they cannot be relied upon

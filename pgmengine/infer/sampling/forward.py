@@ -35,9 +35,10 @@ from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import count
 from pgmengine.infer.answers import public, squeeze
+from pgmengine.infer.axes import Axis
 from pgmengine.infer.convergence import least_error
 from pgmengine.infer.prepared import Method, Prepared, Scheme
-from pgmengine.infer.result import WANTS, Axis, Result, Status
+from pgmengine.infer.result import WANTS, Result, Status
 from pgmengine.infer.sampling.ais import AIS
 from pgmengine.infer.sampling.bounded import below_a_bound
 from pgmengine.infer.sampling.resampling import systematic

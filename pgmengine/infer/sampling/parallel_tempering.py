@@ -41,8 +41,9 @@ from pgmengine.engine.chains import Chains, make_chains, refusal, sweep_work
 from pgmengine.engine.cost import exchanging
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
+from pgmengine.infer.axes import Axis
 from pgmengine.infer.prepared import Method, Prepared, Scheme
-from pgmengine.infer.result import Axis, Result, Status
+from pgmengine.infer.result import Result, Status
 from pgmengine.infer.sampling.bounded import below_a_bound
 from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, kept_bytes, unmixed_notes
 from pgmengine.infer.sampling.schedules import Betas, count_of, ladder

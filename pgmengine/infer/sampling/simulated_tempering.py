@@ -27,8 +27,9 @@ from pgmengine.engine.chains import refusal, sweep_work
 from pgmengine.engine.cost import wandering
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
+from pgmengine.infer.axes import Axis
 from pgmengine.infer.prepared import Method, Prepared, Scheme
-from pgmengine.infer.result import Axis, Result, Status
+from pgmengine.infer.result import Result, Status
 from pgmengine.infer.sampling.bounded import below_a_bound
 from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, unmixed_notes
 from pgmengine.infer.sampling.levels import FlatHistogram, GammaSchedule, Levels, check_gamma

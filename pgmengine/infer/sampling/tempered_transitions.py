@@ -29,8 +29,9 @@ from pgmengine.engine.chains import Chains, make_chains, refusal, sweep_work
 from pgmengine.engine.cost import excursions
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
+from pgmengine.infer.axes import Axis
 from pgmengine.infer.prepared import Method, Prepared, Scheme
-from pgmengine.infer.result import Axis, Result
+from pgmengine.infer.result import Result
 from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, kept_bytes, unmixed_notes
 from pgmengine.infer.sampling.schedules import Betas, Linear, count_of, ladder
 

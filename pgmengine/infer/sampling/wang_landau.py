@@ -31,8 +31,9 @@ from pgmengine.engine.cost import weighted_walk
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.plain import Tilt, sweep
 from pgmengine.graph.target import Target
+from pgmengine.infer.axes import Axis
 from pgmengine.infer.prepared import Method, Prepared, Scheme
-from pgmengine.infer.result import Axis, Result, Status
+from pgmengine.infer.result import Result, Status
 from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, unmixed_notes
 from pgmengine.infer.sampling.levels import GammaSchedule, OneOverT, Weights, check_gamma
 from pgmengine.infer.sampling.trust import few
