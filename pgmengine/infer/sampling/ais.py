@@ -36,6 +36,7 @@ from pgmengine.infer.sampling.annealing import Annealing, Run
 from pgmengine.infer.sampling.bounded import below_a_bound
 from pgmengine.infer.sampling.schedules import Adaptive, Betas, count_of
 from pgmengine.infer.sampling.trust import SURE, few, heavy, interval, normal_end
+from pgmengine.protocols import Kernel
 
 # The warning of a reverse run from the states of the forward run.
 START = (
@@ -114,7 +115,7 @@ class AIS(Method):
 
     chains: int = 100
     betas: Betas = Adaptive(1000)
-    kernel: Any = Gibbs()
+    kernel: Kernel = Gibbs()
     reverse: bool = True
     reference: Mapping[str, ArrayLike] | None = None
 

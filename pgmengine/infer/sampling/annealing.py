@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +32,7 @@ from pgmengine.infer.prepared import Prepared
 from pgmengine.infer.sampling.resampling import systematic
 from pgmengine.infer.sampling.schedules import Betas, ladder
 from pgmengine.infer.sampling.trust import pareto_shape
+from pgmengine.protocols import Kernel
 
 # Relative rounding of single precision, in which chains compute.
 ROUNDING = 2.0**-24
@@ -52,7 +53,7 @@ class Settings(Protocol):
         """The ladder."""
 
     @property
-    def kernel(self) -> Any:
+    def kernel(self) -> Kernel:
         """The kernel of the chains."""
 
     @property
@@ -187,7 +188,7 @@ def _anneal(
     x: States,
     rng: np.random.Generator,
     streams: Array,
-    kernel: Any,
+    kernel: Kernel,
     sweeps: int,
     betas: Array,
 ) -> tuple[Array, States]:

@@ -22,6 +22,7 @@ from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.graph.target import Target
 from pgmengine.infer.sampling.levels import GammaSchedule, Weights, hop
 from pgmengine.infer.sampling.travels import Travels
+from pgmengine.protocols import Kernel
 
 
 class CoupledTempering:
@@ -57,7 +58,7 @@ class CoupledTempering:
         self,
         target: Target,
         betas: Array,
-        kernel: Any,
+        kernel: Kernel,
         schedule: GammaSchedule,
         swap_every: int,
         rng: np.random.Generator,

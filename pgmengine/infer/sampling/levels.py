@@ -27,6 +27,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.graph.target import Target
+from pgmengine.protocols import Kernel
 
 
 class GammaSchedule(Protocol):
@@ -189,7 +190,7 @@ class Levels:
         target: Target,
         betas: Array,
         chains: int,
-        kernel: Any,
+        kernel: Kernel,
         schedule: GammaSchedule,
         rng: np.random.Generator,
     ) -> None:

@@ -29,6 +29,7 @@ from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import Result
 from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, kept_bytes, unmixed_notes
 from pgmengine.infer.sampling.starts import dispersed
+from pgmengine.protocols import Kernel
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class MCMC(Method):
     local = True
     groups_chains = True
 
-    kernel: Any = Gibbs()
+    kernel: Kernel = Gibbs()
     chains: int = 4
     warmup: int = 500
     draws: int = 1000

@@ -48,6 +48,7 @@ from pgmengine.infer.sampling.bounded import below_a_bound
 from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, kept_bytes, unmixed_notes
 from pgmengine.infer.sampling.schedules import Betas, count_of, ladder
 from pgmengine.infer.sampling.trust import BATCHES, SURE, interval, travelled
+from pgmengine.protocols import Kernel
 
 # Nats by which the stepping stones of the two directions may differ.
 WIDE = 1.0
@@ -113,7 +114,7 @@ class ParallelTempering(Method):
     tempered = True
 
     rungs: Betas = 12
-    kernel: Any = Gibbs()
+    kernel: Kernel = Gibbs()
     chains: int = 4
     warmup: int = 500
     draws: int = 4000
@@ -250,7 +251,7 @@ class Ladders:
     """
 
     def __init__(
-        self, target: Target, betas: Array, ladders: int, kernel: Any, rng: np.random.Generator
+        self, target: Target, betas: Array, ladders: int, kernel: Kernel, rng: np.random.Generator
     ) -> None:
         self.target, self.betas, self.rng, self.sweeps = target, betas, rng, 0
         count = len(betas)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from pgmengine.base.types import Array
 from pgmengine.engine.chains import make_chains
 from pgmengine.graph.target import Target
 from pgmengine.graph.validate import as_floats
+from pgmengine.protocols import Kernel
 
 
 @runtime_checkable
@@ -35,7 +36,7 @@ class Schedule(Protocol):
     def count(self) -> int:
         """Number of rungs."""
 
-    def betas(self, target: Target, kernel: Any, rng: np.random.Generator) -> Array:
+    def betas(self, target: Target, kernel: Kernel, rng: np.random.Generator) -> Array:
         """Return the ladder (count,): ascending inverse temperatures that end at 1."""
 
 
@@ -66,7 +67,7 @@ class Linear:
     def betas(
         self,
         target: Target | None = None,
-        kernel: Any = None,
+        kernel: Kernel | None = None,
         rng: np.random.Generator | None = None,
     ) -> Array:
         """Return the ladder (count,); the arguments are not needed."""
@@ -101,7 +102,7 @@ class ThreePiece:
     def betas(
         self,
         target: Target | None = None,
-        kernel: Any = None,
+        kernel: Kernel | None = None,
         rng: np.random.Generator | None = None,
     ) -> Array:
         """Return the ladder (count,); the arguments are not needed."""
@@ -148,7 +149,7 @@ class Adaptive:
         check_whole(self, "count", "chains")
         check_whole(self, "pilot", least=2)
 
-    def betas(self, target: Target, kernel: Any, rng: np.random.Generator) -> Array:
+    def betas(self, target: Target, kernel: Kernel, rng: np.random.Generator) -> Array:
         """Return the ladder (count,), one for all rows of the target."""
         rows = target.take(
             np.repeat(np.arange(target.rows), max(2, -(-self.chains // target.rows)))
@@ -175,7 +176,7 @@ def _spread(power: Array) -> float:
     return float(np.sqrt(variance[count > 1].mean())) if (count > 1).any() else 0.0
 
 
-def ladder(betas: Betas, target: Target, kernel: Any, rng: np.random.Generator) -> Array:
+def ladder(betas: Betas, target: Target, kernel: Kernel, rng: np.random.Generator) -> Array:
     """Return the rungs in ascending order; raise PgmError unless they lie in [0, 1] and reach 1."""
     schedule = Linear(int(betas)) if isinstance(betas, (int, np.integer)) else betas
     if isinstance(schedule, Schedule):

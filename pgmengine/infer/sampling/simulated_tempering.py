@@ -35,6 +35,7 @@ from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, unmixed
 from pgmengine.infer.sampling.levels import FlatHistogram, GammaSchedule, Levels, check_gamma
 from pgmengine.infer.sampling.schedules import Betas, Linear, count_of, ladder
 from pgmengine.infer.sampling.trust import BATCHES, interval, travelled
+from pgmengine.protocols import Kernel
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class SimulatedTempering(Method):
     }
 
     betas: Betas = Linear(12)
-    kernel: Any = Gibbs()
+    kernel: Kernel = Gibbs()
     chains: int = 8
     warmup: int = 2000
     draws: int = 4000

@@ -9,20 +9,19 @@ apart. Where nothing is symmetric, the opposite state is one more random start.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from pgmengine.base.types import Array, States
 from pgmengine.engine.chains import make_chains, start
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.target import Target
+from pgmengine.protocols import Kernel
 
 # Sweeps after which a chain has fallen into the valley that it started in.
 FALL = 30
 
 
-def dispersed(many: Target, chains: int, kernel: Any, rng: np.random.Generator) -> States:
+def dispersed(many: Target, chains: int, kernel: Kernel, rng: np.random.Generator) -> States:
     """Return the first states of all chains, layer -> (rows * chains, width).
 
     Where the opposite state is impossible, both chains start from the same state.

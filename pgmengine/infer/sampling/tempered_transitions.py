@@ -34,6 +34,7 @@ from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import Result
 from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, kept_bytes, unmixed_notes
 from pgmengine.infer.sampling.schedules import Betas, Linear, count_of, ladder
+from pgmengine.protocols import Kernel
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class TemperedTransitions(Method):
     statistics = OF_CHAINS | {"acceptance": (Axis.ROW,)}
 
     betas: Betas = Linear(20)
-    kernel: Any = Gibbs()
+    kernel: Kernel = Gibbs()
     chains: int = 4
     warmup: int = 100
     draws: int = 500

@@ -37,6 +37,7 @@ from pgmengine.infer.result import Result, Status
 from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, unmixed_notes
 from pgmengine.infer.sampling.levels import GammaSchedule, OneOverT, Weights, check_gamma
 from pgmengine.infer.sampling.trust import few
+from pgmengine.protocols import Kernel
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class WangLandau(Method):
 
     partition: Callable[[Mapping[str, Array]], Array]
     bins: int
-    kernel: Any = Gibbs()
+    kernel: Kernel = Gibbs()
     chains: int = 8
     warmup: int = 2000
     draws: int = 2000
