@@ -348,16 +348,16 @@ def test_sparse_evidence_is_evidence():
     [
         (
             lambda m: pgm.infer(pgm.fit(m, {"v": np.ones((2, 4))}, updates=1, progress=False)),
-            "it has one, as .model",
+            "pass its attribute .model, which is one",
         ),
         (lambda m: pgm.explain("model"), "model must be a Model, not str"),
         (
             lambda m: pgm.infer(m, method="mcmc"),
-            "method must be one such as pgm.Exact(), not 'mcmc'",
+            "method must be an inference method such as pgm.Exact(), not 'mcmc'",
         ),
         (
             lambda m: pgm.infer(m, method=pgm.Gibbs()),
-            "method must be one such as pgm.Exact(), not Gibbs()",
+            "method must be an inference method such as pgm.Exact(), not Gibbs()",
         ),
         (lambda m: pgm.infer(m, want=5), "want must be a name or several, not 5"),
         (lambda m: pgm.Exact(draws=0), "Exact: draws must be an integer of at least 1, not 0"),
