@@ -124,7 +124,7 @@ class Forward(Method):
             return Scheme(refusal=why)
         s = target.structure
         width = sum(layer.width for layer in s.layers.values())
-        # The states of a row are drawn at once, and those of several rows where they fit.
+        # All draws of a row are made at once, and the draws of several rows where they fit.
         one = 8.0 * self.draws * width
         memory = min(target.rows * one, max(PART, one)) * 4
         memory += 8.0 * target.rows * self.draws * (width if "samples" in want else 1)

@@ -100,7 +100,7 @@ class MCMC(Method):
     def answer(
         self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
-        """Sweep the chains; those of a single row in groups on an executor.
+        """Sweep the chains, and the chains of a single row in groups on an executor.
 
         Sums over all chains are made in one group, so that they have the same bits.
         """

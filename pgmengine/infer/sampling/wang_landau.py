@@ -8,7 +8,7 @@ Chains have the density p(x) / g(b(x)), with b(x) the bin of a state. One sweep 
 
 so that g tends to the probabilities of the bins, up to a factor, and all bins are visited equally
 often. Draws with frozen weights have the importance weights g(b(x)). The layers that b reads are
-found by calling it with a mapping that notes which layers were looked up. Sweeps are those of the
+found by calling it with a mapping that notes which layers were looked up. Sweeps use the
 reference kernels in numpy, unit by unit. The tests compare bin probabilities and means with exact
 answers.
 """
