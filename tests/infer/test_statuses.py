@@ -255,6 +255,7 @@ def test_wang_landau_judges_chains_not_what_was_resampled(weight, seeds=4):
 # Forward.
 
 
+@pytest.mark.long
 def test_few_draws_of_strong_belief_nets_do_not_carry_the_weight_unseen():
     """Errors of up to 140 nats had a good status."""
     good = 0

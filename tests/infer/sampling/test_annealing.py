@@ -142,6 +142,7 @@ def test_ais_brackets_random_rbms_dbms_and_belief_nets():
 @pytest.mark.parametrize(
     "machine", [m for m in FINITE + INFINITE if "large" not in m.name], ids=repr
 )
+@pytest.mark.long
 def test_ais_on_the_table_with_evidence_row_by_row(machine):
     rows = patterns(machine)
     model = machine.build()

@@ -5,7 +5,7 @@ caught.
 import numpy as np
 import pytest
 from brute import Brute
-from invariance import exact_start, p_value, table
+from invariance import exact_start, p_value
 from registry import KERNELS
 from scipy.stats import chi2
 from test_annealing import covers, random_rbm
@@ -20,6 +20,16 @@ from pgmengine.infer.sampling.levels import Levels, OneOverT
 from pgmengine.infer.sampling.parallel_tempering import Ladders, rounds
 from pgmengine.infer.sampling.tempered_transitions import excursion
 
+QUICK = ("dbm mixed", "noisy-or")
+few = pytest.mark.parametrize(
+    "machine",
+    [
+        m if m.name in QUICK else pytest.param(m, marks=pytest.mark.long)
+        for m in FINITE
+        if m.name != "rbm large weights"
+    ],
+    ids=repr,
+)
 BETAS = np.array([0.0, 0.3, 0.7, 1.0])
 
 
@@ -45,7 +55,7 @@ def test_pt_log_z_and_even_rejections():
     assert sum(inside) >= 19 and max(errors) < 0.05
 
 
-@table
+@few
 def test_joint_distribution_of_the_ladder_is_invariant(machine):
     """States at all rungs start exactly from their distributions; after swaps and sweeps each rung
     still has its own.
@@ -105,7 +115,7 @@ def joint_p_values(machine, rng, count=20_000):
     return out
 
 
-@table
+@few
 def test_state_and_level_are_jointly_invariant(machine):
     assert min(joint_p_values(machine, np.random.default_rng(2))) > 1e-6
 
@@ -145,7 +155,7 @@ def test_weights_converge_to_differences_of_log_z(gamma):
 # ---- tempered transitions, Wang-Landau, coupled chains ----
 
 
-@table
+@few
 def test_tempered_transitions_leave_p_invariant(machine):
     rng, count = np.random.default_rng(4), 20_000
     row = draw_row(machine, np.random.default_rng(11), 0.2)
@@ -210,6 +220,7 @@ def test_slow_chains_of_the_coupled_sampler_stay_at_p_and_change_places(gamma):
     assert set(coupled.slow) | set(coupled.fast) == set(range(2 * pairs))
 
 
+@pytest.mark.long
 def test_a_bimodal_model_is_crossed_by_tempering_only():
     """Two spins that prefer to be equal, weight 5: plain Gibbs stays where it starts."""
     model = pgm.boltzmann_machine(2).with_params(
