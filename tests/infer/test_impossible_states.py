@@ -46,7 +46,9 @@ EVIDENCE = {
 
 @KERNELS
 @pytest.mark.parametrize("evidence", EVIDENCE.values(), ids=EVIDENCE)
-@pytest.mark.parametrize("betas", [100, 1501], ids=["differences", "midpoints"])
+@pytest.mark.parametrize(
+    "betas", [100, pytest.param(1501, marks=pytest.mark.long)], ids=["differences", "midpoints"]
+)
 def test_annealing_does_not_care_what_a_unit_that_is_summed_out_was(
     evidence, betas, kernel, errors=5.0
 ):
