@@ -25,7 +25,11 @@ def distribution(truth, states):
 
 
 @pytest.mark.parametrize("machine", FINITE, ids=repr)
-@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+@pytest.mark.parametrize(
+    "kernel",
+    [KERNELS[-1], *(pytest.param(k, marks=pytest.mark.long) for k in KERNELS[:-1])],
+    ids=repr,
+)
 def test_p_is_invariant_under_the_exact_transition_matrix(machine, kernel):
     for share, beta in ((0.0, 1.0), (0.4, 1.0), (0.0, 0.37), (0.0, 0.0)):
         row = draw_row(machine, np.random.default_rng(11), share)

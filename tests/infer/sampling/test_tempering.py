@@ -284,6 +284,7 @@ def test_ladders_are_read_in_any_order_and_refused_with_a_reason():
     ],
     ids=["[]", "get", "items", "**", "later"],
 )
+@pytest.mark.long
 def test_wang_landau_sees_what_a_partition_reads_however_it_does(way):
     model, calls = pgm.rbm(4, 2, rng=0), []
     model = model.with_params({"v.bias": [0.3, 0.7, 0.6, 1.9]})
