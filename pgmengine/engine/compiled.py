@@ -447,13 +447,11 @@ class CompiledChains:
                 dtype, copy=False
             )
         support = self.supports[name]
-        return (
-            state[:, : layer.size].astype(dtype)
-            if support is None  # the values are the numbers of the states
-            else support.astype(dtype)
-            .take(state[:, : layer.size], axis=0)
-            .reshape(len(state), layer.width)
-        )
+        # Without a support the values are the states.
+        if support is None:
+            return state[:, : layer.size].astype(dtype)
+        values: Array = support.astype(dtype).take(state[:, : layer.size], axis=0)
+        return values.reshape(len(state), layer.width)
 
 
 def base_constant(layer: Layer) -> float:

@@ -1,10 +1,10 @@
-"""Seconds for plans: what engines take for a call, a visit of a layer, a unit, an entry.
+"""Seconds of plans: the time of engines for a call, a visit of a layer, a unit, an entry.
 
 Every estimate is a sum of counts times rates, each rate measured on one core of a processor of 2023
-(benchmarks/rooms/plans.py compares what plans say with what runs take). Counts come from the graph,
-the evidence and the stored entries of weights. Unknown before a run, and so set to what is common,
-are the share of units that change in a sweep (one half), the rounds of mean field, and what users'
-own code takes. A first call in a process also imports what it needs, which no plan counts.
+(benchmarks/rooms/plans.py compares plans with runs). Counts come from the graph, the evidence and
+the stored entries of weights. Quantities that are unknown before a run have common values: half of
+the units change in a sweep, mean field takes as many rounds as usual, and users' own code takes no
+time. The imports of a first call in a process are in no plan.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ from pgmengine.graph.weights import count, is_sparse
 from pgmengine.protocols import Kernel
 
 US, NS = 1e-6, 1e-9
-SERIES = 20_000  # that are judged at most
-TRACE = 200  # numbers of each, and chain
-AT_ONCE = 2.0**23  # numbers that ancestral draws take together
+
+# Series that are judged at most, and numbers of each in a chain.
+SERIES = 20_000
+TRACE = 200
+
+# Numbers that ancestral draws take together.
+AT_ONCE = 2.0**23
 
 
 @dataclass(frozen=True)
@@ -41,15 +45,16 @@ class Price:
         return Price(times * self.call, times * self.chain)
 
     def of(self, chains: float, calls: float = 1.0) -> float:
-        """Seconds of so many calls for so many chains."""
+        """Return the seconds of some calls for some chains."""
         return calls * (self.call + chains * self.chain)
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Prices of what methods ask of chains.
+    """Prices of the operations of chains.
 
-    A step of annealing is a sweep and a weight. Sweeps made `in_one_call` cost that call once.
+    A step of annealing is a sweep and an importance weight. Sweeps that are made `in_one_call` take
+    the time of one call.
     """
 
     sweep: Price
@@ -59,43 +64,43 @@ class Engine:
     in_one_call: bool
 
     def run(self, chains: float, sweeps: float, calls: float) -> float:
-        """Seconds of sweeps in so many calls."""
+        """Return the seconds of sweeps in some calls."""
         return self.sweep.of(chains, sweeps) - (
             self.sweep.call * (sweeps - calls) if self.in_one_call else 0.0
         )
 
     def anneal(self, chains: float, steps: float) -> float:
-        """Seconds of one annealing run."""
+        """Return the seconds of one annealing run."""
         return self.step.of(chains, steps) - (
             self.step.call * (steps - 1) if self.in_one_call else 0.0
         )
 
 
 def engine(target: Target, kernel: Kernel) -> Engine:
-    """The engine that sweeps this target by this kernel, with its prices."""
+    """Return the prices of the engine that sweeps this target by this kernel."""
     return _compiled(target) if compiled.knows(target, kernel) else _plain(target)
 
 
 def free_units(target: Target, name: str) -> float:
-    """Free units of a layer, the mean over rows."""
+    """Return the number of free units of a layer, the mean over rows."""
     return float(distinct(target.free[name]).mean() * target.structure.layers[name].size)
 
 
 def _states(target: Target, name: str) -> int:
+    """Return the states of a unit, or a number for infinite units that costs as much."""
     support = target.structure.layers[name].unit.support
     return 4 if support is None else len(support)
 
 
 def _compiled(target: Target) -> Engine:
-    """Event-driven sweeps: visits of layers, draws of units, rows of weights of what changes."""
+    """Return prices of event-driven sweeps: visits, draws, and rows of weights of changed units."""
     s, moving, by_unit = target.structure, target.pattern.moving, target.pattern.by_unit
     chain = density = 0.0
     for name in moving:
         each = 20.0 if name in by_unit else 0.6 if _states(target, name) == 2 else 2.0
         chain += 80 * NS + each * NS * _states(target, name) * free_units(target, name)
-        chain += (
-            1.5 * NS * len(s.couplings) if name in by_unit else 0.0
-        )  # its links are searched for
+        # Unit by unit the links of the layer are searched for.
+        chain += 1.5 * NS * len(s.couplings) * (name in by_unit)
     for c in s.couplings:
         weight = target.model.weight(c)
         some, sparse = count(weight), is_sparse(weight)
@@ -108,7 +113,8 @@ def _compiled(target: Target) -> Engine:
             each = 0.035 if not sparse else 3.0 if ends <= by_unit else 1.0
             chain += each * NS * some * len(ends & set(moving)) / len(ends)
         if c.directed and not s.layers[c.b].unit.canonical:
-            chain += some * (2.0 if sparse else 0.1) * NS  # inputs are made anew
+            # Inputs are computed from scratch.
+            chain += some * (2.0 if sparse else 0.1) * NS
     for name, layer in s.layers.items():
         density += 60 * NS + layer.width * (30 if name in s.directed_layers else 0.3) * NS
     sweep, every = Price(5 * US, chain), Price(12 * US, density)
@@ -117,7 +123,7 @@ def _compiled(target: Target) -> Engine:
 
 
 def _plain(target: Target) -> Engine:
-    """Numpy: a few calls for each layer, or for each unit of layers that move unit by unit."""
+    """Return prices of numpy: calls for each layer, or each unit where these move one by one."""
     s, moving, by_unit = target.structure, target.pattern.moving, target.pattern.by_unit
     sweep = density = Price()
     for name in moving:
@@ -146,7 +152,7 @@ def _plain(target: Target) -> Engine:
 
 
 def collecting(target: Target, wanted: tuple[str, ...], chains: float, draws: float) -> float:
-    """Seconds of adding draws of so many chains (of all rows) to what samplers collect."""
+    """Return the seconds of adding draws of some chains (of all rows) to the statistics."""
     s = target.structure
     width = sum(layer.width for layer in s.layers.values())
     each = Price(2 * US * len(s.layers), (1 + 2 * ("samples" in wanted)) * NS * width)
@@ -162,7 +168,7 @@ def collecting(target: Target, wanted: tuple[str, ...], chains: float, draws: fl
 
 
 def judging(target: Target, chains: float, draws: float, limit: float) -> float:
-    """Seconds of R-hat, effective sizes and errors of all that moves, where they are asked."""
+    """Return the seconds of R-hat, effective sizes and errors, where there is a limit."""
     if limit == np.inf:
         return 0.0
     layers, moving = target.structure.layers, target.pattern.moving
@@ -181,7 +187,7 @@ def sampling(
     thin: float,
     limit: float,
 ) -> float:
-    """Seconds of chains (of each row) that warm up, draw, and are judged."""
+    """Return the seconds of chains (of each row) that warm up, draw, and are judged."""
     e, n = engine(target, kernel), target.rows * chains
     return (
         e.run(n, warmup + draws * thin, warmup + draws)
@@ -202,7 +208,7 @@ def exchanging(
     thin: float,
     limit: float,
 ) -> float:
-    """Seconds of ladders (of each row) of chains that may change places after each sweep."""
+    """Return the seconds of ladders (of each row) whose replicas may swap after each sweep."""
     e, n, tops = engine(target, kernel), target.rows * ladders * rungs, target.rows * ladders
     swapping = Price(80 * US, 60 * NS)
     return (
@@ -224,7 +230,7 @@ def wandering(
     draws: float,
     limit: float,
 ) -> float:
-    """Seconds of chains (of each row) that hop over levels, one draw in `levels` of them kept."""
+    """Return the seconds of chains (of each row) over levels; one draw in `levels` is kept."""
     e, n = engine(target, kernel), target.rows * chains
     hopping = Price(120 * US, 60 * NS)
     return (
@@ -245,7 +251,7 @@ def excursions(
     draws: float,
     limit: float,
 ) -> float:
-    """Seconds of tempered transitions: up and down the ladder, and back where it is not taken."""
+    """Return the seconds of tempered transitions: up and down the ladder, and back if rejected."""
     e, n = engine(target, kernel), target.rows * chains
     each = 2 * e.anneal(n, steps) + (e.sweep + e.density + e.values * 3).of(n)
     return (
@@ -264,7 +270,7 @@ def weighted_walk(
     draws: float,
     limit: float,
 ) -> float:
-    """Seconds of Wang-Landau in numpy: the partition is asked for each state of each unit."""
+    """Return the seconds of Wang-Landau in numpy, with a level for each state of each unit."""
     e, n = _plain(target), target.rows * chains
     asking = Price()
     for name in target.pattern.moving:
@@ -279,7 +285,7 @@ def weighted_walk(
 
 
 def drawing(target: Target, wanted: tuple[str, ...], draws: float) -> float:
-    """Seconds of ancestral draws for each row: conditionals, products, generations."""
+    """Return the seconds of ancestral draws of each row: conditionals, products, generations."""
     s, n = target.structure, target.rows * draws
     width = sum(layer.width for layer in s.layers.values())
     each, calls = Price(0.0, 30 * NS * width * ("samples" in wanted)), 0.0
@@ -298,7 +304,7 @@ def drawing(target: Target, wanted: tuple[str, ...], draws: float) -> float:
 def enumerating(
     states: float, columns: float, moments: bool, pairs: bool, best: bool, plain: bool
 ) -> float:
-    """Seconds of a walk over states whose weights and moments are made of so many columns."""
+    """Return the seconds of a walk over states with weights and moments of some columns."""
     if plain:
         return states * columns * 40 * NS
     each = 5.0 + columns * (0.1 + 0.3 * moments + 1.2 * pairs + 0.6 * best)
@@ -306,7 +312,7 @@ def enumerating(
 
 
 def settling(target: Target, rounds: float, tables: bool) -> float:
-    """Seconds of rounds of mean field, by tables or with each unit in its family."""
+    """Return the seconds of rounds of mean field, by tables or with each unit in its family."""
     s, by_unit = target.structure, target.pattern.by_unit
     entries = {c: count(target.model.weight(c)) for c in s.couplings}
     units = {name: free_units(target, name) for name in target.pattern.moving}

@@ -30,7 +30,7 @@ from pgmengine.graph.networks import variable_graph
 from pgmengine.graph.structure import Structure, layer_graph
 from pgmengine.graph.target import Target, make_target
 from pgmengine.graph.validate import check_bias, check_weight
-from pgmengine.graph.weights import is_sparse
+from pgmengine.graph.weights import digest, is_sparse
 from pgmengine.protocols import Coupling
 
 
@@ -97,6 +97,20 @@ class Model:
             name: generations(layer, arrows_inside(self, name))
             for name, layer in self.structure.layers.items()
         }
+
+    @cached_property
+    def nonzero_places(self) -> tuple[bytes, ...]:
+        """Digests of the places where the weight of each coupling is not 0."""
+        return tuple(digest(self.weight(c), zeros=False) for c in self.structure.couplings)
+
+    @cached_property
+    def parameter_places(self) -> tuple[bytes, ...]:
+        """Digests of the places where the weight of each coupling has a parameter."""
+        couplings = self.structure.couplings
+        # Inside a layer entries of 0 are no parameters of arrows; see Arrow.parameters.
+        return tuple(
+            digest(self.weight(c), zeros=not (c.directed and c.a == c.b)) for c in couplings
+        )
 
     def with_params(self, params: Mapping[str, Weight]) -> Model:
         """Return a model with other values of the named parameters, checked as in build."""

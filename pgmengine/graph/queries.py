@@ -41,8 +41,10 @@ class EvidencePattern:
 
     structure: Structure
     rows: int
-    observed: dict[str, Array]  # layer -> (rows, size) bool
-    cut: dict[str, Array]  # layer -> (rows, size) bool: observed units that do() has set
+    # Layer -> (rows, size) bool.
+    observed: dict[str, Array]
+    # Layer -> (rows, size) bool: observed units that do() has set.
+    cut: dict[str, Array]
     # This pattern with other numbers of rows, where all rows are alike: a fit takes batches of two
     # or three sizes again and again.
     _resized: Cache[EvidencePattern] = field(

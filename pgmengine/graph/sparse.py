@@ -67,7 +67,8 @@ def compressed(data: Any, indices: Any, indptr: Any, shape: Any, what: str) -> A
         )
     if indptr[-1] > len(indices):
         raise _broken(what, f"indptr ends in {indptr[-1]}, and there are {len(indices)} indices")
-    used = slice(0, int(indptr[-1]))  # room that a matrix keeps for more entries may hold anything
+    # The memory that a matrix keeps for more entries may hold anything.
+    used = slice(0, int(indptr[-1]))
     _check_entries(indices[used], columns, "column", what)
     return csr_array(
         (data[used].astype(np.float64), indices[used].copy(), indptr.copy()), shape=(rows, columns)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,14 @@ def like(value: Weight, flat: Array) -> Weight:
 def pattern(value: Weight) -> bytes:
     """Return the places of the stored entries of a sparse parameter; nothing for a dense one."""
     return value.indices.tobytes() + value.indptr.tobytes() if is_sparse(value) else b""
+
+
+def digest(value: Weight, zeros: bool) -> bytes:
+    """Return a digest of the places of numbers in a parameter, with or without stored zeros."""
+    found = blake2b(pattern(value), digest_size=16)
+    if not zeros:
+        found.update(np.packbits((value.data if is_sparse(value) else value) != 0).data)
+    return found.digest()
 
 
 def add_rows(out: Array, x: Array, value: Weight, rows: Array) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 
 import networkx as nx
 import numpy as np
@@ -20,7 +19,6 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
 from pgmengine.graph.queries import barren, forced_units, hinted
 from pgmengine.graph.target import Target
-from pgmengine.graph.weights import is_sparse
 from pgmengine.protocols import Coupling
 
 Vertex = tuple[str, int]
@@ -60,24 +58,11 @@ def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
     """
     masks = [mask[0] for both in (target.free, target.cut) for mask in both.values()]
     masks += [hinted(target, name).any(axis=0) for name in target.soft]
-    acting = [_acting(c, target.model.weight(c), structural) for c in target.structure.couplings]
+    acting = target.model.parameter_places if structural else target.model.nonzero_places
     seen = (m.tobytes() for m in masks)
     key = "cover", prune, structural, target.untempered, *target.soft, *seen, *acting
     cover: Cover = target.structure.memo.recall(key, lambda: _cheapest(target, prune, structural))
     return cover
-
-
-def _acting(c: Coupling, weight: Weight, structural: bool) -> bytes:
-    """Return a digest of where a coupling acts; empty where its kind alone decides."""
-    sparse = is_sparse(weight)
-    if structural and not sparse and not (c.directed and c.a == c.b):
-        return b""
-    digest = blake2b(digest_size=16)
-    for part in (weight.indices, weight.indptr) if sparse else ():
-        digest.update(part)
-    if not (sparse and structural):
-        digest.update(np.packbits((weight.data if sparse else weight) != 0).data)
-    return digest.digest()
 
 
 def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:

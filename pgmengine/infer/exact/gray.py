@@ -82,7 +82,7 @@ class GrayWalker:
         return inside and all(_apart(b) for b in p.finite if b.complement)
 
     def walk(self, moments: int) -> tuple[Array, Array | None]:
-        """See walk.Walker."""
+        """Return the log sums of the weights of each piece (n, pieces), and the moments."""
         p, count = self.problem, states.pieces(self.problem)
         tasks = [(row, start) for row in range(p.target.rows) for start in range(0, p.size, TASK)]
         shape = (moments, column_count(p))
@@ -137,7 +137,7 @@ class GrayWalker:
         return out
 
     def log_weights(self, rows: Array, piece: int) -> Array:
-        """See walk.Walker."""
+        """Return the log weights (rows, states) of some rows in the states of one piece."""
         return np.stack([self._log_weights(int(row), piece) for row in rows])
 
     def _log_weights(self, row: int, piece: int, best: bool = False) -> Array:
@@ -159,7 +159,7 @@ class GrayWalker:
         return out
 
     def best_states(self) -> Array:
-        """See walk.Walker."""
+        """Return the number (n,) of the state of the cover in the most probable state."""
         tasks = [
             (row, piece)
             for row in range(self.problem.target.rows)

@@ -40,7 +40,7 @@ class PlainWalker:
             start = end
 
     def walk(self, moments: int) -> tuple[Array, Array | None]:
-        """See walk.Walker."""
+        """Return the log sums of the weights of each piece (n, pieces), and the moments."""
         p = self.problem
         n = p.target.rows
         sums = np.full((n, states.pieces(p)), -np.inf)
@@ -68,7 +68,7 @@ class PlainWalker:
         return sums, total * np.exp(gap)[:, None, None] if moments else None
 
     def log_weights(self, rows: Array, piece: int) -> Array:
-        """See walk.Walker."""
+        """Return the log weights (rows, states) of some rows in the states of one piece."""
         p = self.problem
         chunks = self._chunks(piece * states.PIECE, min((piece + 1) * states.PIECE, p.size))
         return np.concatenate(
@@ -76,7 +76,7 @@ class PlainWalker:
         )
 
     def best_states(self) -> Array:
-        """See walk.Walker."""
+        """Return the number (n,) of the state of the cover in the most probable state."""
         p = self.problem
         best, where = np.full(p.target.rows, -np.inf), np.zeros(p.target.rows, dtype=np.int64)
         for index in self._chunks(0, p.size):

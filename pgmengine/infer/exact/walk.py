@@ -24,7 +24,7 @@ FEW_ROWS = 4
 
 
 class Walker(Protocol):
-    """What the exact method needs from a walk."""
+    """A walk over the states of a problem, as exact answers use it."""
 
     def walk(self, moments: int) -> tuple[Array, Array | None]:
         """Return the log sums of the weights of each piece (n, pieces), and the moments.
@@ -38,7 +38,7 @@ class Walker(Protocol):
         ...
 
     def best_states(self) -> Array:
-        """Return the number (n,) of the state of the cover in the most probable complete state."""
+        """Return the number (n,) of the state of the cover in the most probable state."""
         ...
 
 

@@ -147,9 +147,8 @@ class MeanField(Method):
             finite = [
                 n for n, layer in target.structure.layers.items() if layer.unit.support is not None
             ]
-            mean = {
-                n: np.array(v) for n, v in q.mean.items()
-            }  # no part of the evidence, which is the caller's no more
+            # Copies: results share no memory with the evidence.
+            mean = {n: np.array(v) for n, v in q.mean.items()}
             answers = {
                 "mean": public(target, mean),
                 "prob": squeeze(target, {n: q.prob(n) for n in finite}),
