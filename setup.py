@@ -1,7 +1,7 @@
-"""Build the compiled routines: one Cython module, and one C file compiled for each kind of processor.
+"""Build the compiled routines: a Cython module, and a C file compiled for each kind of processor.
 
-Binaries are portable: a kind is chosen at import (cython_ext/c/processors.c). The same sources give the
-same bits with any compiler, so multiplications and additions are never fused or reordered.
+Binaries are portable: a kind is chosen at import (cython_ext/c/processors.c). The same sources give
+the same bits with any compiler, so multiplications and additions are never fused or reordered.
 """
 
 import sysconfig

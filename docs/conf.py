@@ -142,9 +142,7 @@ def _plain(text: str) -> str:
 
 
 def _mathml(node: nodes.Element, **how: bool) -> str:
-    """MathML, which browsers show by themselves; a thin space, as TeX has it, from log to what it
-    is taken of.
-    """
+    """Return MathML, with a thin space between log and its argument, as TeX has it."""
     applied = re.compile(r"<mo>&ApplyFunction;</mo>(?!\s*(?:<mrow>\s*)?<mo[^>]*>[(\[])")
     return applied.sub('<mspace width="0.17em"></mspace>', tex2mathml(node.astext(), **how))
 

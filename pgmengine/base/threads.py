@@ -40,8 +40,9 @@ def _cores() -> int:
 
 
 def shared_out(function: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
-    """The function of each item, in order, on the threads of this process; what they share out they
-    do themselves.
+    """Map a function over items in order, on the threads of this process.
+
+    A call from one of these threads runs in that thread.
     """
     if len(items) == 1 or threads() == 1 or getattr(_here, "shared", False):
         return map(function, items)

@@ -27,7 +27,7 @@ from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import numbers
 from pgmengine.infer.answers import check_want
-from pgmengine.infer.auto import Auto, only
+from pgmengine.infer.auto import Auto, Choice, only
 from pgmengine.infer.explanation import Explanation, Part
 from pgmengine.infer.prepared import Method, MethodLike, Prepared, as_method
 from pgmengine.infer.result import ANSWERS, Plan, Result
@@ -130,8 +130,11 @@ def explain(
     """
     _check(model, method)
     target, wanted = model.given(evidence, soft=soft, do=do), check_want(want)
-    chooser = DEFAULT if method is None else method if isinstance(method, Auto) else only(method)
-    choices = chooser.choices(target, wanted)
+    chooser = DEFAULT if method is None else method
+    if isinstance(chooser, Auto):
+        choices = chooser.choices(target, wanted)
+    else:
+        choices = (Choice(only(chooser), target, wanted),)
     seen = int(sum(mask.sum() for mask in target.evidence.observed.values()))
     units = sum(layer.size for layer in model.structure.layers.values())
     each = f"{seen} of {units} units observed"

@@ -232,8 +232,9 @@ class _Foreign(Method):
 
     def __init__(self, method: MethodLike) -> None:
         self.method = method
-        # A class variable of other methods, which belongs to the wrapped object here.
-        object.__setattr__(self, "statistics", getattr(method, "statistics", {}))
+        # Class variables of other methods, which belong to the wrapped object here.
+        for name in ("statistics", "local", "tempered"):
+            setattr(self, name, getattr(method, name, getattr(Method, name)))
 
     def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
         """Return the question with the plan of the wrapped object."""

@@ -49,10 +49,7 @@ def answered(model, evidence, want, method, **settings):
 @pytest.mark.parametrize(
     "model", [pgm.rbm(3, 2, rng=0), pgm.sbn([3, 2], rng=0)], ids=["rbm", "sbn"]
 )
-def test_a_result_holds_what_was_wanted(method, want, model, request):
-    if want == "log_prob" and isinstance(method, pgm.SimulatedTempering):
-        reason = "explain plans log_prob as log_z of two questions, and infer refuses it"
-        request.applymarker(pytest.mark.xfail(not model.structure.normalized, reason=reason))
+def test_a_result_holds_what_was_wanted(method, want, model):
     r = answered(model, {"v": [1, np.nan, 0]}, want, method)
     if r is None:
         return

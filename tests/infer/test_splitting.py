@@ -253,12 +253,12 @@ def result(kind="exact", status=pgm.Status.OK, warnings=(), **stats):
 def test_what_a_part_says_the_whole_says():
     few = pgm.Status.FEW_WEIGHTS
     parts = [
-        result(swap_rejection=np.array([0.0])),
-        result("estimate", few, ("row 3 is bad",), swap_rejection=np.array([1.0])),
+        result(ess=np.array([1.0, 2.0])),
+        result("estimate", few, ("row 3 is bad",), ess=np.array([3.0, 4.0])),
     ]
     both = joined(parts)
     assert both.kind == "estimate" and both.status == few and both.warnings == ("row 3 is bad",)
-    assert both.stats["swap_rejection"] == [0.5] and both.log_z.shape == (4,)
+    assert both.stats["ess"].tolist() == [1.0, 2.0, 3.0, 4.0] and both.log_z.shape == (4,)
     less = without_evidence_less(result(), result(status=few, warnings=("few",)))
     assert less.status == few and less.warnings == ("without evidence, few",)
     np.testing.assert_allclose(less.stats["log_prob_error"], 0.3 * np.sqrt(2))

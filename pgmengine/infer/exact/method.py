@@ -1,4 +1,4 @@
-"""Exact enumeration over the cheapest cover; rows with the same evidence pattern share one problem."""
+"""Exact enumeration over the cheapest cover; rows of one evidence pattern share a problem."""
 
 from __future__ import annotations
 
@@ -228,9 +228,7 @@ def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> f
 
 
 def _shared(part: _Part) -> bool:
-    """Whether patterns are shared out: each is one small task, and neither draws nor sums over rows
-    are made in order.
-    """
+    """Whether threads share the patterns: small tasks, without draws or sums made in order."""
     small = all(2.0**g.cover.bits <= TASK and g.bytes <= SMALL for g in part.groups)
     return small and not part.wanted & {"samples", "gradient"}
 
@@ -278,9 +276,7 @@ class _Answers:
         self.gradient: dict[str, Any] | None = None
 
     def take(self, part: _Part) -> None:
-        """Work through one part, pattern by pattern; many patterns are shared out among the
-        threads.
-        """
+        """Work through one part, pattern by pattern; threads share many small ones."""
         whole = part.role.of(self.target)
         jobs = [
             (group, group.rows[start : start + group.at_once])
