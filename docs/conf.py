@@ -83,9 +83,7 @@ def check_names(app: Sphinx, env: Any) -> None:
 def show_defaults(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str, returned: str
 ) -> Any:
-    """The fields of a dataclass with their defaults as they are written; nothing for what only the
-    package makes.
-    """
+    """Return the fields of a dataclass as written, none for types that users do not make."""
     if what == "class" and thing.__name__ in RETURNED:
         return "", None
     if what != "class" or not is_dataclass(thing) or signature == "()":
@@ -106,9 +104,7 @@ def _field(source: str, node: ast.AnnAssign) -> str:
 
 
 def as_rest(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """Docstrings are plain text: escape it, quote indented blocks, list parameters and attributes
-    (`name : description`).
-    """
+    """Escape a docstring, which is plain text, quote indented blocks and list parameters."""
     lines[:] = "\n\n".join(map(_block, _blocks(lines))).split("\n")
 
 

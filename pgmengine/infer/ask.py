@@ -12,7 +12,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import is_dataclass, replace
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,13 +43,14 @@ Evidence: TypeAlias = "Mapping[str, ArrayLike] | pd.DataFrame"
 
 DEFAULT = Auto()
 
-# Prepared questions; the least recently used one is dropped first.
-REMEMBERED: Cache[Prepared] = Cache(most=64)
+# The last questions about each model, without the model: they go when the model goes.
+REMEMBERED: WeakKeyDictionary[Model, Cache[Prepared]] = WeakKeyDictionary()
+QUESTIONS = 32
+_lock = Lock()
 
 # Largest count of numbers, parameters and evidence together, of a question that is remembered.
-# Large models take far longer to answer than to plan, and their questions would keep them in
-# memory.
-SMALL = 2**14
+# Larger models take far longer to answer than to plan.
+SMALL = 2**19
 
 
 def infer(
@@ -259,16 +262,18 @@ def _prepared(target: Target, want: tuple[str, ...], method: MethodLike) -> Prep
         question = as_method(method).prepare(target, want)
         # Refusals are not remembered: memory that is not free now may be free later.
         question.check()
-        return question
+        return question.detached()
 
     # Methods that are not frozen may change between two questions.
     frozen = isinstance(method, Method) and is_dataclass(method)
     if not frozen or _size(target) > SMALL or _by_value(target):
         return make()
+    with _lock:
+        questions = REMEMBERED.setdefault(target.model, Cache(most=QUESTIONS))
     # Settings that are equal, as 2 and 2.0 are, need not mean the same.
     settings = "" if method is DEFAULT else repr(method)
     try:
-        return REMEMBERED.recall((target.model, method, settings, want, _pattern(target)), make)
+        return questions.recall((method, settings, want, _pattern(target)), make)
     except TypeError:
         # The settings of a method may hold arrays, which have no hash.
         return make()

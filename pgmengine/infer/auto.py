@@ -284,8 +284,8 @@ class Choice:
     @property
     def first(self) -> int | None:
         """The number of the first candidate that can answer, None where none can."""
-        found = enumerate(self.prepared())
-        return next((index for index, question in found if question.plan.accepted), None)
+        plans = enumerate(map(self._plan, range(len(self.auto.candidates))))
+        return next((index for index, plan in plans if plan.accepted), None)
 
     def prepared(self) -> Iterator[Prepared]:
         """Yield the question as prepared by every candidate, in order."""
@@ -293,10 +293,15 @@ class Choice:
 
     def plans(self) -> list[Plan]:
         """Return the plan of every candidate."""
-        return [question.plan for question in self.prepared()]
+        return [self._plan(index) for index in range(len(self.auto.candidates))]
 
     def planned(self, index: int) -> Prepared:
         """Return the question as prepared by one candidate, refused beyond the limits."""
+        self._plan(index)
+        return self.known[index].on(self.here)
+
+    def _plan(self, index: int) -> Plan:
+        """Return the plan of one candidate, which prepares the question when first asked."""
         if index not in self.known:
             found = as_method(self.auto.candidates[index]).prepare(self.here, self.want)
             if found.plan.accepted:
@@ -304,9 +309,9 @@ class Choice:
                 why = "a bound of one term is no bound of a difference" if bounds else ""
                 why = why or self.auto.limited(found.plan)
                 found = found.refused(why) if why else found
-            self.known[index] = found
-        question = self.known[index]
-        return question if question.target is self.here else question.on(self.here)
+            # Without the model: questions that are remembered must not keep it.
+            self.known[index] = found.detached()
+        return self.known[index].plan
 
     def refusal(self, named: bool) -> str:
         """Return the refusals of all candidates, under the title of this part if it is named."""

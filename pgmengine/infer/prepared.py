@@ -189,6 +189,10 @@ class Prepared:
         basis = self.method.rebound(self.basis, target)
         return Prepared(self.method, target, self.want, self.plan, basis)
 
+    def detached(self) -> Prepared:
+        """Return the question without model and evidence, to be kept until it is asked by `on`."""
+        return self.on(cast(Target, None))
+
     def refused(self, why: str) -> Prepared:
         """Return the question with a refusal."""
         return replace(self, plan=replace(self.plan, refusal=why))

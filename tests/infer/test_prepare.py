@@ -1,5 +1,7 @@
 """Prepared questions: planned once, asked many times, with the answers of infer."""
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -40,7 +42,7 @@ def test_it_plans_once(monkeypatch):
     for row in ROWS:
         ask({"v": row})
     assert len(planned) == 1
-    asking.REMEMBERED = Cache(most=4)
+    asking.REMEMBERED.clear()
     for row in ROWS:
         pgm.infer(RBM, {"v": row})
     assert len(planned) == 2
@@ -84,16 +86,29 @@ def test_the_values_of_noisy_or_units_are_planned_for():
         np.testing.assert_equal(dict(one.gradient), dict(two.gradient))
 
 
-def test_infer_remembers_small_questions_only():
-    asking.REMEMBERED = Cache(most=4)
-    pgm.infer(RBM, {"v": ROWS[0]})
-    assert len(asking.REMEMBERED) == 1
+def test_infer_remembers_the_last_questions_about_small_models(monkeypatch):
+    monkeypatch.setattr(asking, "QUESTIONS", 4)
+    model = pgm.rbm(5, 3, rng=1)
+    pgm.infer(model, {"v": ROWS[0]})
+    assert len(asking.REMEMBERED[model]) == 1
     for n in range(10):
-        pgm.infer(RBM, {"v": np.where(np.arange(5) < n % 5, ROWS[0], np.nan)})
-    assert len(asking.REMEMBERED) == 4
-    before = list(asking.REMEMBERED._values)
-    pgm.infer(pgm.rbm(200, 100, rng=0), {"v": np.ones(200)})
-    assert list(asking.REMEMBERED._values) == before
+        pgm.infer(model, {"v": np.where(np.arange(5) < n % 5, ROWS[0], np.nan)})
+    assert len(asking.REMEMBERED[model]) == 4
+    monkeypatch.setattr(asking, "SMALL", 20)
+    large = pgm.rbm(5, 3, rng=1)
+    pgm.infer(large, {"v": ROWS[0]})
+    assert large not in asking.REMEMBERED
+
+
+def test_remembered_questions_do_not_keep_their_model():
+    model = pgm.rbm(5, 3, rng=1)
+    kept = weakref.ref(model)
+    pgm.infer(model, {"v": ROWS}, want=("marginals", "log_prob"))
+    pgm.infer(model, want=("log_z",), method=pgm.AIS(betas=4), rng=0)
+    assert len(asking.REMEMBERED[model]) == 2
+    del model
+    gc.collect()
+    assert kept() is None
 
 
 @pytest.mark.parametrize("name", list(METHODS))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -121,11 +120,11 @@ class Exact(Method):
 class _Group:
     """Rows of one evidence pattern, their cover, and what they cost."""
 
-    one: Target  # a row
     rows: Array
     cover: Cover
     per_state: float  # unit updates
     width: float  # bytes of working arrays per row
+    made: list[Skeleton] = field(default_factory=list)
 
     @property
     def at_once(self) -> int:
@@ -137,10 +136,11 @@ class _Group:
         """Bytes of working arrays."""
         return self.width * min(len(self.rows), self.at_once)
 
-    @cached_property
-    def skeleton(self) -> Skeleton:
-        """The log-linear problem over the cover, without values."""
-        return skeleton_of(self.one, self.cover)
+    def skeleton(self, whole: Target) -> Skeleton:
+        """Return the log-linear problem over the cover without values, made when first needed."""
+        if not self.made:
+            self.made.append(skeleton_of(whole.take(self.rows[:1]), self.cover))
+        return self.made[0]
 
 
 class _Role(Enum):
@@ -196,8 +196,7 @@ def _part(role: _Role, whole: Target, wanted: frozenset[str]) -> _Part:
 def _group(one: Target, rows: Array, wanted: frozenset[str]) -> _Group:
     """Prune barren units where log_z alone is wanted; cover zero weights whose statistics are."""
     cover = choose_cover(one, prune=not wanted, structural=bool(PAIRS & wanted))
-    first = one if one.rows == 1 else one.take(np.zeros(1, dtype=int))
-    return _Group(first, rows, cover, *_size(one, cover, wanted))
+    return _Group(rows, cover, *_size(one, cover, wanted))
 
 
 def _size(target: Target, cover: Cover, wanted: frozenset[str]) -> tuple[float, float]:
@@ -296,8 +295,8 @@ class _Answers:
         """Return log_z of some rows of a pattern, and the other answers layer by layer."""
         target = whole if len(rows) == whole.rows else whole.take(rows)
         alone = target is whole and part.wanted == {"marginals"}
-        found = self._by_program(target, group.skeleton) if alone else None
-        return found or self._by_walk(part, rows, build_problem(target, group.skeleton))
+        found = self._by_program(target, group.skeleton(whole)) if alone else None
+        return found or self._by_walk(part, rows, build_problem(target, group.skeleton(whole)))
 
     def _by_program(self, target: Target, skeleton: Skeleton) -> tuple[Array, Answer] | None:
         """Return marginals by the compiled program of a pattern, if it has one."""
