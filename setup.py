@@ -14,7 +14,7 @@ from setuptools.modified import newer_group
 
 HERE = Path("cython_ext")
 FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
-FLAGS += ["-fvisibility=hidden", "-Wno-psabi", "-Wno-maybe-uninitialized"]
+FLAGS += ["-fvisibility=hidden", "-Wno-psabi"]
 AVX2 = ["-mavx2", "-mfma", "-mbmi", "-mbmi2"]
 AVX512 = [*AVX2, *(f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl"))]
 X86 = sysconfig.get_platform().endswith(("-x86_64", "-amd64"))  # of the target of a cross-build

@@ -74,8 +74,8 @@ PGM_INLINE void pgm_slopes(const double *weight, int wide, const pgm_kind *child
 /* the log of a sum of exponentials, and their shares p */
 PGM_INLINE pgm_vd pgm_log_sum(int n, const pgm_vd *w, pgm_vd *p)
 {
-    pgm_vd best = w[0], sum = pgm_splat_d(0.0);
-    for (int k = 1; k < n; k++) best = pgm_max_d(best, w[k]);
+    pgm_vd best = pgm_splat_d(-INFINITY), sum = pgm_splat_d(0.0);
+    for (int k = 0; k < n; k++) best = pgm_max_d(best, w[k]);
     for (int k = 0; k < n; k++) sum += p[k] = pgm_exp_d(w[k] - best);
     for (int k = 0; k < n; k++) p[k] /= sum;
     return best + pgm_log_d(sum);
