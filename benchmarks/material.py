@@ -24,7 +24,8 @@ def described(settings: Settings) -> list[str]:
     out = []
     if settings.weights is None:
         out.append(
-            f"no --weights: the trained 784x500 RBM is a random one, {FLIPS:.0%} of its units flip in a sweep"
+            f"no --weights: the trained 784x500 RBM is a random one, {FLIPS:.0%} of its units flip "
+            "in a sweep"
         )
     if settings.data is None:
         out.append(f"no --data: images are random blobs with {ON:.0%} of the pixels on")
@@ -44,13 +45,15 @@ def trained(settings: Settings) -> tuple[Array, Array, Array]:
 
 @cache
 def early(settings: Settings) -> tuple[Array, Array, Array]:
-    """(weight, b, c) of a 784x500 RBM as training starts: about half of its units flip in a sweep."""
+    """(weight, b, c) of a 784x500 RBM as training starts: about half of its units flip in a
+    sweep.
+    """
     return 0.01 * np.random.default_rng(0).normal(size=(784, 500)), np.zeros(784), np.zeros(500)
 
 
 @cache
 def deep() -> tuple[Array, Array, Array, Array, Array]:
-    """(w1, w2, a, b, c) of a 784-500-1000 machine of which FLIPS of the units change in a sweep."""
+    """(w1, w2, a, b, c) of a 784-500-1000 model of which FLIPS of the units change in a sweep."""
     w1, a, b = flipping(784, 500)
     w2, _, c = flipping(500, 1000)
     return w1, w2, a, b, c

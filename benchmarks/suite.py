@@ -104,8 +104,9 @@ def _counts(threads: list[int] | None) -> list[int]:
 
 
 def heading(settings: Settings) -> Iterator[str]:
-    """The machine, the versions, what is measured how, and what no peer can do."""
-    yield f"{_processor()}, {_cores()} cores, {platform.system()}, Python {platform.python_version()}"
+    """The computer, the versions, what is measured how, and what no peer can do."""
+    python = platform.python_version()
+    yield f"{_processor()}, {_cores()} cores, {platform.system()}, Python {python}"
     found = {
         OURS: pgmengine.__version__,
         **{p.name: p.version for p in PEERS},
@@ -114,7 +115,8 @@ def heading(settings: Settings) -> Iterator[str]:
     yield "Versions: " + ", ".join(f"{name} {number}" for name, number in found.items())
     rounds = "a smoke run, no result: " if settings.repeats < ROUNDS else ""
     yield (
-        f"{rounds}medians of {settings.repeats} interleaved rounds after one to warm up; every process may run on as "
+        f"{rounds}medians of {settings.repeats} interleaved rounds after one to warm up; every "
+        "process may run on as "
         "many cores as it has threads; in brackets how many times pgmengine's time"
     )
     yield from material.described(settings)
@@ -186,7 +188,8 @@ def verdict(row: Measured) -> str:
     for who, goal in (asked | row.over).items():
         if who in row.ratios:
             words.append(
-                f"{goal:g} times {'the best peer, ' * (who in asked)}{who}: {_reached(row.ratios[who] >= goal)}"
+                f"{goal:g} times {'the best peer, ' * (who in asked)}{who}: "
+                f"{_reached(row.ratios[who] >= goal)}"
             )
     return "; ".join(words)
 

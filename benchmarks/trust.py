@@ -41,7 +41,8 @@ class Count:
     def __str__(self):
         share = f"{self.means_held / self.means:.3f} of {self.means}" if self.means else "none"
         return (
-            f"means held {share}, worst error {self.worst:.3f}; log Z held {self.log_z_held} of {self.log_z}; "
+            f"means held {share}, worst error {self.worst:.3f}; log Z held {self.log_z_held} of "
+            f"{self.log_z}; "
             + ", ".join(f"{name} {count}" for name, count in sorted(self.ended.items()))
         )
 

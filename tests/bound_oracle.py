@@ -1,4 +1,4 @@
-"""The variational bound of log Z of a directed or mixed tiny machine at any Q, by its formulas, not
+"""The variational bound of log Z of a directed or mixed tiny model at any Q, by its formulas, not
 through the package.
 
 L(Q) = E_Q[linear part of the log density] + H(Q) + E_Q[log h] - sum over children of min_xi F(xi),
@@ -16,24 +16,24 @@ from brute import grid, log_sum
 from scipy.optimize import minimize, minimize_scalar
 
 
-def bound(machine, row, q, soft=None, do=None, xi=None):
+def bound(tiny_model, row, q, soft=None, do=None, xi=None):
     """L(Q) of one row of evidence {layer: values or None}; q {layer: (size, K)}; soft and do as in
     Brute.
 
     `xi` from 0 to 1 fixes every xi there between the least and the largest value of the child, for
     Categorical at xi / k.
     """
-    return Beliefs(machine, row, q, soft, do).bound(xi)
+    return Beliefs(tiny_model, row, q, soft, do).bound(xi)
 
 
 class Beliefs:
-    """The units of a machine under Q with one row of evidence: tables, parents, and which of them
-    are barren.
+    """The units of a tiny model under Q with one row of evidence: their tables, their parents, and
+    the barren ones.
     """
 
-    def __init__(self, machine, row, q, soft=None, do=None):
-        self.machine, self.layers = machine, {x.name: x for x in machine.layers}
-        self.units = [(x.name, i) for x in machine.layers for i in range(x.size)]
+    def __init__(self, tiny_model, row, q, soft=None, do=None):
+        self.tiny_model, self.layers = tiny_model, {x.name: x for x in tiny_model.layers}
+        self.units = [(x.name, i) for x in tiny_model.layers for i in range(x.size)]
         self.cut = {
             (n, i): v
             for n, values in (do or {}).items()
@@ -58,7 +58,7 @@ class Beliefs:
 
     def _parents(self, child):
         """The units with an arrow into a child, and their blocks of weights."""
-        for p, c, weight in self.machine.directed:
+        for p, c, weight in self.tiny_model.directed:
             if c == child[0]:
                 w, k, j = self.width(c), self.width(p), child[1]
                 for i in range(self.layers[p].size):
@@ -68,13 +68,13 @@ class Beliefs:
 
     def directed(self, name):
         """Has parents, or is a root: children and no undirected coupling."""
-        is_parent = any(p == name for p, _, _ in self.machine.directed)
-        return any(c == name for _, c, _ in self.machine.directed) or (
+        is_parent = any(p == name for p, _, _ in self.tiny_model.directed)
+        return any(c == name for _, c, _ in self.tiny_model.directed) or (
             is_parent and not self.coupled(name)
         )
 
     def coupled(self, name):
-        return any(name in (a, b) for a, b, _ in self.machine.undirected)
+        return any(name in (a, b) for a, b, _ in self.tiny_model.undirected)
 
     def _barren(self):
         """Free directed units without couplings or soft evidence whose children are barren or cut:
@@ -96,7 +96,9 @@ class Beliefs:
             found -= needed
 
     def _table(self, unit, q):
-        """Values (K, w), their probabilities, log h and soft evidence; one value where it is known."""
+        """Values (K, w), their probabilities, log h and soft evidence; one value where it is
+        known.
+        """
         kind = self.layers[unit[0]].unit
         finite = type(kind).__name__ != "Gaussian" and not math.isinf(getattr(kind, "s", 0))
         values, base = grid(kind)
@@ -148,7 +150,7 @@ class Beliefs:
                 total += p @ base + (
                     self.conditional(u, xi) if self.directed(u[0]) else self.mean(u) @ self.bias(u)
                 )
-        for a, b, weight in self.machine.undirected:
+        for a, b, weight in self.tiny_model.undirected:
             share = self.means(a) @ weight @ self.means(b)
             total += share / 2 if a == b else share
         return total
@@ -179,7 +181,9 @@ def noisy_or_terms(z, p, least, xi):
 
 
 def scalar_least(z, p, values, base, xi):
-    """min over xi in [min y, max y] of xi E[z] + log sum_k h_k E[exp((y_k - xi) z)], convex in xi."""
+    """min over xi in [min y, max y] of xi E[z] + log sum_k h_k E[exp((y_k - xi) z)], convex in
+    xi.
+    """
     lo, hi = values.min(), values.max()
     weights = np.log(p)[:, None] + base + z[:, None] * values[:, 0]
 

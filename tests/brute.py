@@ -13,7 +13,9 @@ import numpy as np
 
 
 def grid(unit):
-    """(values (K, w), log weights (K,)): the support with its base measure, or a quadrature of it."""
+    """(values (K, w), log weights (K,)): the support with its base measure, or a quadrature of
+    it.
+    """
     kind = type(unit).__name__
     if kind in ("Binary", "NoisyOr"):
         return np.array([[0.0], [1.0]]), np.zeros(2)
@@ -40,16 +42,16 @@ def log_sum(values):
 
 
 class Brute:
-    """All joint states of a tiny machine with one row of evidence.
+    """All joint states of a tiny model with one row of evidence.
 
     `evidence`: {layer: list of values or None}, Categorical as labels; `soft`: {layer: list of
     state log weights lists}; `do`: as evidence.
     """
 
-    def __init__(self, machine, evidence=None, soft=None, do=None, beta=1.0, reference=None):
-        self.machine, self.beta = machine, beta
-        self.units = [(layer.name, i) for layer in machine.layers for i in range(layer.size)]
-        by_name = {layer.name: layer for layer in machine.layers}
+    def __init__(self, tiny_model, evidence=None, soft=None, do=None, beta=1.0, reference=None):
+        self.tiny_model, self.beta = tiny_model, beta
+        self.units = [(layer.name, i) for layer in tiny_model.layers for i in range(layer.size)]
+        by_name = {layer.name: layer for layer in tiny_model.layers}
         fixed = dict(self._fixed(by_name, evidence))
         cut = dict(self._fixed(by_name, do))
         choices = []
@@ -65,7 +67,7 @@ class Brute:
         states = list(itertools.product(*choices))
         self.index = np.array([[o[2] for o in state] for state in states])
         self.values = {}
-        for layer in machine.layers:
+        for layer in tiny_model.layers:
             own = [k for k, u in enumerate(self.units) if u[0] == layer.name]
             self.values[layer.name] = np.array(
                 [np.concatenate([state[k][0] for k in own]) for state in states]
@@ -104,7 +106,7 @@ class Brute:
                     )
 
     def directed(self):
-        m = self.machine
+        m = self.tiny_model
         children = {c for _, c, _ in m.directed}
         coupled = {n for a, b, _ in m.undirected for n in (a, b)}
         parents = {p for p, _, _ in m.directed}
@@ -115,9 +117,9 @@ class Brute:
         }
 
     def inputs(self, name):
-        layer = next(x for x in self.machine.layers if x.name == name)
+        layer = next(x for x in self.tiny_model.layers if x.name == name)
         z = np.zeros_like(self.values[name]) + np.ravel(layer.bias)
-        for p, c, weight in self.machine.directed:
+        for p, c, weight in self.tiny_model.directed:
             if c == name:
                 z = z + self.values[p] @ weight
         return z
@@ -125,10 +127,10 @@ class Brute:
     def _shares(self, by_name, soft):
         """log density less log h, with soft evidence, of every state."""
         total = np.zeros(len(self.index))
-        for a, b, weight in self.machine.undirected:
+        for a, b, weight in self.tiny_model.undirected:
             share = np.array([x @ weight @ y for x, y in zip(self.values[a], self.values[b])])
             total += share / 2 if a == b else share
-        for layer in self.machine.layers:
+        for layer in self.tiny_model.layers:
             x, w = self.values[layer.name], grid(layer.unit)[0].shape[1]
             if layer.name in self.directed():
                 z = self.inputs(layer.name)
@@ -167,7 +169,7 @@ class Brute:
         return self.p @ self.values[name]
 
     def prob(self, name):
-        layer = next(x for x in self.machine.layers if x.name == name)
+        layer = next(x for x in self.tiny_model.layers if x.name == name)
         own = [k for k, u in enumerate(self.units) if u[0] == name]
         states = len(grid(layer.unit)[1])
         return np.array([[self.p[self.index[:, k] == a].sum() for a in range(states)] for k in own])

@@ -6,7 +6,7 @@ from scipy.stats import chi2
 from tiny import FINITE
 
 table = pytest.mark.parametrize(
-    "machine", [m for m in FINITE if m.name != "rbm large weights"], ids=repr
+    "tiny_model", [m for m in FINITE if m.name != "rbm large weights"], ids=repr
 )
 
 

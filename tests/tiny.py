@@ -1,4 +1,4 @@
-"""Tiny machines of every kind, and patterns of evidence for each."""
+"""Tiny models of every kind, and patterns of evidence for each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TinyLayer:
 
 
 @dataclass(frozen=True)
-class TinyMachine:
+class TinyModel:
     name: str
     layers: tuple
     undirected: tuple
@@ -49,7 +49,7 @@ def width(unit):
     return unit.k if isinstance(unit, pgm.Categorical) else 1
 
 
-def machine(name, layers, couples=(), causes=(), scale=1.0, sparse=False, keep=1.0):
+def tiny_model(name, layers, couples=(), causes=(), scale=1.0, sparse=False, keep=1.0):
     """layers: {name: (unit, size)}; couples and causes: pairs of names; seeded by the name."""
     rng = np.random.default_rng(sum(map(ord, name)))
     made = {}
@@ -70,7 +70,7 @@ def machine(name, layers, couples=(), causes=(), scale=1.0, sparse=False, keep=1
             w = w if directed else w + w.T
         return np.abs(w) if directed and isinstance(ub, pgm.NoisyOr) else w
 
-    return TinyMachine(
+    return TinyModel(
         name,
         tuple(made.values()),
         tuple((a, b, weight(a, b, False)) for a, b in couples),
@@ -80,7 +80,7 @@ def machine(name, layers, couples=(), causes=(), scale=1.0, sparse=False, keep=1
 
 
 def weaker(m, share=0.1):
-    """The machine with weights so small that mean field has one fixed point."""
+    """The model with weights so small that mean field has one fixed point."""
     undirected, directed = (
         tuple((a, b, share * w) for a, b, w in links) for links in (m.undirected, m.directed)
     )
@@ -90,73 +90,77 @@ def weaker(m, share=0.1):
 B, S, C = pgm.Binary(), pgm.Spin(), pgm.Categorical(3)
 VH, CHAIN, DEEP = [("v", "h")], [("v", "h1"), ("h1", "h2")], [("h2", "h1"), ("h1", "v")]
 FINITE = (
-    machine("rbm", {"v": (B, 5), "h": (B, 3)}, VH),
-    machine("rbm spin", {"v": (S, 4), "h": (S, 3)}, VH),
-    machine("rbm multivalued", {"v": (B, 4), "h": (pgm.MultiValued(4), 2)}, VH),
-    machine("rbm three values", {"v": (pgm.MultiValued(2), 3), "h": (pgm.MultiValued(3), 2)}, VH),
-    machine("rbm one step", {"v": (pgm.MultiValued(1), 3), "h": (B, 3)}, VH),
-    machine("rbm categorical", {"v": (C, 2), "h": (B, 4)}, VH),
-    machine("rbm two categorical", {"v": (C, 2), "h": (pgm.Categorical(4), 2)}, VH),
-    machine("rbm large weights", {"v": (B, 4), "h": (S, 3)}, VH, scale=400.0),
-    machine("rbm zero weights", {"v": (B, 3), "h": (S, 3)}, VH, scale=0.0),
-    machine("rbm some zeros", {"v": (B, 4), "h": (B, 4)}, VH, keep=0.4),
-    machine("rbm sparse", {"v": (B, 4), "h": (S, 4)}, VH, sparse=True, keep=0.5),
-    machine("dbm", {"v": (B, 3), "h1": (B, 3), "h2": (B, 2)}, CHAIN),
-    machine("dbm mixed", {"v": (C, 1), "h1": (S, 3), "h2": (pgm.MultiValued(2), 2)}, CHAIN),
-    machine(
+    tiny_model("rbm", {"v": (B, 5), "h": (B, 3)}, VH),
+    tiny_model("rbm spin", {"v": (S, 4), "h": (S, 3)}, VH),
+    tiny_model("rbm multivalued", {"v": (B, 4), "h": (pgm.MultiValued(4), 2)}, VH),
+    tiny_model(
+        "rbm three values", {"v": (pgm.MultiValued(2), 3), "h": (pgm.MultiValued(3), 2)}, VH
+    ),
+    tiny_model("rbm one step", {"v": (pgm.MultiValued(1), 3), "h": (B, 3)}, VH),
+    tiny_model("rbm categorical", {"v": (C, 2), "h": (B, 4)}, VH),
+    tiny_model("rbm two categorical", {"v": (C, 2), "h": (pgm.Categorical(4), 2)}, VH),
+    tiny_model("rbm large weights", {"v": (B, 4), "h": (S, 3)}, VH, scale=400.0),
+    tiny_model("rbm zero weights", {"v": (B, 3), "h": (S, 3)}, VH, scale=0.0),
+    tiny_model("rbm some zeros", {"v": (B, 4), "h": (B, 4)}, VH, keep=0.4),
+    tiny_model("rbm sparse", {"v": (B, 4), "h": (S, 4)}, VH, sparse=True, keep=0.5),
+    tiny_model("dbm", {"v": (B, 3), "h1": (B, 3), "h2": (B, 2)}, CHAIN),
+    tiny_model("dbm mixed", {"v": (C, 1), "h1": (S, 3), "h2": (pgm.MultiValued(2), 2)}, CHAIN),
+    tiny_model(
         "dbm four", {"v": (B, 2), "h1": (B, 3), "h2": (S, 2), "h3": (B, 2)}, [*CHAIN, ("h2", "h3")]
     ),
-    machine("triangle", {"v": (B, 2), "h1": (B, 2), "h2": (S, 2)}, [*CHAIN, ("v", "h2")]),
-    machine("ising", {"x": (S, 5)}, [("x", "x")]),
-    machine("boltzmann", {"x": (B, 6)}, [("x", "x")], keep=0.5),
-    machine("lateral multivalued", {"x": (pgm.MultiValued(2), 4)}, [("x", "x")]),
-    machine("lateral categorical", {"x": (C, 3)}, [("x", "x")]),
-    machine("semi-restricted", {"v": (B, 4), "h": (B, 3)}, [*VH, ("v", "v")]),
-    machine("sparse lateral", {"x": (S, 6)}, [("x", "x")], sparse=True, keep=0.4),
-    machine("isolated", {"v": (B, 2), "h": (B, 2), "z": (pgm.MultiValued(2), 2)}, VH),
-    machine("sbn", {"v": (B, 4), "h": (B, 3)}, (), [("h", "v")]),
-    machine("sbn deep", {"v": (B, 3), "h1": (B, 2), "h2": (B, 2)}, (), DEEP),
-    machine("sbn spin", {"v": (S, 3), "h1": (S, 2), "h2": (B, 2)}, (), DEEP),
-    machine(
+    tiny_model("triangle", {"v": (B, 2), "h1": (B, 2), "h2": (S, 2)}, [*CHAIN, ("v", "h2")]),
+    tiny_model("ising", {"x": (S, 5)}, [("x", "x")]),
+    tiny_model("boltzmann", {"x": (B, 6)}, [("x", "x")], keep=0.5),
+    tiny_model("lateral multivalued", {"x": (pgm.MultiValued(2), 4)}, [("x", "x")]),
+    tiny_model("lateral categorical", {"x": (C, 3)}, [("x", "x")]),
+    tiny_model("semi-restricted", {"v": (B, 4), "h": (B, 3)}, [*VH, ("v", "v")]),
+    tiny_model("sparse lateral", {"x": (S, 6)}, [("x", "x")], sparse=True, keep=0.4),
+    tiny_model("isolated", {"v": (B, 2), "h": (B, 2), "z": (pgm.MultiValued(2), 2)}, VH),
+    tiny_model("sbn", {"v": (B, 4), "h": (B, 3)}, (), [("h", "v")]),
+    tiny_model("sbn deep", {"v": (B, 3), "h1": (B, 2), "h2": (B, 2)}, (), DEEP),
+    tiny_model("sbn spin", {"v": (S, 3), "h1": (S, 2), "h2": (B, 2)}, (), DEEP),
+    tiny_model(
         "sbn multivalued",
         {"v": (pgm.MultiValued(2), 2), "h": (pgm.MultiValued(3), 2)},
         (),
         [("h", "v")],
     ),
-    machine("sbn categorical", {"v": (C, 2), "h1": (C, 1), "h2": (B, 2)}, (), DEEP),
-    machine("sbn skip", {"v": (B, 3), "h1": (B, 2), "h2": (B, 2)}, (), [*DEEP, ("h2", "v")]),
-    machine("sbn lateral", {"v": (B, 4), "h": (B, 2)}, (), [("h", "v"), ("v", "v")], keep=0.7),
-    machine("sbn sparse", {"v": (B, 4), "h": (B, 3)}, (), [("h", "v")], sparse=True, keep=0.5),
-    machine("noisy-or", {"v": (pgm.NoisyOr(), 3), "h": (B, 3)}, (), [("h", "v")]),
-    machine("noisy-or deep", {"v": (B, 2), "h1": (pgm.NoisyOr(), 2), "h2": (B, 2)}, (), DEEP),
-    machine("dbn", {"v": (B, 3), "h1": (B, 3), "h2": (B, 2)}, [("h1", "h2")], [("h1", "v")]),
-    machine(
+    tiny_model("sbn categorical", {"v": (C, 2), "h1": (C, 1), "h2": (B, 2)}, (), DEEP),
+    tiny_model("sbn skip", {"v": (B, 3), "h1": (B, 2), "h2": (B, 2)}, (), [*DEEP, ("h2", "v")]),
+    tiny_model("sbn lateral", {"v": (B, 4), "h": (B, 2)}, (), [("h", "v"), ("v", "v")], keep=0.7),
+    tiny_model("sbn sparse", {"v": (B, 4), "h": (B, 3)}, (), [("h", "v")], sparse=True, keep=0.5),
+    tiny_model("noisy-or", {"v": (pgm.NoisyOr(), 3), "h": (B, 3)}, (), [("h", "v")]),
+    tiny_model("noisy-or deep", {"v": (B, 2), "h1": (pgm.NoisyOr(), 2), "h2": (B, 2)}, (), DEEP),
+    tiny_model("dbn", {"v": (B, 3), "h1": (B, 3), "h2": (B, 2)}, [("h1", "h2")], [("h1", "v")]),
+    tiny_model(
         "dbn multivalued",
         {"v": (S, 2), "h1": (pgm.MultiValued(2), 2), "h2": (B, 2)},
         [("h1", "h2")],
         [("h1", "v")],
     ),
-    machine("mixed", {"v": (B, 3), "h1": (B, 2), "h2": (S, 2)}, [("v", "h2")], [("h1", "v")]),
-    machine(
+    tiny_model("mixed", {"v": (B, 3), "h1": (B, 2), "h2": (S, 2)}, [("v", "h2")], [("h1", "v")]),
+    tiny_model(
         "mixed child",
         {"a": (B, 2), "v": (B, 3), "p": (S, 2)},
         [("a", "v"), ("v", "v")],
         [("p", "v")],
     ),
-    machine("two parents", {"v": (B, 2), "a": (S, 2), "b": (C, 1)}, (), [("a", "v"), ("b", "v")]),
+    tiny_model(
+        "two parents", {"v": (B, 2), "a": (S, 2), "b": (C, 1)}, (), [("a", "v"), ("b", "v")]
+    ),
 )
 INFINITE = (
-    machine("rbm continuous", {"v": (B, 4), "h": (pgm.MultiValued(inf), 2)}, VH),
-    machine("rbm gaussian", {"v": (pgm.Gaussian(0.7), 2), "h": (B, 3)}, VH, scale=0.5),
-    machine(
+    tiny_model("rbm continuous", {"v": (B, 4), "h": (pgm.MultiValued(inf), 2)}, VH),
+    tiny_model("rbm gaussian", {"v": (pgm.Gaussian(0.7), 2), "h": (B, 3)}, VH, scale=0.5),
+    tiny_model(
         "gaussian child", {"v": (pgm.Gaussian(0.7), 2), "h": (B, 3)}, (), [("h", "v")], scale=0.5
     ),
-    machine("continuous child", {"v": (pgm.MultiValued(inf), 2), "h": (B, 2)}, (), [("h", "v")]),
+    tiny_model("continuous child", {"v": (pgm.MultiValued(inf), 2), "h": (B, 2)}, (), [("h", "v")]),
 )
-MACHINES = FINITE + INFINITE
+MODELS = FINITE + INFINITE
 
 
-def random_machine(seed, most=3_000):
+def random_model(seed, most=3_000):
     """Two to four layers of any finite units, undirected, directed and inside couplings at will,
     dense or sparse.
     """
@@ -175,7 +179,7 @@ def random_machine(seed, most=3_000):
                 )
         if math.prod(len(unit.support) ** size for unit, size in layers.values()) > most:
             continue
-        made = machine(
+        made = tiny_model(
             f"random {seed}", layers, couples, causes, sparse=bool(rng.random() < 0.3), keep=0.8
         )
         try:
@@ -186,7 +190,9 @@ def random_machine(seed, most=3_000):
 
 
 def lateral(name):
-    """Whether a parameter is the symmetric weight inside a layer, where two entries are one number."""
+    """Whether a parameter is the symmetric weight inside a layer, where two entries are one
+    number.
+    """
     ends = name.removesuffix(".weight").split("-")
     return len(ends) == 2 and ends[0] == ends[1]
 
@@ -225,11 +231,15 @@ def patterns(m, seed=0):
     return rows
 
 
-def mixed_target(machine, rows=24):
-    """Rows with evidence and beta of their own, a reference, and soft evidence where it is allowed."""
+def mixed_target(tiny_model, rows=24):
+    """Rows with evidence and beta of their own, a reference, and soft evidence where it is
+    allowed.
+    """
     rng = np.random.default_rng(3)
-    evidence = [draw_row(machine, rng, share) for share in rng.choice([0.0, 0.3, 0.7], size=rows)]
-    model = machine.build()
+    evidence = [
+        draw_row(tiny_model, rng, share) for share in rng.choice([0.0, 0.3, 0.7], size=rows)
+    ]
+    model = tiny_model.build()
     layers = model.structure.layers
     soft = {
         n: rng.normal(size=(rows, *x.bias_shape))
@@ -237,8 +247,8 @@ def mixed_target(machine, rows=24):
         if x.unit.width > 1 or (x.unit.support is not None and len(x.unit.support) == 2)
     }
     reference = {n: rng.normal(size=x.width) for n, x in layers.items()}
-    seen = as_evidence(machine, evidence)
-    forced = as_evidence(machine, [draw_row(machine, rng, 0.3) for _ in range(rows)])
+    seen = as_evidence(tiny_model, evidence)
+    forced = as_evidence(tiny_model, [draw_row(tiny_model, rng, 0.3) for _ in range(rows)])
     do = {
         n: np.where(np.isnan(seen[n]), forced[n], np.nan)
         for n in model.structure.directed_layers

@@ -87,10 +87,10 @@ b.layer("hidden", pgm.MultiValued(4), 3)
 b.layer("label", pgm.Categorical(3), 1, states=("cat", "dog", "owl"))
 b.couple("pixels", "hidden")
 b.couple("hidden", "label")
-machine = b.build(rng=0)  # weights that are not given are drawn
-_ = pgm.plots.graph(machine)
+model = b.build(rng=0)  # weights that are not given are drawn
+_ = pgm.plots.graph(model)
 rows = np.array([[1, 0, 1, math.nan, 0, 0], [math.nan] * 6])  # each row with its own holes
-r = pgm.infer(machine, {"pixels": rows}, want=("marginals", "mode"))
+r = pgm.infer(model, {"pixels": rows}, want=("marginals", "mode"))
 print(r.to_frame()[["label", "hidden"]].round(3))
 print("most probable completion of row 0:", r.mode["pixels"][0])
 

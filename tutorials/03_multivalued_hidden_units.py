@@ -61,7 +61,7 @@ states = np.array(list(itertools.product((-1.0, 1.0), repeat=8)))
 measures, repeats = ("divergence", "surplus"), 5
 
 
-def machine(hidden, s, rng, bias=0.0):
+def spin_rbm(hidden, s, rng, bias=0.0):
     model = pgm.rbm(8, hidden, visible=pgm.Spin(), hidden=pgm.MultiValued(s), rng=rng)
     return model.with_params({"v.bias": rng.normal(0, bias, 8), "h.bias": rng.normal(0, bias, hidden)})
 
@@ -73,7 +73,7 @@ def log_probabilities(model):
 def learn(s, repeat):
     """A generator and its rows, the same for every s; one learner, measured every 20 updates."""
     rng = np.random.default_rng(repeat)
-    true = log_probabilities(machine(4, 1, rng, bias=0.1))
+    true = log_probabilities(spin_rbm(4, 1, rng, bias=0.1))
     rows = rng.choice(256, size=200, p=np.exp(true))
 
     def measure(model, update):
@@ -81,7 +81,7 @@ def learn(s, repeat):
             more = log_probabilities(model) - true
             return {"divergence": -np.exp(true) @ more / 8, "surplus": more[rows].mean() / 8}
 
-    return pgm.fit(machine(9, s, rng), {"v": states[rows]}, negative=pgm.CD(1), optimizer=pgm.Adam(0.02), batch_size=200,
+    return pgm.fit(spin_rbm(9, s, rng), {"v": states[rows]}, negative=pgm.CD(1), optimizer=pgm.Adam(0.02), batch_size=200,
                    updates=300, callbacks=[measure], rng=repeat, progress=False)
 
 
@@ -140,8 +140,8 @@ def errors(s, decay, repeat):
     return [100 * np.mean(labels != digits.y_test) for labels in chosen]
 
 
-machines = {"s = 1": (1, 0.0), "s = inf": (math.inf, 0.0), "s = 1, decay": (1, 0.01)}
-wrong = {name: np.array([errors(*of, repeat) for repeat in range(4)]) for name, of in machines.items()}
+variants = {"s = 1": (1, 0.0), "s = inf": (math.inf, 0.0), "s = 1, decay": (1, 0.01)}
+wrong = {name: np.array([errors(*of, repeat) for repeat in range(4)]) for name, of in variants.items()}
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.5), layout="tight")
 pgm.plots.images(np.concatenate([x[:6] for x in asked]), (8, 8), columns=6, ax=left)
 for name, found in wrong.items():

@@ -29,7 +29,7 @@ for c in (1, 3, 6):
         g, t = (diagnostics.slem(diagnostics.transition_matrix(model.given(), k)) for k in kernels.values())
         faster += t < g
     shares[c] = faster / 20
-    print(f"weights up to {c}: flip-the-state has the smaller SLEM in {100 * shares[c]:.0f} % of 20 machines")
+    print(f"weights up to {c}: flip-the-state has the smaller SLEM in {100 * shares[c]:.0f} % of 20 models")
 assert shares[1] <= shares[6]  # it pays when weights are large
 
 # %% [markdown]

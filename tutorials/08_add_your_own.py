@@ -78,7 +78,7 @@ print("new images, nats each, as it learns:", np.round(values, 1))
 assert values[-1] > values[0] + 50
 half = np.where(np.arange(64) < 32, new[:12], np.nan)
 ax = pgm.plots.completions(pgm.infer(fitted.model, {"v": half}), "v", (8, 8))
-ax.set_title("the upper half, and what the machine makes of it")
+ax.set_title("the upper half, completed by the model")
 ax.figure.set_size_inches(9, 2.1)
 
 # %% [markdown]

@@ -69,15 +69,16 @@ THRML = Peer(
     "thrml",
     "thrml",
     "thrml_",
-    "Gibbs sampling of undirected graphs, with one set of clamped nodes for all rows; no partition functions, "
-    "enumeration, directed models or flip-the-state; its estimate_kl_grad gives moments, not chains: no PCD",
+    "Gibbs sampling of undirected graphs, with one set of clamped nodes for all rows; no partition "
+    "functions, enumeration, directed models or flip-the-state; its estimate_kl_grad gives "
+    "moments, not chains: no PCD",
 )
 RBMS = Peer(
     "rbms",
     "rbms",
     "rbms",
     "rbms_",
-    "two-layer machines; no evidence, flip-the-state or posterior of missing units, no other graphs",
+    "two-layer models; no evidence, flip-the-state or posterior of missing units, no other graphs",
 )
 SKLEARN = Peer(
     "scikit-learn",

@@ -101,7 +101,7 @@ def _rbm(
 def dbm_sweeps(
     w1: Array, w2: Array, a: Array, b: Array, c: Array, v: Array
 ) -> Callable[[int], jax.Array]:
-    """Block Gibbs sweeps of a deep machine of three layers: the middle one, then the other two."""
+    """Block Gibbs sweeps of a DBM of three layers: the middle one, then the other two."""
 
     def step(state: Any, key: jax.Array, w1: Any, w2: Any, a: Any, b: Any, c: Any) -> Any:
         one, two, three = jax.random.split(key, 3)
@@ -182,7 +182,7 @@ def sap(
     rounds: int = 5,
     batch: int = 100,
 ) -> Callable[[int], Any]:
-    """Updates of stochastic approximation for a deep machine, `rounds` of mean field; chain: states
+    """Updates of stochastic approximation for a DBM, `rounds` of mean field; chain: states
     of the middle.
     """
 

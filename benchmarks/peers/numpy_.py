@@ -99,7 +99,7 @@ def _rbm(
 
 
 def dbm_sweeps(w1: Array, w2: Array, a: Array, b: Array, c: Array, v: Array) -> Run:
-    """Block Gibbs sweeps of a deep machine of three layers: the middle one, then the other two."""
+    """Block Gibbs sweeps of a DBM of three layers: the middle one, then the other two."""
     rng = np.random.default_rng(0)
     w1, w2, a, b, c = _f32(w1, w2, a, b, c)
     down, middle, top = (Layer(len(v), bias, rng) for bias in (a, b, c))

@@ -1,4 +1,4 @@
-"""rbms (PyPI): its Bernoulli machine, Gibbs steps, training step, annealing and enumeration, called
+"""rbms (PyPI): its RBM, Gibbs steps, training step, annealing and enumeration, called
 as its scripts do.
 """
 
@@ -24,8 +24,8 @@ def _tensor(x: Array) -> torch.Tensor:
     return torch.tensor(np.asarray(x), dtype=torch.float32)
 
 
-def machine(weight: Array, b: Array, c: Array) -> BBRBM:
-    """Its machine with these parameters."""
+def bernoulli_rbm(weight: Array, b: Array, c: Array) -> BBRBM:
+    """The RBM of the library with these parameters."""
     return BBRBM(weight_matrix=_tensor(weight), vbias=_tensor(b), hbias=_tensor(c))
 
 
@@ -34,7 +34,7 @@ def sweeps(weight: Array, b: Array, c: Array, v: Array) -> Callable[[int], torch
     the visible states.
     """
     torch.manual_seed(0)
-    model = machine(weight, b, c)
+    model = bernoulli_rbm(weight, b, c)
     chains = model.init_chains(len(v), start_v=_tensor(v))
 
     @torch.no_grad()
@@ -55,7 +55,7 @@ def pcd(
     twice a step.
     """
     torch.manual_seed(0)
-    model, rows, one = machine(weight, b, c), _tensor(x), torch.ones(batch)
+    model, rows, one = bernoulli_rbm(weight, b, c), _tensor(x), torch.ones(batch)
     model.init_grad()
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, maximize=True)
     kept = {"chains": model.init_chains(len(chain), start_v=_tensor(chain)), "next": 0}
@@ -80,13 +80,13 @@ def ais(weight: Array, b: Array, c: Array, temperatures: int, chains: int) -> Ca
     hidden biases.
     """
     torch.manual_seed(0)
-    model = machine(weight, b, c)
+    model = bernoulli_rbm(weight, b, c)
     return torch.no_grad()(lambda: compute_partition_function_ais(chains, temperatures, model))
 
 
 def log_z(weight: Array, b: Array, c: Array, bits: int) -> Callable[[], float]:
     """Log Z by 2^bits states of the hidden units, all of which it takes at once."""
-    model = machine(weight, b, c)
+    model = bernoulli_rbm(weight, b, c)
     states = torch.zeros(2**bits, len(c))
     states[:, :bits] = ((torch.arange(2**bits)[:, None] >> torch.arange(bits)) & 1).float()
     return torch.no_grad()(lambda: compute_partition_function_rbm(model, states))

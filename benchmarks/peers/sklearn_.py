@@ -12,10 +12,10 @@ from sklearn.neural_network import BernoulliRBM
 Array = np.ndarray
 
 
-def machine(
+def fitted_rbm(
     weight: Array, b: Array, c: Array, precision: type, rate: float = 0.1, batch: int = 10
 ) -> BernoulliRBM:
-    """A fitted machine with these parameters."""
+    """A fitted RBM with these parameters."""
     rbm = BernoulliRBM(n_components=len(c), learning_rate=rate, batch_size=batch, random_state=0)
     rbm.partial_fit(np.zeros((batch, len(b))))
     rbm.components_ = np.asarray(weight, dtype=precision).T.copy(order="F")
@@ -26,7 +26,7 @@ def machine(
 
 def sweeps(weight: Array, b: Array, c: Array, v: Array) -> Callable[[int], Array]:
     """Block Gibbs sweeps of an RBM; run(count) returns the visible states."""
-    rbm, kept = machine(weight, b, c, np.float32), {"v": np.asarray(v, dtype=np.float32)}
+    rbm, kept = fitted_rbm(weight, b, c, np.float32), {"v": np.asarray(v, dtype=np.float32)}
 
     def run(count: int) -> Array:
         for _ in range(count):
@@ -43,7 +43,7 @@ def pcd(
     returns [w, b, c].
     """
     rbm, rows, place = (
-        machine(weight, b, c, np.float64, rate, batch),
+        fitted_rbm(weight, b, c, np.float64, rate, batch),
         np.asarray(x, dtype=np.float64),
         {"next": 0},
     )

@@ -1,4 +1,4 @@
-"""THRML: its Ising machines, blocks, and sampling programs; the outer loop and the chains are
+"""THRML: its Ising models, blocks, and sampling programs; the outer loop and the chains are
 JAX's, as its users write.
 
 Binary units x are spins s = 2 x - 1: biases and weights are converted, the distribution is the
@@ -28,7 +28,7 @@ def sweeps(weight: Array, b: Array, c: Array, v: Array) -> Callable[[int], jax.A
 def dbm_sweeps(
     w1: Array, w2: Array, a: Array, b: Array, c: Array, v: Array
 ) -> Callable[[int], jax.Array]:
-    """Block Gibbs sweeps of a deep machine of three layers: the middle one, then the other two."""
+    """Block Gibbs sweeps of a DBM of three layers: the middle one, then the other two."""
     return _layered([w1, w2], [a, b, c], (1, (0, 2)), v)
 
 

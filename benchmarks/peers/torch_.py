@@ -91,7 +91,7 @@ def _rbm(
 
 
 def dbm_sweeps(w1: Array, w2: Array, a: Array, b: Array, c: Array, v: Array) -> Run:
-    """Block Gibbs sweeps of a deep machine of three layers: the middle one, then the other two."""
+    """Block Gibbs sweeps of a DBM of three layers: the middle one, then the other two."""
     torch.manual_seed(0)
     w1, w2, a, b, c = _tensors(w1, w2, a, b, c)
     down, middle, top = (Layer(len(v), bias) for bias in (a, b, c))
@@ -193,7 +193,7 @@ def sap(
     rounds: int = 5,
     batch: int = 100,
 ) -> Callable[[int], list]:
-    """Updates of stochastic approximation for a deep machine, `rounds` of mean field; chain: states
+    """Updates of stochastic approximation for a DBM, `rounds` of mean field; chain: states
     of the middle.
     """
     torch.manual_seed(0)

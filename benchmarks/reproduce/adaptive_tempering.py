@@ -27,7 +27,8 @@ def main(out: Path, scale: str = "small") -> None:
     out.mkdir(parents=True, exist_ok=True)
     sweeps = {"small": 20_000, "full": 200_000}[scale]
     lines = [
-        f"# scale {scale}: {sweeps} sweeps of 8 chains (a quarter for parallel tempering and Wang-Landau); share of "
+        f"# scale {scale}: {sweeps} sweeps of 8 chains (a quarter for parallel tempering and "
+        "Wang-Landau); share of "
         "time in each mode"
     ]
     shown = {}
@@ -47,7 +48,8 @@ def main(out: Path, scale: str = "small") -> None:
         lines.append(f"time per step, simulated tempering over plain sweeps: {overhead(model):.2f}")
         shown[name] = found
     lines.append(
-        f"\n784x500 RBM, 100 chains: simulated tempering step over a plain sweep: {large_overhead():.2f}"
+        "\n784x500 RBM, 100 chains: simulated tempering step over a plain sweep: "
+        f"{large_overhead():.2f}"
     )
     (out / "adaptive_tempering.txt").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))

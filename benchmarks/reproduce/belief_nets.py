@@ -86,8 +86,10 @@ def random_nets(size: Scale, out: Path, report) -> None:
     took = time.time() - begin
     error, guess = bound / exact - 1.0, -6 * np.log(2) / exact - 1.0
     report(
-        f"{size.nets} networks 2x4x6: mean relative error {100 * error.mean():.3f} % (published 1.6), largest "
-        f"{100 * error.max():.2f} %, smallest {100 * error.min():.4f} %; uniform guess {100 * rms(guess):.1f} % rms "
+        f"{size.nets} networks 2x4x6: mean relative error {100 * error.mean():.3f} % (published "
+        "1.6), largest "
+        f"{100 * error.max():.2f} %, smallest {100 * error.min():.4f} %; uniform guess "
+        f"{100 * rms(guess):.1f} % rms "
         f"(22.6); {took:.1f} s for the bounds"
     )
     picture(
@@ -141,7 +143,8 @@ def digits(size: Scale, images, out: Path, report) -> None:
     for c in range(10):
         report(f"  {c}: " + " ".join(f"{np.sum(found[0][y_test == c] == a):4d}" for a in range(10)))
     report(
-        "normalised log-likelihood score of each digit under its own network (published average -0.511): "
+        "normalised log-likelihood score of each digit under its own network (published average "
+        "-0.511): "
         + " ".join(f"{found[1][y_test == c].mean():.3f}" for c in range(10))
         + f"; average {found[1].mean():.3f}"
     )
@@ -177,7 +180,8 @@ def classified(name: str, sizes, learn, images, report):
     wrong = np.mean(labels != y_test)
     error = np.sqrt(wrong * (1 - wrong) / len(y_test))
     report(
-        f"{name}: {100 * wrong:.2f} +- {100 * error:.2f} % errors (published 4.6 on another file); score "
+        f"{name}: {100 * wrong:.2f} +- {100 * error:.2f} % errors (published 4.6 on another file); "
+        "score "
         f"{own.mean() / (PIXELS * np.log(2)):.3f}; learned in {took:.0f} s"
     )
     return labels, own / (PIXELS * np.log(2))
@@ -208,11 +212,13 @@ def missing(size: Scale, images, out: Path, report) -> None:
     chosen = np.concatenate([np.flatnonzero(y_test == c)[: size.rows] for c in range(10)])
     x_test, y_test, rng, pictures = x_test[chosen], y_test[chosen], np.random.default_rng(0), []
     report(
-        f"missing pixels, 6x10x64 networks, {len(x_test)} images; squared error of the hidden pixels under the "
+        f"missing pixels, 6x10x64 networks, {len(x_test)} images; squared error of the hidden "
+        "pixels under the "
         "digit's own network (independent pixels: of its training means)"
     )
     report(
-        "share   errors: bound  exact   squared error: bound   exact    MCMC   independent   bound below exact, nats"
+        "share   errors: bound  exact   squared error: bound   exact    MCMC   independent   bound "
+        "below exact, nats"
     )
     for share in size.shares:
         holes = np.where(rng.random(x_test.shape) < share, np.nan, x_test)
@@ -245,7 +251,8 @@ def missing(size: Scale, images, out: Path, report) -> None:
                 ]
         means = [np.concatenate(v).mean() if share else 0.0 for v in errors.values()]
         report(
-            f"{share:4.1f}          {wrong[0]:6.2f} {wrong[1]:6.2f}                  {means[0]:.4f}  {means[1]:.4f}"
+            f"{share:4.1f}          {wrong[0]:6.2f} {wrong[1]:6.2f}                  "
+            f"{means[0]:.4f}  {means[1]:.4f}"
             f"  {means[2]:.4f}   {means[3]:.4f}        {np.mean(exact - bound):.3f}"
         )
     picture(

@@ -85,9 +85,12 @@ def main(
 
 
 def slem_shares(size: Scale, report) -> dict[int, list[float]]:
-    """Fraction of random RBMs with a smaller SLEM under T, by side and weight range; zero biases."""
+    """Fraction of random RBMs with a smaller SLEM under T, by side and weight range; zero
+    biases.
+    """
     report(
-        "\n## SLEM: fraction of random n x n RBMs, weights U[-c, c], on which T is faster (paper: rises with c and n)"
+        "\n## SLEM: fraction of random n x n RBMs, weights U[-c, c], on which T is faster (paper: "
+        "rises with c and n)"
     )
     report("n   " + " ".join(f"c={c:<4d}" for c in range(1, 11)))
     shares = {}
@@ -281,7 +284,8 @@ def class_changes(size: Scale, report) -> dict[float, dict[str, np.ndarray]]:
             late = np.mean(first[key] >= size.first_change_limit)
             report(
                 f"{key}: class changes in 10,000 steps: mean {counts[key].mean():.1f}, median "
-                f"{np.median(counts[key]):.1f}; steps to the first: mean {first[key].mean():.1f}, median "
+                f"{np.median(counts[key]):.1f}; steps to the first: mean {first[key].mean():.1f}, "
+                "median "
                 f"{np.median(first[key]):.1f}"
                 + (f" ({late:.1%} stopped at {size.first_change_limit})" if late else "")
             )

@@ -68,7 +68,8 @@ def main(
     size = Scale(repeats or size.repeats, updates or size.updates, size.rates, size.ladders)
     out.mkdir(parents=True, exist_ok=True)
     lines = [
-        f"# scale {scale}: {size.repeats} repeats of {size.updates} updates; median of the largest log-likelihood"
+        f"# scale {scale}: {size.repeats} repeats of {size.updates} updates; median of the largest "
+        "log-likelihood"
     ]
     lines.append(f"best possible on Bars-and-Stripes: {BEST:.3f}")
     lines.append(f"{'data':22s} {'method':9s} rate        G         T   T better in   p (Wilcoxon)")

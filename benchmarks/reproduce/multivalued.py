@@ -131,14 +131,16 @@ def over_fitting(
     curves = sweep.results(f"over-fitting-{extra}-{size.updates}", four_learners, jobs)
     found = dict(zip(LEVELS, curves.swapaxes(0, 1), strict=True))
     report(
-        f"\n## Learners 8x{4 + extra}, {repeats} repeats: mean and standard error, at the best and at the last update"
+        f"\n## Learners 8x{4 + extra}, {repeats} repeats: mean and standard error, at the best and "
+        "at the last update"
     )
     report("s      KL / 8 best (at)      KL / 8 last         log-likelihood / 8 last")
     for s, curve in found.items():
         mean, error = curve.mean(axis=0), curve.std(axis=0, ddof=1) / math.sqrt(repeats)
         best = mean[:, 0].argmin()
         report(
-            f"{s!s:5s} {mean[best, 0]:.4f} +- {error[best, 0]:.4f} ({best * size.every:4d})  {mean[-1, 0]:.4f} +- "
+            f"{s!s:5s} {mean[best, 0]:.4f} +- {error[best, 0]:.4f} ({best * size.every:4d})  "
+            f"{mean[-1, 0]:.4f} +- "
             f"{error[-1, 0]:.4f}  {mean[-1, 1]:.4f} +- {error[-1, 1]:.4f}"
         )
     ordered(found, report)
@@ -164,7 +166,8 @@ def ordered(found: dict[float, np.ndarray], report) -> None:
         gap = found[b][:, -1] - found[a][:, -1]
         error = gap.std(axis=0, ddof=1) / math.sqrt(len(gap))
         report(
-            f"s = {b} less s = {a}: KL / 8 {gap[:, 0].mean():+.5f} +- {error[0]:.5f}, log-likelihood / 8 "
+            f"s = {b} less s = {a}: KL / 8 {gap[:, 0].mean():+.5f} +- {error[0]:.5f}, "
+            "log-likelihood / 8 "
             f"{gap[:, 1].mean():+.5f} +- {error[1]:.5f}"
         )
 
@@ -202,13 +205,15 @@ def noisy_digits(
     errors = sweep.results(f"classifiers-{size.classifier_updates}", two_classifiers, jobs)
     found = dict(zip((1, math.inf), errors.swapaxes(0, 1), strict=True)) if repeats else {}
     report(
-        f"\n## Discriminative RBM 784-200-10, 1,000 MNIST images, {size.classifier_updates} updates, {repeats} "
+        f"\n## Discriminative RBM 784-200-10, 1,000 MNIST images, {size.classifier_updates} "
+        f"updates, {repeats} "
         "repeats: error on 2,000 test images"
     )
     for s, error in found.items():
         spread = error.std(axis=0, ddof=1) / math.sqrt(repeats)
         report(
-            f"s = {s}: clean {error[:, 0].mean():.2%} +- {spread[0]:.2%}, noise of sd 120 {error[:, 1].mean():.2%} +- "
+            f"s = {s}: clean {error[:, 0].mean():.2%} +- {spread[0]:.2%}, noise of sd 120 "
+            f"{error[:, 1].mean():.2%} +- "
             f"{spread[1]:.2%}"
         )
     return found

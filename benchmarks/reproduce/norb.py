@@ -58,11 +58,12 @@ def main(
     features = gaussian_rbm(x, hidden, updates, report)
     rows = sampled(features, x)
     report(f"features are on with probability {rows.mean():.3f}")
-    top = deep_machine(rows, deep, updates, report)
+    top = deep_model(rows, deep, updates, report)
     some = np.linspace(0, len(x) - 1, 12).astype(int)  # files may be sorted by class
     shown = [x[some], means(features, rows[some]), means(features, samples(top, 12))]
     report(
-        f"sample pixels: mean {shown[2].mean():.3f}, standard deviation {shown[2].std():.3f} (images: "
+        f"sample pixels: mean {shown[2].mean():.3f}, standard deviation {shown[2].std():.3f} "
+        "(images: "
         f"{x.mean():.3f}, {x.std():.3f})"
     )
     figure([part * sd + mean for part in shown], out / "norb.png")
@@ -120,7 +121,7 @@ def sampled(model: pgm.Model, x: np.ndarray) -> np.ndarray:
     )
 
 
-def deep_machine(rows: np.ndarray, deep: int, updates: int, report) -> pgm.Model:
+def deep_model(rows: np.ndarray, deep: int, updates: int, report) -> pgm.Model:
     """A DBM on the features by CAST."""
     model = pgm.base_rate_start(pgm.dbm([rows.shape[1], deep, deep], rng=0), {"v": rows})
     model = model.with_params(
@@ -140,7 +141,7 @@ def deep_machine(rows: np.ndarray, deep: int, updates: int, report) -> pgm.Model
     )
     history = f.history["bound"]
     report(
-        "deep machine, variational bound of the features, nats: "
+        "deep model, variational bound of the features, nats: "
         + ", ".join(
             f"{v:.1f} at {u}" for u, v in zip(history["update"], history["value"], strict=True)
         )
@@ -183,7 +184,7 @@ def figure(parts, path: Path) -> None:
     axis.set(
         xticks=[],
         yticks=[],
-        title="images; reconstructed from their features; samples of the deep machine",
+        title="images; reconstructed from their features; samples of the deep model",
     )
     figure_.savefig(path, dpi=100)
 

@@ -36,15 +36,18 @@ def main(weights: Path, data: Path, temperatures: int = 20_000, chains: int = 50
     r = pgm.infer(model, want=("log_z",), method=method, rng=0)
     low, high = r.log_z_interval[0]
     print(
-        f"{temperatures} temperatures, {chains} chains: ln Z {r.log_z[0]:.3f} +- {r.log_z_error[0]:.3f} up, "
-        f"{r.stats['reverse_log_z'][0]:.3f} down, interval {low:.2f} .. {high:.2f}, effective {r.stats['ess'][0]:.0f}, "
+        f"{temperatures} temperatures, {chains} chains: ln Z {r.log_z[0]:.3f} +- "
+        f"{r.log_z_error[0]:.3f} up, "
+        f"{r.stats['reverse_log_z'][0]:.3f} down, interval {low:.2f} .. {high:.2f}, effective "
+        f"{r.stats['ess'][0]:.0f}, "
         f"{time.perf_counter() - begin:.0f} s"
     )
     parts = [
         pgm.infer(model, {"v": x}, want=("log_z",)).log_z for x in np.array_split(mnist.x_test, 20)
     ]
     print(
-        f"mean log-likelihood of {len(mnist.x_test)} test images: {np.concatenate(parts).mean() - r.log_z[0]:.2f}"
+        f"mean log-likelihood of {len(mnist.x_test)} test images: "
+        f"{np.concatenate(parts).mean() - r.log_z[0]:.2f}"
     )
 
 

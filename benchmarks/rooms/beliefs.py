@@ -54,8 +54,8 @@ def rows(settings: Settings) -> Iterator[Row]:
             f"mean-field bound, 8x24x64 belief net, {COUNT} digits, tolerance {tolerance:.0e}",
             "s",
             cases,
-            note=f"numpy: float64, {COUNT // PART} rows, times {PART}; JAX: float32, all rows until the last has "
-            "settled",
+            note=f"numpy: float64, {COUNT // PART} rows, times {PART}; JAX: float32, all rows "
+            "until the last has settled",
         )
 
 

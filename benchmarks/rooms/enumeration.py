@@ -47,8 +47,9 @@ def _log_z(visible: int, hidden: int, bits: int) -> Row:
         cases,
         goal=10.0,
         over={NUMPY.name: 50.0},
-        note=f"{part}numpy 2^{fewer}, by np.logaddexp in float64, the only peer with as many digits as pgmengine; "
-        f"rbms 2^{bits - 2}; all but rbms compute the fields of a chunk once and add a row for the rest",
+        note=f"{part}numpy 2^{fewer}, by np.logaddexp in float64, the only peer with as many "
+        f"digits as pgmengine; rbms 2^{bits - 2}; all but rbms compute the fields of a chunk once "
+        "and add a row for the rest",
     )
 
 
@@ -79,8 +80,10 @@ def _posterior(settings: Settings) -> Row:
         NUMPY.name: NUMPY.rate(lambda peer: peer.posterior(*given()), count),
     }
     return Row(
-        f"exact posterior of {count} rows, each with {MISSING} different missing pixels, 784x500 RBM",
+        f"exact posterior of {count} rows, each with {MISSING} different missing pixels, 784x500 "
+        "RBM",
         "s",
         cases,
-        note="means of missing pixels and hidden units; peers: as many rows as take 0.2 s, scaled up, in float32",
+        note="means of missing pixels and hidden units; peers: as many rows as take 0.2 s, "
+        "scaled up, in float32",
     )

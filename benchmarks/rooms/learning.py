@@ -1,4 +1,4 @@
-"""Updates of learning: PCD-1 of an RBM, CAST over PCD, stochastic approximation of a deep machine."""
+"""Updates of learning: PCD-1 of an RBM, CAST over PCD, stochastic approximation of a DBM."""
 
 from __future__ import annotations
 
@@ -127,8 +127,9 @@ def _pcd(settings: Settings) -> Row:
         "ms an update",
         cases,
         goal=3.0,
-        note="rbms: fit_batch_pcd and SGD, which normalises the gradient and draws the hidden layer twice; "
-        "scikit-learn: partial_fit, in float64; pgmengine: parameters and step in float64",
+        note="rbms: fit_batch_pcd and SGD, which normalises the gradient and draws the hidden "
+        "layer twice; scikit-learn: partial_fit, in float64; pgmengine: parameters and step in "
+        "float64",
     )
 
 

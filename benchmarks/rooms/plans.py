@@ -1,6 +1,7 @@
 """What plans promise, in seconds, and what runs take: the run, and the plan with its ratio to it.
 
-The rates of pgmengine/cost.py are fitted to these rows; on other machines all ratios move together.
+The rates of pgmengine/engine/cost.py are fitted to these rows. On another computer all
+ratios move together.
 """
 
 from __future__ import annotations

@@ -109,7 +109,9 @@ def _flips(flips: float) -> Case:
 
 
 def _sparse(spins: int, neighbours: int) -> Case:
-    """Two colours of spins; every one of the first has so many neighbours in the second, at random."""
+    """Two colours of spins; every one of the first has so many neighbours in the second, at
+    random.
+    """
 
     def make() -> Callable[[int], None]:
         rng, half = np.random.default_rng(0), spins // 2

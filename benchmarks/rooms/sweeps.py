@@ -152,7 +152,8 @@ def _ising() -> Row:
         "ns a spin update",
         cases,
         GOAL,
-        note="PyTorch, JAX and numpy know that it is a lattice; pgmengine and THRML take any sparse graph",
+        note="PyTorch, JAX and numpy know that it is a lattice; pgmengine and THRML take any "
+        "sparse graph",
     )
 
 

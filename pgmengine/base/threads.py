@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from pgmengine.base.errors import PgmError
 
 NAME = "PGMENGINE_THREADS"  # the variable of the environment
-MOST = 4096  # threads; a number beyond all machines is a mistake
+# A larger number of threads is a mistake: no computer has as many cores.
+MOST = 4096
 A = TypeVar("A")
 B = TypeVar("B")
 _limiting = RLock()  # whose holder limits BLAS

@@ -43,8 +43,12 @@ def test_it_learns_and_takes_missing_values():
 
 def test_by_the_bound_and_the_same_bits_again():
     learn = partial(pgm.fit, positive=pgm.MeanField(), epochs=2, progress=False)
-    a, b = (pgm.GenerativeClassifier(pgm.sbn([3, 2], rng=0), learn=learn, method=pgm.MeanField()).fit(X, Y)
-            for _ in range(2))  # fmt: skip
+    a, b = (
+        pgm.GenerativeClassifier(pgm.sbn([3, 2], rng=0), learn=learn, method=pgm.MeanField()).fit(
+            X, Y
+        )
+        for _ in range(2)
+    )
     np.testing.assert_array_equal(a.predict_log_proba(X), b.predict_log_proba(X))
     exact = pgm.infer(a.models_[0], {"v": X}, want="log_prob", method=pgm.Exact()).log_prob
     assert np.all(a.log_prob(X)[:, 0] <= exact + 1e-9)

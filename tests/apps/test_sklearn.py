@@ -116,7 +116,10 @@ def test_the_extra_is_loaded_when_it_is_asked_for():
     import subprocess
     import sys
 
-    code = "import sys, pgmengine; assert 'sklearn' not in sys.modules; pgmengine.sklearn.RBMTransformer"
+    code = (
+        "import sys, pgmengine; assert 'sklearn' not in sys.modules; "
+        "pgmengine.sklearn.RBMTransformer"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         pgm.nothing  # noqa: B018

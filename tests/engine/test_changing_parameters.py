@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tiny import FINITE, INFINITE, as_evidence, draw_row, machine, mixed_target
+from tiny import FINITE, INFINITE, as_evidence, draw_row, mixed_target, tiny_model
 
 import pgmengine as pgm
 from pgmengine.engine.chains import make_chains, start
@@ -46,13 +46,13 @@ def test_chains_that_keep_nothing_make_the_same_sweeps(kernel):
 
 
 @pytest.mark.parametrize("observed", ["nothing", "here and there"])
-@pytest.mark.parametrize("machine", FINITE, ids=repr)
+@pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
 @pytest.mark.parametrize("engine", [CompiledChains, PlainChains])
-def test_layers_drawn_anew_are_drawn_as_by_gibbs(engine, machine, observed):
+def test_layers_drawn_anew_are_drawn_as_by_gibbs(engine, tiny_model, observed):
     """The sweep of all kinds of layers, those that move unit by unit and those with arrows
     included.
     """
-    target, rng = rows_of(machine, observed), np.random.default_rng(2)
+    target, rng = rows_of(tiny_model, observed), np.random.default_rng(2)
     x, found = start(target, rng), []
     for kernel, anew in ((pgm.Gibbs(), ()), (pgm.FlipState(), tuple(x))):
         chains = engine(target, kernel, x, np.random.default_rng(1))
@@ -80,24 +80,26 @@ def test_adopted_chains_are_chains_of_the_new_model(sure=5.0):
 
 
 B, S = pgm.Binary(), pgm.Spin()
-FOUR = machine(
+FOUR = tiny_model(
     "four in a row",
     {"v": (B, 2), "h1": (S, 2), "h2": (B, 2), "h3": (S, 1)},
     [("v", "h1"), ("h1", "h2"), ("h2", "h3")],
 )
 
 
-def rows_of(machine, observed, rows=24):
+def rows_of(tiny_model, observed, rows=24):
     """Rows at several beta and with a reference: with evidence of their own, with a layer observed,
     or free.
     """
     if observed == "here and there":
-        return mixed_target(machine, rows)
-    rng, model = np.random.default_rng(0), machine.build()
+        return mixed_target(tiny_model, rows)
+    rng, model = np.random.default_rng(0), tiny_model.build()
     reference = {n: rng.normal(size=layer.width) for n, layer in model.structure.layers.items()}
-    seen = machine.layers[-1].name if observed == "a layer" else None
+    seen = tiny_model.layers[-1].name if observed == "a layer" else None
     evidence = {
-        n: x for n, x in as_evidence(machine, [draw_row(machine, rng, 1.0)]).items() if n == seen
+        n: x
+        for n, x in as_evidence(tiny_model, [draw_row(tiny_model, rng, 1.0)]).items()
+        if n == seen
     }
     return (
         model.given(evidence)
@@ -107,12 +109,12 @@ def rows_of(machine, observed, rows=24):
 
 
 @pytest.mark.parametrize("observed", ["nothing", "a layer", "here and there"])
-@pytest.mark.parametrize("machine", (*FINITE, *INFINITE, FOUR), ids=repr)
-def test_the_path_of_adopted_chains_is_that_of_their_states(machine, observed, rtol=2e-5):
+@pytest.mark.parametrize("tiny_model", (*FINITE, *INFINITE, FOUR), ids=repr)
+def test_the_path_of_adopted_chains_is_that_of_their_states(tiny_model, observed, rtol=2e-5):
     """The first sweep after adopt sums the couplings from the layers drawn last alone, the second
     from all of them.
     """
-    target, rng = rows_of(machine, observed), np.random.default_rng(2)
+    target, rng = rows_of(tiny_model, observed), np.random.default_rng(2)
     new = target.model.with_params({k: 1.2 * v for k, v in target.model.params.items()})
     chains = make_chains(target, pgm.Gibbs(), start(target, rng), rng)
     chains.sweep(2)

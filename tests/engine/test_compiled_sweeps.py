@@ -20,14 +20,16 @@ from pgmengine.engine import compiled, plain
 from pgmengine.engine.chains import refusal, start
 from pgmengine.engine.compiled import CompiledChains
 
-table = pytest.mark.parametrize("machine", FINITE + INFINITE, ids=repr)
+table = pytest.mark.parametrize("tiny_model", FINITE + INFINITE, ids=repr)
 
 
 # ---- the generator ----
 
 
 def test_known_answers_of_threefry():
-    """Threefry4x32 of 20 rounds, from the test vectors of Salmon et al.; the sweeps use 12 rounds."""
+    """Threefry4x32 of 20 rounds, from the test vectors of Salmon et al.; the sweeps use 12
+    rounds.
+    """
     cases = (
         ("00000000" * 4, "00000000" * 4, "9c6ca96a e17eae66 fc10ecd4 5256a7d8"),
         ("ffffffff" * 4, "ffffffff" * 4, "2a881696 57012287 f6c7446e a16a6732"),
@@ -140,8 +142,8 @@ def test_wide_layers_cross_every_tile_and_block():
 
 
 @table
-def test_a_row_alone_gives_the_bits_it_gives_in_a_batch(machine):
-    target = mixed_target(machine)
+def test_a_row_alone_gives_the_bits_it_gives_in_a_batch(tiny_model):
+    target = mixed_target(tiny_model)
     if refusal(target):
         return
     x = start(target, np.random.default_rng(0))
@@ -403,7 +405,8 @@ import threadpoolctl
 import pgmengine as pgm
 
 def seen(model, update):
-    pools.extend(p["num_threads"] for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas")
+    info = threadpoolctl.threadpool_info()
+    pools.extend(p["num_threads"] for p in info if p["user_api"] == "blas")
 
 pools, data = [], (__import__("numpy").random.default_rng(0).random((200, 300)) < 0.5) * 1.0
 pgm.fit(pgm.rbm(300, 200, rng=0), {"v": data}, updates=3, callbacks=[seen], progress=False)

@@ -1,4 +1,5 @@
-"""The contract of every kernel: rows sum to one, p is invariant, compiled sweeps are the plain ones.
+"""The contract of every kernel: rows sum to one, p is invariant, and compiled sweeps give the
+states of the reference engine.
 
 Broken engines and a broken kernel must fail the test of invariance that the real ones pass.
 """
@@ -42,22 +43,22 @@ def test_rows_sum_to_one_and_conditionals_are_invariant(kernel, k, rounding=1e-1
     np.testing.assert_allclose(moved, prob, rtol=0, atol=rounding)
 
 
-def target_of(machine, row, beta, chains):
+def target_of(tiny_model, row, beta, chains):
     return (
-        machine.build()
-        .given(as_evidence(machine, [row]), beta=beta)
+        tiny_model.build()
+        .given(as_evidence(tiny_model, [row]), beta=beta)
         .take(np.zeros(chains, dtype=int))
     )
 
 
 def after_sweeps(
-    machine, row, beta, sweeps, rng, kernel=KERNELS[0], engine=compiled.CompiledChains, more=True
+    tiny_model, row, beta, sweeps, rng, kernel=KERNELS[0], engine=compiled.CompiledChains, more=True
 ):
     """p-value of the joint states after sweeps from an exact start."""
-    truth = Brute(machine, row, beta=beta)
+    truth = Brute(tiny_model, row, beta=beta)
     more = more and len(truth.p) <= FEW_STATES and engine is compiled.CompiledChains
     chains = MORE_CHAINS if more else CHAINS
-    target = target_of(machine, row, beta, chains)
+    target = target_of(tiny_model, row, beta, chains)
     running = engine(target, kernel, exact_start(truth, chains, rng), rng)
     running.sweep(sweeps)
     return p_value(truth, running.values())
@@ -74,25 +75,25 @@ def after_sweeps(
         pytest.param(0.4, 1.0, 3, True, marks=pytest.mark.long),
     ],
 )
-def test_p_is_invariant(machine, share, beta, sweeps, more, kernel):
+def test_p_is_invariant(tiny_model, share, beta, sweeps, more, kernel):
     rng = np.random.default_rng(5)
-    row = draw_row(machine, np.random.default_rng(11), share)
-    assert after_sweeps(machine, row, beta, sweeps, rng, kernel, more=more) > 1e-6
+    row = draw_row(tiny_model, np.random.default_rng(11), share)
+    assert after_sweeps(tiny_model, row, beta, sweeps, rng, kernel, more=more) > 1e-6
 
 
 @table
-def test_p_is_invariant_in_the_plain_engine(machine):
-    row = draw_row(machine, np.random.default_rng(11), 0.2)
+def test_p_is_invariant_in_the_plain_engine(tiny_model):
+    row = draw_row(tiny_model, np.random.default_rng(11), 0.2)
     rng = np.random.default_rng(5)
-    assert after_sweeps(machine, row, 1.0, 2, rng, pgm.Blend(0.5), plain.PlainChains) > 1e-6
+    assert after_sweeps(tiny_model, row, 1.0, 2, rng, pgm.Blend(0.5), plain.PlainChains) > 1e-6
 
 
 @table
 @kernels
-def test_one_sweep_from_one_state_follows_the_exact_transition_matrix(machine, kernel):
+def test_one_sweep_from_one_state_follows_the_exact_transition_matrix(tiny_model, kernel):
     """Not only what stays invariant: the whole row of the matrix."""
-    row, rng = draw_row(machine, np.random.default_rng(11), 0.1), np.random.default_rng(6)
-    target = machine.build().given(as_evidence(machine, [row]))
+    row, rng = draw_row(tiny_model, np.random.default_rng(11), 0.1), np.random.default_rng(6)
+    target = tiny_model.build().given(as_evidence(tiny_model, [row]))
     states = pgm.diagnostics.joint_states(target)
     matrix = pgm.diagnostics.transition_matrix(target, kernel)
     at = int(rng.integers(len(matrix)))
@@ -105,10 +106,10 @@ def test_one_sweep_from_one_state_follows_the_exact_transition_matrix(machine, k
 
 @table
 @kernels
-def test_p_is_invariant_under_soft_evidence_and_interventions(machine, kernel):
+def test_p_is_invariant_under_soft_evidence_and_interventions(tiny_model, kernel):
     rng = np.random.default_rng(9)
-    model, name = machine.build(), machine.layers[0].name
-    layer, unit = model.structure.layers[name], machine.layers[0].unit
+    model, name = tiny_model.build(), tiny_model.layers[0].name
+    layer, unit = model.structure.layers[name], tiny_model.layers[0].unit
     if unit.support is None or (unit.width == 1 and len(unit.support) > 2):
         return
     states = 2 if unit.width == 1 else unit.width
@@ -121,22 +122,22 @@ def test_p_is_invariant_under_soft_evidence_and_interventions(machine, kernel):
         if n not in model.structure.undirected_layers and n != name
     ]
     if directed:
-        row = draw_row(machine, rng, 1.0)
+        row = draw_row(tiny_model, rng, 1.0)
         do, cut = (
-            {directed[0]: as_evidence(machine, [row])[directed[0]][0]},
+            {directed[0]: as_evidence(tiny_model, [row])[directed[0]][0]},
             {directed[0]: row[directed[0]]},
         )
-    truth = Brute(machine, soft={name: log_weights}, do=cut)
+    truth = Brute(tiny_model, soft={name: log_weights}, do=cut)
     target = model.given(soft=soft, do=do).take(np.zeros(CHAINS, dtype=int))
     chains = compiled.CompiledChains(target, kernel, exact_start(truth, CHAINS, rng), rng)
     chains.sweep(2)
     assert p_value(truth, chains.values()) > 1e-6
 
 
-@pytest.mark.parametrize("machine", FINITE + INFINITE, ids=repr)
+@pytest.mark.parametrize("tiny_model", FINITE + INFINITE, ids=repr)
 @kernels
-def test_same_states_as_the_plain_engine_on_the_same_uniforms(machine, kernel):
-    target = mixed_target(machine)
+def test_same_states_as_the_plain_engine_on_the_same_uniforms(tiny_model, kernel):
+    target = mixed_target(tiny_model)
     if refusal(target):
         target = target.take(
             np.flatnonzero([not refusal(target.take(np.array([i]))) for i in range(target.rows)])
@@ -157,10 +158,10 @@ def test_same_states_as_the_plain_engine_on_the_same_uniforms(machine, kernel):
 
 
 @table
-def test_conditionals_equal_differences_of_the_log_density(machine):
+def test_conditionals_equal_differences_of_the_log_density(tiny_model):
     """The log-odds that a unit is drawn from, for every unit and state."""
-    model, rng = machine.build(), np.random.default_rng(0)
-    target = model.given(as_evidence(machine, [draw_row(machine, rng, 0.0)] * 3), beta=0.7)
+    model, rng = tiny_model.build(), np.random.default_rng(0)
+    target = model.given(as_evidence(tiny_model, [draw_row(tiny_model, rng, 0.0)] * 3), beta=0.7)
     seen = []
 
     class Spy:
@@ -168,7 +169,7 @@ def test_conditionals_equal_differences_of_the_log_density(machine):
             seen.append(prob)
             return np.eye(prob.shape[-1])[current]
 
-    full = as_evidence(machine, [draw_row(machine, rng, 1.0) for _ in range(3)])
+    full = as_evidence(tiny_model, [draw_row(tiny_model, rng, 1.0) for _ in range(3)])
     x = dict(model.given(full).evidence.values)
     plain.sweep(target, Spy(), {n: v.copy() for n, v in x.items()}, rng)
     by_unit, calls = target.pattern.by_unit, iter(seen)
@@ -282,21 +283,25 @@ def factor_two(monkeypatch):
     ids=lambda v: getattr(v, "__name__", str(v)),
 )
 def test_broken_engines_are_caught(mutant, name, share, engine, monkeypatch):
-    machine = next(m for m in FINITE if m.name == name)
-    row = draw_row(machine, np.random.default_rng(11), share)
-    assert after_sweeps(machine, row, 1.0, 3, np.random.default_rng(5), engine=engine) > 1e-6
+    tiny_model = next(m for m in FINITE if m.name == name)
+    row = draw_row(tiny_model, np.random.default_rng(11), share)
+    assert after_sweeps(tiny_model, row, 1.0, 3, np.random.default_rng(5), engine=engine) > 1e-6
     mutant(monkeypatch)
     try:
-        caught = after_sweeps(machine, row, 1.0, 3, np.random.default_rng(5), engine=engine) < 1e-6
+        caught = (
+            after_sweeps(tiny_model, row, 1.0, 3, np.random.default_rng(5), engine=engine) < 1e-6
+        )
     except KeyError:  # a state that the evidence forbids
         caught = True
     assert caught
 
 
 def test_a_synchronous_sweep_is_caught():
-    machine = next(m for m in FINITE if m.name == "dbm")
-    row = draw_row(machine, np.random.default_rng(11), 0.0)
-    assert after_sweeps(machine, row, 1.0, 3, np.random.default_rng(5), engine=Synchronous) < 1e-6
+    tiny_model = next(m for m in FINITE if m.name == "dbm")
+    row = draw_row(tiny_model, np.random.default_rng(11), 0.0)
+    assert (
+        after_sweeps(tiny_model, row, 1.0, 3, np.random.default_rng(5), engine=Synchronous) < 1e-6
+    )
 
 
 class AlwaysFlip:
@@ -308,11 +313,11 @@ class AlwaysFlip:
 
 
 def test_a_broken_kernel_is_caught():
-    machine = next(m for m in FINITE if m.name == "rbm")
-    row = draw_row(machine, np.random.default_rng(11), 0.0)
+    tiny_model = next(m for m in FINITE if m.name == "rbm")
+    row = draw_row(tiny_model, np.random.default_rng(11), 0.0)
     assert (
         after_sweeps(
-            machine, row, 1.0, 3, np.random.default_rng(5), AlwaysFlip(), plain.PlainChains
+            tiny_model, row, 1.0, 3, np.random.default_rng(5), AlwaysFlip(), plain.PlainChains
         )
         < 1e-6
     )

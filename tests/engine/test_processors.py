@@ -56,12 +56,12 @@ def wide(rng):
 def found():
     """Name -> (arrays of the same bits, arrays that may differ by rounding)."""
     out = {}
-    for machine in tiny.MACHINES:
-        model = machine.build()
-        target = tiny.mixed_target(machine, rows=5)
-        out[machine.name] = (
+    for tiny_model in tiny.MODELS:
+        model = tiny_model.build()
+        target = tiny.mixed_target(tiny_model, rows=5)
+        out[tiny_model.name] = (
             list(chains(model, target)),
-            list(rounded(model, target)) if machine in tiny.FINITE else [],
+            list(rounded(model, target)) if tiny_model in tiny.FINITE else [],
         )
     return out | {"wide": ([], list(wide(np.random.default_rng(0))))}
 

@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 from extras import extra
 from safetensors.numpy import save_file
-from tiny import MACHINES
+from tiny import MODELS
 
 import pgmengine as pgm
 from pgmengine.graph.weights import is_sparse
@@ -181,9 +181,9 @@ def test_mixed_units_in_a_variable_graph():
     assert pgm.infer(model, want=("log_z",)).kind == "exact"
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=repr)
-def test_save_and_load_are_exact(machine, tmp_path):
-    model = machine.build()
+@pytest.mark.parametrize("tiny_model", MODELS, ids=repr)
+def test_save_and_load_are_exact(tiny_model, tmp_path):
+    model = tiny_model.build()
     pgm.save(model, tmp_path / "m.safetensors")
     back = pgm.load(tmp_path / "m.safetensors")
     assert repr(back) == repr(model) and list(back.params) == list(model.params)
@@ -384,9 +384,13 @@ class Odd(pgm.Unit):
 
 @pytest.mark.parametrize(
     ("values", "base", "message"),
-    [([0.0, 1.0], np.zeros(2), "must be an array"), (np.arange(3.0), np.zeros(2), "3 finite numbers"),
-     (np.eye(2), np.zeros(2), "must be an array"), (np.arange(2.0), np.array([0.0, np.nan]), "2 finite numbers")],
-)  # fmt: skip
+    [
+        ([0.0, 1.0], np.zeros(2), "must be an array"),
+        (np.arange(3.0), np.zeros(2), "3 finite numbers"),
+        (np.eye(2), np.zeros(2), "must be an array"),
+        (np.arange(2.0), np.array([0.0, np.nan]), "2 finite numbers"),
+    ],
+)
 def test_unit_types_that_do_not_fit_together_are_named(values, base, message):
     b = pgm.GraphBuilder()
     b.layer("x", Odd(values, base), 2)

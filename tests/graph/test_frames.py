@@ -70,11 +70,16 @@ def test_fit_takes_frames():
 
 @pytest.mark.parametrize(
     ("frame", "message"),
-    [(pd.DataFrame({"wett": [1]}), "column 'wett' is no unit's name; did you mean wet"),
-     (pd.DataFrame({"sky": ["snow"]}), "column 'sky', row 0: 'snow' is not one of sun, cloud, rain"),
-     (pd.DataFrame({"mood": ["good"]}), "column 'mood', row 0: 'good' is not a number"),
-     (pd.DataFrame({"mood": [0.3]}), "is not a value of")],
-)  # fmt: skip
+    [
+        (pd.DataFrame({"wett": [1]}), "column 'wett' is no unit's name; did you mean wet"),
+        (
+            pd.DataFrame({"sky": ["snow"]}),
+            "column 'sky', row 0: 'snow' is not one of sun, cloud, rain",
+        ),
+        (pd.DataFrame({"mood": ["good"]}), "column 'mood', row 0: 'good' is not a number"),
+        (pd.DataFrame({"mood": [0.3]}), "is not a value of"),
+    ],
+)
 def test_what_cannot_be_read_is_named(frame, message):
     with pytest.raises(pgm.PgmError, match=message):
         pgm.infer(weather(), frame)

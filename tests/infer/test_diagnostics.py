@@ -24,21 +24,21 @@ def distribution(truth, states):
     return np.array([place[state.tobytes()] for state in rows(states)])
 
 
-@pytest.mark.parametrize("machine", FINITE, ids=repr)
+@pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
 @pytest.mark.parametrize(
     "kernel",
     [KERNELS[-1], *(pytest.param(k, marks=pytest.mark.long) for k in KERNELS[:-1])],
     ids=repr,
 )
-def test_p_is_invariant_under_the_exact_transition_matrix(machine, kernel):
+def test_p_is_invariant_under_the_exact_transition_matrix(tiny_model, kernel):
     for share, beta in ((0.0, 1.0), (0.4, 1.0), (0.0, 0.37), (0.0, 0.0)):
-        row = draw_row(machine, np.random.default_rng(11), share)
-        target = machine.build().given(as_evidence(machine, [row]), beta=beta)
+        row = draw_row(tiny_model, np.random.default_rng(11), share)
+        target = tiny_model.build().given(as_evidence(tiny_model, [row]), beta=beta)
         matrix = diagnostics.transition_matrix(target, kernel)
-        p = distribution(Brute(machine, row, beta=beta), diagnostics.joint_states(target))
+        p = distribution(Brute(tiny_model, row, beta=beta), diagnostics.joint_states(target))
         np.testing.assert_allclose(matrix.sum(axis=1), 1.0, rtol=1e-12)
         np.testing.assert_allclose(p @ matrix, p, rtol=1e-12, atol=1e-12)
-        if machine.name != "rbm large weights" and (p > 0).all():
+        if tiny_model.name != "rbm large weights" and (p > 0).all():
             far = np.linalg.matrix_power(matrix, 64)
             assert (far > 0).all()  # irreducible and aperiodic, ties and all
 

@@ -1,4 +1,4 @@
-"""Questions on a cluster of dask workers, which are processes that talk over the loopback device."""
+"""Questions on a cluster of dask workers: processes that talk over the loopback device."""
 
 import os
 

@@ -283,10 +283,10 @@ def test_random_evidence_is_answered_or_refused(data):
     """Random graphs of the table, random evidence with garbage in it: a PgmError or probabilities
     that sum to one.
     """
-    machine = data.draw(st.sampled_from(FINITE))
-    model = machine.build()
+    tiny_model = data.draw(st.sampled_from(FINITE))
+    model = tiny_model.build()
     evidence = {}
-    for x in machine.layers:
+    for x in tiny_model.layers:
         if data.draw(st.booleans()):
             value = st.sampled_from([nan, 0.0, 1.0, -1.0, 0.5, 2.0, 1e9, -math.inf])
             evidence[x.name] = data.draw(st.lists(value, min_size=x.size, max_size=x.size))
@@ -295,7 +295,7 @@ def test_random_evidence_is_answered_or_refused(data):
     except pgm.PgmError as error:
         assert any(name in str(error) for name in (*evidence, "probability zero"))
         return
-    assert r.log_prob[0] < 1e-9 or not all(x.unit.support is not None for x in machine.layers)
+    assert r.log_prob[0] < 1e-9 or not all(x.unit.support is not None for x in tiny_model.layers)
     for prob in r.prob.values():
         np.testing.assert_allclose(prob.sum(axis=-1), 1.0, rtol=1e-9)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from brute import Brute
 from registry import METHODS
-from tiny import MACHINES, as_evidence, patterns
+from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
 from pgmengine.infer.result import WANTS
@@ -24,15 +24,15 @@ ANSWERS = {
     "bound": {"bound"},
 }
 ALL = set().union(*ANSWERS.values())
-TINY = {m.name: m for m in MACHINES if m.name in ("rbm", "dbm mixed", "sbn deep", "mixed")}
+TINY = {m.name: m for m in MODELS if m.name in ("rbm", "dbm mixed", "sbn deep", "mixed")}
 methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-tiny = pytest.mark.parametrize("machine", TINY.values(), ids=TINY)
+tiny = pytest.mark.parametrize("tiny_model", TINY.values(), ids=TINY)
 
 
-def question(machine):
+def question(tiny_model):
     """A model, rows of evidence without, with some and with more observed units, as arrays."""
-    rows = patterns(machine)[:3]
-    return machine.build(), rows, as_evidence(machine, rows)
+    rows = patterns(tiny_model)[:3]
+    return tiny_model.build(), rows, as_evidence(tiny_model, rows)
 
 
 def answered(model, evidence, want, method, **settings):
@@ -62,8 +62,8 @@ def test_a_result_holds_what_was_wanted(method, want, model):
 
 @methods
 @tiny
-def test_the_plan_of_a_question_is_that_of_its_result(method, machine):
-    model, _, evidence = question(machine)
+def test_the_plan_of_a_question_is_that_of_its_result(method, tiny_model):
+    model, _, evidence = question(tiny_model)
     for want in ("marginals", "log_z"):
         one, two = (pgm.explain(model, evidence, (want,), method) for _ in range(2))
         assert str(one) == str(two) and one.plans == two.plans
@@ -84,22 +84,25 @@ def test_one_seed_gives_the_same_bits(method):
         for name in ANSWERS[want]:
             np.testing.assert_equal(one[name], two[name])
         random = found[0].kind == "estimate" or want == "samples"
-        differ = any(not np.array_equal(one[n]["h1"], other[n]["h1"]) for n in ("mean", "samples")
-                     if n in one) or ("log_z" in one and one["log_z"][0] != other["log_z"][0])  # fmt: skip
+        differ = any(
+            not np.array_equal(one[n]["h1"], other[n]["h1"])
+            for n in ("mean", "samples")
+            if n in one
+        ) or ("log_z" in one and one["log_z"][0] != other["log_z"][0])
         assert bool(differ) is random
 
 
 @methods
 @tiny
-def test_means_agree_with_enumeration_in_every_row(method, machine, sure=6.5):
+def test_means_agree_with_enumeration_in_every_row(method, tiny_model, sure=6.5):
     """Within standard errors, for a normal error a false alarm of 1e-10 in each of 400 numbers."""
-    model, rows, evidence = question(machine)
+    model, rows, evidence = question(tiny_model)
     r = answered(model, evidence, "marginals", method)
     if r is None or r.kind == "lower bound":
         return
     for i, row in enumerate(rows):
-        truth = Brute(machine, row)
-        for layer in machine.layers:
+        truth = Brute(tiny_model, row)
+        for layer in tiny_model.layers:
             error = r.stats["mcse"][layer.name][i] if r.kind == "estimate" else np.zeros(1)
             off = np.abs(np.ravel(r.mean[layer.name][i]) - truth.mean(layer.name))
             assert np.all(off <= sure * np.ravel(error) + 1e-9)
@@ -108,13 +111,13 @@ def test_means_agree_with_enumeration_in_every_row(method, machine, sure=6.5):
 
 @methods
 @tiny
-def test_log_z_agrees_with_enumeration_in_every_row(method, machine, sure=6.5):
+def test_log_z_agrees_with_enumeration_in_every_row(method, tiny_model, sure=6.5):
     """Within standard errors; a bound is not above, single precision aside."""
-    model, rows, evidence = question(machine)
+    model, rows, evidence = question(tiny_model)
     r = answered(model, evidence, "log_z", method)
     if r is None:
         return
-    truth = np.array([Brute(machine, row).log_z for row in rows])
+    truth = np.array([Brute(tiny_model, row).log_z for row in rows])
     low, high = r.log_z_interval.T
     assert (low <= r.log_z + 1e-12).all() and (r.log_z <= high + 1e-12).all()
     if r.kind == "lower bound":

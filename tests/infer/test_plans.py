@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from rich.console import Console
-from tiny import MACHINES, mixed_target
+from tiny import MODELS, mixed_target
 
 import pgmengine as pgm
 from pgmengine.graph.arrows_inside import ancestors
@@ -201,7 +201,7 @@ def test_rows_of_a_sparse_parameter_are_added_where_it_has_entries():
 
 
 @pytest.mark.parametrize("method", METHODS[:-1], ids=lambda m: type(m).__name__)
-@pytest.mark.parametrize("m", MACHINES, ids=repr)
+@pytest.mark.parametrize("m", MODELS, ids=repr)
 def test_every_accepted_plan_says_seconds(m, method):
     for want in (("marginals",), ("log_z",), ("marginals", "pairs", "gradient")):
         for target in (m.build().given(), mixed_target(m, rows=3)):

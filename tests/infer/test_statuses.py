@@ -113,7 +113,9 @@ def test_pareto_shapes_are_those_of_pareto_weights():
 
 
 def test_ess_is_that_of_the_draws():
-    """80,000 independent draws of each unit; the estimate from 800 batch means has an error of 5 %."""
+    """80,000 independent draws of each unit; the estimate from 800 batch means has an error of 5
+    %.
+    """
     free = pgm.rbm(6, 4)
     r = pgm.infer(free, method=pgm.MCMC(draws=20_000, warmup=0), rng=0)
     for name in ("v", "h"):
@@ -134,7 +136,9 @@ def test_a_chain_of_another_spread_is_seen():
 
 
 def test_a_unit_that_never_changed_has_an_error():
-    """As for a count of zero: the 95 % interval reaches the mean of a state of probability 3 / n."""
+    """As for a count of zero: the 95 % interval reaches the mean of a state of probability 3 /
+    n.
+    """
     b = pgm.GraphBuilder()
     b.layer("x", pgm.Spin(), 3, bias=[20.0, 0.0, 0.3])
     b.layer("y", pgm.Spin(), 2)
@@ -181,7 +185,9 @@ def test_starts_of_categories_move_on_and_those_that_are_impossible_are_not_take
 
 @pytest.mark.parametrize("method", [pgm.MCMC(), pgm.Auto()])
 def test_two_wells_are_never_one_with_a_good_status(method, seeds=8):
-    """Exact means are 0 and each well is at 0.999; four chains at random share one once in eight."""
+    """Exact means are 0 and each well is at 0.999; four chains at random share one once in
+    eight.
+    """
     for seed in range(seeds):
         r = pgm.infer(ferromagnet(), method=method, rng=seed)
         assert not r.status.good or abs(r.mean["x"].mean()) < 0.5
@@ -240,7 +246,9 @@ def test_chains_that_do_not_travel_are_not_good():
 
 @pytest.mark.parametrize("weight", [3.0, 12.0])
 def test_wang_landau_judges_chains_not_what_was_resampled(weight, seeds=4):
-    """Bins of one spin, between which chains hardly move: off by 0.5 with an error of 0.008 before."""
+    """Bins of one spin, between which chains hardly move: off by 0.5 with an error of 0.008
+    before.
+    """
     model = two_spins(weight)
     exact = pgm.infer(model, method=pgm.Exact()).mean["x"]
     method = pgm.WangLandau(

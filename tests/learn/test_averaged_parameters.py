@@ -18,11 +18,14 @@ def nats(model, x=X):
 
 @pytest.mark.parametrize(
     ("optimizer", "follow"),
-    [(pgm.Averaged(pgm.Adam(0.02), follow=0.004), 0.004),
-     (pgm.Centered(pgm.Averaged(pgm.SGD(0.1, momentum=0.5), follow=0.004)), 0.004),
-     (pgm.Averaged(pgm.Centered(pgm.SGD(0.1)), follow=0.5), 0.5), (pgm.Tied(pgm.Averaged(), (("v.bias",),)), 0.001)],
+    [
+        (pgm.Averaged(pgm.Adam(0.02), follow=0.004), 0.004),
+        (pgm.Centered(pgm.Averaged(pgm.SGD(0.1, momentum=0.5), follow=0.004)), 0.004),
+        (pgm.Averaged(pgm.Centered(pgm.SGD(0.1)), follow=0.5), 0.5),
+        (pgm.Tied(pgm.Averaged(), (("v.bias",),)), 0.001),
+    ],
     ids=repr,
-)  # fmt: skip
+)
 def test_an_average_is_that_of_every_tenth_model(optimizer, follow):
     seen = []
     f = pgm.fit(

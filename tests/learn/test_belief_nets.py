@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tiny import MACHINES, as_evidence, patterns, weaker
+from tiny import MODELS, as_evidence, patterns, weaker
 
 import pgmengine as pgm
 from pgmengine.learn.positive import data_phase, default_positive
@@ -10,7 +10,7 @@ from pgmengine.learn.run import Run
 from pgmengine.learn.settled import settled_layers
 from pgmengine.learn.statistics import Statistics
 
-DIRECTED = [m for m in MACHINES if m.directed and all(x.unit.support is not None for x in m.layers)]
+DIRECTED = [m for m in MODELS if m.directed and all(x.unit.support is not None for x in m.layers)]
 
 
 def gradient(method, target, weights):
@@ -95,8 +95,15 @@ def test_the_bound_rises_and_is_monitored():
     x = digits_of(300)
     bound = pgm.VariationalBound({"v": x}, every=10, positive=pgm.MeanField())
     likelihood = pgm.ExactLogLikelihood({"v": x}, every=10)
-    f = pgm.fit(pgm.sbn([6, 3, 2], rng=0), {"v": x}, positive=pgm.MeanField(), optimizer=pgm.Adam(0.02), epochs=20,
-                callbacks=[bound, likelihood], progress=False)  # fmt: skip
+    f = pgm.fit(
+        pgm.sbn([6, 3, 2], rng=0),
+        {"v": x},
+        positive=pgm.MeanField(),
+        optimizer=pgm.Adam(0.02),
+        epochs=20,
+        callbacks=[bound, likelihood],
+        progress=False,
+    )
     rises, exact = f.history["bound"]["value"], f.history["log_likelihood"]["value"]
     assert rises[-1] > rises[0] + 0.3
     assert np.all(rises <= exact + 1e-9) and np.all(f.history["bound_error"]["value"] == 0.0)
@@ -114,8 +121,8 @@ def test_large_nets_learn_by_the_bound_unless_told_otherwise():
 def test_the_data_phase_does_not_depend_on_how_many_rows_there_are_or_what_memory_is_free(
     monkeypatch,
 ):
-    """Updates take a few rows at a time; a choice that depends on the machine would learn another
-    model there.
+    """Updates take a few rows at a time; a choice that depends on free memory would learn
+    another model on another computer.
     """
     monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 1e6)
     rows = np.zeros((20_000, 40))
@@ -182,8 +189,8 @@ def test_a_noisy_or_bias_at_zero_can_be_left_again():
 
 
 def deep(rng=0):
-    """Pixels below parts below a machine of a top layer and a label: undirected above, directed
-    below.
+    """Arrows from parts to pixels, below a Boltzmann machine of the parts, a top layer and a
+    label.
     """
     b = pgm.GraphBuilder()
     b.layer("v", pgm.Binary(), 5)
@@ -196,8 +203,14 @@ def deep(rng=0):
     return b.build(rng=rng)
 
 
-SAMPLED = [pgm.PCD(chains=500, k=20), pgm.CD(30), pgm.PT(4, k=20, chains=300), pgm.FastPCD(chains=500),
-           pgm.CAST(betas=[0.5, 1.0], chains=500), pgm.TransSAP(chains=200)]  # fmt: skip
+SAMPLED = [
+    pgm.PCD(chains=500, k=20),
+    pgm.CD(30),
+    pgm.PT(4, k=20, chains=300),
+    pgm.FastPCD(chains=500),
+    pgm.CAST(betas=[0.5, 1.0], chains=500),
+    pgm.TransSAP(chains=200),
+]
 
 
 @pytest.mark.parametrize("negative", SAMPLED, ids=repr)
@@ -248,8 +261,17 @@ def test_conditional_learning_of_belief_nets_from_zero_weights(hole, rtol=1e-9):
     data = {"x": x, "y": x[:, :1].copy()}
     if hole:
         data["x"][0] = np.nan
-    f = pgm.fit(model, data, given=("x",), negative=pgm.ExactGradient(), positive=pgm.Exact(), optimizer=pgm.SGD(0.3),
-                batch_size=40, updates=30, progress=False)  # fmt: skip
+    f = pgm.fit(
+        model,
+        data,
+        given=("x",),
+        negative=pgm.ExactGradient(),
+        positive=pgm.Exact(),
+        optimizer=pgm.SGD(0.3),
+        batch_size=40,
+        updates=30,
+        progress=False,
+    )
     params = dict(model.params)
     for _ in range(30):
         m = model.with_params(params)

@@ -85,7 +85,9 @@ def test_a_killed_process_leaves_the_last_good_checkpoint(tmp_path):
 
 @pytest.mark.parametrize("rows", [7, 32, 50])
 def test_a_state_goes_on_with_other_data(rows):
-    """Fewer rows, as many, and more; the pass under way ends with those of its rows that there are."""
+    """Fewer rows, as many, and more; the pass under way ends with those of its rows that there
+    are.
+    """
     first, other = pgm.datasets.bars_and_stripes().x_train, np.ones((rows, 16))
     half = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": first}, batch_size=5, updates=3, progress=False)
     left = half.state["order"]

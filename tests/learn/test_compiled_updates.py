@@ -324,7 +324,8 @@ import numpy as np
 from pgmengine.graph.couplings import outer
 warnings.simplefilter("ignore")
 rng = np.random.default_rng(0)
-x, y, w = rng.random((90, 300)).astype("f4"), rng.random((90, 200)).astype("f4"), np.zeros((300, 200))
+x, y = rng.random((90, 300)).astype("f4"), rng.random((90, 200)).astype("f4")
+w = np.zeros((300, 200))
 x[rng.random(x.shape) < 0.8] = 0
 truth = outer(w, x, y)
 

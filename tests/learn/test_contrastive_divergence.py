@@ -153,8 +153,16 @@ def test_cd_of_a_conditional_learns_the_weights_of_what_is_given(sure=5.0, rows=
     for order in ("vhg", "ghv"):
         x = np.repeat(seen, rows // 4, axis=0)
         model = build(order)
-        f = pgm.fit(model, {"v": x[:, :3], "g": x[:, 3:]}, given=("v",), negative=pgm.CD(1), optimizer=pgm.SGD(1.0),
-                    batch_size=rows, updates=1, rng=0)  # fmt: skip
+        f = pgm.fit(
+            model,
+            {"v": x[:, :3], "g": x[:, 3:]},
+            given=("v",),
+            negative=pgm.CD(1),
+            optimizer=pgm.SGD(1.0),
+            batch_size=rows,
+            updates=1,
+            rng=0,
+        )
         for name in ("v-h.weight", "h-g.weight", "h.bias", "g.bias"):
             value = f.model.params[name] - model.params[name]
             assert np.all(

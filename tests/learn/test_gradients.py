@@ -1,4 +1,4 @@
-"""Gradients of every machine of the table against differences of what they are gradients of."""
+"""Gradients of every tiny model against differences of what they are gradients of."""
 
 from functools import partial
 
@@ -8,12 +8,12 @@ import scipy.sparse as sp
 from brute import Brute
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import FINITE, MACHINES, as_evidence, draw_row, lateral, patterns, random_machine
+from tiny import FINITE, MODELS, as_evidence, draw_row, lateral, patterns, random_model
 
 import pgmengine as pgm
 from pgmengine.graph.weights import is_sparse
 
-SMOOTH = [m for m in MACHINES if m.name != "rbm large weights"]  # differences say nothing of steps
+SMOOTH = [m for m in MODELS if m.name != "rbm large weights"]  # differences say nothing of steps
 
 
 def direction(model, name, rng):
@@ -52,10 +52,10 @@ def slope(value, model, name, step, by=1e-5):
     return (up - down) / (2 * by)
 
 
-@pytest.mark.parametrize("machine", SMOOTH, ids=repr)
-def test_slopes_of_the_log_density(machine, rtol=1e-6, atol=1e-7):
-    model, rng = machine.build(), np.random.default_rng(1)
-    x = as_evidence(machine, [draw_row(machine, rng, 1.0) for _ in range(6)])
+@pytest.mark.parametrize("tiny_model", SMOOTH, ids=repr)
+def test_slopes_of_the_log_density(tiny_model, rtol=1e-6, atol=1e-7):
+    model, rng = tiny_model.build(), np.random.default_rng(1)
+    x = as_evidence(tiny_model, [draw_row(tiny_model, rng, 1.0) for _ in range(6)])
     weights = rng.random(6)
     found = model.gradient(model.given(x).evidence.values, weights)
     for name in model.params:
@@ -71,16 +71,17 @@ def test_slopes_of_the_log_density(machine, rtol=1e-6, atol=1e-7):
     [(None, False), (pgm.Exact(), False), (None, True)],
     ids=["default", "exact", "complete"],
 )
-@pytest.mark.parametrize("machine", [m for m in FINITE if m in SMOOTH], ids=repr)
+@pytest.mark.parametrize("tiny_model", [m for m in FINITE if m in SMOOTH], ids=repr)
 def test_one_step_is_the_slope_of_the_log_likelihood(
-    machine, positive, complete, rate=1e-4, rtol=1e-5, atol=1e-6
+    tiny_model, positive, complete, rate=1e-4, rtol=1e-5, atol=1e-6
 ):
-    """Whatever is observed in each row, or everything; the posteriors of tiny machines are exact by
+    """Whatever is observed in each row, or everything; the posteriors of tiny models are exact by
     default.
     """
-    model, rng = machine.build(), np.random.default_rng(2)
+    model, rng = tiny_model.build(), np.random.default_rng(2)
     data = as_evidence(
-        machine, [draw_row(machine, rng, 1.0) for _ in range(6)] if complete else patterns(machine)
+        tiny_model,
+        [draw_row(tiny_model, rng, 1.0) for _ in range(6)] if complete else patterns(tiny_model),
     )
     f = pgm.fit(
         model,
@@ -103,20 +104,20 @@ def test_one_step_is_the_slope_of_the_log_likelihood(
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**31))
-def test_one_step_on_random_machines(seed):
+def test_one_step_on_random_models(seed):
     one_step_is_the_slope(seed)
 
 
 def one_step_is_the_slope(seed, rate=1e-4, rtol=1e-5, atol=1e-6):
     """Any graph of any units, rows with holes and weights, some layers given."""
-    machine, rng = random_machine(seed), np.random.default_rng(seed)
-    model, names = machine.build(), [layer.name for layer in machine.layers]
+    tiny_model, rng = random_model(seed), np.random.default_rng(seed)
+    model, names = tiny_model.build(), [layer.name for layer in tiny_model.layers]
     share = rng.choice([0.5, 0.8, 1.0])
-    rows, weights = [draw_row(machine, rng, share) for _ in range(5)], rng.random(5) + 0.2
+    rows, weights = [draw_row(tiny_model, rng, share) for _ in range(5)], rng.random(5) + 0.2
     conditions = tuple(name for name in names if rng.random() < 0.3)
-    data = as_evidence(machine, rows)
+    data = as_evidence(tiny_model, rows)
     known = {name: data[name] for name in conditions}
-    truth = [Brute(machine, row).log_z for row in rows]
+    truth = [Brute(tiny_model, row).log_z for row in rows]
     np.testing.assert_allclose(
         pgm.infer(model, data, want=("log_z",)).log_z, truth, rtol=1e-9, atol=1e-9
     )

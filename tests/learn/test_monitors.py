@@ -158,7 +158,8 @@ def test_early_stopping_on_a_name_that_never_comes_is_told_of(caplog):
         stop = pgm.EarlyStopping(pgm.WeightNorms(every=2), name=name)
         pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=4, callbacks=[stop], progress=False)
         assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
-            f"EarlyStopping watched {name!r}, of which no callback said anything; did you mean norm v.bias?"
+            f"EarlyStopping watched {name!r}, of which no callback said anything; did you mean "
+            "norm v.bias?"
         ] * told
 
     class Watching:  # an attribute of one's own is nobody's business

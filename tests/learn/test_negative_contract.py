@@ -92,8 +92,14 @@ def teacher():
     model = model.with_params({k: 1.5 * rng.normal(size=v.shape) for k, v in model.params.items()})
     log_p = pgm.infer(model, {"v": STATES}, want=("log_prob",)).log_prob
     x = STATES[rng.choice(32, 400, p=np.exp(log_p))]
-    best = pgm.fit(pgm.rbm(5, 2, rng=1), {"v": x}, negative=pgm.ExactGradient(), optimizer=pgm.Adam(0.05), updates=1500,
-                   batch_size=400)  # fmt: skip
+    best = pgm.fit(
+        pgm.rbm(5, 2, rng=1),
+        {"v": x},
+        negative=pgm.ExactGradient(),
+        optimizer=pgm.Adam(0.05),
+        updates=1500,
+        batch_size=400,
+    )
     return x, log_likelihood(best.model, {"v": x})
 
 
@@ -108,8 +114,15 @@ def teacher():
 def test_every_trainer_reaches_the_optimum_of_the_exact_gradient(teacher, name, nats=0.02):
     """Within the noise of its steps: full batches, decaying rates."""
     x, best = teacher
-    f = pgm.fit(pgm.rbm(5, 2, rng=1), {"v": x}, negative=NEGATIVES[name], optimizer=pgm.Adam(pgm.harmonic(10, 200)),
-                batch_size=400, updates=1500, rng=2)  # fmt: skip
+    f = pgm.fit(
+        pgm.rbm(5, 2, rng=1),
+        {"v": x},
+        negative=NEGATIVES[name],
+        optimizer=pgm.Adam(pgm.harmonic(10, 200)),
+        batch_size=400,
+        updates=1500,
+        rng=2,
+    )
     assert best - nats < log_likelihood(f.model, {"v": x}) < best + 1e-3
 
 

@@ -82,8 +82,14 @@ def test_the_centred_gradient_is_that_of_the_centred_parameters():
     )
     new_a = a + w @ h + rate * slope["v.bias"] - new_w @ h
     new_b = b + m @ w + rate * slope["h.bias"] - m @ new_w
-    f = pgm.fit(model, {"v": x}, negative=pgm.ExactGradient(), optimizer=pgm.Centered(pgm.SGD(rate)), updates=1,
-                batch_size=50)  # fmt: skip
+    f = pgm.fit(
+        model,
+        {"v": x},
+        negative=pgm.ExactGradient(),
+        optimizer=pgm.Centered(pgm.SGD(rate)),
+        updates=1,
+        batch_size=50,
+    )
     np.testing.assert_allclose(f.model.params["v-h.weight"], new_w, atol=1e-12)
     np.testing.assert_allclose(f.model.params["v.bias"], new_a, atol=1e-12)
     np.testing.assert_allclose(f.model.params["h.bias"], new_b, atol=1e-12)
@@ -316,7 +322,9 @@ def test_stored_entries_whose_slope_is_zero_stay_parameters(negative, lateral):
 
 
 def test_fast_weights_do_not_take_parameters_out_of_their_range():
-    """Above NoisyOr units with arrows inside, whose biases must stay positive for the chains, too."""
+    """Above NoisyOr units with arrows inside, whose biases must stay positive for the chains,
+    too.
+    """
     from pgmengine.learn.negative.fast_pcd import FastPCD
 
     rng, b = np.random.default_rng(0), pgm.GraphBuilder()
@@ -425,8 +433,8 @@ def test_adaptive_sap_is_unbiased_where_temperatures_differ(sure=5.0):
 
     from pgmengine.learn.batch import Batch, only
 
-    machine = next(m for m in FINITE if m.name == "rbm three values")
-    model, rng, chains = machine.build(), np.random.default_rng(0), 20_000
+    tiny_model = next(m for m in FINITE if m.name == "rbm three values")
+    model, rng, chains = tiny_model.build(), np.random.default_rng(0), 20_000
     negative = pgm.AdaptiveSAP(betas=[0.5, 0.8, 1.0], every=1, steps=10, chains=chains)
     target = model.given({"v": np.zeros((1, 3))})
     batch = Batch(model, np.ones(1), None, dict, ((), ()), np.float32)

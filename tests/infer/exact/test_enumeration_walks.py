@@ -13,7 +13,7 @@ from pgmengine.infer.exact.skeleton import skeleton_of
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 
 
-def test_compiled_walk_equals_numpy_walk_on_a_larger_machine(monkeypatch):
+def test_compiled_walk_equals_numpy_walk_on_a_larger_model(monkeypatch):
     model = pgm.rbm(30, 13, hidden=pgm.Spin(), rng=0)
     model = model.with_params({"v-h.weight": np.random.default_rng(0).normal(0, 2, (30, 13))})
     want = ("log_z", "marginals", "pairs")
@@ -115,7 +115,9 @@ def test_an_impossible_row_is_named_among_patterns_on_threads(monkeypatch):
 
 @pytest.mark.parametrize("leak", [0.0, 0.2])
 def test_noisy_or_is_compiled(leak, monkeypatch):
-    """A net of finding under causes (no leak: some states are impossible), compiled against numpy."""
+    """A net of finding under causes (no leak: some states are impossible), compiled against
+    numpy.
+    """
     rng = np.random.default_rng(5)
     b = pgm.GraphBuilder()
     b.layer("cause", pgm.Binary(), 12, bias=np.full(12, -1.5))

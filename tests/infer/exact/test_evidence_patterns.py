@@ -10,42 +10,44 @@ import networkx as nx
 import numpy as np
 import pytest
 from brute import Brute
-from tiny import MACHINES, as_evidence, patterns
+from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
 from pgmengine.infer.exact import cover, program
 from pgmengine.learn.run import compact
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
-table = pytest.mark.parametrize("machine", MACHINES, ids=repr)
+table = pytest.mark.parametrize("tiny_model", MODELS, ids=repr)
 
 
 @table
-def test_patterns_asked_again_give_the_same(machine, monkeypatch):
-    model, rows, compiled = machine.build(), patterns(machine), []
+def test_patterns_asked_again_give_the_same(tiny_model, monkeypatch):
+    model, rows, compiled = tiny_model.build(), patterns(tiny_model), []
     made = program._compile
     monkeypatch.setattr(
         program, "_compile", lambda *args: compiled.append(made(*args)) or compiled[-1]
     )
     want = ("log_z", "log_prob", "marginals")
     for row in rows:
-        evidence = {name: value[0] for name, value in as_evidence(machine, [row]).items()}
+        evidence = {name: value[0] for name, value in as_evidence(tiny_model, [row]).items()}
         first, _, third = (pgm.infer(model, evidence, want, method=pgm.Exact()) for _ in range(3))
-        truth = Brute(machine, row)
+        truth = Brute(tiny_model, row)
         np.testing.assert_allclose(first.log_z[0], truth.log_z, **EXACT)
-        np.testing.assert_allclose(first.log_prob, truth.log_z - Brute(machine, {}).log_z, **EXACT)
+        np.testing.assert_allclose(
+            first.log_prob, truth.log_z - Brute(tiny_model, {}).log_z, **EXACT
+        )
         assert np.array_equal(third.log_z, first.log_z) and np.array_equal(
             third.log_prob, first.log_prob
         )
-        for x in machine.layers:
+        for x in tiny_model.layers:
             assert np.array_equal(third.mean[x.name], first.mean[x.name])
             np.testing.assert_allclose(np.ravel(first.mean[x.name]), truth.mean(x.name), **EXACT)
             if x.unit.support is not None:
                 assert np.array_equal(third.prob[x.name], first.prob[x.name])
                 np.testing.assert_allclose(first.prob[x.name], truth.prob(x.name), **EXACT)
     plain = all(
-        x.unit in (pgm.Binary(), pgm.Spin()) for x in machine.layers
-    ) and "large" not in repr(machine)
+        x.unit in (pgm.Binary(), pgm.Spin()) for x in tiny_model.layers
+    ) and "large" not in repr(tiny_model)
     assert not plain or all(p is not None for p in compiled) and compiled
 
 
@@ -103,7 +105,7 @@ def test_a_model_keeps_little_of_many_patterns():
 def test_covers_are_searched_once_while_a_model_learns(monkeypatch):
     calls, search = [], cover._cheapest
     monkeypatch.setattr(cover, "_cheapest", lambda *args: calls.append(1) or search(*args))
-    for model in (pgm.boltzmann_machine(5, rng=0), sparse_machine()):
+    for model in (pgm.boltzmann_machine(5, rng=0), sparse_model()):
         name, calls[:] = next(iter(model.structure.layers)), []
         x = np.where(
             np.random.default_rng(0).random((8, model.structure.layers[name].size)) < 0.5, -1.0, 1.0
@@ -112,7 +114,7 @@ def test_covers_are_searched_once_while_a_model_learns(monkeypatch):
         assert len(calls) <= 2
 
 
-def sparse_machine():
+def sparse_model():
     graph = nx.grid_2d_graph(3, 3)
     nx.set_edge_attributes(graph, 0.3, "weight")
     return pgm.GraphBuilder.from_networkx(graph, unit=pgm.Spin()).build()
@@ -136,17 +138,19 @@ FACTS = (
 
 
 @table
-def test_facts_belong_to_their_pattern(machine):
-    """Rows that are taken in any number and order have the facts of the same evidence parsed anew."""
-    model, rows = machine.build(), patterns(machine)
-    many = model.given(as_evidence(machine, rows))
+def test_facts_belong_to_their_pattern(tiny_model):
+    """Rows that are taken in any number and order have the facts of the same evidence parsed
+    anew.
+    """
+    model, rows = tiny_model.build(), patterns(tiny_model)
+    many = model.given(as_evidence(tiny_model, rows))
     for fact in FACTS:
         for index in ([0], [1], [0, 1], [1, 0, 1], [*range(len(rows))][::-1], [0, 0, 0]):
-            fresh = model.given(as_evidence(machine, [rows[i] for i in index]))
+            fresh = model.given(as_evidence(tiny_model, [rows[i] for i in index]))
             for _ in range(2):
                 taken = many.take(np.array(index)).pattern
                 assert getattr(taken, fact) == getattr(fresh.pattern, fact), fact
-        alike = compact(model.given(as_evidence(machine, rows[:1] * 6)), np.float32)
+        alike = compact(model.given(as_evidence(tiny_model, rows[:1] * 6)), np.float32)
         taken = [alike.take(np.arange(n)).pattern for n in (2, 3, 2)]
         assert taken[0] is taken[2] and [p.rows for p in taken] == [2, 3, 2]
         one = many.take(np.zeros(1, dtype=int)).pattern

@@ -1,10 +1,10 @@
-"""Exact inference against the oracle, over the whole table of machines and patterns of evidence."""
+"""Exact inference against brute force, for all tiny models and patterns of evidence."""
 
 import numpy as np
 import pytest
 from brute import Brute
 from scipy.stats import chi2
-from tiny import INFINITE, MACHINES, as_evidence, draw_row, patterns
+from tiny import INFINITE, MODELS, as_evidence, draw_row, patterns
 from walks import numpy_walk_only
 
 import pgmengine as pgm
@@ -12,7 +12,7 @@ from pgmengine.infer.exact import gray, program, states, walk
 
 BETAS = (1.0, 0.37)
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
-table = pytest.mark.parametrize("machine", MACHINES, ids=repr)
+table = pytest.mark.parametrize("tiny_model", MODELS, ids=repr)
 
 
 @pytest.fixture(params=["chosen", "gray", pytest.param("plain", marks=pytest.mark.long)])
@@ -32,16 +32,16 @@ def walker(request, monkeypatch):
 
 @table
 @pytest.mark.parametrize("beta", BETAS)
-def test_log_z_marginals_and_pairs(machine, beta, walker):
-    model, rows = machine.build(), patterns(machine)
-    want = ("log_z", "marginals", "pairs") if machine not in INFINITE else ("log_z", "marginals")
-    result = pgm.Exact().run(model.given(as_evidence(machine, rows), beta=beta), want)
-    only_log_z = pgm.Exact().run(model.given(as_evidence(machine, rows), beta=beta), ("log_z",))
+def test_log_z_marginals_and_pairs(tiny_model, beta, walker):
+    model, rows = tiny_model.build(), patterns(tiny_model)
+    want = ("log_z", "marginals", "pairs") if tiny_model not in INFINITE else ("log_z", "marginals")
+    result = pgm.Exact().run(model.given(as_evidence(tiny_model, rows), beta=beta), want)
+    only_log_z = pgm.Exact().run(model.given(as_evidence(tiny_model, rows), beta=beta), ("log_z",))
     for i, row in enumerate(rows):
-        truth = Brute(machine, row, beta=beta)
+        truth = Brute(tiny_model, row, beta=beta)
         np.testing.assert_allclose(result.log_z[i], truth.log_z, **EXACT)
         np.testing.assert_allclose(only_log_z.log_z[i], truth.log_z, **EXACT)
-        for x in machine.layers:
+        for x in tiny_model.layers:
             np.testing.assert_allclose(
                 np.ravel(result.mean[x.name][i]), truth.mean(x.name), **EXACT
             )
@@ -51,7 +51,9 @@ def test_log_z_marginals_and_pairs(machine, beta, walker):
             for c in model.structure.couplings:
                 weight = model.weight(c)
                 stored = (
-                    weight.toarray() != 0 if machine.sparse else np.ones(weight.shape, dtype=bool)
+                    weight.toarray() != 0
+                    if tiny_model.sparse
+                    else np.ones(weight.shape, dtype=bool)
                 )
                 if c.a == c.b:
                     stored = (
@@ -66,45 +68,47 @@ def test_log_z_marginals_and_pairs(machine, beta, walker):
 
 
 @table
-def test_reference_of_the_tempering_path(machine, walker):
-    model, rows = machine.build(), patterns(machine)
-    first = machine.layers[0]
+def test_reference_of_the_tempering_path(tiny_model, walker):
+    model, rows = tiny_model.build(), patterns(tiny_model)
+    first = tiny_model.layers[0]
     field = np.linspace(-0.5, 0.8, model.structure.layers[first.name].width)
     if model.structure.layers[first.name].unit.width > 1:
         first, field = (
-            machine.layers[-1],
-            np.linspace(-0.5, 0.8, model.structure.layers[machine.layers[-1].name].width),
+            tiny_model.layers[-1],
+            np.linspace(-0.5, 0.8, model.structure.layers[tiny_model.layers[-1].name].width),
         )
         if model.structure.layers[first.name].unit.width > 1:
             return
-    target = model.given(as_evidence(machine, rows)).at(0.37, {first.name: field})
+    target = model.given(as_evidence(tiny_model, rows)).at(0.37, {first.name: field})
     result = pgm.Exact().run(target, ("log_z",))
-    truth = [Brute(machine, row, beta=0.37, reference={first.name: field}).log_z for row in rows]
+    truth = [Brute(tiny_model, row, beta=0.37, reference={first.name: field}).log_z for row in rows]
     np.testing.assert_allclose(result.log_z, truth, **EXACT)
 
 
 @table
-def test_log_prob_is_normalised(machine):
-    model, rows = machine.build(), patterns(machine)
-    result = pgm.infer(model, as_evidence(machine, rows), want=("log_prob",), method=pgm.Exact())
-    nothing = Brute(machine).log_z
-    truth = [Brute(machine, row).log_z - nothing for row in rows]
+def test_log_prob_is_normalised(tiny_model):
+    model, rows = tiny_model.build(), patterns(tiny_model)
+    result = pgm.infer(model, as_evidence(tiny_model, rows), want=("log_prob",), method=pgm.Exact())
+    nothing = Brute(tiny_model).log_z
+    truth = [Brute(tiny_model, row).log_z - nothing for row in rows]
     np.testing.assert_allclose(result.log_prob, truth, **EXACT)
     if model.structure.normalized:
         np.testing.assert_allclose(pgm.infer(model, want=("log_z",)).log_z, 0.0, atol=1e-12)
 
 
 @table
-def test_mode(machine, walker):
-    model, rows = machine.build(), patterns(machine)
-    result = pgm.Exact().run(model.given(as_evidence(machine, rows)), ("mode",))
+def test_mode(tiny_model, walker):
+    model, rows = tiny_model.build(), patterns(tiny_model)
+    result = pgm.Exact().run(model.given(as_evidence(tiny_model, rows)), ("mode",))
     flat = {n: model.structure.layers[n].flat(v) for n, v in result.mode.items()}
-    best = model.given(as_evidence(machine, rows)).log_density(flat)
-    if machine not in INFINITE:
-        np.testing.assert_allclose(best, [Brute(machine, row).mode()[1] for row in rows], **EXACT)
+    best = model.given(as_evidence(tiny_model, rows)).log_density(flat)
+    if tiny_model not in INFINITE:
+        np.testing.assert_allclose(
+            best, [Brute(tiny_model, row).mode()[1] for row in rows], **EXACT
+        )
     else:
         rng = np.random.default_rng(0)
-        target = model.given(as_evidence(machine, rows))
+        target = model.given(as_evidence(tiny_model, rows))
         for _ in range(200):
             x = {
                 n: model.structure.layers[n].flat(
@@ -118,11 +122,11 @@ def test_mode(machine, walker):
 
 
 @table
-def test_gradient_is_the_derivative_of_log_z(machine, walker):
-    if machine.name == "rbm large weights":
+def test_gradient_is_the_derivative_of_log_z(tiny_model, walker):
+    if tiny_model.name == "rbm large weights":
         return  # a central difference has nothing to say where probabilities are 0 and 1
-    model, rows = machine.build(), patterns(machine)
-    evidence = as_evidence(machine, rows)
+    model, rows = tiny_model.build(), patterns(tiny_model)
+    evidence = as_evidence(tiny_model, rows)
     gradient = pgm.Exact().run(model.given(evidence), ("gradient",)).gradient
     rng = np.random.default_rng(0)
     for name, value in model.params.items():
@@ -137,7 +141,10 @@ def test_gradient_is_the_derivative_of_log_z(machine, walker):
             step = np.where(unit[:, None] == unit, 0.0, step)
             step = step * (dense != 0) if "->" in name else step
         eps = 1e-5
-        if any(x.unit.nonnegative for x in machine.layers) and (dense - eps * abs(step) < 0).any():
+        if (
+            any(x.unit.nonnegative for x in tiny_model.layers)
+            and (dense - eps * abs(step) < 0).any()
+        ):
             step = step * (dense > 1e-3)  # at the bound there is only one side
         wrap = type(value) if hasattr(value, "toarray") else np.array
         ends = [model.with_params({name: wrap(dense + sign * eps * step)}) for sign in (1, -1)]
@@ -149,25 +156,25 @@ def test_gradient_is_the_derivative_of_log_z(machine, walker):
 
 
 def test_samples_follow_the_posterior():
-    machine = next(m for m in MACHINES if m.name == "dbm mixed")
-    model, draws = machine.build(), 40_000
-    rows = patterns(machine)[:2]
+    tiny_model = next(m for m in MODELS if m.name == "dbm mixed")
+    model, draws = tiny_model.build(), 40_000
+    rows = patterns(tiny_model)[:2]
     result = pgm.Exact(draws=draws).run(
-        model.given(as_evidence(machine, rows)), ("samples",), rng=1
+        model.given(as_evidence(tiny_model, rows)), ("samples",), rng=1
     )
     for i, row in enumerate(rows):
-        truth = Brute(machine, row)
+        truth = Brute(tiny_model, row)
         a, b = (result.samples[n][:, i].reshape(draws, -1) for n in ("v", "h1"))
         error = np.sqrt(np.maximum(truth.pairs("v", "h1") * 0 + 1, 0.01) / draws)
         assert np.all(np.abs(a.T @ b / draws - truth.pairs("v", "h1")) < 5 * error)
 
 
-def draw_soft(machine, rng):
+def draw_soft(tiny_model, rng):
     """Soft evidence on the layers that can take it: as the package wants it, and as log weights of
     the states.
     """
     given, listed = {}, {}
-    for x in machine.layers:
+    for x in tiny_model.layers:
         k = getattr(x.unit, "k", 1)
         if k > 1:
             given[x.name] = rng.normal(size=(x.size, k))
@@ -183,16 +190,16 @@ def draw_soft(machine, rng):
 
 @table
 @pytest.mark.parametrize("beta", BETAS)
-def test_soft_evidence(machine, beta, walker):
-    model, rows = machine.build(), patterns(machine)[:4]
-    given, listed = draw_soft(machine, np.random.default_rng(3))
+def test_soft_evidence(tiny_model, beta, walker):
+    model, rows = tiny_model.build(), patterns(tiny_model)[:4]
+    given, listed = draw_soft(tiny_model, np.random.default_rng(3))
     result = pgm.Exact().run(
-        model.given(as_evidence(machine, rows), soft=given, beta=beta), ("log_z", "marginals")
+        model.given(as_evidence(tiny_model, rows), soft=given, beta=beta), ("log_z", "marginals")
     )
     for i, row in enumerate(rows):
-        truth = Brute(machine, row, soft=listed, beta=beta)
+        truth = Brute(tiny_model, row, soft=listed, beta=beta)
         np.testing.assert_allclose(result.log_z[i], truth.log_z, **EXACT)
-        for x in machine.layers:
+        for x in tiny_model.layers:
             np.testing.assert_allclose(
                 np.ravel(result.mean[x.name][i]), truth.mean(x.name), **EXACT
             )
@@ -200,22 +207,25 @@ def test_soft_evidence(machine, beta, walker):
 
 @table
 @pytest.mark.parametrize("beta", BETAS)
-def test_do(machine, beta, walker):
+def test_do(tiny_model, beta, walker):
     """Each layer that can be set, set in part, with evidence on the other layers."""
-    model, rng = machine.build(), np.random.default_rng(4)
+    model, rng = tiny_model.build(), np.random.default_rng(4)
     for name in model.structure.directed_layers:
         if name in model.structure.undirected_layers:
             continue
-        set_to, rows = draw_row(machine, rng, 0.6), [draw_row(machine, rng, 0.4) for _ in range(3)]
+        set_to, rows = (
+            draw_row(tiny_model, rng, 0.6),
+            [draw_row(tiny_model, rng, 0.4) for _ in range(3)],
+        )
         for row in rows:
             row[name] = [None] * len(row[name])
-        done = {name: as_evidence(machine, [set_to])[name][0]}
-        target = model.given(as_evidence(machine, rows), do=done, beta=beta)
+        done = {name: as_evidence(tiny_model, [set_to])[name][0]}
+        target = model.given(as_evidence(tiny_model, rows), do=done, beta=beta)
         result = pgm.Exact().run(target, ("log_z", "marginals"))
         for i, row in enumerate(rows):
-            truth = Brute(machine, row, do={name: set_to[name]}, beta=beta)
+            truth = Brute(tiny_model, row, do={name: set_to[name]}, beta=beta)
             np.testing.assert_allclose(result.log_z[i], truth.log_z, **EXACT)
-            for x in machine.layers:
+            for x in tiny_model.layers:
                 np.testing.assert_allclose(
                     np.ravel(result.mean[x.name][i]), truth.mean(x.name), **EXACT
                 )
@@ -224,28 +234,28 @@ def test_do(machine, beta, walker):
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
 def test_hints_of_some_rows_only(order):
     """The first row's hints do not decide what is left out for the others."""
-    machine = next(m for m in MACHINES if m.name == "sbn deep")
-    model = machine.build()
+    tiny_model = next(m for m in MODELS if m.name == "sbn deep")
+    model = tiny_model.build()
     for name, layer in model.structure.layers.items():
         hints = np.zeros((2, layer.size))
         hints[1] = np.linspace(-1, 2, layer.size)
         found = pgm.infer(model, want=("log_z",), soft={name: hints[order]}).log_z
         for row, i in enumerate(order):
-            truth = Brute(machine, {}, soft={name: [[0.0, a] for a in hints[i]]})
+            truth = Brute(tiny_model, {}, soft={name: [[0.0, a] for a in hints[i]]})
             np.testing.assert_allclose(found[row], truth.log_z, **EXACT)
 
 
 def test_soft_evidence_and_do():
-    machine = next(m for m in MACHINES if m.name == "sbn categorical")
-    model = machine.build()
+    tiny_model = next(m for m in MODELS if m.name == "sbn categorical")
+    model = tiny_model.build()
     soft = {"v": np.array([[0.3, -1.0, 0.2], [0.0, 0.5, 2.0]]), "h2": np.array([1.5, -0.7])}
     listed = {"v": soft["v"].tolist(), "h2": [[0.0, a] for a in soft["h2"]]}
     result = pgm.infer(model, {"h1": [2]}, want=("marginals", "log_prob"), soft=soft)
-    truth = Brute(machine, {"h1": [2]}, soft=listed)
+    truth = Brute(tiny_model, {"h1": [2]}, soft=listed)
     np.testing.assert_allclose(result.log_z[0], truth.log_z, **EXACT)
     np.testing.assert_allclose(result.mean["h2"], truth.mean("h2"), **EXACT)
     done = pgm.infer(model, {"v": [0, np.nan]}, want=("marginals", "log_z"), do={"h1": [1]})
-    truth = Brute(machine, {"v": [0, None]}, do={"h1": [1]})
+    truth = Brute(tiny_model, {"v": [0, None]}, do={"h1": [1]})
     np.testing.assert_allclose(done.log_z[0], truth.log_z, **EXACT)
     np.testing.assert_allclose(done.mean["h2"], truth.mean("h2"), **EXACT)
     np.testing.assert_allclose(done.mean["v"].ravel(), truth.mean("v"), **EXACT)

@@ -29,9 +29,9 @@ def random_rbm(seed, v=30, h=12, sd=2.0):
 # ---- the path ----
 
 
-@pytest.mark.parametrize("machine", FINITE + INFINITE, ids=repr)
-def test_log_z_at_0_is_exact_and_so_are_its_draws(machine):
-    target = mixed_target(machine, rows=6).at(0.0)
+@pytest.mark.parametrize("tiny_model", FINITE + INFINITE, ids=repr)
+def test_log_z_at_0_is_exact_and_so_are_its_draws(tiny_model):
+    target = mixed_target(tiny_model, rows=6).at(0.0)
     layers = target.structure.layers
     for i in range(target.rows):
         one = target.take(np.array([i]))
@@ -41,7 +41,7 @@ def test_log_z_at_0_is_exact_and_so_are_its_draws(machine):
             assert np.array_equal(
                 x[name][:, seen], np.repeat(one.evidence.values[name][:, seen], 400, axis=0)
             )
-        if machine in FINITE:
+        if tiny_model in FINITE:
             states = pgm.diagnostics.joint_states(one)
             count = len(next(iter(states.values())))
             log_p = one.take(np.zeros(count, dtype=int)).log_density(states)
@@ -50,10 +50,10 @@ def test_log_z_at_0_is_exact_and_so_are_its_draws(machine):
             )
 
 
-@pytest.mark.parametrize("machine", FINITE + INFINITE, ids=repr)
+@pytest.mark.parametrize("tiny_model", FINITE + INFINITE, ids=repr)
 @pytest.mark.parametrize("joint", [False, True])
-def test_annealing_weights_are_those_of_the_plain_engine(machine, joint):
-    target = mixed_target(machine).at(0.0)
+def test_annealing_weights_are_those_of_the_plain_engine(tiny_model, joint):
+    target = mixed_target(tiny_model).at(0.0)
     if refusal(target):
         return
     x = start(target, np.random.default_rng(0))
@@ -140,13 +140,13 @@ def test_ais_brackets_random_rbms_dbms_and_belief_nets():
 
 
 @pytest.mark.parametrize(
-    "machine", [m for m in FINITE + INFINITE if "large" not in m.name], ids=repr
+    "tiny_model", [m for m in FINITE + INFINITE if "large" not in m.name], ids=repr
 )
 @pytest.mark.long
-def test_ais_on_the_table_with_evidence_row_by_row(machine):
-    rows = patterns(machine)
-    model = machine.build()
-    target = model.given(as_evidence(machine, rows))
+def test_ais_on_the_table_with_evidence_row_by_row(tiny_model):
+    rows = patterns(tiny_model)
+    model = tiny_model.build()
+    target = model.given(as_evidence(tiny_model, rows))
     if refusal(target):
         target = target.take(
             np.array([i for i in range(len(rows)) if not refusal(target.take(np.array([i])))])
@@ -217,15 +217,26 @@ def test_coupled_chains_keep_their_distribution_where_valleys_are_rarely_left():
 def test_base_rates_of_every_unit(atol=1e-6):
     """A'(eta) is the shrunk mean of the data, missing values left out."""
     rng = np.random.default_rng(0)
-    units = {"b": pgm.Binary(), "s": pgm.Spin(), "m": pgm.MultiValued(3), "i": pgm.MultiValued(math.inf),
-             "g": pgm.Gaussian(2.0), "c": pgm.Categorical(3)}  # fmt: skip
+    units = {
+        "b": pgm.Binary(),
+        "s": pgm.Spin(),
+        "m": pgm.MultiValued(3),
+        "i": pgm.MultiValued(math.inf),
+        "g": pgm.Gaussian(2.0),
+        "c": pgm.Categorical(3),
+    }
     b = pgm.GraphBuilder()
     for name, unit in units.items():
         b.layer(name, unit, 2)
     model, rows = b.build(), 50
-    data = {"b": rng.integers(0, 2, (rows, 2)), "s": rng.choice([-1, 1], (rows, 2)), "c": rng.integers(0, 3, (rows, 2)),
-            "m": rng.choice([-1, -1 / 3, 1 / 3, 1], (rows, 2)), "i": rng.uniform(-1, 0.5, (rows, 2)),
-            "g": rng.normal(3, 5, (rows, 2))}  # fmt: skip
+    data = {
+        "b": rng.integers(0, 2, (rows, 2)),
+        "s": rng.choice([-1, 1], (rows, 2)),
+        "c": rng.integers(0, 3, (rows, 2)),
+        "m": rng.choice([-1, -1 / 3, 1 / 3, 1], (rows, 2)),
+        "i": rng.uniform(-1, 0.5, (rows, 2)),
+        "g": rng.normal(3, 5, (rows, 2)),
+    }
     data["b"] = np.where(rng.random((rows, 2)) < 0.3, np.nan, data["b"])
     found = base_rates(model, data, shrink=4.0)
     for name, unit in units.items():

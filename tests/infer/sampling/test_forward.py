@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from brute import Brute
 from scipy.stats import chi2
-from tiny import MACHINES, as_evidence, patterns
+from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
 from pgmengine.infer.sampling.forward import drawn
 
 DRAWS = 40_000
-PURE = [m for m in MACHINES if m.directed and not m.undirected]
+PURE = [m for m in MODELS if m.directed and not m.undirected]
 
 
 @pytest.mark.parametrize("m", PURE, ids=repr)
@@ -64,8 +64,15 @@ def test_draws_without_evidence_have_the_joint_distribution(m, alpha=1e-6):
 def test_soft_evidence_do_and_samples(errors=5.0):
     m = next(m for m in PURE if m.name == "sbn deep")
     soft, do = {"v": np.array([1.0, -2.0, 0.5])}, {"h1": [1.0, np.nan]}
-    r = pgm.infer(m.build(), {"v": [np.nan, 1, np.nan]}, soft=soft, do=do, want=("log_z", "marginals", "samples"),
-                  method=pgm.Forward(DRAWS), rng=0)  # fmt: skip
+    r = pgm.infer(
+        m.build(),
+        {"v": [np.nan, 1, np.nan]},
+        soft=soft,
+        do=do,
+        want=("log_z", "marginals", "samples"),
+        method=pgm.Forward(DRAWS),
+        rng=0,
+    )
     exact = Brute(
         m,
         {"v": [None, 1.0, None]},

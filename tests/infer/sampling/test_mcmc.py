@@ -19,11 +19,13 @@ def test_chains_agree_with_exact_within_mcse():
         "gaussian child",
     )
     for name in names:
-        machine = next(m for m in FINITE + INFINITE if m.name == name)
-        rows = patterns(machine)[:3]
-        evidence = as_evidence(machine, rows)
-        chains = pgm.infer(machine.build(), evidence, method=pgm.MCMC(chains=8, draws=2000), rng=3)
-        exact = pgm.infer(machine.build(), evidence, method=pgm.Exact())
+        tiny_model = next(m for m in FINITE + INFINITE if m.name == name)
+        rows = patterns(tiny_model)[:3]
+        evidence = as_evidence(tiny_model, rows)
+        chains = pgm.infer(
+            tiny_model.build(), evidence, method=pgm.MCMC(chains=8, draws=2000), rng=3
+        )
+        exact = pgm.infer(tiny_model.build(), evidence, method=pgm.Exact())
         assert chains.status is pgm.Status.OK and chains.kind == "estimate"
         for layer in exact.mean:
             error = chains.stats["mcse"][layer]
@@ -31,11 +33,11 @@ def test_chains_agree_with_exact_within_mcse():
 
 
 def test_cross_layer_moments_are_not_products_of_means():
-    machine = next(m for m in FINITE if m.name == "rbm")
+    tiny_model = next(m for m in FINITE if m.name == "rbm")
     chains = pgm.infer(
-        machine.build(), method=pgm.MCMC(chains=8, draws=4000), want=("pairs", "gradient"), rng=0
+        tiny_model.build(), method=pgm.MCMC(chains=8, draws=4000), want=("pairs", "gradient"), rng=0
     )
-    exact = pgm.infer(machine.build(), method=pgm.Exact(), want=("pairs",))
+    exact = pgm.infer(tiny_model.build(), method=pgm.Exact(), want=("pairs",))
     np.testing.assert_allclose(
         chains.pairs["v-h"], exact.pairs["v-h"], atol=5 * 0.5 / np.sqrt(8000)
     )

@@ -22,7 +22,7 @@ from pgmengine.infer.sampling.tempered_transitions import excursion
 
 QUICK = ("dbm mixed", "noisy-or")
 few = pytest.mark.parametrize(
-    "machine",
+    "tiny_model",
     [
         m if m.name in QUICK else pytest.param(m, marks=pytest.mark.long)
         for m in FINITE
@@ -56,15 +56,15 @@ def test_pt_log_z_and_even_rejections():
 
 
 @few
-def test_joint_distribution_of_the_ladder_is_invariant(machine):
+def test_joint_distribution_of_the_ladder_is_invariant(tiny_model):
     """States at all rungs start exactly from their distributions; after swaps and sweeps each rung
     still has its own.
     """
     rng, count = np.random.default_rng(4), 4000
-    row = draw_row(machine, np.random.default_rng(11), 0.2)
-    target = machine.build().given(as_evidence(machine, [row]))
+    row = draw_row(tiny_model, np.random.default_rng(11), 0.2)
+    target = tiny_model.build().given(as_evidence(tiny_model, [row]))
     ladders = Ladders(target, BETAS, count, pgm.FlipState(), rng)
-    truths = [Brute(machine, row, beta=beta) for beta in BETAS]
+    truths = [Brute(tiny_model, row, beta=beta) for beta in BETAS]
     parts = [exact_start(truth, count, rng) for truth in truths]
     x = {
         n: np.stack([part[n] for part in parts], axis=1).reshape(count * len(BETAS), -1)
@@ -81,9 +81,9 @@ def test_joint_distribution_of_the_ladder_is_invariant(machine):
 # ---- simulated tempering ----
 
 
-def level_start(machine, row, count, rng, log_g):
+def level_start(tiny_model, row, count, rng, log_g):
     """Exact draws of (state, level) with p proportional to Z_l / g_l times p_l(x)."""
-    truths = [Brute(machine, row, beta=beta) for beta in BETAS]
+    truths = [Brute(tiny_model, row, beta=beta) for beta in BETAS]
     weight = np.array([truth.log_z for truth in truths]) - log_g
     p = np.exp(weight - np.logaddexp.reduce(weight))
     level = rng.choice(len(BETAS), size=count, p=p)
@@ -92,11 +92,11 @@ def level_start(machine, row, count, rng, log_g):
     return truths, p, level, x
 
 
-def joint_p_values(machine, rng, count=20_000):
-    row = draw_row(machine, np.random.default_rng(11), 0.2)
-    log_g = np.array([0.0, 0.4, -0.3, 0.5]) + Brute(machine, row, beta=0.5).log_z * BETAS
-    truths, p, level, x = level_start(machine, row, count, rng, log_g)
-    target = machine.build().given(as_evidence(machine, [row]))
+def joint_p_values(tiny_model, rng, count=20_000):
+    row = draw_row(tiny_model, np.random.default_rng(11), 0.2)
+    log_g = np.array([0.0, 0.4, -0.3, 0.5]) + Brute(tiny_model, row, beta=0.5).log_z * BETAS
+    truths, p, level, x = level_start(tiny_model, row, count, rng, log_g)
+    target = tiny_model.build().given(as_evidence(tiny_model, [row]))
     chains = Levels(target, BETAS, count, pgm.Gibbs(), OneOverT(), rng)
     chains.rung, chains.weights.log_g = level[None], log_g[None]
     many = target.take(np.zeros(count, dtype=int)).at(BETAS[level])
@@ -116,15 +116,15 @@ def joint_p_values(machine, rng, count=20_000):
 
 
 @few
-def test_state_and_level_are_jointly_invariant(machine):
-    assert min(joint_p_values(machine, np.random.default_rng(2))) > 1e-6
+def test_state_and_level_are_jointly_invariant(tiny_model):
+    assert min(joint_p_values(tiny_model, np.random.default_rng(2))) > 1e-6
 
 
 def test_a_forgotten_proposal_ratio_at_the_ends_is_caught(monkeypatch):
-    machine = next(m for m in FINITE if m.name == "rbm")
-    assert min(joint_p_values(machine, np.random.default_rng(2))) > 1e-6
+    tiny_model = next(m for m in FINITE if m.name == "rbm")
+    assert min(joint_p_values(tiny_model, np.random.default_rng(2))) > 1e-6
     monkeypatch.setattr(levels_module, "log_q", lambda level, top: np.zeros(level.shape))
-    assert min(joint_p_values(machine, np.random.default_rng(2))) < 1e-6
+    assert min(joint_p_values(tiny_model, np.random.default_rng(2))) < 1e-6
 
 
 @pytest.mark.parametrize("gamma", [pgm.FlatHistogram(), pgm.OneOverT()])
@@ -156,11 +156,13 @@ def test_weights_converge_to_differences_of_log_z(gamma):
 
 
 @few
-def test_tempered_transitions_leave_p_invariant(machine):
+def test_tempered_transitions_leave_p_invariant(tiny_model):
     rng, count = np.random.default_rng(4), 20_000
-    row = draw_row(machine, np.random.default_rng(11), 0.2)
-    truth = Brute(machine, row)
-    target = machine.build().given(as_evidence(machine, [row])).take(np.zeros(count, dtype=int))
+    row = draw_row(tiny_model, np.random.default_rng(11), 0.2)
+    truth = Brute(tiny_model, row)
+    target = (
+        tiny_model.build().given(as_evidence(tiny_model, [row])).take(np.zeros(count, dtype=int))
+    )
     for kernel in KERNELS[:2]:
         chains = make_chains(target, kernel, exact_start(truth, count, rng), rng)
         taken = excursion(chains, np.array([0.2, 0.6, 1.0]), rng)
@@ -168,10 +170,10 @@ def test_tempered_transitions_leave_p_invariant(machine):
 
 
 def test_a_transition_that_is_always_taken_is_caught():
-    machine = next(m for m in FINITE if m.name == "ising")
+    tiny_model = next(m for m in FINITE if m.name == "ising")
     rng, count = np.random.default_rng(4), 20_000
-    truth = Brute(machine, draw_row(machine, rng, 0.0))
-    target = machine.build().given().take(np.zeros(count, dtype=int))
+    truth = Brute(tiny_model, draw_row(tiny_model, rng, 0.0))
+    target = tiny_model.build().given().take(np.zeros(count, dtype=int))
     chains = make_chains(target, pgm.Gibbs(), exact_start(truth, count, rng), rng)
     chains.anneal(np.array([1.0, 0.6, 0.2, 0.2, 0.6]), joint=True)
     assert p_value(truth, chains.values()) < 1e-6
@@ -188,14 +190,14 @@ def test_a_transition_that_is_always_taken_is_caught():
     ],
 )
 def test_wang_landau_answers_agree_with_exact(name):
-    machine = next(m for m in FINITE + INFINITE if m.name == name)
-    model, first = machine.build(), machine.layers[0]
+    tiny_model = next(m for m in FINITE + INFINITE if m.name == name)
+    model, first = tiny_model.build(), tiny_model.layers[0]
     edges = np.linspace(-3, 3, 5)
 
     def partition(x):
         return np.digitize(x[first.name].reshape(len(x[first.name]), -1).sum(axis=1), edges)
 
-    row = as_evidence(machine, [draw_row(machine, np.random.default_rng(1), 0.2)])
+    row = as_evidence(tiny_model, [draw_row(tiny_model, np.random.default_rng(1), 0.2)])
     r = pgm.infer(model, row, method=pgm.WangLandau(partition, bins=6, draws=6000), rng=0)
     exact = pgm.infer(model, row, method=pgm.Exact())
     for layer in r.mean:
@@ -208,9 +210,9 @@ def test_wang_landau_answers_agree_with_exact(name):
 
 @pytest.mark.parametrize("gamma", [OneOverT(), pgm.CAST().gamma], ids=repr)
 def test_slow_chains_of_the_coupled_sampler_stay_at_p_and_change_places(gamma):
-    machine = next(m for m in FINITE if m.name == "rbm")
-    truth, rng, pairs = Brute(machine), np.random.default_rng(0), 4000
-    target = machine.build().given().take(np.zeros(pairs, dtype=int))
+    tiny_model = next(m for m in FINITE if m.name == "rbm")
+    truth, rng, pairs = Brute(tiny_model), np.random.default_rng(0), 4000
+    target = tiny_model.build().given().take(np.zeros(pairs, dtype=int))
     coupled = CoupledTempering(target, np.linspace(0.3, 1, 5), pgm.Gibbs(), gamma, 10, rng)
     for _ in range(100):
         coupled.step()

@@ -6,16 +6,19 @@ import numpy as np
 import pytest
 from bound_oracle import bound
 from brute import Brute, grid, log_sum
-from tiny import MACHINES, as_evidence, draw_row, machine
+from tiny import MODELS, as_evidence, draw_row, tiny_model
 
 import pgmengine as pgm
 
 SCALAR = [
     m
-    for m in MACHINES
-    if m.directed and all(type(x.unit).__name__ in ("Binary", "Spin", "MultiValued", "Categorical") for x in m.layers)
+    for m in MODELS
+    if m.directed
+    and all(
+        type(x.unit).__name__ in ("Binary", "Spin", "MultiValued", "Categorical") for x in m.layers
+    )
     and all(x.unit.support is not None for x in m.layers)
-]  # fmt: skip
+]
 
 
 class Twin:
@@ -156,7 +159,7 @@ def test_rounds_with_soft_evidence_are_those_of_plain_numpy(rtol=1e-9):
         np.testing.assert_allclose(found.prob[name], [twin.q[name, j] for j in range(2)], rtol=rtol)
 
 
-FINITE = [m for m in MACHINES if m.directed and all(x.unit.support is not None for x in m.layers)]
+FINITE = [m for m in MODELS if m.directed and all(x.unit.support is not None for x in m.layers)]
 
 
 @pytest.mark.parametrize("m", FINITE, ids=repr)
@@ -215,7 +218,9 @@ def test_same_bits_with_several_terms_a_child(monkeypatch):
 
 @pytest.mark.parametrize("bias", [0.0, 0.3])
 def test_findings_that_nobody_made_have_their_probabilities(bias, rtol=1e-9):
-    """1 - E[e^-z] of free noisy-or units, exact under Q; no leak is needed where nothing is seen."""
+    """1 - E[e^-z] of free noisy-or units, exact under Q; no leak is needed where nothing is
+    seen.
+    """
     model = noisy(3, 4, np.random.default_rng(1), bias)
     r = pgm.infer(model, want=("marginals", "log_z", "gradient"), method=pgm.MeanField())
     q, w = r.mean["h"], model.params["h->v.weight"]
@@ -251,7 +256,7 @@ def test_many_parents_do_not_overflow(rtol=1e-9):
 def test_xi_is_at_its_minimum_after_one_round(unit, rtol=1e-7):
     """Also where F has kinks, so that plain Newton steps would not arrive."""
     size = 2 if len(unit.support) > 2 else 3
-    m = machine(
+    m = tiny_model(
         "hard",
         {"v": (unit, size), "h": (unit, size), "g": (pgm.Binary(), 2)},
         (),
@@ -279,7 +284,7 @@ def test_xi_is_at_its_minimum_after_one_round(unit, rtol=1e-7):
 )
 @pytest.mark.parametrize("name", ["sbn deep", "sbn categorical", "sbn lateral"])
 def test_gradients_leave_out_what_do_has_cut(name, method, atol=0.08):
-    m = next(m for m in MACHINES if m.name == name)
+    m = next(m for m in MODELS if m.name == name)
     layer = "v" if name == "sbn lateral" else "h1"
     size = next(x.size for x in m.layers if x.name == layer)
     do = {layer: np.arange(size) % 2.0}

@@ -13,21 +13,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from tiny import (
-    MACHINES,
+    MODELS,
     TinyLayer,
-    TinyMachine,
+    TinyModel,
     as_evidence,
     draw_row,
     lateral,
-    machine,
     patterns,
+    tiny_model,
     weaker,
 )
 
 import pgmengine as pgm
 
-CONTINUOUS = next(m for m in MACHINES if m.name == "continuous child")
-DIRECTED = [m for m in MACHINES if m.directed and m is not CONTINUOUS]
+CONTINUOUS = next(m for m in MODELS if m.name == "continuous child")
+DIRECTED = [m for m in MODELS if m.directed and m is not CONTINUOUS]
 each = pytest.mark.parametrize("m", DIRECTED, ids=repr)
 CONVERGED = pgm.MeanField(updates=2000, tolerance=1e-12)
 
@@ -278,8 +278,14 @@ def nets(draw, most=600):
         layers[name], left = (unit, size), max(left / k**size, k)
     pairs = [tuple(e.split(s)) for s in "->" for e in edges if s in e]
     undirected = [p for p in pairs if "-".join(p) in edges]
-    m = machine(f"net {rng.integers(10**6)}", layers, undirected, [p for p in pairs if p not in undirected],
-                scale=draw(st.floats(0, 3)), keep=draw(st.sampled_from([0.5, 1.0])))  # fmt: skip
+    m = tiny_model(
+        f"net {rng.integers(10**6)}",
+        layers,
+        undirected,
+        [p for p in pairs if p not in undirected],
+        scale=draw(st.floats(0, 3)),
+        keep=draw(st.sampled_from([0.5, 1.0])),
+    )
     return m, draw_row(m, rng, draw(st.sampled_from([0.0, 0.3, 0.6, 0.9])))
 
 
@@ -310,7 +316,7 @@ def tiny(name, layers, causes, weights, biases):
     made = tuple(
         TinyLayer(n, unit, size, np.asarray(biases[n], float)) for n, (unit, size) in layers.items()
     )
-    return TinyMachine(
+    return TinyModel(
         name, made, (), tuple((p, c, np.asarray(w, float)) for (p, c), w in zip(causes, weights))
     )
 
@@ -327,7 +333,7 @@ def test_nearly_deterministic_nets(unit, scale):
     """
     size = 2 if len(grid(unit)[0]) > 2 else 3
     layers = {"v": (unit, size), "h": (unit, size), "g": (pgm.Binary(), 2)}
-    m = machine("hard", layers, (), [("g", "h"), ("h", "v")], scale)
+    m = tiny_model("hard", layers, (), [("g", "h"), ("h", "v")], scale)
     rows = patterns(m)
     found = ask(m, rows)
     assert_below(found, exact(m, rows))
@@ -340,7 +346,7 @@ def test_nearly_deterministic_nets(unit, scale):
 @pytest.mark.parametrize("states", [10, 32, 33, 40])
 def test_children_of_many_states(states):
     """Up to 32 components xi moves by the whole Hessian, beyond by its diagonal."""
-    m = machine(
+    m = tiny_model(
         "many", {"v": (pgm.Categorical(states), 2), "h": (pgm.Binary(), 4)}, (), [("h", "v")], 1.0
     )
     rows = [{"v": [1, None], "h": [None] * 4}, {"v": [0, 3], "h": [None, 1.0, None, None]}]
@@ -361,8 +367,13 @@ def test_components_of_very_different_weights(small, bias, atol=1e-9):
         np.array([-1.0, 1.0]),
         0.4,
     )
-    model = tiny("uneven", {"v": (pgm.Categorical(3), 1), "h": (pgm.Spin(), 1)}, [("h", "v")], [j[None]],
-                 {"v": b[None], "h": [c]}).build()  # fmt: skip
+    model = tiny(
+        "uneven",
+        {"v": (pgm.Categorical(3), 1), "h": (pgm.Spin(), 1)},
+        [("h", "v")],
+        [j[None]],
+        {"v": b[None], "h": [c]},
+    ).build()
     z = b[:, None] + np.outer(j, x)
 
     def bound_at(p):
@@ -382,7 +393,7 @@ def test_components_of_very_different_weights(small, bias, atol=1e-9):
 @pytest.mark.parametrize("parent", [pgm.Binary(), pgm.Categorical(3)], ids=repr)
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 30.0, 1e3])
 def test_noisy_or_of_small_and_large_weights(parent, scale):
-    m = machine("noisy", {"v": (pgm.NoisyOr(), 3), "h": (parent, 2)}, (), [("h", "v")], scale)
+    m = tiny_model("noisy", {"v": (pgm.NoisyOr(), 3), "h": (parent, 2)}, (), [("h", "v")], scale)
     rows = patterns(m)
     found = ask(m, rows)
     assert_below(found, exact(m, rows))
@@ -408,12 +419,19 @@ def test_isolated_units_are_exact(rtol=1e-9):
 @pytest.mark.parametrize("value", [0.0, 1.0])
 @pytest.mark.parametrize("unit", [pgm.Binary(), pgm.NoisyOr()], ids=repr)
 def test_five_hundred_parents(unit, value, parents=500):
-    """Weights on a lattice, so that the exact distribution of the child's input is a convolution."""
+    """Weights on a lattice, so that the exact distribution of the child's input is a
+    convolution.
+    """
     rng, grain = np.random.default_rng(0), 0.05
     steps = rng.integers(0 if unit == pgm.NoisyOr() else -6, 7, parents)
     bias, b = rng.normal(-1, 1, parents), 0.5
-    m = tiny("many", {"v": (unit, 1), "h": (pgm.Binary(), parents)}, [("h", "v")], [steps[:, None] * grain],
-             {"v": [b], "h": bias})  # fmt: skip
+    m = tiny(
+        "many",
+        {"v": (unit, 1), "h": (pgm.Binary(), parents)},
+        [("h", "v")],
+        [steps[:, None] * grain],
+        {"v": [b], "h": bias},
+    )
     low, p = steps[steps < 0].sum(), np.ones(1)
     for on, s in zip(1 / (1 + np.exp(-bias)), steps):
         p = np.convolve(

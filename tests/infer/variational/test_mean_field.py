@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from brute import Brute
-from tiny import MACHINES, as_evidence, patterns
+from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
 from pgmengine.infer.variational.factors import Factors
 
-UNDIRECTED = [m for m in MACHINES if not m.directed]
+UNDIRECTED = [m for m in MODELS if not m.directed]
 
 
 @pytest.mark.parametrize("m", UNDIRECTED, ids=repr)
@@ -83,9 +83,9 @@ def test_gradient_is_that_of_the_bound(m, rtol=1e-5):
 
 
 def test_soft_evidence_beta_and_reference_keep_the_bound(slack=1e-9):
-    from tiny import TinyMachine
+    from tiny import TinyModel
 
-    m: TinyMachine = next(m for m in UNDIRECTED if m.name == "dbm")
+    m: TinyModel = next(m for m in UNDIRECTED if m.name == "dbm")
     model = m.build()
     soft = {"v": np.array([1.0, -2.0, 0.5])}
     reference = {"v": np.array([0.3, -0.4, 1.0]), "h1": np.array([0.2, 0.0, -1.0])}
@@ -108,14 +108,18 @@ def test_soft_evidence_beta_and_reference_keep_the_bound(slack=1e-9):
 def test_single_precision_agrees(atol=2e-3):
     model = pgm.dbm([30, 20, 10], rng=0)
     x = np.random.default_rng(0).integers(0, 2, (50, 30))
-    one, two = (pgm.infer(model, {"v": x}, want=("log_z", "marginals"), method=pgm.MeanField(precision=p))
-                for p in (np.float64, np.float32))  # fmt: skip
+    one, two = (
+        pgm.infer(model, {"v": x}, want=("log_z", "marginals"), method=pgm.MeanField(precision=p))
+        for p in (np.float64, np.float32)
+    )
     np.testing.assert_allclose(one.mean["h2"], two.mean["h2"], atol=1e-4)
     np.testing.assert_allclose(one.log_z, two.log_z, atol=atol)
 
 
 def test_a_fixed_point_is_known_at_once():
-    """A start where the last run ended takes one round; a layer that nobody hears of is no change."""
+    """A start where the last run ended takes one round; a layer that nobody hears of is no
+    change.
+    """
     b = pgm.GraphBuilder()
     for name in "xabu":
         b.layer(name, pgm.Binary(), 3, bias=np.array([0.5, -0.2, 0.3]))
@@ -143,7 +147,7 @@ def test_refusals():
 
 
 @pytest.mark.parametrize(
-    "m", [m for m in MACHINES if all(x.unit.support is not None for x in m.layers)], ids=repr
+    "m", [m for m in MODELS if all(x.unit.support is not None for x in m.layers)], ids=repr
 )
 def test_pairs_are_expectations_under_q(m, atol=1e-9):
     """E_Q[x_a x_b'] summed over the states of two units, and of one unit where both components are
