@@ -15,9 +15,6 @@ import numpy as np
 from pgmengine.base.types import Array, States, Weight
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from numpy.typing import ArrayLike
-
     from pgmengine.graph.layer import Layer
     from pgmengine.graph.model import Model
     from pgmengine.graph.structure import Structure
@@ -87,10 +84,6 @@ class Kernel(Protocol):
 
 
 # --- Learning: the two phases of the likelihood gradient, optimizers, monitors ---
-
-# Rows to learn from: layer -> (rows, size) with NaN where a value is missing, or a DataFrame with
-# a column for each unit.
-Data: TypeAlias = "Mapping[str, ArrayLike] | pd.DataFrame"
 
 # Parameter name -> its numbers.
 Params: TypeAlias = Mapping[str, Weight]

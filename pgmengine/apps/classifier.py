@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
-from pgmengine.base.types import Array, RngLike
+from pgmengine.base.types import Array, LayerValues, RngLike
 from pgmengine.graph.frames import is_frame
 from pgmengine.graph.model import Model
 from pgmengine.infer.ask import infer
@@ -23,8 +23,6 @@ from pgmengine.learn.interrupt import pass_on
 if TYPE_CHECKING:
     import pandas as pd
     from scipy.sparse import sparray
-
-    from pgmengine.protocols import Data
 
 # Rows of one layer.
 Rows: TypeAlias = "ArrayLike | sparray | pd.DataFrame"
@@ -190,6 +188,6 @@ def _rows(x: Rows) -> Any:
     return rows
 
 
-def _quiet_fit(model: Model, data: Data, rng: np.random.Generator) -> Fit:
+def _quiet_fit(model: Model, data: LayerValues, rng: np.random.Generator) -> Fit:
     """Learn without a progress bar."""
     return fit(model, data, rng=rng, progress=False)

@@ -17,7 +17,7 @@ from pgmengine.base.checks import seeded, whole
 from pgmengine.base.names import nearest
 from pgmengine.base.progress import track
 from pgmengine.base.threads import one_blas_thread
-from pgmengine.base.types import Array, RngLike
+from pgmengine.base.types import Array, LayerValues, RngLike
 from pgmengine.graph.frames import data_by_layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import make_target
@@ -42,7 +42,7 @@ from pgmengine.learn.optimizers import Adam
 from pgmengine.learn.positive import factorises
 from pgmengine.learn.run import Run, State
 from pgmengine.learn.saver import Saver, alone
-from pgmengine.protocols import Data, Monitor, Negative, Optimizer, PhaseMonitor, Positive
+from pgmengine.protocols import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -102,7 +102,7 @@ class Fit:
 
 def fit(
     model: Model,
-    data: Data,
+    data: LayerValues,
     negative: Negative | None = None,
     positive: Positive | Method | None = None,
     given: Sequence[str] | None = (),

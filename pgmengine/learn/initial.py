@@ -10,6 +10,7 @@ import numpy as np
 
 from pgmengine.base.checks import amount, seeded
 from pgmengine.base.errors import PgmError
+from pgmengine.base.types import LayerValues
 from pgmengine.graph.builder import GraphBuilder
 from pgmengine.graph.frames import data_by_layer
 from pgmengine.graph.layer import Layer
@@ -21,13 +22,13 @@ from pgmengine.learn.fit import fit
 from pgmengine.learn.interrupt import pass_on
 from pgmengine.learn.optimizers import Adam, Tied
 from pgmengine.learn.positive import posterior_draw
-from pgmengine.protocols import Coupling, Data
+from pgmengine.protocols import Coupling
 
 # Draws of a layer at least, however few rows there are.
 ROWS = 1000
 
 
-def base_rate_start(model: Model, data: Data, strength: float = 0.05) -> Model:
+def base_rate_start(model: Model, data: LayerValues, strength: float = 0.05) -> Model:
     """Return the model with biases at the base rates of the data.
 
     With weights of zero the observed layers then have the means of the data: early chains look like
@@ -66,7 +67,7 @@ def base_rate_start(model: Model, data: Data, strength: float = 0.05) -> Model:
     return model.with_params(bias)
 
 
-def pretrain(model: Model, data: Data, **settings: Any) -> Model:
+def pretrain(model: Model, data: LayerValues, **settings: Any) -> Model:
     """Return a stack of layers pretrained greedily, pair by pair of layers.
 
     Deep models learn faster from such a start. The layers must form a path from the one layer of

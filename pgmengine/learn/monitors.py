@@ -17,7 +17,7 @@ import numpy as np
 from pgmengine.base.checks import check_number, check_whole, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array, LayerValues, States
 from pgmengine.engine.chains import make_chains, start
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.frames import data_by_layer
@@ -30,7 +30,7 @@ from pgmengine.infer.sampling.ais import AIS
 from pgmengine.infer.sampling.travels import Travels
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField
-from pgmengine.protocols import Data, Kernel, ModelPhase, Monitor, Records
+from pgmengine.protocols import Kernel, ModelPhase, Monitor, Records
 
 Found = Mapping[str, float] | None
 
@@ -74,7 +74,7 @@ class ExactLogLikelihood(_Monitor):
     ['train']
     """
 
-    data: Data
+    data: LayerValues
     name: str = "log_likelihood"
     every: int = 100
 
@@ -112,7 +112,7 @@ class VariationalBound(_Monitor):
     ['bound', 'bound_error']
     """
 
-    data: Data
+    data: LayerValues
     name: str = "bound"
     every: int = 1000
     log_z: Method = AIS(chains=100)
@@ -157,7 +157,7 @@ class AISLogLikelihood(_Monitor):
     ['log_likelihood', 'log_likelihood_error']
     """
 
-    data: Data
+    data: LayerValues
     name: str = "log_likelihood"
     every: int = 1000
     log_z: Method = AIS(chains=100)
@@ -203,7 +203,7 @@ class PseudoLikelihood(_Monitor):
     ['pseudo_likelihood']
     """
 
-    data: Data
+    data: LayerValues
     name: str = "pseudo_likelihood"
     every: int = 100
 
@@ -294,7 +294,7 @@ class ReconstructionError(_Monitor):
     ['reconstruction_error']
     """
 
-    data: Data
+    data: LayerValues
     name: str = "reconstruction_error"
     every: int = 100
     updates: int = 200
@@ -379,8 +379,8 @@ class FreeEnergyGap(_Monitor):
     ['free_energy_gap']
     """
 
-    train: Data
-    validation: Data
+    train: LayerValues
+    validation: LayerValues
     name: str = "free_energy_gap"
     every: int = 100
     positive: MeanField = MeanField(precision=np.float32, tolerance=1e-5)
