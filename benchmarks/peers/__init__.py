@@ -69,7 +69,7 @@ THRML = Peer(
     "thrml",
     "thrml",
     "thrml_",
-    "Gibbs sampling of undirected graphs, with one set of clamped nodes for all rows; no partition "
+    "Gibbs sampling of undirected graphs, with one set of observed nodes for all rows; no partition "
     "functions, enumeration, directed models or flip-the-state; its estimate_kl_grad gives "
     "moments, not chains: no PCD",
 )
