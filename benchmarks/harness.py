@@ -1,4 +1,4 @@
-"""What every room of the benchmark suite shares: rows, how a case is timed, medians of interleaved
+"""Parts that all rooms of the benchmark suite share: rows, timing of cases, medians of interleaved
 rounds.
 """
 
@@ -78,7 +78,7 @@ class Measured:
 
     @property
     def best(self) -> str | None:
-        """The fastest of the others."""
+        """The fastest peer."""
         return min(self.ratios, key=self.ratios.__getitem__, default=None) if self.peers else None
 
 

@@ -1,5 +1,5 @@
-"""What the rooms work on: trained weights and images where they are given, stand-ins with like
-statistics otherwise.
+"""Weights and images for the rooms: trained weights and real images where they are given, otherwise
+stand-ins with similar statistics.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ON = 0.13  # share of the pixels of MNIST that are on
 
 
 def described(settings: Settings) -> list[str]:
-    """What is not the real thing, in words."""
+    """Return a sentence for each stand-in."""
     out = []
     if settings.weights is None:
         out.append(
@@ -80,7 +80,7 @@ def wide(visible: int, hidden: int) -> tuple[Array, Array, Array]:
 
 
 def rbm(weight: Array, b: Array, c: Array) -> pgm.Model:
-    """The same as a model."""
+    """The RBM for enumeration, as a model."""
     return pgm.rbm(*weight.shape).with_params({"v.bias": b, "h.bias": c, "v-h.weight": weight})
 
 

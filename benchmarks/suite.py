@@ -1,9 +1,11 @@
-"""The benchmark suite: what pgmengine takes on this machine, and how many times that what a user
-would pick instead.
+"""The benchmark suite: times of pgmengine on this machine, and their ratios to the times of the
+libraries that a user would choose instead.
 
-    pip install -r benchmarks/requirements.txt                 # optional: a peer that is not
-    installed is reported absent python benchmarks/suite.py [--data DIR] [--weights
-    mnistvh_CD25.mat] [--threads 1 --threads 2] [--out FILE]
+    pip install -r benchmarks/requirements.txt
+    python benchmarks/suite.py [--data DIR] [--weights mnistvh_CD25.mat]
+                               [--threads 1 --threads 2] [--out FILE]
+
+The peers are optional: a peer that is not installed is reported as absent.
 
 Every room (a group of rows) runs in a process of its own for each number of threads, all cases of a
 row in turn, A B A B, medians. The directory holds the MNIST files (and usps/), the weights file
@@ -180,7 +182,7 @@ def _value(row: Measured, who: str) -> str:
 
 
 def verdict(row: Measured) -> str:
-    """What was asked of this row, and whether it came."""
+    """The target of a row, and whether it was reached."""
     ours, words = next(iter(row.medians.values())), []
     if row.limit is not None and ours is not None:
         words.append(f"at most {row.limit:g}: {_reached(ours <= row.limit)}")

@@ -1,4 +1,4 @@
-"""How often intervals hold under a good status: random models against exact answers.
+"""Coverage of intervals under a good status: random models against exact answers.
 
 python benchmarks/trust.py [--models 25] [--scales 0.5,2,6] [--methods
 MCMC,ParallelTempering,SimulatedTempering]

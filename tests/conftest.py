@@ -1,4 +1,4 @@
-"""The option --shift, by which every verdict can be asked for again with other seeds."""
+"""The option --shift, which repeats every test with other seeds."""
 
 import os
 
@@ -19,7 +19,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Before test modules are imported: some draw as they are."""
+    """Shift the seeds before test modules are imported, because some draw numbers at import."""
     shifted.shift(config.getoption("--shift"))
 
 
@@ -29,7 +29,9 @@ def pytest_unconfigure(config):
 
 @pytest.fixture
 def seeds_as_written(request):
-    """Take the shift back for a test of what one seed gives, such as numbers in the README."""
+    """Take the shift back for a test of the numbers that one seed gives, such as those in the
+    README.
+    """
     shifted.shift(0)
     yield
     shifted.shift(request.config.getoption("--shift"))

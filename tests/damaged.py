@@ -1,4 +1,4 @@
-"""Files taken apart and put together again, for tests of what is damaged."""
+"""Tools that take files apart and put them together again, for tests of damaged files."""
 
 import contextlib
 import io

@@ -17,7 +17,7 @@ def exact_start(truth, chains, rng):
 
 
 def counts_of(truth, x):
-    """How often each joint state occurs among the rows of x."""
+    """Count each joint state among the rows of x."""
     states, names = codes(truth.values, truth.values), list(truth.values)
     order = np.argsort(states)
     found = codes(x, names)

@@ -1,4 +1,4 @@
-"""Which of the enumerations is used, for tests that compare them."""
+"""Choice of the enumeration walk, for tests that compare the walks."""
 
 from pgmengine.infer.exact import program, walk
 

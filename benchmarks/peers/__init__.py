@@ -1,5 +1,5 @@
-"""What a user would pick instead of pgmengine, one file each; this one says which are here and what
-none of them does.
+"""Libraries that a user would choose instead of pgmengine, one file each. This file lists them, and
+what each of them cannot do.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ THRML = Peer(
     "thrml",
     "thrml",
     "thrml_",
-    "Gibbs sampling of undirected graphs, with one set of observed nodes for all rows; no partition "
-    "functions, enumeration, directed models or flip-the-state; its estimate_kl_grad gives "
-    "moments, not chains: no PCD",
+    "Gibbs sampling of undirected graphs, with one set of observed nodes for all rows; no "
+    "partition functions, enumeration, directed models or flip-the-state; its estimate_kl_grad "
+    "gives moments, not chains: no PCD",
 )
 RBMS = Peer(
     "rbms",

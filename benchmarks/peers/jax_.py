@@ -1,5 +1,4 @@
-"""What is written by hand in JAX, on the CPU: float32, whole runs compiled, keys of the default
-generator.
+"""Hand-written JAX, on the CPU: float32, whole runs compiled, keys of the default generator.
 
 softplus is written out: jax.nn.softplus is logaddexp, which takes five times as long on CPUs.
 """
@@ -64,7 +63,7 @@ def sweeps(weight: Array, b: Array, c: Array, v: Array) -> Callable[[int], jax.A
 
 
 def flip_sweeps(weight: Array, b: Array, c: Array, v: Array) -> Callable[[int], jax.Array]:
-    """The same with flip-the-state transitions."""
+    """Flip-the-state sweeps of an RBM; otherwise like `sweeps`."""
     return _rbm(
         weight, b, c, np.asarray(v), _flip_state, np.zeros(np.shape(v), dtype=bool), clamped=False
     )

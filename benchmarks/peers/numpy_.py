@@ -1,5 +1,5 @@
-"""What is written by hand in numpy: float32, in place, buffers reused; and float64 where digits are
-the question.
+"""Hand-written numpy: float32, in place, with reused buffers; float64 where the number of digits
+matters.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def sweeps(weight: Array, b: Array, c: Array, v: Array) -> Run:
 
 
 def flip_sweeps(weight: Array, b: Array, c: Array, v: Array) -> Run:
-    """The same with flip-the-state transitions."""
+    """Flip-the-state sweeps of an RBM; otherwise like `sweeps`."""
     return _rbm(weight, b, c, v, Layer.flip_state)
 
 

@@ -1,4 +1,4 @@
-"""What is written by hand in PyTorch, on the CPU: float32, in place, fused addmm, buffers reused.
+"""Hand-written PyTorch, on the CPU: float32, in place, fused addmm, reused buffers.
 
 u.uniform_() < p into a buffer takes two thirds of the time of torch.bernoulli(p); torch.compile of
 a sweep took longer.
@@ -50,7 +50,7 @@ def sweeps(weight: Array, b: Array, c: Array, v: Array) -> Run:
 
 
 def flip_sweeps(weight: Array, b: Array, c: Array, v: Array) -> Run:
-    """The same with flip-the-state transitions."""
+    """Flip-the-state sweeps of an RBM; otherwise like `sweeps`."""
     return _rbm(weight, b, c, v, Layer.flip_state)
 
 

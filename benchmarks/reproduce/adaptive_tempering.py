@@ -102,7 +102,7 @@ def shares(states, modes):
 
 
 def exact_shares(model, modes, layer):
-    """The same under the model, from exact draws."""
+    """Share of the exact draws of the model nearest to each mode."""
     draws = pgm.infer(model, want=("samples",), method=pgm.Exact(draws=400_000), rng=0).samples[
         layer
     ]
@@ -204,7 +204,9 @@ def overhead(model, chains=100, steps=2000):
 
 
 def large_overhead():
-    """The same on a 784x500 RBM with weak random weights."""
+    """Time of an adaptive simulated-tempering step over that of a plain sweep, on a 784x500 RBM
+    with weak random weights.
+    """
     rng = np.random.default_rng(0)
     params = {"v-h.weight": rng.normal(size=(784, 500)) * 0.05, "v.bias": np.full(784, -2.0)}
     return overhead(pgm.rbm(784, 500).with_params(params), steps=500)

@@ -35,7 +35,7 @@ PIXELS = 64
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of the experiment."""
+    """Sizes of the experiment at one scale."""
 
     nets: int
     train: int  # images of each digit

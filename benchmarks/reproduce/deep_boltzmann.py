@@ -47,7 +47,7 @@ NEAR = np.linspace(0.9, 1.0, 20).tolist()
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of the experiment."""
+    """Sizes of the experiment at one scale."""
 
     sizes: tuple[int, int, int]
     updates: int
@@ -214,8 +214,8 @@ def updates_in(checkpoint: Path) -> int:
 
 
 def annealing(model: pgm.Model, images: np.ndarray, betas: int, reverse: bool = False) -> pgm.AIS:
-    """From the base rates of images on; from even units on, log Z came out as much as six nats too
-    low.
+    """Annealing that starts from the base rates of the images. From units of probability 1/2, log Z
+    was up to six nats too low.
     """
     reference = pgm.base_rates(model, {"v": images}, 0.05 * len(images))
     return pgm.AIS(chains=100, betas=betas, reverse=reverse, reference=reference)

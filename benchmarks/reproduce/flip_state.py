@@ -33,7 +33,7 @@ KERNELS = {"T": pgm.FlipState(), "G": pgm.Gibbs()}
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of each experiment."""
+    """Sizes of each experiment at one scale."""
 
     slem_models: int
     models: int

@@ -39,7 +39,7 @@ KERNELS = {"G": pgm.Gibbs(), "T": pgm.FlipState()}
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of the experiment."""
+    """Sizes of the experiment at one scale."""
 
     repeats: int
     updates: int

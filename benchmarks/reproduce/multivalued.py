@@ -36,7 +36,7 @@ LEVELS = (1, 2, 4, math.inf)
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of each experiment."""
+    """Sizes of each experiment at one scale."""
 
     repeats: int
     updates: int

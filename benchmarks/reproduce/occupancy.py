@@ -1,4 +1,5 @@
-"""Where CAST's fast chains are while a deep Boltzmann machine learns MNIST, by the weights' floor.
+"""Temperatures of the fast chains of CAST while a DBM learns MNIST, by the floor of the log
+weights.
 
     python benchmarks/reproduce/occupancy.py OUT DIRECTORY [--floor 0.05] [--updates 6400]
                                              [--rate 0.06] [--rise 20000]

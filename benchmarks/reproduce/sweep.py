@@ -18,7 +18,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Sweep:
-    """Where the parts of an experiment are done, and kept."""
+    """The workers that run the parts of an experiment, and the folder that keeps their results."""
 
     executor: Executor | None
     folder: Path
@@ -61,7 +61,7 @@ def sweep_on(workers: int, scheduler: str, folder: Path) -> Iterator[Sweep]:
 
 
 def _write(file: Path, value: Any) -> None:
-    """Whole or not at all."""
+    """Write the file completely, or not at all."""
     part = file.with_suffix(".part")
     with part.open("wb") as out:
         np.save(out, value)

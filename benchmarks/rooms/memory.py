@@ -64,8 +64,8 @@ def _peak(work: Callable[[int, int], None]) -> Case:
 
 
 def _beyond(work: Callable[[int, int], None]) -> float:
-    """Bytes at the peak of the work beyond those before it; a tiny run loads and starts what is
-    loaded on first use.
+    """Peak memory of the work less the memory before it, in bytes. A tiny run first loads
+    everything that is loaded on first use.
     """
     work(3, 2)
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten

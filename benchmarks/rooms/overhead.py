@@ -1,4 +1,4 @@
-"""What is paid before any work is done: the import, and a question to a model of three units."""
+"""Costs before any work is done: the import, and a question to a model of three units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plans promise, in seconds, and what runs take: the run, and the plan with its ratio to it.
+"""Planned seconds beside measured seconds: the time of the run, the plan, and their ratio.
 
 The rates of pgmengine/engine/cost.py are fitted to these rows. On another computer all
 ratios move together.
@@ -49,7 +49,7 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 
 def cases(question: Question) -> dict[str, Callable[[], float]]:
-    """The run, and what the plan says."""
+    """The measured seconds of a run, and the planned seconds."""
     asked = cache(question.make)
 
     def run() -> Callable[[], object]:

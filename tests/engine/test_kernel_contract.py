@@ -91,7 +91,7 @@ def test_p_is_invariant_in_the_plain_engine(tiny_model):
 @table
 @kernels
 def test_one_sweep_from_one_state_follows_the_exact_transition_matrix(tiny_model, kernel):
-    """Not only what stays invariant: the whole row of the matrix."""
+    """Compare the whole row of the transition matrix, not only the invariant distribution."""
     row, rng = draw_row(tiny_model, np.random.default_rng(11), 0.1), np.random.default_rng(6)
     target = tiny_model.build().given(as_evidence(tiny_model, [row]))
     states = pgm.diagnostics.joint_states(target)

@@ -27,8 +27,8 @@ def chains(model, target):
 
 
 def rounded(model, target):
-    """What is summed over lanes: enumeration, annealing, and the bound, its rounds ending by blocks
-    of rows.
+    """Results that sum over lanes: enumeration, annealing, and the bound, whose rounds end by
+    blocks of rows.
     """
     r = pgm.Exact().run(target, ("log_z", "gradient"))
     yield from (

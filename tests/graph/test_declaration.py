@@ -368,7 +368,7 @@ def test_both_views_can_be_drawn():
 
 @dataclass(frozen=True)
 class Odd(pgm.Unit):
-    """A unit type that says too little or the wrong thing of itself."""
+    """A unit type with a missing or wrong definition."""
 
     values: object = None
     base: object = None

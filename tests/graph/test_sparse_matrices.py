@@ -18,7 +18,7 @@ def put(place, value):
     return changed
 
 
-# What scipy's own check does not see: it ends where the last entry of indptr is not positive.
+# Faults that scipy's own check misses: it ends where the last entry of indptr is not positive.
 WILD = np.array([0, 10**9, 3, 4, -1], dtype=np.int32)
 BREAKS = {
     "indptr": [

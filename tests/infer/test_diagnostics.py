@@ -151,7 +151,7 @@ def test_refusals_name_the_reason():
 
 
 def test_a_single_chain_is_judged_by_its_halves():
-    """One chain that drifts has not mixed; one that does not has."""
+    """A chain that drifts has not mixed; a chain that does not drift has."""
     drift = np.concatenate((np.zeros(500), np.ones(500))) + 0.1 * np.random.default_rng(0).normal(
         size=1000
     )

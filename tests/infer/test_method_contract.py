@@ -36,7 +36,7 @@ def question(tiny_model):
 
 
 def answered(model, evidence, want, method, **settings):
-    """The result, or None where the plan is a refusal; the one is as the other said."""
+    """The result, or None where the plan is a refusal. The result agrees with the plan."""
     if pgm.explain(model, evidence, (want,), method).chosen is None:
         with pytest.raises(pgm.PgmError, match="refused|no method can answer"):
             pgm.infer(model, evidence, (want,), method, rng=0)

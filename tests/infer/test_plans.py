@@ -219,8 +219,8 @@ def seconds(method, model, evidence=None, want=("marginals",)):
 
 
 def test_seconds_tell_engines_apart():
-    """What runs take in each engine differs by orders of magnitude for equal unit updates; so do
-    plans.
+    """For equal unit updates, runs of the engines differ by orders of magnitude in time, and so do
+    their plans.
     """
     small = pgm.MCMC(rhat_limit=math.inf)
     assert seconds(pgm.MCMC(kernel=Slow()), chain(50)) > 50 * seconds(pgm.MCMC(), chain(50))

@@ -48,7 +48,7 @@ QUESTIONS = {
 
 
 class Counting(Executor):
-    """Does everything here, a second time if asked, and counts."""
+    """An executor that does all work in this process, twice if asked, and counts it."""
 
     def __init__(self):
         self.jobs, self.inner = 0, ThreadPoolExecutor(2)
@@ -60,7 +60,7 @@ class Counting(Executor):
 
 @pytest.fixture(params=[1.0, 5e8], ids=["small parts", "whole"])
 def worth(request, monkeypatch):
-    """The work of a part: with the first, these small questions are parted as large ones are."""
+    """The work of a part: with the first value, these small questions are split like large ones."""
     monkeypatch.setattr(executors, "WORTH", request.param)
     return request.param
 
@@ -110,7 +110,9 @@ def test_chains_of_one_row_are_the_same_bits_in_groups_of_any_size(monkeypatch, 
 
 @pytest.mark.parametrize("name", ["exact", "mean field", "forward"])
 def test_parts_answer_as_the_whole_does(name, monkeypatch):
-    """Parted or not, what does not depend on random numbers, or hardly, is the same."""
+    """Answers that do not depend on random numbers, or hardly, are the same with and without
+    splitting.
+    """
     model, method, want = QUESTIONS[name]
     whole = pgm.infer(model, {"v": ROWS}, want=want, method=method, rng=5)
     monkeypatch.setattr(executors, "WORTH", 1.0)
@@ -196,7 +198,7 @@ def test_a_generator_moves_on_alike():
 
 
 def test_what_depends_on_memory_order_does_not_depend_on_workers():
-    """Evidence that travels is laid out anew; sums must not follow."""
+    """Evidence that is sent to a worker gets another memory layout, which must not change sums."""
     model, method = pgm.sbn([4, 3, 2], rng=1), pgm.Forward(draws=50)
     evidence, want = {"v": [1, 0, np.nan, 1]}, ("marginals", "pairs", "gradient", "log_prob")
     with ProcessPoolExecutor(1, SPAWN) as pool:
@@ -307,7 +309,7 @@ class Deadly:
 
 
 def test_a_worker_that_dies_takes_nothing_with_it(monkeypatch, tmp_path, caplog):
-    """A broken process pool is of no more use: the rest is done here."""
+    """After a process pool breaks, the remaining parts are done in this process."""
     monkeypatch.setattr(executors, "WORTH", 1.0)
     method = Deadly(str(tmp_path / "flag"), os.getpid())
     with ProcessPoolExecutor(2, SPAWN) as pool:

@@ -136,8 +136,8 @@ def test_a_chain_of_another_spread_is_seen():
 
 
 def test_a_unit_that_never_changed_has_an_error():
-    """As for a count of zero: the 95 % interval reaches the mean of a state of probability 3 /
-    n.
+    """The 95 % interval reaches the mean with a probability of 3 / n for the other state, as after
+    zero counts in n draws.
     """
     b = pgm.GraphBuilder()
     b.layer("x", pgm.Spin(), 3, bias=[20.0, 0.0, 0.3])
@@ -185,8 +185,8 @@ def test_starts_of_categories_move_on_and_those_that_are_impossible_are_not_take
 
 @pytest.mark.parametrize("method", [pgm.MCMC(), pgm.Auto()])
 def test_two_wells_are_never_one_with_a_good_status(method, seeds=8):
-    """Exact means are 0 and each well is at 0.999; four chains at random share one once in
-    eight.
+    """Exact means are 0, and each mode is at 0.999. Four chains with random starts are all in one
+    mode in one of eight runs.
     """
     for seed in range(seeds):
         r = pgm.infer(ferromagnet(), method=method, rng=seed)
@@ -246,8 +246,8 @@ def test_chains_that_do_not_travel_are_not_good():
 
 @pytest.mark.parametrize("weight", [3.0, 12.0])
 def test_wang_landau_judges_chains_not_what_was_resampled(weight, seeds=4):
-    """Bins of one spin, between which chains hardly move: off by 0.5 with an error of 0.008
-    before.
+    """Bins of one spin, between which chains hardly move. The mean was once off by 0.5, with a
+    standard error of 0.008.
     """
     model = two_spins(weight)
     exact = pgm.infer(model, method=pgm.Exact()).mean["x"]
@@ -265,7 +265,7 @@ def test_wang_landau_judges_chains_not_what_was_resampled(weight, seeds=4):
 
 @pytest.mark.long
 def test_few_draws_of_strong_belief_nets_do_not_carry_the_weight_unseen():
-    """Errors of up to 140 nats had a good status."""
+    """Errors of up to 140 nats once had a good status."""
     good = 0
     for seed in range(12):
         model = belief_net([6, 7, 6], 30.0, seed)
@@ -330,8 +330,8 @@ def test_a_refused_part_refuses_the_question():
 
 
 def test_means_without_being_wanted_are_not_there():
-    """Forward works log Z out for itself, and chains of a question for pairs are confirmed by their
-    means.
+    """Forward estimates log Z when it is needed, and chains that answer a question about pairs are
+    confirmed by their means.
     """
     net = pgm.infer(pgm.sbn([4, 3], rng=0), {"v": [1, 0, 1, math.nan]}, method=pgm.Forward(), rng=0)
     pairs = pgm.infer(pgm.rbm(30, 28, rng=0), want=("pairs",), rng=0)

@@ -229,7 +229,9 @@ def test_a_disk_that_stays_full_is_told_at_the_end(monkeypatch, tmp_path, caplog
 
 
 def test_two_fits_on_one_checkpoint_are_refused(tmp_path):
-    """Of one process, by another name, and after the first has ended in whatever way."""
+    """A second fit is refused in the same process and under another name of the file, and accepted
+    after the first fit has ended in any way.
+    """
     seen = []
     (tmp_path / "link").symlink_to("c")
 
@@ -284,7 +286,9 @@ def test_a_lock_ends_with_its_process_however_it_ends(tmp_path):
 
 
 def test_forked_children_do_not_keep_a_lock(tmp_path):
-    """When their parent is killed, which closes its file and removes nothing."""
+    """Children that outlive a killed parent do not keep its lock: the parent's file is closed, and
+    nothing is removed.
+    """
     lock, (here, there) = Lock(tmp_path / "c"), multiprocessing.Pipe()
     lock.__enter__()
     child = os.fork()

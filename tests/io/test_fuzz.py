@@ -1,6 +1,6 @@
 """Thousands of mutations of every input: nothing crashes, and every exception is a PgmError.
 
-What is still accepted is used, so that it cannot do harm later.
+Input that is still accepted is then used, to show that it does no harm later.
 """
 
 import csv
@@ -24,7 +24,7 @@ X = {"v": pgm.datasets.bars_and_stripes(3).x_train}
 
 @pytest.fixture(autouse=True)
 def little_memory(monkeypatch):
-    """So that sizes which are large by mutation are refused, as larger ones would be."""
+    """Free memory is set low, so that sizes that are large by mutation are refused."""
     monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 2.0**26)
 
 

@@ -134,7 +134,7 @@ couple = ["v", "h"]
 def test_sizes_of_declarations_are_compared_with_free_memory_before_anything_is_built(
     text, match, monkeypatch, tmp_path
 ):
-    """What is free is as much as a thousandth of what would be needed."""
+    """Free memory is a thousandth of the memory that the input would need."""
     monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 2.0**27)
     for name in ("arange", "eye"):
         monkeypatch.setattr(np, name, limited(getattr(np, name)))

@@ -21,7 +21,7 @@ def test_a_saved_model_may_be_read_by_whoever_may_read_new_files(tmp_path):
 
 
 def test_a_file_that_lacks_a_parameter_is_refused(tmp_path):
-    """In place of weights drawn anew."""
+    """The weights of the file are used, not new random weights."""
     pgm.save(pgm.rbm(3, 2, rng=0), tmp_path / "m")
     tensors, metadata = parts_of(tmp_path / "m")
     for name in tensors:

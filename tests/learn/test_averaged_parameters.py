@@ -1,6 +1,4 @@
-"""Averages of the parameters: what they are, that learning is as without them, and what they are
-good for.
-"""
+"""Averages of the parameters: their definition and their gain; learning does not change."""
 
 import numpy as np
 import pytest

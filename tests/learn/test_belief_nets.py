@@ -250,7 +250,7 @@ def test_only_layers_below_which_nothing_is_given_are_left_out():
 
 @pytest.mark.parametrize("hole", [False, True], ids=["complete", "first row has a hole"])
 def test_conditional_learning_of_belief_nets_from_zero_weights(hole, rtol=1e-9):
-    """What is left out may depend neither on the first weights nor on the first row."""
+    """The units that are left out depend neither on the first weights nor on the first row."""
     b, rng = pgm.GraphBuilder(), np.random.default_rng(0)
     b.layer("x", pgm.Binary(), 3)
     b.layer("h", pgm.Binary(), 2)

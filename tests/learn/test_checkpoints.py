@@ -1,6 +1,5 @@
-"""Going on from checkpoints and states: to the same bits, after a kill, and never from those of
-another fit.
-"""
+"""Continuing from checkpoints and snapshots: with the same bits, after a kill, and never from those
+of another fit."""
 
 import functools
 import logging
@@ -85,8 +84,8 @@ def test_a_killed_process_leaves_the_last_good_checkpoint(tmp_path):
 
 @pytest.mark.parametrize("rows", [7, 32, 50])
 def test_a_state_goes_on_with_other_data(rows):
-    """Fewer rows, as many, and more; the pass under way ends with those of its rows that there
-    are.
+    """Data with fewer rows, as many rows, and more. The current pass ends with those of its rows
+    that still exist.
     """
     first, other = pgm.datasets.bars_and_stripes().x_train, np.ones((rows, 16))
     half = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": first}, batch_size=5, updates=3, progress=False)
@@ -229,7 +228,7 @@ def test_what_has_made_more_updates_than_are_asked_for_is_refused(tmp_path):
 
 
 def test_the_generator_that_is_given_is_not_set_back_to_a_state():
-    """It may be in use elsewhere, where its numbers would come again."""
+    """The generator may be in use elsewhere, where its numbers would repeat."""
     model, data = pgm.rbm(16, 4, rng=0), {"v": pgm.datasets.bars_and_stripes().x_train}
     half, rng = pgm.fit(model, data, updates=3), np.random.default_rng(99)
     one, two = (

@@ -172,7 +172,7 @@ def test_packed_parameters_live_as_long_as_their_model():
 
 
 def twin(optimizer, p, g, state, t):
-    """One step in numpy: (new parameter, new state)."""
+    """One step in numpy: (new parameter, new moments)."""
     decay = optimizer.weight_decay * p + optimizer.l1 * np.sign(p)
     g = g - decay
     if isinstance(optimizer, pgm.SGD):

@@ -1,4 +1,4 @@
-"""Gradients of every tiny model against differences of what they are gradients of."""
+"""Gradients of every tiny model against finite differences."""
 
 from functools import partial
 
@@ -75,7 +75,7 @@ def test_slopes_of_the_log_density(tiny_model, rtol=1e-6, atol=1e-7):
 def test_one_step_is_the_slope_of_the_log_likelihood(
     tiny_model, positive, complete, rate=1e-4, rtol=1e-5, atol=1e-6
 ):
-    """Whatever is observed in each row, or everything; the posteriors of tiny models are exact by
+    """Rows that are partly or completely observed. The posteriors of tiny models are exact by
     default.
     """
     model, rng = tiny_model.build(), np.random.default_rng(2)

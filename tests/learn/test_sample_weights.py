@@ -1,4 +1,4 @@
-"""Sample weights: what a row of weight three, none, or any other does to a fit."""
+"""Sample weights: the effect of rows with weight three, zero, or any other on a fit."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ def test_a_row_of_weight_three_counts_as_three_rows(case, rtol=1e-9):
 
 
 def cd_step(case, weights, change=None):
-    """What one update of CD with weighted rows adds to the parameters; `change`: a row that gets
+    """Change of the parameters by one update of CD with weighted rows; `change`: a row that gets
     other values.
     """
     model, data, given = weighted_case(case)
@@ -130,7 +130,7 @@ SHORT = (
 
 @pytest.mark.parametrize("method", SHORT, ids=lambda m: type(m).__name__)
 def test_rows_that_weigh_are_asked_about_at_once(method, rtol=1e-9):
-    """What a sampler says of the gradient is the weighted sum over rows of what it says of each."""
+    """A sampler's gradient is the weighted sum over rows of its gradients for single rows."""
     directed = isinstance(method, pgm.Forward)
     model = pgm.sbn([5, 3, 2], rng=0) if directed else pgm.dbm([5, 3, 2], rng=0)
     x, weights = (

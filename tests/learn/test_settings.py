@@ -341,7 +341,7 @@ class Rising(Plain):
 
 
 def test_a_checkpoint_knows_objects_by_what_they_hold(tmp_path):
-    """Not by where they lie in memory, which is another place in the next process."""
+    """Objects are not identified by their place in memory, which differs in the next process."""
     path = tmp_path / "c.safetensors"
     for make in (
         lambda by: {"optimizer": pgm.SGD(Rising(by))},
@@ -399,8 +399,8 @@ def test_a_checkpoint_stays_small_with_row_weights_and_knows_them(tmp_path):
 
 
 def test_a_checkpoint_leaves_the_files_of_others_alone(tmp_path):
-    """What a killed process left goes; a young file may be of one that writes just now, another
-    name is another fit's.
+    """Files that a killed process has left are removed. A young file may belong to a process that
+    is writing, and another name to another fit.
     """
     kept = [tmp_path / name for name in ("fit.2.999.1.part", "fit.old.part", "fit.77.1.part")]
     left = tmp_path / "fit.999.1.part"

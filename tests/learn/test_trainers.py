@@ -549,7 +549,7 @@ def test_pretraining_names_what_is_wrong_with_the_data():
 
 
 class Own:
-    """An optimizer of a user's own, which returns what it is told to."""
+    """A user's optimizer that returns given parameters."""
 
     def __init__(self, change):
         self.change = change

@@ -118,7 +118,7 @@ def states_of(bits):
 
 
 def probabilities(field):
-    """Of all states of independent units with these log-odds, (..., 2^units)."""
+    """Probabilities of all states of independent units with these log-odds, (..., 2^units)."""
     return np.exp(
         field @ states_of(field.shape[-1]).T - np.logaddexp(0, field).sum(axis=-1, keepdims=True)
     )
@@ -129,8 +129,8 @@ def sigmoid(x):
 
 
 def expected_gradient(x, after):
-    """Of weight, b and c: means over the data less those over visible states with probabilities
-    `after`.
+    """Gradients of weight, b and c: means over the data less means over visible states with
+    probabilities `after`.
     """
     up, all_up = sigmoid(x @ WEIGHT + C), sigmoid(STATES @ WEIGHT + C)
     return (

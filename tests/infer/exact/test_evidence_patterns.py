@@ -1,5 +1,5 @@
-"""What models remember of patterns of evidence: programs, skeletons and covers give the same
-answers, and stay small.
+"""Programs, skeletons and covers that are remembered for evidence patterns give the same answers,
+and stay small.
 """
 
 import gc

@@ -321,7 +321,8 @@ def test_pairs_of_a_unit_of_infinitely_many_values():
     ("hidden", "rows", "draws"), [(14, 2, 20_000), (5, 400, 100), (0, 400, 100)]
 )
 def test_draws_are_independent_and_have_the_posteriors_moments(hidden, rows, draws, sure=7.0):
-    """Of covers of several pieces, of many rows at once, and of none; early draws like late ones.
+    """Samples for covers of several pieces, for many rows at once, and for an empty cover; early
+    draws have the same distribution as late draws.
 
     Means of all draws, and of halves: a sum of n draws of variance s is off by more than
     7 sqrt(n s) + 20 with a probability below 5e-11 (Bernstein), for each of 20,000 at most. Spread:

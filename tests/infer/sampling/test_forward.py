@@ -157,8 +157,8 @@ def test_bound_is_asked_for_by_name_and_a_work_limit_rules_sampling_out():
 
 
 def test_a_bound_does_not_replace_an_estimate():
-    """After a method that ended badly Auto does not take mean field, which would look better than
-    it is.
+    """After an estimate with a bad status, Auto does not take mean field, whose good status would
+    mislead.
     """
     rng = np.random.default_rng(0)
     w = rng.normal(0, 6, (40, 40))

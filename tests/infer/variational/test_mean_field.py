@@ -117,8 +117,8 @@ def test_single_precision_agrees(atol=2e-3):
 
 
 def test_a_fixed_point_is_known_at_once():
-    """A start where the last run ended takes one round; a layer that nobody hears of is no
-    change.
+    """A start at the end of the last run takes one round. A layer without neighbours does not count
+    as a change.
     """
     b = pgm.GraphBuilder()
     for name in "xabu":
