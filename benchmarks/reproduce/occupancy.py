@@ -10,7 +10,7 @@ DIRECTORY holds the MNIST files. The first command is the start of deep_boltzman
 updates: levels visited, the shares of beta = 1, of 0.9 and of the least visited level, round trips
 of the 100 chains, and acceptance of hops and of swaps.
 
-The second one has no data: the mean of eight spins in two valleys, which slow chains do not leave,
+The second one has no data: the mean of eight spins in two modes, which slow chains do not leave,
 by coupled chains at fixed parameters, less the exact mean. Writes occupancy-FLOOR-RISE.txt, or
 bias.txt, into OUT.
 """

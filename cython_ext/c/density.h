@@ -1,5 +1,5 @@
-/* Log densities of chains on the tempering path, and increments of annealing weights with layers
- * summed out.
+/* Log densities of chains on the tempering path, and increments of the importance weights of
+ * annealing, with layers summed out.
  *
  * log p_beta(x) = path + beta power, each up to a constant that depends on the evidence alone:
  *     path  = sum of log h(x) + x reference,
@@ -10,7 +10,7 @@
  * present state of the other layers.
  *
  * Reference: Target.log_density (test_compiled_sweeps.py: the trace is the log density after each
- * sweep), PlainChains.anneal (test_annealing.py: the weights of the plain engine).
+ * sweep), PlainChains.anneal (test_annealing.py: the importance weights of the plain engine).
  */
 #ifndef PGM_DENSITY_H
 #define PGM_DENSITY_H

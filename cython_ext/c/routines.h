@@ -43,7 +43,7 @@ typedef struct {
     int width;      /* components of a unit: k of a one-hot unit of k states, else 1 */
     int moves;      /* has free units */
     int by_unit;    /* its units depend on each other, and are drawn one after the other */
-    int summed;     /* summed out of the weights of annealing: bit 1 forward, bit 2 backward */
+    int summed;     /* summed out of importance weights: bit 1 forward, bit 2 backward */
     int directed;   /* has parents */
     int complement; /* p(0 | zeta) = e^-zeta */
     int uneven;     /* log h, the base measure, is not constant */
@@ -85,7 +85,7 @@ typedef struct {
     int64_t count;          /* chains */
     uint64_t first, sweeps; /* sweeps first .. first + sweeps - 1 */
     int refresh;            /* compute all inputs first */
-    int joint;              /* weights of annealing sum no layer out */
+    int joint;              /* importance weights sum no layer out */
     int backward; /* visit layers and units in the reverse order: the reversal of the sweep */
     int only;     /* draw this layer alone, its inputs being given, and pass no change on; or -1 */
     const double *betas; /* (sweeps + 1) or NULL: sweep t is made at betas[t + 1], and before it

@@ -43,7 +43,7 @@ static void pgm_sweep(const pgm_sweep_job *j, pgm_scratch *s, int64_t first, int
                : j->backward ? 2
                              : 1,
         two_sided = side && pgm_two_sided(m, side);
-    /* draws the layers that weights sum out, whose former states must not matter */
+    /* draws the layers that importance weights sum out: their former states must not matter */
     pgm_chains gibbs = *m;
     gibbs.alpha = 0.0f;
     for (int i = 0; i < m->layers; i++) complement |= m->layer[i].complement && m->layer[i].zeta;

@@ -12,15 +12,16 @@ from typing import Any, TypeVar
 
 from pgmengine.base.errors import PgmError
 
-NAME = "PGMENGINE_THREADS"  # the variable of the environment
+# The environment variable.
+NAME = "PGMENGINE_THREADS"
 # A larger number of threads is a mistake: no computer has as many cores.
 MOST = 4096
 A = TypeVar("A")
 B = TypeVar("B")
-_limiting = RLock()  # whose holder limits BLAS
-_here = (
-    local()
-)  # whether this thread is one of those of the pool, which must not wait for each other
+# The thread that holds this lock limits BLAS.
+_limiting = RLock()
+# Whether this thread belongs to the pool, whose threads must not wait for each other.
+_here = local()
 
 
 def threads() -> int:
@@ -60,9 +61,9 @@ def one_blas_thread() -> Iterator[None]:
     """A context in which matrix products run on the thread that asks for them.
 
     The threads of BLAS go on spinning for a while after a product, which takes the cores from the
-    compiled loops. Of several threads in such a context only the first one sets the limit and lifts
-    it: a second one would keep that of the first for what there was before, and put it back for
-    good.
+    compiled loops. Of several threads in such a context, only the first one sets the limit and
+    lifts it. A second one would find the limit of the first, take it for the original setting, and
+    restore it at its end, after which the limit would stay.
     """
     mine = _limiting.acquire(blocking=False)
     try:

@@ -1,4 +1,4 @@
-"""Target: a model with evidence clamped, at inverse temperature beta.
+"""Target: a model given evidence, at inverse temperature beta.
 
 Kernels and methods see targets only.
 

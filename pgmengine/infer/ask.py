@@ -331,7 +331,7 @@ def _size(target: Target) -> int:
 
 
 def _pattern(target: Target) -> Hashable:
-    """Return the evidence pattern of a target: its rows, observed and clamped units, and hints."""
+    """Return the evidence pattern of a target: rows, observed units, do() units, hints."""
     e = target.evidence
     masks = tuple(m.tobytes() for part in (e.observed, target.cut) for m in part.values())
     hints = tuple((name, (soft != 0).tobytes()) for name, soft in target.soft.items())

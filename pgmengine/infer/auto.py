@@ -11,7 +11,7 @@ For each part the candidates are asked in order:
     a method with local chains is confirmed first, by a ladder that takes `confirm_seconds` or less:
         where the means of the two disagree, the ladder answers in its turn
 
-because chains that move locally cannot tell whether they have met all valleys.
+because chains that move locally cannot tell whether they have met all modes.
 """
 
 from __future__ import annotations

@@ -49,7 +49,9 @@ class Status(Enum):
     OK = "no diagnostic found a fault"
     NOT_MIXED = "the chains did not mix: draw longer, or use a tempering method"
     FEW_TRIPS = "the chains hardly travelled on their ladder: use more temperatures, or draw longer"
-    FEW_WEIGHTS = "few draws carry the importance weight: use more temperatures, chains or draws"
+    FEW_WEIGHTS = (
+        "a few draws have most of the importance weight: use more temperatures, chains or draws"
+    )
     ONE_SIDED = (
         "no diagnostic found a fault, but annealing down began where annealing up had ended: "
         "a part of the space that both have missed would not show"
@@ -77,7 +79,7 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a method would answer a question, and at what cost.
+    """The way in which a method would answer a question, and its cost.
 
     Attributes
     ----------
@@ -195,7 +197,7 @@ class Result:
 
     @property
     def log_z(self) -> Array:
-        """Log partition function of the model with the evidence clamped, (rows,)."""
+        """Log partition function of the model given the evidence, (rows,)."""
         return self._array("log_z")
 
     @property

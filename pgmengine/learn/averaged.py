@@ -85,7 +85,7 @@ class Averaged:
 
 
 def averaged(model: Model, state: Mapping[str, Array]) -> Model:
-    """Return the model at the average in the state of a fit; PgmError if there is none."""
+    """Return the model at the average in the snapshot of a fit; PgmError if there is none."""
     kept = {k: f"optimizer/average/{k}" for k in model.params}
     if any(name not in state for name in kept.values()):
         raise PgmError(

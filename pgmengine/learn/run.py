@@ -221,7 +221,7 @@ class Run:
                     f"{own.shape} of {own.dtype}"
                 )
             params[name] = like(value, found)
-        # Which checks the numbers.
+        # with_params checks the numbers.
         self.model.with_params(params)
         self.model = Model(self.model.structure, params)
 

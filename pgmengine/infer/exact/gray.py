@@ -37,7 +37,7 @@ class _Compiled:
     """The part of a compiled walk that does not depend on the rows."""
 
     # The compiled routine; None where no offsets could be safe.
-    kernel: Any
+    routine: Any
     # Of each block (1, T, K-1): how far a_tk can be from its offset, or go in one step.
     reach: list[Array]
 
@@ -54,10 +54,10 @@ def _compiled(p: Problem) -> _Compiled:
     for b in p.finite:
         blocks.append((b.value.shape[2], padded(b), start, b.power, b.complement))
         start += b.value.shape[2] * padded(b)
-    kernel = _kernels.GrayWalk(
+    routine = _kernels.GrayWalk(
         p.skeleton.states, np.ascontiguousarray(p.pair), value, up, down, blocks
     )
-    return _Compiled(kernel, reach)
+    return _Compiled(routine, reach)
 
 
 class GrayWalker:
@@ -65,7 +65,7 @@ class GrayWalker:
 
     def __init__(self, p: Problem) -> None:
         compiled: _Compiled = p.skeleton.memo.recall("compiled walk", lambda: _compiled(p))
-        self.problem, self.kernel, self.reach = p, compiled.kernel, compiled.reach
+        self.problem, self.routine, self.reach = p, compiled.routine, compiled.reach
         self.offset = laid_out(p.finite, [b.offset for b in p.finite], p.target.rows, -np.inf)
         largest = [_largest(b, reach) for b, reach in zip(p.finite, compiled.reach, strict=True)]
         self.safe = self._inside(largest)
@@ -93,7 +93,7 @@ class GrayWalker:
             piece, length = states.PIECE, min(TASK, p.size - start)
             out = np.zeros(shape) if moments else None
             part = np.empty(-(-length // piece))
-            scale = self.kernel.walk(
+            scale = self.routine.walk(
                 constant=p.const[row],
                 theta=p.theta[row],
                 offset=self.offset[row],
@@ -144,7 +144,7 @@ class GrayWalker:
         p = self.problem
         start = piece * states.PIECE
         out = np.empty(min(states.PIECE, p.size - start))
-        self.kernel.walk(
+        self.routine.walk(
             constant=p.const[row],
             theta=p.theta[row],
             offset=self.offset[row],

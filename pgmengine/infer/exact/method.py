@@ -31,13 +31,18 @@ from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result
 from pgmengine.protocols import Accumulator
 
-Answer = dict[str, dict[str, Any]]  # what is wanted -> layer or coupling -> (rows, ...)
-PAIRS = {"pairs", "gradient"}  # of these every indicator's moments are needed
+# Wanted quantity -> layer or coupling -> (rows, ...).
+Answer = dict[str, dict[str, Any]]
+# Quantities that need the moments of every indicator.
+PAIRS = {"pairs", "gradient"}
 MOMENTS = PAIRS | {"marginals"}
 NEEDS_ALL = MOMENTS | {"samples", "mode"}
-ROWS_BYTES = 256 * 2**20  # rows of one pattern are taken in parts whose moments fit in this
-LEAK = 1e-3  # the least input of noisy-or units that compiled walks take
-SMALL = 2**20  # bytes of working arrays of a pattern that is one of several at a time
+# Rows of one pattern are taken in groups whose moments fit in this many bytes.
+ROWS_BYTES = 256 * 2**20
+# The least input of noisy-or units that compiled walks take.
+LEAK = 1e-3
+# Bytes of working arrays up to which threads work on several patterns at a time.
+SMALL = 2**20
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Program:
     # (layer, observed columns).
     seen: Seen
     # The compiled walk.
-    kernel: Any
+    routine: Any
     # Number of states.
     size: int
     # D.
@@ -84,7 +84,7 @@ class Program:
         const = ((known @ self.quadratic) * known).sum(axis=1)
         moments, log_z = np.zeros((rows, len(self.answers) - known.shape[1])), np.empty(rows)
         for row in range(rows):
-            scale = self.kernel.walk(
+            scale = self.routine.walk(
                 constant=const[row],
                 theta=inputs[row, :d],
                 offset=inputs[row, d:],
@@ -159,7 +159,7 @@ def _compile(target: Target, skeleton: Skeleton) -> Program | None:
     reach = laid_out(p.finite, walker.reach, 1, FAR)[0]
     return Program(
         seen,
-        walker.kernel,
+        walker.routine,
         p.size,
         skeleton.indicators,
         linear,

@@ -1,4 +1,4 @@
-"""The numpy walk: chunks of states by all rows, in the log domain; it reads every kind of block.
+"""The numpy walk: pieces of states by all rows, in the log domain; it reads every kind of block.
 
 It is the reference implementation of the compiled walk, and answers where that is not safe.
 """

@@ -7,8 +7,8 @@ following ones. With f_beta the unnormalised density, whose fast layers are summ
 
 has E[w] = Z_end / Z_start (Neal 2001). Going up, log Z = log Z_0 + log mean w; going down, log Z =
 log Z_0 - log mean w. `Chains.anneal` does the sweeps and adds up log w; this module has the starts
-of both runs, and the statistics of their weights. Chains are in single precision, whose rounding is
-the least error that a run reports.
+of both runs, and the statistics of their importance weights. Chains are in single precision, whose
+rounding is the least error that a run reports.
 """
 
 from __future__ import annotations

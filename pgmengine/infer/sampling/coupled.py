@@ -7,7 +7,7 @@ exchange leaves the slow chain's invariant.
 
 The paper exchanges the slow chain with the fast chain's last state at beta = 1. The time at which a
 chain comes to beta = 1 depends on its state, so that this state has another distribution: between
-valleys that are rarely left, the slow chains would get the shares that the valleys have over all
+modes that are rarely left, the slow chains would get the shares that the modes have over all
 temperatures.
 """
 

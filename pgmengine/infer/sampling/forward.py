@@ -257,7 +257,7 @@ class Forward(Method):
 
 
 def log_mean_error(log_w: Array) -> tuple[Array, Array]:
-    """Return the log mean (rows,) of weights with log weights (rows, draws), and its error."""
+    """Return the log mean (rows,) of exp(log_w), log_w (rows, draws), and its error."""
     log_mean = log_sum(log_w, axis=1) - np.log(log_w.shape[1])
     same = (log_w == log_w[:, :1]).all(axis=1)
     ratio = np.exp(log_w - np.where(np.isfinite(log_mean), log_mean, 0.0)[:, None])
@@ -421,7 +421,7 @@ def _prob(layer: Layer, x: Array, p: Array) -> Array:
 
 
 def _resampled(each: States, p: Array, rng: np.random.Generator) -> States:
-    """Return draws of equal weight (rows, draws, width): resampled, then in random order."""
+    """Return draws (rows, draws, width) of equal importance weight, in random order."""
     index = rng.permuted(systematic(np.where(np.isnan(p), 1.0, p), rng), axis=1)
     lost = np.isnan(p[:, :1, None])
     return {

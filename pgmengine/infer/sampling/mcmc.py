@@ -37,7 +37,7 @@ class MCMC(Method):
     """Chains of sweeps of a kernel at beta = 1.
 
     Use it for marginals, samples, pairs and gradients of models that are too large to enumerate,
-    and whose valleys single chains can leave; elsewhere use ParallelTempering.
+    and whose modes single chains can leave; elsewhere use ParallelTempering.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class MCMC(Method):
     gives = OF_DRAWS
     source = "draws give"
     statistics = OF_CHAINS
-    # Sweeps move from one valley to the next only over what lies between them.
+    # Sweeps move from one mode to the next only through the states between them.
     local = True
     groups_chains = True
 

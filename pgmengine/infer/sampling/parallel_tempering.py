@@ -61,7 +61,7 @@ STONES = (1.0, -1.0, 0.5, -0.5)
 class ParallelTempering(Method):
     """Ladders of replicas that swap places between independent units and the model.
 
-    Use it where chains at beta = 1 stay in one valley, and for log_z together with marginals.
+    Use it where chains at beta = 1 stay in one mode, and for log_z together with marginals.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 """Systematic resampling: draws of equal importance weight from weighted ones.
 
-One uniform number u for each row places the grid (i + u) / draws on the cumulative weights p. A
-draw is chosen either floor(draws * p) or ceil(draws * p) times, draws * p times on average.
+One uniform number u for each row places the grid (i + u) / draws on the cumulative importance
+weights p. A draw is chosen either floor(draws * p) or ceil(draws * p) times, and draws * p times on
+average.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pgmengine.base.types import Array
 
 
 def systematic(weights: Array, rng: np.random.Generator) -> Array:
-    """Return the indices (rows, draws) of draws chosen in proportion to weights (rows, draws)."""
+    """Return indices (rows, draws) of draws, chosen in proportion to importance weights."""
     rows, draws = weights.shape
     grid = (np.arange(draws) + rng.random((rows, 1))) / draws
     edges = np.cumsum(weights, axis=1)

@@ -42,7 +42,7 @@ from pgmengine.protocols import Kernel
 class SimulatedTempering(Method):
     """Chains that wander over a ladder, first with adaptive and then with frozen weights.
 
-    Use it where single chains stay in one valley, and where the share of each rung is of interest;
+    Use it where single chains stay in one mode, and where the share of each rung is of interest;
     ParallelTempering usually needs less care. After each sweep at its rung's beta a chain proposes
     a neighbouring rung. During the warm-up the log weight of the rung that a chain is on grows by
     log(1 + gamma), shared among the chains of a row. Then the weights are frozen, and the states at

@@ -1,9 +1,9 @@
-"""Dispersed starts: chains that begin in different valleys, so that agreement means something.
+"""Dispersed starts: chains that begin in different modes, so that agreement means something.
 
-Chains that start at random share a valley by chance: of two equal valleys, four chains meet both
+Chains that start at random share a mode by chance: of two equal modes, four chains meet both
 with a probability of 7/8 only. For this reason every second chain starts from the opposite of the
 state that its neighbour has reached after some sweeps, with each unit at the other end of its
-range. Between two valleys that are mirror images, as in a ferromagnet, the two chains always start
+range. Between two modes that are mirror images, as in a ferromagnet, the two chains always start
 apart. Where nothing is symmetric, the opposite state is one more random start.
 """
 
@@ -17,7 +17,7 @@ from pgmengine.graph.layer import Layer
 from pgmengine.graph.target import Target
 from pgmengine.protocols import Kernel
 
-# Sweeps after which a chain has fallen into the valley that it started in.
+# Sweeps after which a chain has fallen into the mode that it started in.
 FALL = 30
 
 

@@ -45,7 +45,7 @@ class WangLandau(Method):
     """Chains that visit all bins of a partition equally often, with importance weights.
 
     Use it for the probability of rare bins, such as unusual values of a sum of units, and for
-    models whose valleys a partition tells apart. Sweeps run in numpy, unit by unit, and take many
+    models whose modes a partition tells apart. Sweeps run in numpy, unit by unit, and take many
     times as long as compiled ones.
 
     Parameters
@@ -180,7 +180,7 @@ def effective(w: Array) -> Array:
 
 
 def _resample(draws: Draws, target: Target, w: Array, rng: np.random.Generator) -> None:
-    """Replace the samples, and their energies, by draws of equal weight; means keep the weights."""
+    """Replace samples and energies by draws of equal importance weight; means stay as they are."""
     count, rows, chains = w.shape
     size = count * chains
     p = np.moveaxis(w, 1, 0).reshape(rows, size)

@@ -42,13 +42,13 @@ class Factors:
             name: v.astype(precision, copy=False) for name, v in target.evidence.values.items()
         }
         self.eta: States = {}
-        self.told: States = {}
+        self.sent: States = {}
         self.field = {name: self.still(name) for name in self.moving}
         for name in self.heard:
             begin = self._begin(name, rng) if mean is None else mean[name].astype(precision)
             self._set(name, np.broadcast_to(begin, (target.rows, s.layers[name].width)))
-            self.told[name] = begin if self.whole[name] else self.mean[name]
-            self._tell(name, self.told[name])
+            self.sent[name] = begin if self.whole[name] else self.mean[name]
+            self._send(name, self.sent[name])
 
     def settle(self, updates: int, tolerance: float) -> tuple[int, float]:
         """Make rounds until no mean changes by more than the tolerance.
@@ -81,11 +81,11 @@ class Factors:
                 self.eta[name] = eta = self._tempered(name, self.field[name])
                 self._set(name, layer.flat(layer.unit.mean(layer.shaped(eta))))
             if name in self.heard:
-                change = self.mean[name] - self.told[name]
+                change = self.mean[name] - self.sent[name]
                 if self.quiet > 0:
                     change *= np.abs(change) > self.quiet
-                self.told[name] = self.told[name] + change
-                self._tell(name, change)
+                self.sent[name] = self.sent[name] + change
+                self._send(name, change)
 
     def bound(self) -> Array:
         """Return the lower bound of log Z, E_Q[log_density] + H(Q), (rows,)."""
@@ -211,7 +211,7 @@ class Factors:
             )
         )
 
-    def _tell(self, name: str, change: Array) -> None:
+    def _send(self, name: str, change: Array) -> None:
         """Add a change of means (rows or 1, width) to the fields of the free neighbours."""
         for c, other in self.target.structure.meetings[name]:
             if other in self.moving and other != name:

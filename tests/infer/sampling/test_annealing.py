@@ -186,7 +186,7 @@ def test_variance_of_ais_falls_as_one_over_the_temperatures():
 
 
 def test_coupled_chains_keep_their_distribution_where_valleys_are_rarely_left():
-    """A swap when the fast chain comes to beta = 1, not just when it is there, gives the valleys
+    """A swap when the fast chain comes to beta = 1, not just when it is there, gives the modes
     other shares.
     """
     n, w = 6, 2.0
