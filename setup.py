@@ -17,7 +17,8 @@ FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
 FLAGS += ["-fvisibility=hidden", "-Wno-psabi"]
 AVX2 = ["-mavx2", "-mfma", "-mbmi", "-mbmi2"]
 AVX512 = [*AVX2, *(f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl"))]
-X86 = sysconfig.get_platform().endswith(("-x86_64", "-amd64"))  # of the target of a cross-build
+# The platform is the target in a cross-build.
+X86 = sysconfig.get_platform().endswith(("-x86_64", "-amd64"))
 KINDS = {"base": []} | ({"avx2": AVX2, "avx512": AVX512} if X86 else {})
 
 

@@ -28,7 +28,8 @@ import pgmengine as pgm
 
 REPEATS = 3
 NETWORK = 1.25e8  # bytes a second: one gigabit
-DISPATCH = 1e-3  # seconds for the one process that hands parts out, for each of them
+# Seconds that the process which hands out the parts needs for each part.
+DISPATCH = 1e-3
 
 
 class Weighing(Executor):
@@ -107,7 +108,8 @@ def main() -> None:
         ProcessPoolExecutor(1, get_context("spawn")) as one,
         ProcessPoolExecutor(2, get_context("spawn")) as two,
     ):
-        for pool in (one, two):  # awake, with everything imported
+        # Wake both pools, so that everything is imported.
+        for pool in (one, two):
             list(pool.map(pow, range(8), range(8)))
             timed(
                 pool,

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-ROUNDS = 7  # medians of fewer are for smoke runs
-SECONDS = 0.2  # of work in one measurement, where work can be parted
+# Fewer rounds are for smoke runs.
+ROUNDS = 7
+# Seconds of work in one measurement, where the work can be divided.
+SECONDS = 0.2
 OURS = "pgmengine"
 
 Case = Callable[[], float]
@@ -49,7 +51,8 @@ class Row:
     over: dict[str, float] = field(default_factory=dict)
     limit: float | None = None
     note: str = ""
-    peers: bool = True  # False: the other cases are points of a curve
+    # False where the other cases are points of a curve.
+    peers: bool = True
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,8 @@ def measure(row: Row, settings: Settings) -> Measured:
     """Every case once to warm up, then rounds of all of them in turn. A case that raises is
     reported, not the end.
     """
-    pause = 0.1 if settings.threads == 1 else 0.5  # threads of the case before spin on for a while
+    # Threads of the previous case go on spinning for a while.
+    pause = 0.1 if settings.threads == 1 else 0.5
     times: dict[str, list[float]] = {who: [] for who, case in row.cases.items() if case is not None}
     failed: dict[str, str] = {}
     for _ in range(settings.repeats + 1):

@@ -177,7 +177,8 @@ def _value(row: Measured, who: str) -> str:
     if value is None:
         return "failed" if who in row.failed else "absent"
     low, high = row.spans[who]
-    spread = f" [{low:.3g} .. {high:.3g}]" if high > 1.25 * low else ""  # a noisy machine shows
+    # The range shows a noisy computer.
+    spread = f" [{low:.3g} .. {high:.3g}]" if high > 1.25 * low else ""
     return f"{value:.3g}{spread}" + (f" ({row.ratios[who]:.2f})" if who in row.ratios else "")
 
 

@@ -208,7 +208,8 @@ def simplex_least(z, p, xi):
         log_sum_exp = log_sum(weights)
         return at @ mean + log_sum_exp, mean - np.exp(weights - log_sum_exp).sum(axis=1) @ z
 
-    if xi is not None or len(p) == 1:  # the bound of one state is exact for every xi
+    # The bound of one state is exact for every xi.
+    if xi is not None or len(p) == 1:
         return f(np.full(k, (xi or 0.0) / k))[0]
     tight = {
         "method": "L-BFGS-B",

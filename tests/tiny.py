@@ -184,7 +184,8 @@ def random_model(seed, most=3_000):
         )
         try:
             made.build()
-        except pgm.PgmError:  # noisy-or units without arrows into them, or with parents below 0
+        # Noisy-or units without arrows into them, or with parents below 0, are refused.
+        except pgm.PgmError:
             continue
         return made
 

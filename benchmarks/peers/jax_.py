@@ -302,7 +302,8 @@ def posterior(weight: Array, b: Array, c: Array, rows: Array) -> Callable[[int],
     def run(count: int) -> Any:
         start = place["next"]
         place["next"] += count
-        room = 2 ** max(0, count - 1).bit_length()  # so that few shapes are compiled
+        # A power of two, so that few shapes are compiled.
+        room = 2 ** max(0, count - 1).bit_length()
         pixels, hidden = jnp.zeros((room, missing.shape[1])), jnp.zeros((room, len(c)))
         found = jax.block_until_ready(
             several(start, pixels, hidden, count, jnp.asarray(missing), *arrays)

@@ -30,7 +30,8 @@ def sweeps(weight: Array, b: Array, c: Array, v: Array) -> Callable[[int], Array
 
     def run(count: int) -> Array:
         for _ in range(count):
-            kept["v"] = rbm.gibbs(kept["v"]).astype(np.float32)  # booleans make its products slow
+            # Booleans would make its products slow.
+            kept["v"] = rbm.gibbs(kept["v"]).astype(np.float32)
         return kept["v"]
 
     return run

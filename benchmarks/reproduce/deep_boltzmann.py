@@ -41,7 +41,8 @@ from pgmengine.infer.sampling.levels import Levels
 PUBLISHED = {"SAP": "-87.23", "SlowFast": "none", "TransSAP": "-85.41", "CAST": "-84.12"}
 # the paper's rate of the slow weights
 RATE = pgm.harmonic(10, 2000)
-FRESH = 3_000  # updates, five passes, between two draws of binary images from the grey ones
+# Updates between two draws of binary images from the grey images: five passes.
+FRESH = 3_000
 NEAR = np.linspace(0.9, 1.0, 20).tolist()
 
 

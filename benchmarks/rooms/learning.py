@@ -15,7 +15,8 @@ from peers import JAX, RBMS, SKLEARN, TORCH
 import pgmengine as pgm
 
 Array = np.ndarray
-WARM = 300  # updates before any is timed: sparsity is what it is in training
+# Updates before the first timed one, after which sparsity is as in training.
+WARM = 300
 RATE = 0.02
 
 

@@ -23,7 +23,8 @@ VISIBLE, HIDDEN, CHAINS, SWEEPS = 784, 500, 100, 100
 def rows(settings: Settings) -> Iterator[Row]:
     """One row."""
     if not Path("/proc/self/clear_refs").exists():
-        return  # suite.py says that a room had no rows
+        # suite.py reports a room without rows.
+        return
     cases = {OURS: _peak(_ours)}
     for peer in (TORCH, JAX, THRML, RBMS, SKLEARN, NUMPY):
         cases[peer.name] = _peak(partial(_theirs, peer)) if peer.present else None
@@ -55,7 +56,8 @@ def _theirs(peer: Peer, visible: int, hidden: int) -> None:
 
 
 def _peak(work: Callable[[int, int], None]) -> Case:
-    @cache  # memory is no matter of luck: measured once
+    # Memory does not vary between runs, so it is measured once.
+    @cache
     def case() -> float:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             return pool.submit(_beyond, work).result() / (VISIBLE * HIDDEN * 8)

@@ -72,7 +72,8 @@ def _gibbs(
         SKLEARN.name: SKLEARN.rate(lambda peer: peer.sweeps(*given()), each),
         NUMPY.name: NUMPY.rate(lambda peer: peer.sweeps(*given()), each),
     }
-    if chains == 100:  # THRML gathers chains x 784 x 500 numbers: one row says what that costs
+    # THRML gathers chains x 784 x 500 numbers, so one row with it is enough.
+    if chains == 100:
         cases[THRML.name] = THRML.rate(lambda peer: peer.sweeps(*given()), each)
     return Row(name, UNIT, cases, GOAL)
 

@@ -160,7 +160,8 @@ def test_data_that_binary_units_cannot_have_are_refused():
     x = np.random.default_rng(0).integers(0, 2, (40, 3)).astype(float)
     model = pgm.sklearn.RBMTransformer(n_components=2, n_iter=2, random_state=0).fit(x)
     for ask in (model.transform, model.score_samples, model.partial_fit):
-        for bad in (37, 0.4):  # by threshold three rows that differ had one score
+        # A threshold once gave three different rows the same score.
+        for bad in (37, 0.4):
             with pytest.raises(pgm.PgmError, match=f"row 1, column 2: {bad} is not 0 or 1"):
                 ask([[0, 1, 1], [0, 1, bad]])
 

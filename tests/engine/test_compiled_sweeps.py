@@ -84,7 +84,8 @@ def test_uniforms_are_uniform_and_uncorrelated():
         assert abs((centred[:, :-lag] * centred[:, lag:]).mean()) < 5 / np.sqrt(
             centred[:, lag:].size
         )
-    across = centred @ centred.T / centred.shape[1]  # neighbouring sweeps, chains and layers
+    # Correlations of neighbouring sweeps, chains and layers.
+    across = centred @ centred.T / centred.shape[1]
     off = across[~np.eye(len(across), dtype=bool)]
     assert np.abs(off).max() < 6.5 / np.sqrt(centred.shape[1]) and abs(off.mean()) < 5 / np.sqrt(
         off.size * 2048 / 2

@@ -22,7 +22,8 @@ from pgmengine.engine.chains import refusal, start
 from pgmengine.graph.queries import EvidencePattern
 from pgmengine.graph.target import Target
 
-CHAINS, MORE_CHAINS, FEW_STATES = 40_000, 200_000, 128  # more chains on the smallest models
+# More chains on the smallest models.
+CHAINS, MORE_CHAINS, FEW_STATES = 40_000, 200_000, 128
 kernels = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 
 

@@ -40,7 +40,8 @@ def test_p_is_invariant_under_the_exact_transition_matrix(tiny_model, kernel):
         np.testing.assert_allclose(p @ matrix, p, rtol=1e-12, atol=1e-12)
         if tiny_model.name != "rbm large weights" and (p > 0).all():
             far = np.linalg.matrix_power(matrix, 64)
-            assert (far > 0).all()  # irreducible and aperiodic, ties and all
+            # The chain is irreducible and aperiodic, also with ties.
+            assert (far > 0).all()
 
 
 def test_flip_state_needs_the_tie_rule():

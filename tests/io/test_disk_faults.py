@@ -280,7 +280,8 @@ def test_a_lock_ends_with_its_process_however_it_ends(tmp_path):
     child.send_signal(signal.SIGKILL)
     child.wait()
     child.stdout.close()
-    assert (tmp_path / "c.lock").exists()  # left behind, and in nobody's way
+    # The lock file stays, and blocks no other fit.
+    assert (tmp_path / "c.lock").exists()
     checkpoint(tmp_path / "c")
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
 

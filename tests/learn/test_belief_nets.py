@@ -132,7 +132,8 @@ def test_the_data_phase_does_not_depend_on_how_many_rows_there_are_or_what_memor
         pgm.dbm([40, 30, 3], rng=0).given({"v": rows}), np.float64
     ) == pgm.Exact(10)
     holes = np.where(np.arange(40) == 3, np.nan, rows[:50])
-    holes[0] = 0.0  # of an RBM: the first row alone would be independent
+    # In an RBM, the units of the first row alone would be independent.
+    holes[0] = 0.0
     assert default_positive(pgm.rbm(40, 30, rng=0).given({"v": holes}), np.float64) == pgm.Exact(10)
 
 

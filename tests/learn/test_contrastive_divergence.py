@@ -125,7 +125,8 @@ def test_cd_is_the_difference_of_the_states_at_the_data_and_k_sweeps_later(
             q = q @ (joint.redraw if t == k - 1 and name != "v" else move)([name])
     after = joint.statistics(q)
     found = step_of(build(order), pgm.CD(k, kernel), rows)
-    for name, value in found.items():  # two statistics that vary by at most 1/2 each
+    # Two statistics, each with a standard deviation of at most 1/2.
+    for name, value in found.items():
         assert np.all(
             np.abs(value - (before[name] - after[name])) < sure * 0.7 / np.sqrt(rows * len(DATA))
         ), name

@@ -13,7 +13,8 @@ from tiny import FINITE, MODELS, as_evidence, draw_row, lateral, patterns, rando
 import pgmengine as pgm
 from pgmengine.graph.weights import is_sparse
 
-SMOOTH = [m for m in MODELS if m.name != "rbm large weights"]  # differences say nothing of steps
+# With large weights probabilities are nearly steps, of which finite differences are wrong.
+SMOOTH = [m for m in MODELS if m.name != "rbm large weights"]
 
 
 def direction(model, name, rng):

@@ -162,7 +162,8 @@ def test_early_stopping_on_a_name_that_never_comes_is_told_of(caplog):
             "norm v.bias?"
         ] * told
 
-    class Watching:  # an attribute of one's own is nobody's business
+    # A user's callback may have any attributes.
+    class Watching:
         watched = ("a", ["b"])
 
         def __call__(self, model, update):

@@ -56,7 +56,9 @@ def test_the_model_phase_is_unbiased_at_fixed_parameters(name, sure=5.0):
     found = gradient_of(negative, model, x, complete, updates=1 if name == "cd" else 3)
     exact = gradient_of(pgm.ExactGradient(), model, x, complete)
     n = getattr(negative, "chains", len(x))
-    for key in exact:  # values in [-1, 1]: the standard deviation is at most 1, for {0, 1} 1/2
+    # Values in [-1, 1] have a standard deviation of at most 1, and values in {0, 1} of at
+    # most 1/2.
+    for key in exact:
         assert np.all(
             np.abs(found[key] - exact[key]) < sure * (1.0 if hidden else 0.5) / math.sqrt(n)
         ), key

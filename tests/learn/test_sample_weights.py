@@ -138,7 +138,8 @@ def test_rows_that_weigh_are_asked_about_at_once(method, rtol=1e-9):
         np.array([0.5, 0, 2, 1, 0.3, 0.7]),
     )
     target, found = model.given({"v": x}), {}
-    for row in range(6):  # the same draws whatever the weights
+    # The draws are the same for all sample weights.
+    for row in range(6):
         r = method.run(
             replace(target, weights=(np.arange(6) == row) * weights), ("gradient",), rng=1
         )

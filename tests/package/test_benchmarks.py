@@ -27,7 +27,8 @@ def functions(peer):
     if not peer.present:
         pytest.skip(f"{peer.name} is not installed")
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        warnings.simplefilter("ignore")  # what others warn of when they are imported
+        # Other libraries may warn when they are imported.
+        warnings.simplefilter("ignore")
         patch.setenv("OMP_NUM_THREADS", "1")
         return peer._functions()
 

@@ -106,7 +106,8 @@ def test_an_impossible_row_is_named_among_patterns_on_threads(monkeypatch):
     monkeypatch.setenv("PGMENGINE_THREADS", "2")
     b = pgm.GraphBuilder()
     b.layer("h", pgm.Binary(), 3)
-    b.layer("v", pgm.NoisyOr(), 4)  # without a leak: on with no cause on has probability zero
+    # Without a leak, a unit that is on while no cause is on has probability zero.
+    b.layer("v", pgm.NoisyOr(), 4)
     b.cause("h", "v", weight=np.ones((3, 4)))
     h = np.array([[0, np.nan, 1], [1, 1, np.nan], [0, 0, 0], [np.nan, 0, 1]])
     with pytest.raises(pgm.PgmError, match="evidence row 2 has probability zero"):

@@ -124,7 +124,8 @@ def test_mode(tiny_model, walker):
 @table
 def test_gradient_is_the_derivative_of_log_z(tiny_model, walker):
     if tiny_model.name == "rbm large weights":
-        return  # a central difference has nothing to say where probabilities are 0 and 1
+        # A central difference is 0 where all probabilities are 0 or 1.
+        return
     model, rows = tiny_model.build(), patterns(tiny_model)
     evidence = as_evidence(tiny_model, rows)
     gradient = pgm.Exact().run(model.given(evidence), ("gradient",)).gradient
@@ -145,7 +146,8 @@ def test_gradient_is_the_derivative_of_log_z(tiny_model, walker):
             any(x.unit.nonnegative for x in tiny_model.layers)
             and (dense - eps * abs(step) < 0).any()
         ):
-            step = step * (dense > 1e-3)  # at the bound there is only one side
+            # Parameters at the edge of their range have no difference on both sides.
+            step = step * (dense > 1e-3)
         wrap = type(value) if hasattr(value, "toarray") else np.array
         ends = [model.with_params({name: wrap(dense + sign * eps * step)}) for sign in (1, -1)]
         high, low = (pgm.Exact().run(m.given(evidence), ("log_z",)).log_z.sum() for m in ends)

@@ -302,7 +302,8 @@ def test_extremes_give_an_answer_with_an_honest_error(method):
     model = random_rbm(0, 5, 3, 1.0)
     exact = pgm.infer(model, want=("log_z",)).log_z[0]
     r = pgm.infer(model, want=("log_z",), method=method, rng=0)
-    assert abs(r.log_z[0] - exact) < 6 * r.log_z_error[0]  # infinite where there is no telling
+    # The error is infinite where it cannot be estimated.
+    assert abs(r.log_z[0] - exact) < 6 * r.log_z_error[0]
     assert np.isfinite(r.log_z[0]) and np.isinf(r.log_z_error[0]) == (
         isinstance(method, pgm.AIS) and method.chains == 1
     )

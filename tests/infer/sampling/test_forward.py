@@ -23,7 +23,8 @@ def test_weighted_draws_agree_with_enumeration(m, errors=5.0):
                   method=pgm.Forward(DRAWS, below=99), rng=0)  # fmt: skip
     for i, row in enumerate(rows):
         exact = Brute(m, row)
-        sure = r.stats["ess"][i] ** -0.5  # a standard error of numbers of size 1
+        # The standard error of a mean of numbers of size 1.
+        sure = r.stats["ess"][i] ** -0.5
         assert abs(r.log_z[i] - exact.log_z) <= errors * r.log_z_error[i] + 1e-9
         for layer in m.layers:
             mean = np.reshape(r.mean[layer.name][i], -1)

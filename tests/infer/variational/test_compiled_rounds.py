@@ -184,7 +184,8 @@ def test_along_the_tempering_path(m, slack=1e-9):
             beta=beta,
             reference=None if any(v.shape[1] > 1 for v in flat.values()) else reference,
         ).log_z
-        if any(v.shape[1] > 1 for v in flat.values()):  # the oracle's reference is of one component
+        # The oracle takes a reference of one component only.
+        if any(v.shape[1] > 1 for v in flat.values()):
             found = method.run(target.take(np.array([i])).at(beta, {}), ("log_z",)).log_z[0]
         else:
             found = together[i]
