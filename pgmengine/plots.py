@@ -64,7 +64,7 @@ def images(
 
     pixels = np.atleast_2d(np.asarray(rows, dtype=np.float64))
     if not pixels.size:
-        raise PgmError("there are no rows to draw")
+        raise PgmError("there are no rows to draw, expected at least one")
     if pixels.shape[1] != shape[0] * shape[1]:
         raise PgmError(
             f"rows have {pixels.shape[1]} pixels, "

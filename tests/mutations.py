@@ -93,7 +93,7 @@ def pick(rng, items):
 
 
 def flipped(content, rng):
-    """One to eight bits turned."""
+    """Flip one to eight bits."""
     out = bytearray(content)
     for bit in rng.integers(0, 8 * len(out), int(rng.integers(1, 9))):
         out[bit // 8] ^= 1 << int(bit % 8)
@@ -101,13 +101,13 @@ def flipped(content, rng):
 
 
 def cut(content, rng):
-    """A part left out: the end, the beginning or the middle."""
+    """Leave out a part: the end, the beginning or the middle."""
     i, j = sorted(rng.integers(0, len(content) + 1, 2))
     return pick(rng, [content[:i], content[j:], content[:i] + content[j:]])
 
 
 def spliced(content, rng):
-    """A part repeated elsewhere, or some bytes that mean something put in."""
+    """Repeat a part elsewhere, or insert bytes that have a meaning in the format."""
     i, j, k = rng.integers(0, len(content) + 1, 3)
     token = pick(
         rng,
@@ -228,12 +228,12 @@ def tensors(found, rng):
 
 
 def json_of(value):
-    """Text with whatever JSON has no words for."""
+    """Convert to text, with a replacement for values that JSON does not have."""
     return json.dumps(value)
 
 
 def toml_of(value):
-    """TOML of a declaration that may be no declaration any more."""
+    """Write a mutated declaration, which may be invalid, as TOML."""
     lines = []
     tables = []
     for key, part in value.items() if isinstance(value, dict) else [("layers", value)]:

@@ -100,7 +100,7 @@ class GenerativeClassifier:
                 f"y has shape {y.shape}, expected ({len(x)},): one label for each row of x"
             )
         if not len(y):
-            raise PgmError("x has no rows")
+            raise PgmError("x has no rows, expected at least one of each class")
         self.classes_, number, counts = _classes(y)
         generators = seeded(self.rng).spawn(len(self.classes_))
         learn, rows = self.learn or _quiet_fit, getattr(x, "iloc", x)

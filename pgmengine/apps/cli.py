@@ -151,7 +151,7 @@ def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
     lines = csv.reader(StringIO(plain_text(place), newline=""))
     rows = [(lines.line_num, row) for row in lines if row]
     if not rows:
-        raise pgm.PgmError("there are no rows")
+        raise pgm.PgmError("there are no rows, expected at least one")
     for number, row in rows:
         if len(row) != len(rows[0][1]):
             raise pgm.PgmError(

@@ -114,7 +114,7 @@ def _groups(graph: nx.Graph, units: dict[Hashable, Any]) -> dict[str, list[Hasha
     else:
         loop = next(nx.selfloop_edges(graph), None)
         if loop is not None:
-            raise PgmError(f"node {loop[0]!r} is coupled with itself")
+            raise PgmError(f"node {loop[0]!r} is coupled with itself; remove this edge")
         color = (
             nx.bipartite.color(graph)
             if nx.is_bipartite(graph)

@@ -49,7 +49,7 @@ def parse_soft(
             )
         flat = layer.flat(array)
         if not len(flat):
-            raise PgmError(f"soft: layer {name!r} has no rows")
+            raise PgmError(f"soft: layer {name!r} has no rows, expected at least one")
         if not in_range(flat).all():
             row, index = (int(i) for i in np.argwhere(~in_range(flat))[0])
             raise PgmError(

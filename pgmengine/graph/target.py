@@ -370,7 +370,10 @@ def _check_interventions(s: Structure, cut: dict[str, Array], observed: dict[str
         both = mask & observed[name]
         if both.any():
             row, index = np.argwhere(both)[0]
-            raise PgmError(f"do: layer {name!r}, row {row}, index {index} is both observed and set")
+            raise PgmError(
+                f"do: layer {name!r}, row {row}, index {index} is both observed and set; "
+                "leave out one of the two"
+            )
 
 
 def _check_inputs(s: Structure, observed: dict[str, Array]) -> None:

@@ -35,7 +35,7 @@ def check_layers(layers: list[Layer]) -> None:
     for layer in layers:
         _check_name(layer.name)
         if layer.name in seen:
-            raise PgmError(f"layer {layer.name!r} is declared twice")
+            raise PgmError(f"layer {layer.name!r} is declared twice; give one of them another name")
         seen.add(layer.name)
         check_size(layer)
         _check_names(layer)
@@ -106,7 +106,9 @@ def _check_names(layer: Layer) -> None:
                 ) from None
     labels = layer.labels
     if labels is not None and len(labels) != layer.size:
-        raise PgmError(f"layer {layer.name!r}: {len(labels)} labels for {layer.size} units")
+        raise PgmError(
+            f"layer {layer.name!r}: {len(labels)} labels for {layer.size} units, expected as many"
+        )
     if labels is not None and len(set(labels)) < layer.size:
         twice = next(label for label in labels if labels.count(label) > 1)
         raise PgmError(f"layer {layer.name!r}: two units have the label {twice!r}")
@@ -201,7 +203,7 @@ def check_structure(structure: Structure) -> None:
             structure.layer(name, what=f"coupling {c.key!r}: layer")
         end = (c.a, c.b) if c.directed else frozenset((c.a, c.b))
         if end in seen:
-            raise PgmError(f"coupling {c.key!r} is declared twice")
+            raise PgmError(f"coupling {c.key!r} is declared twice; declare it once")
         seen.add(end)
         if (other := keys.setdefault(c.key, c)) is not c:
             raise PgmError(
@@ -254,7 +256,9 @@ def _check_acyclic(structure: Structure) -> None:
     graph: nx.DiGraph = nx.DiGraph([(c.a, c.b) for c in structure.arrows if c.a != c.b])
     if not nx.is_directed_acyclic_graph(graph):
         cycle = [edge[0] for edge in nx.find_cycle(graph)]
-        raise PgmError(f"the arrows form a directed cycle: {' -> '.join([*cycle, cycle[0]])}")
+        raise PgmError(
+            f"the arrows form a directed cycle: {' -> '.join([*cycle, cycle[0]])}; remove one"
+        )
 
 
 def check_bias(layer: Layer, bias: ArrayLike | None) -> Array:

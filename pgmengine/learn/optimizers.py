@@ -416,7 +416,7 @@ class Tied:
                 f"Tied: groups must be sequences of names of parameters, not {self.groups!r}"
             )
         if not all(groups):
-            raise PgmError("Tied: a group names no parameter")
+            raise PgmError("Tied: a group names no parameter; remove it")
         # An iterator would be at its end.
         object.__setattr__(self, "groups", tuple(groups))
 

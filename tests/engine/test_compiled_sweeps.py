@@ -96,8 +96,8 @@ def test_uniforms_are_uniform_and_uncorrelated():
 
 
 def test_noisy_or_inputs_do_not_drift(atol=0.06):
-    """Causes of weight 1e3 come and go; what rounding leaves of them piles up beside a leak of
-    1e-3.
+    """Causes of weight 1e3 switch on and off. The rounding errors that they leave add up beside a
+    leak of 1e-3.
     """
     b, many = pgm.GraphBuilder(), 30
     b.layer("v", pgm.NoisyOr(), 1)
@@ -181,7 +181,7 @@ def test_trace_is_the_log_density_after_each_sweep():
 
 @pytest.mark.parametrize("swept", [0, 3])
 def test_kept_chains_come_back_with_their_inputs(swept):
-    """Also before the first sweep, when the inputs have not been computed yet."""
+    """The log density is right before the first sweep, too, when no inputs are computed yet."""
     model = pgm.rbm(30, 20, rng=1)
     target = model.given().take(np.zeros(6, dtype=int))
     rng = np.random.default_rng(0)
@@ -219,7 +219,7 @@ def test_threads_and_pieces_do_not_change_a_bit(monkeypatch):
 
 @pytest.mark.parametrize("refresh", [compiled.REFRESH, 10**9])
 def test_inputs_do_not_drift(refresh, monkeypatch):
-    """10,000 sweeps, with the periodic recompute and even without."""
+    """10,000 sweeps, with and without the periodic recomputation of inputs."""
     monkeypatch.setattr(compiled, "REFRESH", refresh)
     rng = np.random.default_rng(0)
     model = pgm.rbm(100, 60).with_params({"v-h.weight": rng.normal(size=(100, 60))})

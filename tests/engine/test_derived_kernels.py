@@ -24,14 +24,14 @@ SAMPLERS = {
 
 
 class Still:
-    """Never moves, and derives from nothing."""
+    """A kernel without a base class that never moves."""
 
     def transition(self, prob, current):
         return np.eye(prob.shape[-1])[current]
 
 
 def still_of(base, *settings):
-    """Still, derived from a kernel that the compiled sweeps know."""
+    """A kernel that never moves, derived from a kernel that the compiled sweeps know."""
     return type("StillAnd" + base.__name__, (base,), {"transition": Still.transition})(*settings)
 
 

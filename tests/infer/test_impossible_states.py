@@ -205,7 +205,7 @@ def test_rounding_of_inputs_is_no_way_to_turn_a_unit_on(kernel):
     "method", [pgm.Exact(), pgm.Forward(50), pgm.MCMC(chains=2, draws=20), None], ids=repr
 )
 def test_units_of_which_nothing_is_known_below_have_no_slope(method, leak, atol=1e-15):
-    """Draws alone would give -(1 - x): the states that make up for it have probability 0, and an
+    """Draws alone would give -(1 - x). The states that compensate for it have probability 0 and an
     infinite score.
     """
     model = leakless().with_params({"v.bias": np.full(3, leak)})
@@ -229,8 +229,8 @@ def test_units_of_which_nothing_is_known_below_have_no_slope(method, leak, atol=
 def test_learning_from_a_leak_of_0_starts_along_the_slope(
     negative, rate=1e-4, step=1e-5, rtol=1e-3
 ):
-    """A row that no cause explains has its slope from a state that is impossible at 0: forward
-    differences know it.
+    """For a row that no cause explains, the slope comes from a state that is impossible at a leak
+    of 0. Forward differences confirm it.
     """
     b = pgm.GraphBuilder()
     b.layer("v", pgm.NoisyOr(), 3)
@@ -259,7 +259,9 @@ def test_learning_from_a_leak_of_0_starts_along_the_slope(
 
 
 def test_the_default_data_phase_of_noisy_or_children_does_not_depend_on_how_large_the_leak_is():
-    """A fit that goes on from another's model, whose leaks have shrunk, goes on in the same way."""
+    """A fit that starts from the model of another fit, whose leaks have shrunk, continues in the
+    same way.
+    """
     b = pgm.GraphBuilder()
     b.layer("v", pgm.NoisyOr(), 3)
     b.layer("h", pgm.Binary(), 30)

@@ -75,9 +75,7 @@ def one_unit_layers(steps):
     ids=lambda m: type(m).__name__,
 )
 def test_sparse_weights_are_priced_by_their_entries(method):
-    """An entry stored counts, and a place without one does not; as many entries cost as much,
-    stored or dense.
-    """
+    """Only stored entries count, and cost the same in sparse and in dense weights."""
     want = ("log_z",) if isinstance(method, pgm.AIS) else ("marginals",)
     target = lattice(40).given()
     dense = target.model.with_params({"s-s.weight": target.model.params["s-s.weight"].toarray()})

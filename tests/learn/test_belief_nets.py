@@ -176,7 +176,7 @@ def test_noisy_or_learns_with_positive_weights(positive, margin):
 
 
 def test_a_noisy_or_bias_at_zero_can_be_left_again():
-    """Projected to a small positive number, not to 0, where no row that needs it could be
+    """The bias is projected to a small positive number. At 0, no row that needs the leak could be
     explained.
     """
     b = pgm.GraphBuilder()

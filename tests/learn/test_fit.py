@@ -245,8 +245,8 @@ def test_completed_data_are_draws_from_the_posterior(hidden, known, rows=20_000,
 
 
 def test_blas_runs_on_one_thread_from_the_first_callback_on():
-    """Its threads spin on for a tenth of a second after a product, beside those of the compiled
-    loops.
+    """Threads of BLAS go on spinning for a tenth of a second after a product, and take time from
+    the compiled loops.
     """
     from threadpoolctl import threadpool_info, threadpool_limits
 

@@ -179,7 +179,7 @@ def test_the_bias_of_inputs_does_not_act(method):
     "make", [lambda: regression([0.1, 0.2]), lambda: pgm.drbm(2, 3, 2, rng=0)], ids=["net", "drbm"]
 )
 def test_parameters_of_what_is_given_stay(make, negative):
-    """Adam makes a step of what rounding leaves of a gradient that is 0."""
+    """A gradient must be exactly 0, because Adam makes a full step of a rounding residue."""
     rng, model = np.random.default_rng(0), make()
     data = {"x": rng.normal(size=(50, 2)), "y": rng.integers(0, 2, (50, 1)).astype(float)}
     f = pgm.fit(

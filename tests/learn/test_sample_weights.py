@@ -106,7 +106,7 @@ def test_bad_sample_weights(weight, match):
 
 @pytest.mark.parametrize("negative", [pgm.ExactGradient(), pgm.PCD(chains=4)], ids=repr)
 def test_a_batch_that_weighs_nothing_leaves_the_offsets_of_centred_gradients(negative):
-    """Two rows of ones, one of weight 0: its batches tell nothing of the means."""
+    """Two rows of ones, one of them with weight 0, whose batches do not change the means."""
     optimizer = pgm.Centered(pgm.SGD(0.1), follow=0.3)
     f = pgm.fit(
         pgm.rbm(2, 1, rng=0),
@@ -177,7 +177,7 @@ def test_weights_of_any_size():
 
 
 def test_learning_leaves_chains_unjudged(monkeypatch):
-    """R-hat of five draws took most of an update."""
+    """R-hat is not computed in updates, of which it once took most of the time."""
     monkeypatch.setattr(collect, "chain_statistics", None)
     b = pgm.GraphBuilder()
     b.layer("h", pgm.Binary(), 12)

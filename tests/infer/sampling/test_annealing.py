@@ -322,8 +322,8 @@ def test_extremes_give_an_answer_with_an_honest_error(method):
 
 
 def test_annealing_of_a_row_does_not_depend_on_what_others_leave_open():
-    """With its visible units observed a row has nothing but independent units: no error, whatever
-    is beside it.
+    """A row with observed visible units has independent free units only. Its error is 0, for any
+    other rows beside it.
     """
     model = pgm.rbm(6, 9).with_params({"v-h.weight": np.random.default_rng(0).normal(size=(6, 9))})
     v = np.array([[1, 0, 1, 1, 0, 0], [np.nan] * 6, [0, 1, np.nan, 1, 1, 0]])
