@@ -116,9 +116,8 @@ def _sparse(spins: int, neighbours: int) -> Case:
     def make() -> Callable[[int], None]:
         rng, half = np.random.default_rng(0), spins // 2
         ends = [np.repeat(np.arange(half), neighbours), rng.integers(0, half, half * neighbours)]
-        values = np.full(
-            half * neighbours, 0.5 / neighbours
-        )  # about half of the spins flip, however many neighbours
+        # About half of the spins flip, for any number of neighbours.
+        values = np.full(half * neighbours, 0.5 / neighbours)
         weight = sp.coo_array((values, ends), shape=(half, half)).tocsr()
         builder = pgm.GraphBuilder()
         builder.layer("a", pgm.Spin(), half)

@@ -244,9 +244,8 @@ def test_only_layers_below_which_nothing_is_given_are_left_out():
     b.layer("v", pgm.Binary(), 3)
     b.cause("a", "v")
     b.cause("v", "v", weight=np.triu(np.ones((3, 3)), 1))
-    assert (
-        settled_layers(b.build(rng=0).structure, ()) == ()
-    )  # its units are parents of one another
+    # Its units are parents of one another.
+    assert settled_layers(b.build(rng=0).structure, ()) == ()
 
 
 @pytest.mark.parametrize("hole", [False, True], ids=["complete", "first row has a hole"])

@@ -67,9 +67,8 @@ class Joint:
             other = self.states.copy()
             other[:, i] = 1 - other[:, i]
             there = np.array([np.flatnonzero((self.states == row).all(axis=1))[0] for row in other])
-            change = np.minimum(
-                1.0, self.p[there] / self.p
-            )  # units of a layer do not act on each other
+            # Units of a layer do not act on each other.
+            change = np.minimum(1.0, self.p[there] / self.p)
             same = self.states[:, None, i] == self.states[None, :, i]
             out *= np.where(same, 1 - change[:, None], change[:, None])
         kept = np.delete(self.states, mine, axis=1)

@@ -228,9 +228,8 @@ def test_completed_data_are_draws_from_the_posterior(hidden, known, rows=20_000,
     """
     from pgmengine.learn.positive import default_positive, posterior_draw
 
-    model = pgm.rbm(
-        4, 2, hidden=hidden, rng=3
-    )  # small weights: every value is met often enough for a normal error
+    # Weights are small, so that every value occurs often enough for a normal error.
+    model = pgm.rbm(4, 2, hidden=hidden, rng=3)
     target = model.given({"v": np.tile([1.0, 0.0, 1.0, 1.0], (rows, 1))})
     total = Statistics(np.float32)
     q = default_positive(target, np.float32).expect(target, np.ones(rows), total) if known else None

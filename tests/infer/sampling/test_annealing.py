@@ -192,9 +192,8 @@ def test_coupled_chains_keep_their_distribution_where_valleys_are_rarely_left():
     n, w = 6, 2.0
     weight = w * (1 - np.eye(n))
     model = pgm.boltzmann_machine(n, unit=pgm.Binary(), weight=weight)
-    model = model.with_params(
-        {"x.bias": np.full(n, (1.5 - w * n * (n - 1) / 2) / n)}
-    )  # all on: 1.5 nats above all off
+    # The state with all units on is 1.5 nats above the state with all units off.
+    model = model.with_params({"x.bias": np.full(n, (1.5 - w * n * (n - 1) / 2) / n)})
     pairs, steps = 3000, 600
     target = model.given().take(np.zeros(pairs, dtype=int))
     coupled = pgm.CoupledTempering(
