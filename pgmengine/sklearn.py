@@ -35,7 +35,7 @@ from pgmengine.infer.ask import infer
 from pgmengine.infer.auto import Auto, drawing
 from pgmengine.infer.methods import AIS, MCMC, Exact
 from pgmengine.learn import PCD, Adam, ExactGradient, Fit, base_rate_start, fit
-from pgmengine.learn.interrupt import pass_on
+from pgmengine.learn.fit import pass_on
 from pgmengine.units import Binary, Gaussian, Unit
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from pgmengine.graph.frames import is_frame
 from pgmengine.graph.model import Model
 from pgmengine.infer.ask import infer
 from pgmengine.infer.prepared import Method
-from pgmengine.learn.fit import Fit, fit
-from pgmengine.learn.interrupt import pass_on
+from pgmengine.learn.fit import Fit, fit, pass_on
 
 if TYPE_CHECKING:
     import pandas as pd

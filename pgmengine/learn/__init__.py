@@ -4,7 +4,6 @@ It is E[d log_density | data] - E[d log_density | given], a data phase less a mo
 update stands in run.py (`Run.update`), the algorithm of each model phase in a file of negative/.
 """
 
-from pgmengine.learn.averaged import Averaged
 from pgmengine.learn.fit import Fit, fit
 from pgmengine.learn.initial import base_rate_start, pretrain
 from pgmengine.learn.monitors import (
@@ -29,8 +28,9 @@ from pgmengine.learn.negative import (
     FastPCD,
     TransSAP,
 )
-from pgmengine.learn.optimizers import SGD, Adam, AdaMax, Centered, Tied
+from pgmengine.learn.optimizers import SGD, Adam, AdaMax
 from pgmengine.learn.schedules import GrowingBlend, harmonic, linear_decay
+from pgmengine.learn.wrappers import Averaged, Centered, Tied
 
 __all__ = [
     "CAST",

@@ -1,18 +1,27 @@
-"""A mini-batch as the model phase sees it."""
+"""A mini-batch as the model phase sees it: what is observed there, what is sampled, in which order.
+
+Parameters that act on given layers alone have the gradient 0. And the model phase need not sample
+layers below which nothing is given. These depend on the graph alone, not on weights or rows, so
+that they are the same in all of a fit. Their conditionals sum to 1, so E[d log_density] with
+respect to their biases and the weights into them is 0. Chains leave them out, and their conditional
+means take their place, parents first: the score (x - E[x | parents]) is 0 there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import networkx as nx
 import numpy as np
 
 from pgmengine.base.types import Array, States
 from pgmengine.graph.evidence import Evidence
 from pgmengine.graph.model import Model
 from pgmengine.graph.queries import EvidencePattern
+from pgmengine.graph.rows import spread
+from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
-from pgmengine.learn.settled import at_means
 from pgmengine.learn.statistics import Statistics
 
 
@@ -44,40 +53,108 @@ class Batch:
         """Return statistics without anything in them."""
         return Statistics(self.precision)
 
-    def at_rows(self, x: States) -> Statistics:
-        """Return the mean over rows of d log_density at x, a state for each row of the batch."""
-        return self._at(x, self.weights / len(self.weights))
+    def mean(self, x: States, weights: Array | None = None) -> Statistics:
+        """Return the mean of d log_density over states x, which stands for every row.
 
-    def mean(self, x: States) -> Statistics:
-        """Return the mean of d log_density over states x, which stands for every row."""
-        count = len(next(iter(x.values())))
-        return self._at(x, np.full(count, self.mass / count))
-
-    @property
-    def mass(self) -> float:
-        """The mean weight of the rows: 1, or near it where weights differ."""
-        return float(self.weights.sum()) / len(self.weights)
-
-    def _at(self, x: States, weights: Array) -> Statistics:
+        With weights (n,) of the states it is the sum of weight * d log_density.
+        """
+        if weights is None:
+            count = len(next(iter(x.values())))
+            weights = np.full(count, self.weights.mean() / count)
         out = Statistics(self.precision)
         out.points(at_means(self.model, x, self.settled) if self.settled else x, weights)
         return out
 
 
+def at_means(model: Model, x: States, names: Sequence[str]) -> States:
+    """Return states in which the layers are at their means given their parents."""
+    x = dict(x)
+    for name in names:
+        layer = model.structure.layers[name]
+        mean = layer.unit.mean(layer.unit.link(layer.shaped(model.inputs(x, name))))
+        x[name] = layer.flat(mean).astype(x[name].dtype, copy=False)
+    return x
+
+
+def settled_layers(s: Structure, given: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the layers that chains may leave out, parents first.
+
+    They are directed, without arrows inside, not given, and all their children are such layers.
+    """
+    out: list[str] = []
+    for name in reversed(s.directed_layers):
+        children = {arrow.b for arrow in s.arrows_from[name]}
+        if name not in given and name not in s.undirected_layers and children <= set(out):
+            out.insert(0, name)
+    return tuple(out)
+
+
+def idle_parameters(target: Target, given: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the parameters that act on given layers only.
+
+    The layers have to be complete: then E[. | row] = E[. | given].
+    """
+    s = target.structure
+    known = {name for name in given if not target.pattern.some_free[name]}
+    whole = {name for name in known if {arrow.a for arrow in s.arrows_into[name]} <= known}
+    return (
+        *(f"{name}.bias" for name in s.layers if name in whole),
+        *(
+            f"{c.key}.weight"
+            for c in s.couplings
+            if {c.a, c.b} <= known and (not c.directed or c.b in whole)
+        ),
+    )
+
+
+def outward(target: Target, given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the layers with data that are not given, and the others by their distance from these.
+
+    It is the order in which contrastive divergence visits the layers: a layer that moves after the
+    layers on its way from the data depends on them within one sweep; given layers let nothing
+    through.
+    """
+    s = target.structure
+    graph: nx.Graph = nx.Graph()
+    graph.add_nodes_from(name for name in s.layers if name not in given)
+    graph.add_edges_from((c.a, c.b) for c in s.couplings if c.a in graph and c.b in graph)
+    data = {name for name in graph if not target.pattern.all_free[name]}
+    far = nx.multi_source_dijkstra_path_length(graph, data) if data else {}
+    order = [name for color in s.colors for name in color]
+    rest = [name for name in order if name not in data]
+    rest.sort(key=lambda name: far.get(name, len(order)))
+    return tuple(n for n in order if n in data), tuple(rest)
+
+
 def only(target: Target, names: Sequence[str]) -> Target:
     """Return the target with evidence on the named layers only, one row if none."""
     s, e = target.structure, target.evidence
-    keep = set(names)
-    nothing = {
-        n: np.broadcast_to(np.zeros(layer.width), (e.rows, layer.width))
-        for n, layer in s.layers.items()
-    }
-    unseen = {
-        n: np.broadcast_to(np.zeros(layer.size, dtype=bool), (e.rows, layer.size))
-        for n, layer in s.layers.items()
-    }
-    values = {n: e.values[n] if n in keep else nothing[n] for n in s.layers}
-    seen = {n: e.observed[n] if n in keep else unseen[n] for n in s.layers}
-    pattern = EvidencePattern(s, e.rows, seen, target.cut)
-    out = replace(target, evidence=Evidence(e.has_rows, values, pattern))
-    return out if keep else out.take(np.zeros(1, dtype=int))
+    blank = {name: [spread(part, e.rows) for part in s.blank[name]] for name in s.layers}
+    values = {name: e.values[name] if name in names else blank[name][0] for name in s.layers}
+    seen = {name: e.observed[name] if name in names else blank[name][1] for name in s.layers}
+    out = _with_evidence(target, values, seen, target.cut)
+    return out if names else out.take(np.zeros(1, dtype=int))
+
+
+def without(target: Target, names: Sequence[str]) -> Target:
+    """Return the target with the layers set to any value by do(), so that chains leave them out."""
+    if not names:
+        return target
+    e, cut = target.evidence, dict(target.cut)
+    values, seen = dict(e.values), dict(e.observed)
+    for name in names:
+        layer = target.structure.layers[name]
+        support = layer.unit.support
+        one = np.zeros((1, 1)) if support is None else np.atleast_2d(support[0])
+        some = np.tile(one, (1, layer.width // one.size))
+        values[name] = np.broadcast_to(some.astype(e.values[name].dtype), (e.rows, layer.width))
+        seen[name] = cut[name] = np.broadcast_to(True, (e.rows, layer.size))
+    return _with_evidence(target, values, seen, cut)
+
+
+def _with_evidence(
+    target: Target, values: States, seen: dict[str, Array], cut: dict[str, Array]
+) -> Target:
+    """Return the target with other values, observed units and units set by do()."""
+    pattern = EvidencePattern(target.structure, target.rows, seen, cut)
+    return replace(target, evidence=Evidence(target.evidence.has_rows, values, pattern))

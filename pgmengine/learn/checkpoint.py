@@ -1,25 +1,43 @@
 """Checkpoints: everything that a fit needs to go on, in a .safetensors file replaced as a whole.
 
-The arrays are the parameters and the snapshot of the fit; the text holds the mark of the fit (see
-mark.py), the state of the random numbers and the history. A checksum covers all of it.
+The arrays are the parameters and the snapshot of the fit; the text holds the mark of the fit, the
+state of the random numbers and the history. A checksum covers all of it.
+
+The mark is the settings of a fit as JSON, which tell it from another fit. It depends on the types,
+fields and values of settings, and for functions and classes on their module and qualified name: not
+on byte code, which changes with the version of Python, nor on anything that a function reads from
+elsewhere.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import re
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.files import SUM, read_tensors, writable, write_tensors
 from pgmengine.base.types import Array
-from pgmengine.learn.mark import JSON
+from pgmengine.graph.declaration import declaration_of
+from pgmengine.graph.model import Model
+from pgmengine.graph.weights import numbers, pattern
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from pgmengine.learn.history import History
+    from pgmengine.learn.run import Run
 
 FORMAT = "pgmengine-checkpoint-4"
 # The format before, whose checksum left out dtypes.
@@ -27,7 +45,77 @@ OLD_SUM = "pgmengine-checkpoint-3"
 # Seconds after which nobody is writing a file any more.
 LEFT = 60.0
 
+JSON: TypeAlias = "None | bool | int | float | str | list[JSON] | dict[str, JSON]"
 Notes = dict[str, Any]
+RANDOM = (np.random.Generator, np.random.BitGenerator, np.random.RandomState)
+
+log = logging.getLogger(__name__)
+
+
+class Saver:
+    """Writes checkpoints every so many seconds and at the end.
+
+    A failure is logged at once; the next time tries again, and the last one reports it.
+    """
+
+    def __init__(self, path: str | Path, mark: Mapping[str, JSON], every: float) -> None:
+        self.path, self.mark, self.every, self.last = path, mark, every, time.monotonic()
+        self.place = place_of(path)
+        # Number of failures, and the reason of the last attempt if that failed.
+        self.failed, self.why = 0, ""
+
+    def resume(self, run: Run, history: History) -> bool:
+        """Go on from the checkpoint; return whether there is one."""
+        found = read(self.path, self.mark)
+        if found is None:
+            return False
+        log.info("going on from %s", self.path)
+        arrays, notes = found
+        run.set_params(arrays)
+        run.load({**arrays, "rng": notes["rng"], "by": notes["by"]})
+        history.values = notes["history"]
+        return True
+
+    def now_and_then(self, run: Run, history: History) -> None:
+        """Write if it is time."""
+        if time.monotonic() - self.last > self.every:
+            self._write(run, history)
+
+    def at_the_end(self, run: Run, history: History) -> str:
+        """Write; return why the checkpoint is not that of the last update, or an empty string."""
+        self._write(run, history)
+        if self.why:
+            said = f"the checkpoint {self.path} could not be written at the end ({self.why})"
+            log.warning("%s: save the model and the state of this Fit elsewhere", said)
+            return said
+        if self.failed:
+            log.warning(
+                "the checkpoint %s is whole; it could not be written %d times before",
+                self.path,
+                self.failed,
+            )
+        return ""
+
+    def _write(self, run: Run, history: History) -> None:
+        """Write the checkpoint, or log the reason for which it cannot be written."""
+        try:
+            state = run.state()
+            notes = {"rng": state.pop("rng"), "by": state.pop("by"), "history": history.values}
+            # They are in the file.
+            del state["parameters"]
+            write(self.place, self.mark, {**run.params(), **state}, notes)
+            self.why = ""
+        except (OSError, MemoryError, PgmError) as error:
+            self.failed, self.why = self.failed + 1, str(error) or type(error).__name__
+            log.warning(
+                "update %d: the checkpoint %s could not be written (%s); learning goes on, and "
+                "tries again in %g seconds or at the end",
+                run.count,
+                self.path,
+                self.why,
+                self.every,
+            )
+        self.last = time.monotonic()
 
 
 def place_of(path: str | Path) -> Path:
@@ -126,3 +214,82 @@ def _old_sum(text: str, arrays: Mapping[str, Array]) -> str:
 
 def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else repr(value)
+
+
+def mark_of(
+    model: Model, data: Mapping[str, ArrayLike], settings: Mapping[str, object]
+) -> dict[str, JSON]:
+    """Return the mark of a fit, which a checkpoint must share with the fit that resumes from it."""
+    return {
+        "model": digest(json.dumps(declaration_of(model))),
+        "parameters": parameters_digest(model),
+        "data": {name: list(np.shape(value)) for name, value in data.items()},
+        **{name: described(value) for name, value in settings.items()},
+    }
+
+
+def parameters_digest(model: Model) -> str:
+    """Return a digest of the parameters and of the patterns of sparse ones."""
+    found = hashlib.sha256()
+    for name, value in model.params.items():
+        found.update(name.encode() + numbers(value).tobytes() + pattern(value))
+    return found.hexdigest()[:16]
+
+
+def described(value: object, inside: bool = False) -> JSON:
+    """Return a setting as JSON, the same in every process.
+
+    Of an object `inside` another one that is no dataclass, only the type counts: it may change in
+    use, and may hold the other one.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return described(value.item())
+    if isinstance(value, np.ndarray):
+        content = repr(value.tolist()) if value.dtype.hasobject else value.tobytes()
+        return [list(value.shape), digest(content)]
+    if isinstance(value, Mapping):
+        return {str(name): described(v, inside) for name, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [described(v, inside) for v in value]
+    if isinstance(value, RANDOM):
+        return _random(value)
+    if isinstance(value, partial):
+        return [described(v, inside) for v in (value.func, value.args, value.keywords)]
+    if isinstance(value, MethodType):
+        return [_name(value.__func__), described(value.__self__, inside)]
+    if isinstance(value, type | FunctionType | BuiltinFunctionType):
+        return _name(value)
+    return _object(value, inside)
+
+
+def _object(value: object, inside: bool) -> JSON:
+    """Return the type of an object, and its fields or attributes."""
+    out: dict[str, JSON] = {"type": _name(type(value))}
+    if is_dataclass(value):
+        return out | {f.name: described(getattr(value, f.name), inside) for f in fields(value)}
+    if inside:
+        return out
+    if hasattr(value, "__dict__"):
+        return out | {name: described(v, inside=True) for name, v in vars(value).items()}
+    # The repr of `object` would say where it lies in memory.
+    return out | ({} if type(value).__repr__ is object.__repr__ else {"value": repr(value)})
+
+
+def _random(value: np.random.Generator | np.random.BitGenerator | np.random.RandomState) -> str:
+    """Return a digest of the state of random numbers."""
+    if isinstance(value, np.random.RandomState):
+        return digest(repr(value.get_state(legacy=False)))
+    bits = value.bit_generator if isinstance(value, np.random.Generator) else value
+    return digest(json.dumps(bits.state, default=np.ndarray.tolist))
+
+
+def _name(value: Callable[..., object]) -> str:
+    return f"{value.__module__}.{value.__qualname__}"
+
+
+def digest(content: str | bytes) -> str:
+    """Return a short digest that differs where contents differ."""
+    whole = content.encode() if isinstance(content, str) else content
+    return hashlib.sha256(whole).hexdigest()[:16]

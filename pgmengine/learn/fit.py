@@ -1,16 +1,20 @@
 """fit: maximise the mean log-likelihood of data by stochastic gradient ascent.
 
 The update itself is `Run.update`. Around it stand the checks of arguments (arguments.py), monitors
-(history.py), checkpoints (saver.py) and interrupts (interrupt.py).
+(history.py) and checkpoints (checkpoint.py).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from pgmengine.base.checks import seeded, whole
@@ -31,17 +35,15 @@ from pgmengine.learn.arguments import (
     given_layers,
     row_weights,
 )
-from pgmengine.learn.averaged import averaged
-from pgmengine.learn.checkpoint import read
+from pgmengine.learn.checkpoint import Saver, mark_of, place_of
 from pgmengine.learn.history import History
-from pgmengine.learn.interrupt import Interrupt
-from pgmengine.learn.mark import mark_of
+from pgmengine.learn.lock import Lock
 from pgmengine.learn.monitors import EarlyStopping
 from pgmengine.learn.negative import CD, PCD
 from pgmengine.learn.optimizers import Adam
 from pgmengine.learn.positive import factorises
 from pgmengine.learn.run import Run, State
-from pgmengine.learn.saver import Saver, alone
+from pgmengine.learn.wrappers import averaged
 from pgmengine.protocols import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 
 if TYPE_CHECKING:
@@ -206,7 +208,8 @@ def fit(
     }
     mark = {} if checkpoint is None else mark_of(model, rows, settings)
     # From the first product on: threads of BLAS go on to spin after it, and take the cores.
-    with one_blas_thread(), alone(checkpoint):
+    alone = nullcontext() if checkpoint is None else Lock(place_of(checkpoint))
+    with one_blas_thread(), alone:
         generator = seeded(rng)
         run = Run(model, target, weights, negative, positive, given, optimizer, generator, executor)
         chosen = None if run.normalized else negative
@@ -215,17 +218,11 @@ def fit(
         if state is not None:
             run.load(state)
             check_left(total - run.count, 1, run.count, "the state")
-        saved = None if checkpoint is None else read(checkpoint, mark)
-        if saved is not None:
-            log.info("going on from %s", checkpoint)
-            arrays, notes = saved
-            run.set_params(arrays)
-            run.load({**arrays, "rng": notes["rng"], "by": notes["by"]})
+        saver = None if checkpoint is None else Saver(checkpoint, mark, SAVE_EVERY)
+        if saver is not None and saver.resume(run, history):
             check_left(total - run.count, 0, run.count, f"{checkpoint}")
-            history.values = notes["history"]
         else:
             history.add(run.model, run.count)
-        saver = None if checkpoint is None else Saver(checkpoint, mark, SAVE_EVERY)
         interrupted, stopped = _learn(run, history, total, size, progress, saver)
         unsaved = "" if saver is None else saver.at_the_end(run, history)
     if stopped:
@@ -256,12 +253,41 @@ def _learn(
 ) -> tuple[bool, str]:
     """Update until the last one, Ctrl-C or a callback; return (interrupted, reason to stop)."""
     stopped = history.stops()
-    with Interrupt() as interrupt:
+    with _interruptible() as interrupted:
         for update in track(range(run.count + 1, total + 1), "learning", progress):
-            if interrupt.wanted or stopped:
+            if interrupted.is_set() or stopped:
                 break
             run.update(run.next_rows(size))
             stopped = history.add(run.model, update)
             if saver is not None:
                 saver.now_and_then(run, history)
-    return interrupt.wanted, stopped
+    return interrupted.is_set(), stopped
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C sets, so that a fit ends after a whole update.
+
+    A second Ctrl-C stops at once.
+    """
+    interrupted, main = threading.Event(), threading.current_thread() is threading.main_thread()
+    usual = signal.default_int_handler
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+        signal.signal(signal.SIGINT, usual)
+
+    heard = main and signal.getsignal(signal.SIGINT) is usual
+    if heard:
+        signal.signal(signal.SIGINT, hear)
+    try:
+        yield interrupted
+    finally:
+        if heard and not interrupted.is_set():
+            signal.signal(signal.SIGINT, usual)
+
+
+def pass_on(found: object) -> None:
+    """Raise KeyboardInterrupt if a fit was interrupted, for callers that make several fits."""
+    if getattr(found, "interrupted", False):
+        raise KeyboardInterrupt

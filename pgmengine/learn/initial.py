@@ -18,10 +18,10 @@ from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target, make_target
 from pgmengine.graph.weights import is_sparse
 from pgmengine.infer.sampling.base_rates import base_rates
-from pgmengine.learn.fit import fit
-from pgmengine.learn.interrupt import pass_on
-from pgmengine.learn.optimizers import Adam, Tied
+from pgmengine.learn.fit import fit, pass_on
+from pgmengine.learn.optimizers import Adam
 from pgmengine.learn.positive import posterior_draw
+from pgmengine.learn.wrappers import Tied
 from pgmengine.protocols import Coupling
 
 # Draws of a layer at least, however few rows there are.

@@ -17,13 +17,10 @@ from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import elementwise, like, numbers
 from pgmengine.infer.prepared import Method
-from pgmengine.learn.batch import Batch, only
-from pgmengine.learn.mark import parameters_digest
-from pgmengine.learn.optimizers import Stepped
-from pgmengine.learn.outward import outward
+from pgmengine.learn.batch import Batch, idle_parameters, only, outward, settled_layers, without
+from pgmengine.learn.checkpoint import parameters_digest
+from pgmengine.learn.optimizers import Stepped, floors, raised
 from pgmengine.learn.positive import data_phase, default_positive, posterior_draw
-from pgmengine.learn.projected import floors, raised
-from pgmengine.learn.settled import idle_parameters, settled_layers, without
 from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.protocols import ModelPhase, Negative, Optimizer, Params, Positive
 
@@ -77,37 +74,32 @@ class Run:
 
     def update(self, rows: Array) -> None:
         """Step along E[d log_density | data] - E[d log_density | given] of a mini-batch."""
-        model, weights = self.model, self.weights[rows]
+        model, weights, t = self.model, self.weights[rows], self.count
         target = self.target.take(rows).with_model(model)
 
         data = Statistics(self.precision)
         posterior = self.data_phase.expect(target, weights / len(rows), data, self.rng)
-        given = self.model_phase.statistics(
-            self.batch(target, weights, posterior), self.count, self.rng
+
+        batch = Batch(
+            model,
+            weights,
+            given=self.conditioned(target) if self.given else None,
+            complete=lambda: posterior_draw(target, self.rng, posterior),
+            outward=self.outward,
+            precision=self.precision,
+            settled=self.settled,
         )
+        given = self.model_phase.statistics(batch, t, self.rng)
+
         gradient = Gradient((data - given).total(model), data, self.idle)
         # Exactly 0, without what rounding leaves of the difference.
         for name in self.idle:
             gradient[name] = elementwise(np.zeros_like, gradient[name])
 
-        params = self.optimizer.step(
-            model.structure, model.params, gradient, self.moments, self.count
-        )
+        params = self.optimizer.step(model.structure, model.params, gradient, self.moments, t)
         stepped = self._stepped(params)
-        self.model_phase.learned(gradient, self.count)
-        self.model, self.count = stepped, self.count + 1
-
-    def batch(self, target: Target, weights: Array, posterior: object) -> Batch:
-        """Return a mini-batch as the model phase sees it."""
-        return Batch(
-            self.model,
-            weights,
-            self.conditioned(target) if self.given else None,
-            lambda: posterior_draw(target, self.rng, posterior),
-            self.outward,
-            self.precision,
-            self.settled,
-        )
+        self.model_phase.learned(gradient, t)
+        self.model, self.count = stepped, t + 1
 
     def conditioned(self, target: Target) -> Target:
         """Return the target of the model phase: with the given layers only, as chains sample it."""
@@ -115,16 +107,18 @@ class Run:
 
     def _stepped(self, params: Params) -> Model:
         """Return the model at the parameters of a step, none of them out of its range."""
-        if not isinstance(params, Stepped):
-            params = self._checked(params)
-        model = Model(self.model.structure, raised(params, self.floors))
-        if isinstance(params, Stepped):
-            # The chains need them in single precision, and need not convert them again.
-            packed(model).singles.update(params.singles_of(model.params))
+        made = params.singles if isinstance(params, Stepped) else None
+        if made is None:
+            self._check_step(params)
+        model = Model(self.model.structure, raised(params, self.floors) if self.floors else params)
+        # The chains need them in single precision, and need not convert them again.
+        packed(model).singles |= {
+            k: single for k, (value, single) in (made or {}).items() if model.params[k] is value
+        }
         return model
 
-    def _checked(self, params: Params) -> Params:
-        """Return the parameters that an optimizer of a user's own made; PgmError if unusable."""
+    def _check_step(self, params: Params) -> None:
+        """PgmError if the parameters that an optimizer of a user's own made are unusable."""
         kind = type(self.optimizer).__name__
         if not isinstance(params, Mapping) or set(params) != set(self.model.params):
             found = sorted(params) if isinstance(params, Mapping) else type(params).__name__
@@ -136,7 +130,6 @@ class Run:
             self.model.with_params(raised(params, self.floors))
         except PgmError as error:
             raise PgmError(f"update {self.count + 1}: step of {kind}: {error}") from None
-        return params
 
     def state(self) -> State:
         """Return everything needed to go on but the parameters."""

@@ -9,6 +9,7 @@ stacked rows is faster than two, and rounds once.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,16 +21,17 @@ from pgmengine.graph.weights import plus
 from pgmengine.protocols import Params
 
 
+@dataclass(eq=False)
 class Statistics:
     """A weighted sum of d log_density / d parameters, of points and of arrays.
 
     `mass` is the total weight.
     """
 
-    def __init__(self, precision: type) -> None:
-        self.precision, self.mass = precision, 0.0
-        self._points: list[tuple[States, Array]] = []
-        self._arrays: list[tuple[Params, float]] = []
+    precision: type
+    mass: float = 0.0
+    _points: list[tuple[States, Array]] = field(default_factory=list)
+    _arrays: list[tuple[Params, float]] = field(default_factory=list)
 
     def points(self, x: States, weights: Array) -> None:
         """Add the sum over rows of weight * d log_density at x."""
@@ -44,11 +46,12 @@ class Statistics:
         self.mass += mass
 
     def __sub__(self, other: Statistics) -> Statistics:
-        out = Statistics(self.precision)
-        out._points = self._points + [(x, -weights) for x, weights in other._points]
-        out._arrays = self._arrays + [(array, -factor) for array, factor in other._arrays]
-        out.mass = self.mass - other.mass
-        return out
+        return Statistics(
+            self.precision,
+            self.mass - other.mass,
+            self._points + [(x, -weights) for x, weights in other._points],
+            self._arrays + [(array, -factor) for array, factor in other._arrays],
+        )
 
     def total(self, model: Model) -> dict[str, Weight]:
         """Return the sum at the parameters of a model, parameter by parameter."""

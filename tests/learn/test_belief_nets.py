@@ -5,9 +5,9 @@ import pytest
 from tiny import MODELS, as_evidence, patterns, weaker
 
 import pgmengine as pgm
-from pgmengine.learn.positive import data_phase, default_positive
+from pgmengine.learn.batch import Batch, settled_layers
+from pgmengine.learn.positive import data_phase, default_positive, posterior_draw
 from pgmengine.learn.run import Run
-from pgmengine.learn.settled import settled_layers
 from pgmengine.learn.statistics import Statistics
 
 DIRECTED = [m for m in MODELS if m.directed and all(x.unit.support is not None for x in m.layers)]
@@ -223,7 +223,9 @@ def test_layers_below_which_nothing_is_known_are_not_sampled(negative):
     x = {"v": rng.integers(0, 2, (300, 5)), "y": rng.integers(0, 3, (300, 1))}
     run = Run(model, model.given(x), np.ones(300), negative, None, (), pgm.SGD(0.1), rng)
     assert run.settled == ("h", "v")
-    batch = run.batch(run.target, np.ones(300), None)
+    batch = Batch(
+        model, np.ones(300), None, lambda: posterior_draw(run.target, rng), run.outward, np.float32, run.settled
+    )  # fmt: skip
     exact = pgm.Exact().gradient(model.given(), np.ones(1))
     for update in range(4):
         found = run.model_phase.statistics(batch, update, rng)

@@ -7,8 +7,7 @@ import pytest
 from registry import NEGATIVES
 
 import pgmengine as pgm
-from pgmengine.learn.batch import Batch, only
-from pgmengine.learn.outward import outward
+from pgmengine.learn.batch import Batch, only, outward
 from pgmengine.learn.positive import posterior_draw
 
 STATES = np.array(np.meshgrid(*[[0.0, 1.0]] * 5)).reshape(5, -1).T

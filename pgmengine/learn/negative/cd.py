@@ -78,7 +78,7 @@ class _Phase(ModelPhase):
         chains.place_at(x)
         chains.sweep(self.k - 1)
         chains.sweep_once(anew=hidden)
-        return batch.at_rows(chains.values(dtype=batch.precision))
+        return batch.mean(chains.values(dtype=batch.precision), batch.weights / len(batch.weights))
 
     def _chains(self, batch: Batch, update: int, rng: np.random.Generator) -> Chains:
         """Return a chain for each row, with sweeps that go outward from the data."""

@@ -47,7 +47,7 @@ class _Phase(ModelPhase):
         """Enumerate each row, or the one that all rows share."""
         target, weights = batch.given, batch.weights / len(batch.weights)
         if target is None:
-            target, weights = self.given.with_model(batch.model), np.array([batch.mass])
+            target, weights = self.given.with_model(batch.model), np.array([batch.weights.mean()])
         out = batch.nothing()
         self.method.expect(target, weights, out, rng)
         return out

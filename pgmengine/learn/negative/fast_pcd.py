@@ -17,7 +17,7 @@ from pgmengine.graph.target import Target
 from pgmengine.graph.weights import elementwise, like, numbers
 from pgmengine.learn.batch import Batch
 from pgmengine.learn.negative.base import Kernels, Persistent, sweep
-from pgmengine.learn.projected import projected
+from pgmengine.learn.optimizers import projected
 from pgmengine.learn.schedules import Rate, rate_at
 from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.protocols import ModelPhase, Snapshot
