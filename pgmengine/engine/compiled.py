@@ -77,7 +77,7 @@ class CompiledChains:
         streams: Array | None = None,
     ) -> None:
         s = target.structure
-        self.target, self.x, self.made = target, x, 0
+        self.target, self.packed, self.x, self.made = target, packed(target.model), x, 0
         self.beta = target.beta.astype(np.float32)
         self.moving = list(target.pattern.moving)
         self.order = [name for names in target.visited for name in names if name in self.moving]
@@ -87,6 +87,7 @@ class CompiledChains:
         self.two_sided = self._two_sided()
         # Layer -> states, or values of infinite units, (chains, padded size).
         self.arrays: dict[str, Array] = {}
+        # Finite layer -> values of its states; None where the values are the states.
         self.supports = {
             n: None
             if np.array_equal(x.unit.support, range(len(x.unit.support)))
@@ -101,7 +102,9 @@ class CompiledChains:
         self.links = [link for c in s.couplings for link in self._links(c)]
         visits = np.array([self.place[name] for name in self.order], dtype=np.int32)
         stream = np.arange(target.rows) if streams is None else streams
-        self.key, self.share = key_from(rng), share_of(kernel)
+        # The key of the generator of uniform numbers.
+        self.key = rng.integers(0, 2**32, size=4, dtype=np.uint32)
+        self.kernel, self.share = kernel, share_of(kernel)
         self.routine = _kernels.Chains(
             layers=len(s.layers),
             links=len(self.links),
@@ -129,19 +132,15 @@ class CompiledChains:
 
     def adopt(self, model: Model, kernel: Kernel, rng: np.random.Generator) -> None:
         """Go on from the present states with other parameters, kernel and random numbers."""
-        parameters = packed(model)
-        self.target, self.made, self.stale, self.adopted = (
-            self.target.with_model(model),
-            0,
-            True,
-            True,
-        )
+        self.target, self.packed = self.target.with_model(model), packed(model)
+        self.made, self.linked, self.stale, self.adopted = 0, False, True, True
         if self.known.any():
             self.constant = self._unknown()
         for name, index in self.place.items():
-            self.routine.bias(index, parameters.bias(name))
-        self.linked = False
-        self.key, self.share = key_from(rng), share_of(kernel)
+            self.routine.bias(index, self.packed.bias(name))
+        if kernel is not self.kernel:
+            self.kernel, self.share = kernel, share_of(kernel)
+        self.key = rng.integers(0, 2**32, size=4, dtype=np.uint32)
         self.routine.rekey(self.key, self.share)
 
     def place_at(self, x: States) -> None:
@@ -176,20 +175,16 @@ class CompiledChains:
 
     def _fill_field(self, name: str, x: States) -> None:
         """Compute the field of a layer from the values of its neighbours, which are kept in x."""
-        parameters, layer, field = (
-            packed(self.target.model),
-            self.target.structure.layers[name],
-            self.inputs[name][0],
-        )
+        s, field = self.target.structure, self.inputs[name][0]
         assert field is not None
-        field[:] = parameters.bias(name)
-        inside = field[:, : layer.width]
+        field[:] = self.packed.bias(name)
+        inside = field[:, : s.layers[name].width]
         if name in self.target.soft:
             inside += self.target.soft[name]
-        for c, other in self.target.structure.meetings[name]:
+        for c, other in s.meetings[name]:
             if other not in x:
                 x[other] = self._now(other, slice(None), np.float32)
-            parameters.add_product(c, name, x[other], inside)
+            self.packed.add_product(c, name, x[other], inside)
 
     def trace(self, count: int) -> Array:
         """Make `count` sweeps; return the log density after each, (count, rows)."""
@@ -323,9 +318,8 @@ class CompiledChains:
 
     def _link(self) -> None:
         """Pass the weights of the present model to the routine."""
-        parameters = packed(self.target.model)
         for i, (source, name, c, arrow, at_once) in enumerate(self.links):
-            weight = parameters.into(c, name)
+            weight = self.packed.into(c, name)
             self.routine.link(i, self.place[source], self.place[name], arrow, at_once, *weight)
         self.linked = True
 
@@ -397,7 +391,7 @@ class CompiledChains:
             if not finite or unit.width > 1 or unit.support is None
             else unit.support.astype(np.float32),
             log_base=None if table is None else table.astype(np.float32),
-            bias=packed(target.model).bias(name),
+            bias=self.packed.bias(name),
             reference=row(target.reference[name], stride) if name in target.reference else None,
             soft=matrix(target.soft[name], stride) if name in target.soft and moves else None,
             base=zeros((rows, stride)) if still or (moves and name in target.soft) else None,
@@ -440,17 +434,17 @@ class CompiledChains:
         """Return the values of a layer, (rows, width)."""
         if name not in self.moving:
             return self.x[name][rows].astype(dtype, copy=False)
-        layer, state = self.target.structure.layers[name], self.arrays[name][rows]
-        if layer.unit.support is None:
-            found: Array = state[:, : layer.size].astype(dtype)
+        layer = self.target.structure.layers[name]
+        state = self.arrays[name][rows][:, : layer.size]
+        if name not in self.supports:
+            found: Array = state.astype(dtype)
             return np.where(self.target.free[name][rows], found, self.x[name][rows]).astype(
                 dtype, copy=False
             )
         support = self.supports[name]
-        # Without a support the values are the states.
         if support is None:
-            return state[:, : layer.size].astype(dtype)
-        values: Array = support.astype(dtype).take(state[:, : layer.size], axis=0)
+            return state.astype(dtype)
+        values: Array = support.astype(dtype).take(state, axis=0)
         return values.reshape(len(state), layer.width)
 
 
@@ -460,11 +454,6 @@ def base_constant(layer: Layer) -> float:
     if table is None:
         return layer.size * float(layer.unit.log_h(np.zeros(1))[0])
     return 0.0 if np.any(table != table[0]) else layer.size * float(table[0])
-
-
-def key_from(rng: np.random.Generator) -> Array:
-    """Return a key of the generator of uniform numbers."""
-    return rng.integers(0, 2**32, size=4, dtype=np.uint32)
 
 
 def mask(which: Array, units: int, shared: bool = True) -> Array:

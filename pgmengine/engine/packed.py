@@ -67,7 +67,8 @@ class Packed:
 
         x is (rows, width of the other end), float32.
         """
-        weight, x = self._single(c, name), np.ascontiguousarray(x)
+        weight, x = self.single(f"{c.key}.weight"), np.ascontiguousarray(x)
+        weight = weight if name == c.b else weight.T
         work = parts(x.size * weight.shape[1] / 4, WORTH_A_THREAD)
         if is_sparse(weight):
             field += x @ weight
@@ -76,11 +77,6 @@ class Packed:
         else:
             turned = not weight.flags.c_contiguous
             _kernels.add_times(x, weight.T if turned else weight, turned, field, work)
-
-    def _single(self, c: Coupling, name: str) -> Weight:
-        """Return the weight in single precision, from the other end to this one."""
-        weight = self.single(f"{c.key}.weight")
-        return weight if name == c.b else weight.T
 
     def single(self, key: str) -> Weight:
         """Return a parameter in single precision."""

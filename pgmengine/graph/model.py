@@ -215,7 +215,7 @@ class Model:
                 gone = None if cut is None or name not in cut else layer.components(cut[name])
                 reach[name] = score if gone is None else np.where(gone, 0.0, score)
         gradient = {
-            f"{n}.bias": weighted_sum(weights, reach[n]).reshape(s.layers[n].bias_shape)
+            f"{n}.bias": weighted_sum(weights, reach[n]).reshape(self.params[f"{n}.bias"].shape)
             for n in s.layers
         }
         heavy = {
@@ -223,9 +223,8 @@ class Model:
             for name, directed in {(c.b, c.directed) for c in s.couplings}
         }
         for c in s.couplings:
-            gradient[f"{c.key}.weight"] = c.statistics(
-                self.weight(c), x[c.a], heavy[c.b, c.directed]
-            )
+            key = f"{c.key}.weight"
+            gradient[key] = c.statistics(self.params[key], x[c.a], heavy[c.b, c.directed])
         return gradient
 
     def to_networkx(self, level: str = "layers") -> nx.Graph:
