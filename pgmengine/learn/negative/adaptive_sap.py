@@ -8,16 +8,13 @@ from typing import ClassVar
 import numpy as np
 
 from pgmengine.base.checks import check_whole
-from pgmengine.base.types import Array
 from pgmengine.engine.chains import Chains
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
 from pgmengine.infer.sampling.levels import GammaSchedule, OneOverT, Weights, check_gamma, hop
-from pgmengine.infer.sampling.schedules import Betas, fixed, ladder
-from pgmengine.infer.sampling.travels import Travels
+from pgmengine.infer.sampling.schedules import Betas, fixed
 from pgmengine.learn.batch import Batch
-from pgmengine.learn.negative.base import Kernels, Persistent, restored, sweep
-from pgmengine.learn.schedules import at
+from pgmengine.learn.negative.base import Kernels, Laddered, sweep
 from pgmengine.learn.statistics import Statistics
 from pgmengine.protocols import ModelPhase, Snapshot
 
@@ -79,15 +76,11 @@ class AdaptiveSAP:
         return _Phase(self, given, rng)
 
 
-class _Phase(Persistent):
-    travels: Travels
-
+class _Phase(Laddered):
     def __init__(self, settings: AdaptiveSAP, given: Target, rng: np.random.Generator) -> None:
-        super().__init__("AdaptiveSAP", given, settings.chains, settings.kernel, rng)
-        self.settings = settings
-        self.betas = ladder(settings.betas, self.one, at(settings.kernel, 0), rng)
-        self.weights = Weights(1, len(self.betas), settings.gamma)
-        self.travels = Travels("AdaptiveSAP", len(self.betas), settings.chains)
+        chains, kernel, betas = settings.chains, settings.kernel, settings.betas
+        super().__init__("AdaptiveSAP", given, chains, kernel, betas, rng)
+        self.settings, self.weights = settings, Weights(1, len(self.betas), settings.gamma)
 
     def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
         """Make k sweeps, and a walk over the ladder when it is time for one."""
@@ -108,7 +101,8 @@ class _Phase(Persistent):
             level = hop(level, power, self.betas, self.weights.log_g, rng)
             self.weights.adapt(level)
             chains.beta[:] = self.betas[level[0]]
-            self._count(before, level)
+            proposed = count if top else 0
+            self.travels.add(level[0], proposed, int(np.count_nonzero(level != before)))
             home = np.flatnonzero((level[0] == top) & (left > 0))
             left[home] -= 1
             for name, value in chains.values(home).items():
@@ -118,19 +112,11 @@ class _Phase(Persistent):
         chains.beta[:] = 1.0
         chains.place_at(last)
 
-    def _count(self, before: Array, level: Array) -> None:
-        """Count the hops of a step."""
-        proposed = level.size if len(self.betas) > 1 else 0
-        self.travels.add(level[0], proposed, int(np.count_nonzero(level != before)))
-
     def snapshot(self) -> Snapshot:
         """Return the states of the chains, the ladder, the weights of its levels, the travels."""
-        ladder = {"/betas": self.betas} | self.weights.state() | self.travels.state()
-        return super().snapshot() | ladder
+        return super().snapshot() | self.weights.state()
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot."""
         super().restore(snapshot)
-        self.betas = restored(self.settings.betas, self.betas, snapshot)
         self.weights.load(snapshot)
-        self.travels.load(snapshot)

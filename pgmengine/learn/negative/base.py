@@ -16,7 +16,8 @@ from pgmengine.engine.chains import Chains, make_chains, start
 from pgmengine.engine.compiled import CompiledChains, knows
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
-from pgmengine.infer.sampling.schedules import Betas
+from pgmengine.infer.sampling.schedules import Betas, ladder
+from pgmengine.infer.sampling.travels import Travels
 from pgmengine.learn.schedules import Scheduled, at
 from pgmengine.protocols import Kernel, ModelPhase, Snapshot
 
@@ -49,6 +50,35 @@ class Persistent(ModelPhase):
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from the states of a snapshot."""
         self.chains.place_at(snapshot)
+
+
+class Laddered(Persistent):
+    """Persistent chains that leave beta = 1 for a ladder of temperatures at times."""
+
+    travels: Travels
+
+    def __init__(
+        self,
+        name: str,
+        given: Target,
+        count: int,
+        kernel: Kernels,
+        betas: Betas,
+        rng: np.random.Generator,
+    ) -> None:
+        super().__init__(name, given, count, kernel, rng)
+        self.setting, self.betas = betas, ladder(betas, self.one, at(kernel, 0), rng)
+        self.travels = Travels(name, len(self.betas), count)
+
+    def snapshot(self) -> Snapshot:
+        """Return the states of the chains, the travels, and the ladder as it was found."""
+        return super().snapshot() | {"/betas": self.betas} | self.travels.state()
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot."""
+        super().restore(snapshot)
+        self.betas = restored(self.setting, self.betas, snapshot)
+        self.travels.load(snapshot)
 
 
 def adopted(

@@ -10,14 +10,12 @@ import numpy as np
 from pgmengine.base.checks import check_whole
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
-from pgmengine.infer.sampling.schedules import Betas, Linear, fixed, ladder
+from pgmengine.infer.sampling.schedules import Betas, Linear, fixed
 from pgmengine.infer.sampling.tempered_transitions import excursion
-from pgmengine.infer.sampling.travels import Travels
 from pgmengine.learn.batch import Batch
-from pgmengine.learn.negative.base import Kernels, Persistent, restored, sweep
-from pgmengine.learn.schedules import at
+from pgmengine.learn.negative.base import Kernels, Laddered, sweep
 from pgmengine.learn.statistics import Statistics
-from pgmengine.protocols import ModelPhase, Snapshot
+from pgmengine.protocols import ModelPhase
 
 
 @dataclass(frozen=True)
@@ -67,14 +65,11 @@ class TransSAP:
         return _Phase(self, given, rng)
 
 
-class _Phase(Persistent):
-    travels: Travels
-
+class _Phase(Laddered):
     def __init__(self, settings: TransSAP, given: Target, rng: np.random.Generator) -> None:
-        super().__init__("TransSAP", given, settings.chains, settings.kernel, rng)
+        chains, kernel, betas = settings.chains, settings.kernel, settings.betas
+        super().__init__("TransSAP", given, chains, kernel, betas, rng)
         self.settings = settings
-        self.betas = ladder(settings.betas, self.one, at(settings.kernel, 0), rng)
-        self.travels = Travels("TransSAP", len(self.betas), settings.chains)
 
     def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
         """Make k sweeps, and an excursion of each chain when it is time for one."""
@@ -84,13 +79,3 @@ class _Phase(Persistent):
             taken = excursion(chains, self.betas, rng)
             self.travels.excursions(len(taken), int(np.count_nonzero(taken)))
         return batch.mean(chains.values(dtype=batch.precision))
-
-    def snapshot(self) -> Snapshot:
-        """Return the states of the chains, the travels, and the ladder as it was found."""
-        return super().snapshot() | {"/betas": self.betas} | self.travels.state()
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Go on from a snapshot."""
-        super().restore(snapshot)
-        self.betas = restored(self.settings.betas, self.betas, snapshot)
-        self.travels.load(snapshot)
