@@ -41,7 +41,6 @@ from pgmengine.learn.lock import Lock
 from pgmengine.learn.monitors import EarlyStopping
 from pgmengine.learn.negative import CD, PCD
 from pgmengine.learn.optimizers import Adam
-from pgmengine.learn.positive import factorises
 from pgmengine.learn.run import Run, State
 from pgmengine.learn.wrappers import averaged
 from pgmengine.protocols import Monitor, Negative, Optimizer, PhaseMonitor, Positive
@@ -244,7 +243,7 @@ def fit(
         run.positive,
         chosen,
         unsaved,
-        factorises(target),
+        run.factorised,
     )
 
 

@@ -45,8 +45,37 @@ class Answered:
         total.arrays(result.gradient, 1.0, float(weights.sum()))
 
 
-def data_phase(method: Positive | Method, executor: Executor | None = None) -> Positive:
-    """Return the data phase by a method; its chains are not judged, as an update ignores R-hat."""
+@dataclass(frozen=True)
+class Product:
+    """The exact data phase where the posterior of each row is a product of its units."""
+
+    precision: type
+
+    def expect(
+        self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
+    ) -> Factors:
+        """Add the gradient at the means; return the posterior."""
+        posterior = product(target, self.precision)
+        total.points(posterior.mean, weights)
+        return posterior
+
+
+def product(target: Target, precision: type) -> Factors:
+    """Return the posterior of each row, where it is a product of units."""
+    posterior = Factors(target, precision)
+    posterior.round()
+    return posterior
+
+
+def data_phase(
+    method: Positive | Method, executor: Executor | None = None, factorised: bool = False
+) -> Positive:
+    """Return the data phase by a method; its chains are not judged, as an update ignores R-hat.
+
+    Mean field needs one round, without a bound, where all posteriors are products of units.
+    """
+    if factorised and type(method) is MeanField:
+        return Product(method.precision)
     if isinstance(method, Positive):
         return method
     if is_dataclass(method) and "rhat_limit" in {f.name for f in fields(method)}:
@@ -98,10 +127,8 @@ def posterior_draw(
     product of units.
     """
     if target.pattern.independent:
-        if not isinstance(posterior, Factors):
-            posterior = Factors(target, np.float32)
-            posterior.round()
-        return posterior.draw(rng)
+        known = posterior if isinstance(posterior, Factors) else product(target, np.float32)
+        return known.draw(rng)
     exact = Exact(BITS, draws=1)
     method = exact if exact.plan(target, ("samples",)).accepted else _short_runs(1)
     samples = method.run(target, ("samples",), rng=rng).samples

@@ -20,7 +20,7 @@ from pgmengine.infer.prepared import Method
 from pgmengine.learn.batch import Batch, idle_parameters, only, outward, settled_layers, without
 from pgmengine.learn.checkpoint import parameters_digest
 from pgmengine.learn.optimizers import Stepped, floors, raised
-from pgmengine.learn.positive import data_phase, default_positive, posterior_draw
+from pgmengine.learn.positive import data_phase, default_positive, factorises, posterior_draw
 from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.protocols import ModelPhase, Negative, Optimizer, Params, Positive
 
@@ -58,7 +58,8 @@ class Run:
         self.outward = outward(target, given)
         self.normalized = s.normalized and not given
         self.positive = positive or default_positive(target, self.precision)
-        self.data_phase = data_phase(self.positive, executor)
+        self.factorised = factorises(target)
+        self.data_phase = data_phase(self.positive, executor, self.factorised)
         self.moments = optimizer.start(self.model.params)
         self.model_phase = ModelPhase()
         if not self.normalized:
