@@ -32,39 +32,35 @@ from pgmengine.infer.methods import (
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import Plan, Result, Status
 from pgmengine.io.store import load, load_declaration, save
-from pgmengine.learn import (
+from pgmengine.learn.fit import Fit, fit
+from pgmengine.learn.initial import base_rate_start, pretrain
+from pgmengine.learn.likelihoods import (
+    AISLogLikelihood,
+    ExactLogLikelihood,
+    FreeEnergyGap,
+    PseudoLikelihood,
+    VariationalBound,
+)
+from pgmengine.learn.monitors import (
+    EarlyStopping,
+    FlipRates,
+    Occupancy,
+    ReconstructionError,
+    WeightNorms,
+)
+from pgmengine.learn.negative import (
     CAST,
     CD,
     PCD,
     PT,
-    SGD,
-    Adam,
-    AdaMax,
     AdaptiveSAP,
-    AISLogLikelihood,
-    Averaged,
-    Centered,
-    EarlyStopping,
     ExactGradient,
-    ExactLogLikelihood,
     FastPCD,
-    Fit,
-    FlipRates,
-    FreeEnergyGap,
-    GrowingBlend,
-    Occupancy,
-    PseudoLikelihood,
-    ReconstructionError,
-    Tied,
     TransSAP,
-    VariationalBound,
-    WeightNorms,
-    base_rate_start,
-    fit,
-    harmonic,
-    linear_decay,
-    pretrain,
 )
+from pgmengine.learn.optimizers import SGD, Adam, AdaMax
+from pgmengine.learn.schedules import GrowingBlend, harmonic, linear_decay
+from pgmengine.learn.wrappers import Averaged, Centered, Tied
 from pgmengine.units import Binary, Categorical, Gaussian, Input, MultiValued, NoisyOr, Spin, Unit
 
 __version__ = "0.1.0"

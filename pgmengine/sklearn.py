@@ -34,8 +34,10 @@ from pgmengine.graph.model import Model
 from pgmengine.infer.ask import infer
 from pgmengine.infer.auto import Auto, drawing
 from pgmengine.infer.methods import AIS, MCMC, Exact
-from pgmengine.learn import PCD, Adam, ExactGradient, Fit, base_rate_start, fit
-from pgmengine.learn.fit import pass_on
+from pgmengine.learn.fit import Fit, fit, pass_on
+from pgmengine.learn.initial import base_rate_start
+from pgmengine.learn.negative import PCD, ExactGradient
+from pgmengine.learn.optimizers import Adam
 from pgmengine.units import Binary, Gaussian, Unit
 
 if TYPE_CHECKING:
