@@ -224,8 +224,14 @@ def test_layers_below_which_nothing_is_known_are_not_sampled(negative):
     run = Run(model, model.given(x), np.ones(300), negative, None, (), pgm.SGD(0.1), rng)
     assert run.settled == ("h", "v")
     batch = Batch(
-        model, np.ones(300), None, lambda: posterior_draw(run.target, rng), run.outward, np.float32, run.settled
-    )  # fmt: skip
+        model,
+        np.ones(300),
+        None,
+        lambda: posterior_draw(run.target, rng),
+        run.outward,
+        np.float32,
+        run.settled,
+    )
     exact = pgm.Exact().gradient(model.given(), np.ones(1))
     for update in range(4):
         found = run.model_phase.statistics(batch, update, rng)
