@@ -291,16 +291,24 @@ class CompiledChains:
         """Return the log densities of states (rows, width) at beta = 0 and 1, (2, rows).
 
         Chains of one row of evidence may be divided among workers, and products round differently
-        among fewer rows, so that each of these states is computed alone.
+        among fewer rows, so that each of these states is computed alone. Chains of small models are
+        often in equal states, which are computed once.
         """
-        known = (*self.target.evidence.values.values(), *self.target.soft.values())
-        one = all((some == some[:1]).all() for some in map(distinct, known))
-        parts = np.split(np.arange(len(rows)), len(rows)) if one else [np.arange(len(rows))]
-        found = np.empty((2, len(rows)))
-        for some in parts:
-            target, states = self.target.take(rows[some]), {name: v[some] for name, v in x.items()}
-            found[:, some] = [target.at(beta).log_density(states) for beta in (0.0, 1.0)]
-        return found
+        target = self.target.take(rows)
+        known = (*target.evidence.values.values(), *target.soft.values())
+        if not all((some == some[:1]).all() for some in map(distinct, known)):
+            return np.stack([target.at(beta).log_density(x) for beta in (0.0, 1.0)])
+        masks = [*target.free.values(), *target.cut.values()]
+        keys = np.concatenate([*x.values(), *masks], axis=1)
+        places: dict[bytes, int] = {}
+        group = np.array([places.setdefault(key.tobytes(), len(places)) for key in keys])
+        _, firsts = np.unique(group, return_index=True)
+        found = np.empty((2, len(firsts)))
+        for i, first in enumerate(firsts):
+            alone = target.take(np.array([first]))
+            state = {name: v[first : first + 1] for name, v in x.items()}
+            found[:, i] = [alone.at(beta).log_density(state)[0] for beta in (0.0, 1.0)]
+        return found[:, group]
 
     def _compute_inputs(self) -> None:
         """Compute the inputs where no sweep has done so."""
