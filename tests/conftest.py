@@ -1,6 +1,16 @@
-"""The option --shift, which repeats every test with other seeds."""
+"""Options and settings of all tests.
+
+--shift N asks for every verdict again with other seeds, in the workers of pytest-xdist, too. There
+is a worker for each core. BLAS and OpenMP therefore run on one thread in each of them, unless the
+environment says otherwise. They read their variables when numpy is loaded, hence before the
+imports. Tests of several threads ask for their number.
+"""
 
 import os
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
 
 import pytest
 import shifted

@@ -1,7 +1,10 @@
 """Learning: gradients, trainers, optimizers, history, interruption."""
 
 import math
+import os
 import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Event
@@ -247,6 +250,8 @@ def test_blas_runs_on_one_thread_from_the_first_callback_on():
     """Threads of BLAS go on spinning for a tenth of a second after a product, and take time from
     the compiled loops.
     """
+    # The BLAS of the compiled loops: one that is loaded later would not get the limit of 2.
+    from scipy.linalg import cython_blas  # noqa: F401
     from threadpoolctl import threadpool_info, threadpool_limits
 
     def counts(model=None, update=0):
@@ -265,8 +270,7 @@ def test_blas_runs_on_one_thread_from_the_first_callback_on():
     assert seen[0] == seen[-1]
 
 
-def test_fits_that_overlap_leave_blas_as_it_was():
-    """The second one begins under the limit of the first, and ends after it."""
+def fits_that_overlap():
     from threadpoolctl import threadpool_info
 
     def counts():
@@ -300,4 +304,18 @@ def test_fits_that_overlap_leave_blas_as_it_was():
         first_done.set()
         two.result()
         assert seen == [[1] * len(before)]
-        assert counts() == before
+        assert counts() == before == [2] * len(before)
+
+
+def test_fits_that_overlap_leave_blas_as_it_was():
+    """The second one begins under the limit of the first, and ends after it.
+
+    In a fresh process, because BLAS takes its number of threads from the environment.
+    """
+    environment = os.environ | {
+        "OPENBLAS_NUM_THREADS": "2",
+        "MKL_NUM_THREADS": "2",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    code = "from test_fit import fits_that_overlap; fits_that_overlap()"
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
