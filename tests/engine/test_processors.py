@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,7 @@ def wide(rng):
     yield pgm.infer(f.model, {"v": x}, ("log_prob",)).log_prob
 
 
+@lru_cache(maxsize=1)
 def found():
     """Name -> (arrays of the same bits, arrays that may differ by rounding)."""
     out = {}

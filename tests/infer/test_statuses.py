@@ -183,7 +183,7 @@ def test_starts_of_categories_move_on_and_those_that_are_impossible_are_not_take
     )
 
 
-@pytest.mark.parametrize("method", [pgm.MCMC(), pgm.Auto()])
+@pytest.mark.parametrize("method", [pgm.MCMC(), pytest.param(pgm.Auto(), marks=pytest.mark.long)])
 def test_two_wells_are_never_one_with_a_good_status(method, seeds=8):
     """Exact means are 0, and each mode is at 0.999. Four chains with random starts are all in one
     mode in one of eight runs.

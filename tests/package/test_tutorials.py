@@ -9,9 +9,17 @@ from extras import extra
 TUTORIALS = sorted((Path(__file__).parents[2] / "tutorials").glob("*.py"))
 
 
+# Those that take a few seconds; the others are long.
+QUICK = ("01", "02", "04", "08")
+
+
 @pytest.mark.notebook
 @pytest.mark.usefixtures("seeds_as_written")
-@pytest.mark.parametrize("script", TUTORIALS, ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "script",
+    [p if p.stem.startswith(QUICK) else pytest.param(p, marks=pytest.mark.long) for p in TUTORIALS],
+    ids=lambda p: p.stem,
+)
 def test_notebooks_run(script):
     """The cells in order, in one namespace, as a kernel runs them, warnings being errors."""
     for module in ("matplotlib", "pandas", "arviz_base"):
