@@ -141,14 +141,6 @@ cdef class Chains:
         self.capacity = max(self.capacity, size * (2 if width > 1 else 1))
         self.widest = max(self.widest, l.stride)
 
-    def bias(self, int index, const float[::1] bias):
-        """Give layer `index` another bias of the same length."""
-        if bias.shape[0] != self.chains.layer[index].stride:
-            raise ValueError(f"the bias of layer {index} does not fit: {bias.shape[0]} numbers, "
-                             f"expected {self.chains.layer[index].stride}")
-        self.keep[index, 2] = bias
-        self.chains.layer[index].bias = &bias[0]
-
     def rekey(self, const uint32_t[::1] key, float alpha):
         """Take another key of the uniforms, and another share of the flip-the-state kernel."""
         cdef int i

@@ -85,6 +85,10 @@ class CompiledChains:
         self.by_unit = target.pattern.by_unit
         self.summed = summed_layers(target, False), summed_layers(target, True)
         self.two_sided = self._two_sided()
+        # Layer -> bias, (padded width,), which the routine reads at every visit.
+        self.biases = {
+            name: row(target.model.bias(name), stride_of(layer)) for name, layer in s.layers.items()
+        }
         # Layer -> states, or values of infinite units, (chains, padded size).
         self.arrays: dict[str, Array] = {}
         # Finite layer -> values of its states; None where the values are the states.
@@ -136,8 +140,9 @@ class CompiledChains:
         self.made, self.linked, self.stale, self.adopted = 0, False, True, True
         if self.known.any():
             self.constant = self._unknown()
-        for name, index in self.place.items():
-            self.routine.bias(index, self.packed.bias(name))
+        for name, bias in self.biases.items():
+            own = model.bias(name)
+            bias[: own.size] = own
         if kernel is not self.kernel:
             self.kernel, self.share = kernel, share_of(kernel)
         self.key = rng.integers(0, 2**32, size=4, dtype=np.uint32)
@@ -177,7 +182,7 @@ class CompiledChains:
         """Compute the field of a layer from the values of its neighbours, which are kept in x."""
         s, field = self.target.structure, self.inputs[name][0]
         assert field is not None
-        field[:] = self.packed.bias(name)
+        field[:] = self.biases[name]
         inside = field[:, : s.layers[name].width]
         if name in self.target.soft:
             inside += self.target.soft[name]
@@ -399,7 +404,7 @@ class CompiledChains:
             if not finite or unit.width > 1 or unit.support is None
             else unit.support.astype(np.float32),
             log_base=None if table is None else table.astype(np.float32),
-            bias=self.packed.bias(name),
+            bias=self.biases[name],
             reference=row(target.reference[name], stride) if name in target.reference else None,
             soft=matrix(target.soft[name], stride) if name in target.soft and moves else None,
             base=zeros((rows, stride)) if still or (moves and name in target.soft) else None,

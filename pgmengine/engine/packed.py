@@ -41,16 +41,8 @@ class Packed:
     def __init__(self, model: Model) -> None:
         # Without a reference to the model itself, which would never be freed.
         self.structure, self.params = model.structure, dict(model.params)
-        self.biases: dict[str, Array] = {}
         self.rows: dict[tuple[str, str], Rows] = {}
         self.singles: dict[str, Weight] = {}
-
-    def bias(self, name: str) -> Array:
-        """Return the bias of a layer, (stride,)."""
-        if name not in self.biases:
-            layer = self.structure.layers[name]
-            self.biases[name] = row(self.params[f"{name}.bias"], stride_of(layer))
-        return self.biases[name]
 
     def into(self, c: Coupling, name: str) -> Rows:
         """Return the weight through which a coupling reaches a layer."""

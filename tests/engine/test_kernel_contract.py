@@ -257,7 +257,7 @@ def forgotten_normaliser(monkeypatch):
 
 
 def forgotten_bias(monkeypatch):
-    monkeypatch.setattr(packed, "row", lambda values, columns: packed.zeros((columns,)))
+    monkeypatch.setattr(compiled, "row", lambda values, columns: packed.zeros((columns,)))
     real = Target.outer_field
     monkeypatch.setattr(
         Target,
