@@ -269,11 +269,6 @@ def floors(structure: Structure) -> dict[str, float]:
     return out
 
 
-def projected(structure: Structure, params: Params) -> Params:
-    """Return the parameters, none below its least value."""
-    return raised(params, floors(structure))
-
-
 def raised(params: Params, least: Mapping[str, float]) -> Params:
     """Return the parameters, the named ones raised to at least these values."""
     if not least:

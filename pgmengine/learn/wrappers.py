@@ -14,7 +14,7 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.graph.model import Model
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.weights import is_sparse, like, numbers, pattern, plus
-from pgmengine.learn.optimizers import SGD, check_optimizer, floors, projected
+from pgmengine.learn.optimizers import SGD, check_optimizer, floors, raised
 from pgmengine.learn.statistics import Gradient
 from pgmengine.protocols import Optimizer, Params, Snapshot
 
@@ -263,7 +263,7 @@ class Averaged:
         stepped, made = self.optimizer.step(structure, params, gradient, moments, t), t + 1
         if made % EVERY == 0 or made < EVERY:
             share = min(max(EVERY * self.follow, EVERY / made), 1.0)
-            for k, value in projected(structure, stepped).items():
+            for k, value in raised(stepped, floors(structure)).items():
                 average = moments[f"average/{k}"]
                 average += share * (numbers(value) - average)
         return stepped
@@ -277,4 +277,4 @@ def averaged(model: Model, state: Mapping[str, Array]) -> Model:
             "there is no average of the parameters: fit with an optimizer pgm.Averaged(optimizer)"
         )
     params = {k: like(value, np.array(state[kept[k]])) for k, value in model.params.items()}
-    return Model(model.structure, projected(model.structure, params))
+    return Model(model.structure, raised(params, floors(model.structure)))
