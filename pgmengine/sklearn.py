@@ -134,16 +134,22 @@ class _Graphical(BaseEstimator):
         found = fit(
             self.model_,
             {"v": self.scaling_.values(x)},
-            negative=self.negative or PCD(),
-            optimizer=self.optimizer or Adam(0.01),
-            batch_size=self.batch_size,
             rng=rng,
             state=self.state_,
             updates=done + epochs * -(-len(x) // self.batch_size),
-            progress=bool(self.verbose),
+            **self._settings(),
         )
         self.model_, self.state_ = found.model, found.state
         pass_on(found)
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the settings of pgm.fit."""
+        return {
+            "negative": self.negative or PCD(),
+            "optimizer": self.optimizer or Adam(0.01),
+            "batch_size": self.batch_size,
+            "progress": bool(self.verbose),
+        }
 
     def _empty(self, rng: int) -> Model:
         """Return an RBM with small weights and no biases."""
@@ -464,14 +470,7 @@ class GenerativeClassifier(_ByProbability, _Graphical):
         x, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.scaling_, seed = Scaling.of(x), _seed(self.random_state)
-        learn = partial(
-            _from_base_rates,
-            negative=self.negative or PCD(),
-            optimizer=self.optimizer or Adam(0.01),
-            batch_size=self.batch_size,
-            epochs=self.n_iter,
-            progress=bool(self.verbose),
-        )
+        learn = partial(_from_base_rates, epochs=self.n_iter, **self._settings())
         self.bayes_ = classifier.GenerativeClassifier(self._empty(seed), learn, rng=seed).fit(
             self.scaling_.values(x), y
         )

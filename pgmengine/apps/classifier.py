@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -12,12 +13,12 @@ from numpy.typing import ArrayLike
 from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
-from pgmengine.base.types import Array, LayerValues, RngLike
+from pgmengine.base.types import Array, RngLike
 from pgmengine.graph.frames import is_frame
 from pgmengine.graph.model import Model
 from pgmengine.infer.ask import infer
 from pgmengine.infer.prepared import Method
-from pgmengine.learn.fit import Fit, fit, pass_on
+from pgmengine.learn.fit import fit, pass_on
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,19 +103,16 @@ class GenerativeClassifier:
             raise PgmError("x has no rows, expected at least one of each class")
         self.classes_, number, counts = _classes(y)
         generators = seeded(self.rng).spawn(len(self.classes_))
-        learn, rows = self.learn or _quiet_fit, getattr(x, "iloc", x)
+        learn, rows = self.learn or partial(fit, progress=False), getattr(x, "iloc", x)
         self.log_prior_ = np.log(counts / len(y))
         models = []
         for c, generator in enumerate(generators):
-            found = learn(self._start(c), {self.layer: rows[number == c]}, rng=generator)
+            start = self.model if isinstance(self.model, Model) else self.model(c)
+            found = learn(start, {self.layer: rows[number == c]}, rng=generator)
             pass_on(found)
             models.append(found.model)
         self.models_ = models
         return self
-
-    def _start(self, c: int) -> Model:
-        """Return the model from which class c starts."""
-        return self.model if isinstance(self.model, Model) else self.model(c)
 
     def log_prob(self, x: Rows, rng: RngLike = 0) -> Array:
         """Return log p(x | class), or its bound, (rows, classes)."""
@@ -185,8 +183,3 @@ def _rows(x: Rows) -> Any:
             "classified"
         )
     return rows
-
-
-def _quiet_fit(model: Model, data: LayerValues, rng: np.random.Generator) -> Fit:
-    """Learn without a progress bar."""
-    return fit(model, data, rng=rng, progress=False)
