@@ -113,13 +113,16 @@ def test_pareto_shapes_are_those_of_pareto_weights():
 
 
 def test_ess_is_that_of_the_draws():
-    """80,000 independent draws of each unit; the estimate from 800 batch means has an error of 5
-    %.
+    """80,000 independent draws of each of ten units.
+
+    The estimate of one unit has a relative standard deviation of 10 % over 400 seeds, with a long
+    tail. The median of ten independent ones has one of 4 %, so that its limits, 25 % away, are six
+    deviations away, and an estimate that is wrong by a factor of two is seen.
     """
-    free = pgm.rbm(6, 4)
-    r = pgm.infer(free, method=pgm.MCMC(draws=20_000, warmup=0), rng=0)
-    for name in ("v", "h"):
-        assert np.all((r.stats["ess"][name] > 50_000) & (r.stats["ess"][name] < 130_000))
+    b = pgm.GraphBuilder()
+    b.layer("x", pgm.Binary(), 10)
+    r = pgm.infer(b.build(), method=pgm.MCMC(draws=20_000, warmup=0), rng=0)
+    assert 60_000 < np.median(r.stats["ess"]["x"]) < 107_000
 
 
 def test_a_chain_of_another_spread_is_seen():
