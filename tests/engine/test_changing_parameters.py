@@ -11,9 +11,12 @@ from pgmengine.engine.plain import PlainChains
 
 
 @pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.4)], ids=repr)
-def test_chains_that_keep_nothing_make_the_same_sweeps(kernel):
+def test_chains_that_keep_nothing_make_the_same_sweeps(kernel, ties=3):
     """sweep_once and sweep(1) from the same states with the same random numbers; DBM with several
     unit types.
+
+    Inputs are summed in other orders. At most once in a million draws a uniform is so near to its
+    threshold that this decides: of 50 chains with 308 draws, more than three part once in 1e8 tests.
     """
     b = pgm.GraphBuilder()
     for name, unit, size in (
@@ -40,9 +43,9 @@ def test_chains_that_keep_nothing_make_the_same_sweeps(kernel):
             )
             chains.sweep_once() if once else chains.sweep(1)
         found.append((chains.values(), chains.log_density()))
-    for name in x:
-        np.testing.assert_array_equal(found[0][0][name], found[1][0][name])
-    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-4)
+    same = np.all([(found[0][0][name] == found[1][0][name]).all(axis=1) for name in x], axis=0)
+    assert (~same).sum() <= ties
+    np.testing.assert_allclose(found[0][1][same], found[1][1][same], rtol=1e-4)
 
 
 @pytest.mark.parametrize("observed", ["nothing", "here and there"])
@@ -63,8 +66,12 @@ def test_layers_drawn_anew_are_drawn_as_by_gibbs(engine, tiny_model, observed):
         np.testing.assert_array_equal(found[0][name], found[1][name])
 
 
-def test_adopted_chains_are_chains_of_the_new_model(sure=5.0):
-    """Exact start, other parameters, long run: means of the new model, not of the old."""
+def test_adopted_chains_are_chains_of_the_new_model(sure=5.5):
+    """Exact start, other parameters, long run: means of the new model, not of the old.
+
+    One of seven means of independent chains is beyond the limit once in 4e6 tests (normal errors,
+    deviations of at most 1/2); the old means are more than 20 limits away.
+    """
     old = pgm.rbm(4, 3, rng=0)
     new = old.with_params({k: v + 1.0 for k, v in old.params.items()})
     target = old.given().take(np.zeros(20_000, dtype=int))
@@ -130,7 +137,8 @@ def test_the_path_of_adopted_chains_is_that_of_their_states(tiny_model, observed
 
 
 @pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState()], ids=repr)
-def test_a_sweep_with_its_path_is_the_sweep_without(kernel):
+def test_a_sweep_with_its_path_is_the_sweep_without(kernel, ties=4):
+    """But for ties, as above: of 50 chains with 630 draws, more than four part once in 5e9 tests."""
     model, rng = pgm.dbm([40, 30, 20], rng=0), np.random.default_rng(0)
     target = model.given().take(np.zeros(50, dtype=int))
     x, found = start(target, rng), []
@@ -145,5 +153,5 @@ def test_a_sweep_with_its_path_is_the_sweep_without(kernel):
             chains.sweep_path() if path else chains.sweep_once()
         chains.sweep(3)
         found.append(chains.values())
-    for name in x:
-        np.testing.assert_array_equal(found[0][name], found[1][name])
+    same = np.all([(found[0][name] == found[1][name]).all(axis=1) for name in x], axis=0)
+    assert (~same).sum() <= ties

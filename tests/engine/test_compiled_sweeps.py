@@ -72,22 +72,28 @@ def streams(count=512):
 
 
 def test_uniforms_are_uniform_and_uncorrelated():
+    """Two chi-squares, seven correlations along streams, and those of all pairs of streams.
+
+    False alarms: 1e-7 for each end of a chi-square (of pairs that do not overlap); 7 x 2e-9 beyond
+    6 standard errors; 131,000 x 3e-13 beyond 7.3. The mean over pairs of streams is that of 2,048
+    numbers (chi-square of 1, less 1) / 511: 1e-8 beyond 6.5.
+    """
     u = streams()
     counts = np.bincount((u.ravel() * 256).astype(int).clip(0, 255), minlength=256)
     expected = u.size / 256
-    assert 1e-6 < chi2.sf(((counts - expected) ** 2 / expected).sum(), 255) < 1 - 1e-6
+    assert 1e-7 < chi2.sf(((counts - expected) ** 2 / expected).sum(), 255) < 1 - 1e-7
     bins = (u * 16).astype(int).clip(0, 15)
-    pairs = np.bincount((bins[:, :-1] * 16 + bins[:, 1:]).ravel(), minlength=256)
-    assert 1e-6 < chi2.sf(((pairs - pairs.sum() / 256) ** 2 / (pairs.sum() / 256)).sum(), 255)
+    pairs = np.bincount((bins[:, ::2] * 16 + bins[:, 1::2]).ravel(), minlength=256)
+    assert 1e-7 < chi2.sf(((pairs - pairs.sum() / 256) ** 2 / (pairs.sum() / 256)).sum(), 255)
     centred = (u - 0.5) * np.sqrt(12)
     for lag in (1, 2, 15, 16, 17, 63, 64):
-        assert abs((centred[:, :-lag] * centred[:, lag:]).mean()) < 5 / np.sqrt(
+        assert abs((centred[:, :-lag] * centred[:, lag:]).mean()) < 6 / np.sqrt(
             centred[:, lag:].size
         )
     # Correlations of neighbouring sweeps, chains and layers.
     across = centred @ centred.T / centred.shape[1]
     off = across[~np.eye(len(across), dtype=bool)]
-    assert np.abs(off).max() < 6.5 / np.sqrt(centred.shape[1]) and abs(off.mean()) < 5 / np.sqrt(
+    assert np.abs(off).max() < 7.3 / np.sqrt(centred.shape[1]) and abs(off.mean()) < 6.5 / np.sqrt(
         off.size * 2048 / 2
     )
 
@@ -122,8 +128,9 @@ def test_noisy_or_inputs_do_not_drift(atol=0.06):
 def test_wide_layers_cross_every_tile_and_block():
     """Sizes around the widths of vectors, blocks and panels.
 
-    A uniform within single precision of its threshold comes about once in a million draws: one
-    chain may part.
+    A uniform within single precision of its threshold comes about once in a million draws. A case
+    has up to 70,000, so more than four of 70 chains part once in 7e7 cases (Poisson), and what is
+    wrong at an edge parts nearly all.
     """
     for v, h in ((15, 16), (17, 63), (64, 65), (129, 200), (300, 10)):
         rng = np.random.default_rng(v)
@@ -139,7 +146,7 @@ def test_wide_layers_cross_every_tile_and_block():
             theirs.sweep(3)
             x, y = ours.values(), theirs.values()
             parted = np.any([(x[name] != y[name]).any(axis=1) for name in x], axis=0)
-            assert parted.sum() <= 1
+            assert parted.sum() <= 4
 
 
 @table
@@ -279,7 +286,8 @@ def test_sparse_and_dense_weights_give_the_same_chains():
         )
         chains.sweep(5)
         found.append(chains.values())
-    assert np.array_equal(found[0]["h"], found[1]["h"])
+    # 6,000 draws: more than two of 30 chains part by ties once in 3e7 tests
+    assert (found[0]["h"] != found[1]["h"]).any(axis=1).sum() <= 2
 
 
 def test_units_and_kernels_of_users_take_the_plain_engine():
@@ -293,9 +301,10 @@ def test_units_and_kernels_of_users_take_the_plain_engine():
     model = pgm.rbm(3, 2, rng=0)
     chains = pgm.infer(model, method=pgm.MCMC(kernel=Lazy(), chains=8, draws=3000), rng=0)
     exact = pgm.infer(model, method=pgm.Exact())
+    # Of five means; 1e-6 for errors that are estimated from 8 series with a deviation of 7 %.
     for layer in exact.mean:
         assert np.all(
-            np.abs(chains.mean[layer] - exact.mean[layer]) < 5 * chains.stats["mcse"][layer]
+            np.abs(chains.mean[layer] - exact.mean[layer]) < 7 * chains.stats["mcse"][layer]
         )
 
 

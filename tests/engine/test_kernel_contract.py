@@ -143,19 +143,32 @@ def test_same_states_as_the_plain_engine_on_the_same_uniforms(tiny_model, kernel
         target = target.take(
             np.flatnonzero([not refusal(target.take(np.array([i]))) for i in range(target.rows)])
         )
+    # A uniform is within single precision of its threshold at most once in a million draws, so one
+    # of 24 rows parts with at most 4e-5 (40 draws), two once in 2e6 tests, and one of them twice
+    # once in 2e7. What is wrong parts many rows, or one again and again.
+    parted = parting(target, kernel, 8)
+    assert parted.sum() <= 1
+    assert not parted.any() or not (parted & parting(target, kernel, 9)).any()
+
+
+def parting(target, kernel, seed):
+    """The rows whose states are not those of the plain engine; log densities of the others agree."""
     x = start(target, np.random.default_rng(0))
-    ours = compiled.CompiledChains(target, kernel, x, np.random.default_rng(8))
-    replay = twin.Replay(target, key_of(8), ours.by_unit)
+    ours = compiled.CompiledChains(target, kernel, x, np.random.default_rng(seed))
+    replay = twin.Replay(target, key_of(seed), ours.by_unit)
     theirs = plain.PlainChains(target, kernel, x, replay)
+    parted = np.zeros(target.rows, dtype=bool)
     for _ in range(4):
         ours.sweep(1)
         theirs.sweep(1)
         for name, value in theirs.values().items():
-            np.testing.assert_allclose(ours.values()[name], value, rtol=1e-4, atol=2e-5)
-        finite = np.isfinite(theirs.log_density())
+            same = np.isclose(ours.values()[name], value, rtol=1e-4, atol=2e-5)
+            parted |= ~same.all(axis=1)
+        compared = np.isfinite(theirs.log_density()) & ~parted
         np.testing.assert_allclose(
-            ours.log_density()[finite], theirs.log_density()[finite], rtol=1e-4, atol=1e-4
+            ours.log_density()[compared], theirs.log_density()[compared], rtol=1e-4, atol=1e-4
         )
+    return parted
 
 
 @table

@@ -111,9 +111,14 @@ def step_of(model, negative, rows):
 @pytest.mark.parametrize("order", ["vh", "hv", "vhg", "ghv", "hvg"])
 @pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState()], ids=repr)
 def test_cd_is_the_difference_of_the_states_at_the_data_and_k_sweeps_later(
-    kernel, order, k, sure=5.0, rows=5000
+    kernel, order, k, sure=3.0, rows=5000
 ):
-    """Hidden units are drawn from their conditionals in the last sweep, whatever the kernel."""
+    """Hidden units are drawn from their conditionals in the last sweep, whatever the kernel.
+
+    The data phase is exact here. The model phase is a mean over independent chains of numbers in
+    [0, 1]; one of at most 14 is off by more than `sure` / sqrt(chains) with a probability below
+    28 exp(-2 sure^2) = 4e-7, by Hoeffding's inequality.
+    """
     deep, rows = "g" in order, rows // (10 if "g" in order else 1)
     joint = Joint(deep)
     move = joint.flip if kernel == pgm.FlipState() else joint.redraw
@@ -124,23 +129,25 @@ def test_cd_is_the_difference_of_the_states_at_the_data_and_k_sweeps_later(
             q = q @ (joint.redraw if t == k - 1 and name != "v" else move)([name])
     after = joint.statistics(q)
     found = step_of(build(order), pgm.CD(k, kernel), rows)
-    # Two statistics, each with a standard deviation of at most 1/2.
+    assert sum(np.size(value) for value in found.values()) <= 14
     for name, value in found.items():
-        assert np.all(
-            np.abs(value - (before[name] - after[name])) < sure * 0.7 / np.sqrt(rows * len(DATA))
-        ), name
+        off = np.abs(value - (before[name] - after[name]))
+        assert np.all(off < sure / np.sqrt(rows * len(DATA))), name
 
 
 @pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState()], ids=repr)
-def test_cd_teaches_hidden_units(kernel, least=0.02):
+def test_cd_teaches_hidden_units(kernel, least=0.2):
+    """The largest expected step is 0.29 by G and 0.38 by T, with standard errors below 0.004."""
     for order in ("vh", "hv"):
         step = step_of(build(order), pgm.CD(1, kernel), 5000)
         assert np.abs(step["h.bias"]).max() > least
 
 
-def test_cd_of_a_conditional_learns_the_weights_of_what_is_given(sure=5.0, rows=20_000):
+def test_cd_of_a_conditional_learns_the_weights_of_what_is_given(sure=3.0, rows=20_000):
     """v given, h hidden, g learned: the gradient of v's weight is that of E[v h | v, g] less E[v
     h_1 | v, g_1].
+
+    The limit is that of the test above, for the 22 numbers of both orders: 44 exp(-18) = 7e-7.
     """
     joint = Joint(deep=True)
     seen = np.column_stack([DATA, [0, 1, 1, 0]])
@@ -165,12 +172,10 @@ def test_cd_of_a_conditional_learns_the_weights_of_what_is_given(sure=5.0, rows=
         )
         for name in ("v-h.weight", "h-g.weight", "h.bias", "g.bias"):
             value = f.model.params[name] - model.params[name]
-            assert np.all(
-                np.abs(value - (before[name] - after[name])) < sure * 0.7 / np.sqrt(rows)
-            ), name
-        assert np.abs(before["v-h.weight"] - after["v-h.weight"]).max() > 2 * sure * 0.7 / np.sqrt(
-            rows
-        )
+            off = np.abs(value - (before[name] - after[name]))
+            assert np.all(off < sure / np.sqrt(rows)), name
+        # what is learned there is far from nothing
+        assert np.abs(before["v-h.weight"] - after["v-h.weight"]).max() > 2 * sure / np.sqrt(rows)
 
 
 def test_what_is_near_the_data_moves_first():

@@ -39,8 +39,13 @@ LONG = {
 
 
 @pytest.mark.parametrize("name", [*NEGATIVES, "multivalued", "schedule"])
-def test_the_model_phase_is_unbiased_at_fixed_parameters(name, sure=5.0):
-    """z-tests of every entry against enumeration; the chains of one update are independent."""
+def test_the_model_phase_is_unbiased_at_fixed_parameters(name, sure=3.0):
+    """Every entry against enumeration; the chains of one update are independent.
+
+    Each of 23 entries is a mean of n numbers in [0, 1] (or [-1, 1], for MultiValued). It is off by
+    `sure` / sqrt(n) (or twice that) with a probability of at most 2 exp(-2 sure^2), by Hoeffding's
+    inequality: false alarms are below 46 exp(-18) = 7e-7 a test.
+    """
     hidden = pgm.MultiValued(2) if name == "multivalued" else None
     model = pgm.rbm(5, 3, hidden=hidden, rng=0)
     model = model.with_params({k: v * 1.5 + 0.2 for k, v in model.params.items()})
@@ -55,21 +60,28 @@ def test_the_model_phase_is_unbiased_at_fixed_parameters(name, sure=5.0):
     found = gradient_of(negative, model, x, complete, updates=1 if name == "cd" else 3)
     exact = gradient_of(pgm.ExactGradient(), model, x, complete)
     n = getattr(negative, "chains", len(x))
-    # Values in [-1, 1] have a standard deviation of at most 1, and values in {0, 1} of at
-    # most 1/2.
+    assert sum(np.size(v) for v in exact.values()) == 23
     for key in exact:
-        assert np.all(
-            np.abs(found[key] - exact[key]) < sure * (1.0 if hidden else 0.5) / math.sqrt(n)
-        ), key
+        off = np.abs(found[key] - exact[key])
+        assert np.all(off < sure * (2.0 if hidden else 1.0) / math.sqrt(n)), key
 
 
-def test_the_bias_of_cd_shrinks_with_k():
-    model = pgm.rbm(5, 3, rng=0)
-    model = model.with_params({k: v * 3 for k, v in model.params.items()})
-    rng = np.random.default_rng(0)
-    x = np.repeat(rng.integers(0, 2, (4, 5)).astype(float), 5000, axis=0)
-    target = model.given({"v": x})
-    complete = posterior_draw(target, rng)
+def test_the_bias_of_cd_shrinks_with_k(weight=1.1, rows=20_000):
+    """Two modes and data in one of them: the largest bias is 0.32, 0.10 and 0.00 for 1, 4 and 40.
+
+    By Hoeffding's inequality an entry is off by more than 3.1 / sqrt(rows) = 0.022 with a
+    probability of 9e-9, one of the 69 entries below with 6e-7. With less than that, the three biases
+    keep the order that is asserted.
+    """
+    model = pgm.rbm(5, 3).with_params(
+        {
+            "v-h.weight": np.full((5, 3), weight),
+            "v.bias": np.full(5, -weight * 3 / 2),
+            "h.bias": np.full(3, -weight * 5 / 2),
+        }
+    )
+    x = np.ones((rows, 5))
+    complete = posterior_draw(model.given({"v": x}), np.random.default_rng(0))
     exact = gradient_of(pgm.ExactGradient(), model, x, complete)
     off = [
         max(
@@ -78,7 +90,7 @@ def test_the_bias_of_cd_shrinks_with_k():
         )
         for k in (1, 4, 40)
     ]
-    assert off[0] > 2 * off[1] > 2 * off[2]
+    assert off[0] > 2 * off[1] and off[1] > 2 * off[2]
 
 
 def log_likelihood(model, data):

@@ -56,16 +56,29 @@ def test_annealing_weights_are_those_of_the_plain_engine(tiny_model, joint):
     target = mixed_target(tiny_model).at(0.0)
     if refusal(target):
         return
-    x = start(target, np.random.default_rng(0))
     betas = np.array([0.0, 1e-4, 0.2, 0.7, 0.7005, 1.0])
-    for backward in (False, True):
-        ours = compiled.CompiledChains(target, pgm.Blend(0.3), x, np.random.default_rng(8))
-        replay = Replay(target, key_of(8), ours.by_unit, backward=backward)
+
+    def parting(backward, seed):
+        """The rows whose weights are not those of the plain engine."""
+        x = start(target, np.random.default_rng(0))
+        ours = compiled.CompiledChains(target, pgm.Blend(0.3), x, np.random.default_rng(seed))
+        replay = Replay(target, key_of(seed), ours.by_unit, backward=backward)
         theirs = plain.PlainChains(target, pgm.Blend(0.3), x, replay)
         found, truth = (c.anneal(betas, joint=joint, backward=backward) for c in (ours, theirs))
+        assert np.array_equal(ours.beta, np.ones(24))
         finite = np.isfinite(truth)
-        np.testing.assert_allclose(found[finite], truth[finite], rtol=2e-4, atol=2e-4)
-        assert (found[~finite] == truth[~finite]).all() and np.array_equal(ours.beta, np.ones(24))
+        return np.where(
+            finite,
+            ~np.isclose(found, np.where(finite, truth, 0.0), rtol=2e-4, atol=2e-4),
+            found != truth,
+        )
+
+    # By ties of a uniform with its threshold one row may part, but not again; as in the contract
+    # of kernels, false alarms are below 1e-6 (twice 5e-7).
+    for backward in (False, True):
+        parted = parting(backward, 8)
+        assert parted.sum() <= 1
+        assert not parted.any() or not (parted & parting(backward, 9)).any()
 
 
 class OwnFlip:
