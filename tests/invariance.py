@@ -1,8 +1,8 @@
 """Exact starts and a chi-square test of joint states, for tests that a kernel leaves p invariant.
 
-The statistic is the likelihood ratio G = 2 sum o log(o / e) with Williams' correction, over cells of
-at least 10 expected counts; its null distribution is chi-square. Summed exactly for 2 to 1,000
-cells, its false alarms at 1e-6 to 1e-8 are 0.2 to 1.6 times what the p-value says. (Those of Pearson's
+The statistic is the likelihood ratio G = 2 sum o log(o / e) with Williams' correction, over cells
+of at least 10 expected counts. Its null distribution is chi-square: summed exactly for 2 to 1,000
+cells, false alarms at 1e-6 to 1e-8 are 0.2 to 1.6 times what the p-value says. (Those of Pearson's
 statistic are up to 18 times that, and without limit where what is pooled expects less than one.)
 """
 

@@ -16,7 +16,8 @@ def test_chains_that_keep_nothing_make_the_same_sweeps(kernel, ties=3):
     unit types.
 
     Inputs are summed in other orders. At most once in a million draws a uniform is so near to its
-    threshold that this decides: of 50 chains with 308 draws, more than three part once in 1e8 tests.
+    threshold that this decides. Of 50 chains with 308 draws, more than three part once in 1e8
+    tests.
     """
     b = pgm.GraphBuilder()
     for name, unit, size in (
@@ -138,7 +139,7 @@ def test_the_path_of_adopted_chains_is_that_of_their_states(tiny_model, observed
 
 @pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState()], ids=repr)
 def test_a_sweep_with_its_path_is_the_sweep_without(kernel, ties=4):
-    """But for ties, as above: of 50 chains with 630 draws, more than four part once in 5e9 tests."""
+    """But for ties: as above, of 50 chains with 630 draws more than four part once in 1e9 tests."""
     model, rng = pgm.dbm([40, 30, 20], rng=0), np.random.default_rng(0)
     target = model.given().take(np.zeros(50, dtype=int))
     x, found = start(target, rng), []

@@ -152,7 +152,7 @@ def test_same_states_as_the_plain_engine_on_the_same_uniforms(tiny_model, kernel
 
 
 def parting(target, kernel, seed):
-    """The rows whose states are not those of the plain engine; log densities of the others agree."""
+    """The rows whose states are not those of the plain engine; of others log densities agree."""
     x = start(target, np.random.default_rng(0))
     ours = compiled.CompiledChains(target, kernel, x, np.random.default_rng(seed))
     replay = twin.Replay(target, key_of(seed), ours.by_unit)
@@ -316,7 +316,9 @@ def test_broken_engines_are_caught(mutant, name, observed, engine, monkeypatch):
 def test_a_synchronous_sweep_is_caught():
     tiny_model = next(m for m in FINITE if m.name == "dbm")
     row = draw_row(tiny_model, np.random.default_rng(11), 0.0)
-    assert after_sweeps(tiny_model, row, 1.0, 3, np.random.default_rng(5), engine=Synchronous) < CAUGHT
+    assert (
+        after_sweeps(tiny_model, row, 1.0, 3, np.random.default_rng(5), engine=Synchronous) < CAUGHT
+    )
 
 
 class AlwaysFlip:

@@ -70,8 +70,8 @@ def test_the_bias_of_cd_shrinks_with_k(weight=1.1, rows=20_000):
     """Two modes and data in one of them: the largest bias is 0.32, 0.10 and 0.00 for 1, 4 and 40.
 
     By Hoeffding's inequality an entry is off by more than 3.1 / sqrt(rows) = 0.022 with a
-    probability of 9e-9, one of the 69 entries below with 6e-7. With less than that, the three biases
-    keep the order that is asserted.
+    probability of 9e-9, one of the 69 entries below with 6e-7. With less than that, the three
+    biases keep the order that is asserted.
     """
     model = pgm.rbm(5, 3).with_params(
         {
