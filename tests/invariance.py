@@ -15,8 +15,10 @@ from tiny import FINITE
 # The limit of the p-value of one comparison: false alarms are below 1e-6 with the factor above. A
 # test of several comparisons divides it by their number.
 ALARM = 5e-7
-CAUGHT = 1e-12  # what is broken is caught by far, whatever the seed
-LEAST = 10.0  # expected counts of a cell
+# What is broken is caught by far, whatever the seed.
+CAUGHT = 1e-12
+# Expected counts of a cell.
+LEAST = 10.0
 
 table = pytest.mark.parametrize(
     "tiny_model", [m for m in FINITE if m.name != "rbm large weights"], ids=repr

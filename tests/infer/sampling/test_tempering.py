@@ -109,7 +109,8 @@ def joint_p_values(tiny_model, rng, count=20_000):
     for k, truth in enumerate(truths):
         if counts[k] > 200:
             out.append(p_value(truth, {n: v[chains.rung[0] == k] for n, v in values.items()}))
-    return out  # of the levels, and of the states at each: conditions without a say in the others
+    # Up to five comparisons: of the levels, and of the states at each.
+    return out
 
 
 @few
