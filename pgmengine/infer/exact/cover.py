@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import networkx as nx
 import numpy as np
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, Weight
 from pgmengine.graph.queries import barren, forced_units, hinted
 from pgmengine.graph.target import Target
@@ -47,6 +47,14 @@ class Cover:
     indicators: int
     # Numbers that a walk updates for a state: of the rest, of children, of indicators.
     columns: int
+
+    @property
+    def described(self) -> str:
+        """The states in words, for plans."""
+        if not self.bits > 0:
+            return "all that is free is independent"
+        units = [f"{len(i)} units of {n!r}" for n, i in self.units.items() if len(i)]
+        return f"2^{self.bits:.4g} states of {listed(units, ' and ')}"
 
 
 def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:

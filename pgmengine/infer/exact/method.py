@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole, seeded
-from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.progress import track
 from pgmengine.base.threads import shared_out
@@ -22,7 +21,7 @@ from pgmengine.infer.exact.assemble import Expectations
 from pgmengine.infer.exact.cover import Cover, choose_cover
 from pgmengine.infer.exact.gray import TASK
 from pgmengine.infer.exact.leaks import with_leaks
-from pgmengine.infer.exact.problem import Problem, build_problem
+from pgmengine.infer.exact.problem import build_problem
 from pgmengine.infer.exact.program import program_of
 from pgmengine.infer.exact.skeleton import Skeleton, skeleton_of
 from pgmengine.infer.exact.states import draw, mode_of
@@ -82,7 +81,7 @@ class Exact(Method):
             parts = _parts(target, want)
         except PgmError as error:
             return Scheme(refusal=str(error))
-        groups = [group for part in parts for group in part.groups]
+        groups = [group for part in parts.values() for group in part.groups]
         work = sum(len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups)
         memory = max(g.bytes for g in groups) + _output_bytes(target, want, self.draws)
         largest = max((g.cover for g in groups), key=lambda cover: cover.bits)
@@ -93,16 +92,23 @@ class Exact(Method):
             )
             return Scheme(work=work, bytes=memory, refusal=refusal)
         seconds = _seconds(target, want, groups)
-        return Scheme(_describe(largest), work, memory, seconds, parts)
+        return Scheme(largest.described, work, memory, seconds, parts)
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
         """Enumerate the cover of every evidence pattern."""
-        answers = _Answers(question.target, question.want, self.draws, rng)
-        for part in question.basis:
-            answers.take(part)
-        return question.result(answers.finished())
+        log_z, found = self._enumerate(
+            question, seeded(rng) if "samples" in question.want else None
+        )
+        answers = _public(question.target, found)
+        answers["log_z"], answers["log_z_error"] = log_z, np.zeros(len(log_z))
+        answers["log_z_interval"] = np.repeat(log_z, 2).reshape(-1, 2)
+        if without := question.basis.get("without evidence"):
+            answers["log_prob"] = (
+                log_z - _enumerated(without, question.target.nothing_observed, self.draws)[0]
+            )
+        return question.result(answers)
 
     def expect(
         self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
@@ -112,13 +118,22 @@ class Exact(Method):
 
     def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
         """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
-        question = self.prepare(target, ("gradient",))
+        weighed = replace(target, weights=target.weighed(weights))
+        question = self.prepare(weighed, ("gradient",))
         question.check()
-        answers = _Answers(target, question.want, 0, None, weights)
-        for part in question.basis:
-            answers.take(part)
-        found: dict[str, Any] = answers.finished()["gradient"]
+        found: dict[str, Any] = self._enumerate(question, None)[1]["gradient"]
         return found
+
+    def _enumerate(
+        self, question: Prepared, rng: np.random.Generator | None
+    ) -> tuple[Array, Answer]:
+        """Return log_z (rows,) of the posterior, and the other answers; see `_enumerated`."""
+        target, parts = question.target, question.basis
+        log_z, found = _enumerated(parts["posterior"], target, self.draws, rng)
+        if slope := parts.get("slope"):
+            _check_possible(log_z, np.arange(target.rows), target)
+            found |= _enumerated(slope, with_leaks(target), self.draws, rng)[1]
+        return log_z, found
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,9 +142,12 @@ class _Group:
 
     rows: Array
     cover: Cover
-    per_state: float  # unit updates
-    width: float  # bytes of working arrays per row
-    made: list[Skeleton] = field(default_factory=list)
+    # Unit updates for each state of the cover.
+    per_state: float
+    # Bytes of working arrays for each row.
+    width: float
+    # The log-linear problem over the cover without values, made for the first answer.
+    skeletons: list[Skeleton] = field(default_factory=list)
 
     @property
     def at_once(self) -> int:
@@ -141,75 +159,46 @@ class _Group:
         """Bytes of working arrays."""
         return self.width * min(len(self.rows), self.at_once)
 
-    def skeleton(self, whole: Target) -> Skeleton:
-        """Return the log-linear problem over the cover without values, made when first needed."""
-        if not self.made:
-            self.made.append(skeleton_of(whole.take(self.rows[:1]), self.cover))
-        return self.made[0]
-
-
-class _Role(Enum):
-    """The targets that one question leads to."""
-
-    POSTERIOR = "the target itself"
-    NORMALISER = "the model without evidence, for log_prob"
-    SLOPE = "leaks of 0 lifted, for the gradient alone (leaks.py)"
-
-    def of(self, target: Target) -> Target:
-        """Return its target."""
-        if self is _Role.NORMALISER:
-            return target.nothing_observed
-        return with_leaks(target) if self is _Role.SLOPE else target
-
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """A part of a question: quantities of one target, and its rows by evidence pattern."""
+    """Quantities of one target besides log_z, and its rows by evidence pattern."""
 
-    role: _Role
     wanted: frozenset[str]
     groups: list[_Group]
 
-    def moments(self, indicators: int) -> int:
-        """Return the rows of moments that a walk over so many indicators has to give."""
-        return 1 + indicators if PAIRS & self.wanted else 1 if MOMENTS & self.wanted else 0
 
+def _parts(target: Target, wanted: tuple[str, ...]) -> dict[str, _Part]:
+    """Return the enumerations of a question by name; PgmError where a row has no cover.
 
-def _parts(target: Target, wanted: tuple[str, ...]) -> list[_Part]:
-    """Return the parts of a question; PgmError where a row has no cover."""
+    They are of the posterior; of the model "without evidence", for log_prob; and of leaks of 0
+    lifted, for the "slope" of the gradient alone (leaks.py).
+    """
     needs = frozenset(wanted) & NEEDS_ALL
-    if "gradient" in needs and with_leaks(target) is not target:
-        parts = [
-            _part(_Role.POSTERIOR, target, needs - {"gradient"}),
-            _part(_Role.SLOPE, target, frozenset({"gradient"})),
-        ]
+    lifted = with_leaks(target) if "gradient" in needs else target
+    if lifted is target:
+        parts = {"posterior": _part(target, needs)}
     else:
-        parts = [_part(_Role.POSTERIOR, target, needs)]
+        slope = frozenset({"gradient"})
+        parts = {"posterior": _part(target, needs - slope), "slope": _part(lifted, slope)}
     if "log_prob" in wanted:
-        parts.append(_part(_Role.NORMALISER, target, frozenset()))
+        parts["without evidence"] = _part(target.nothing_observed, frozenset())
     return parts
 
 
-def _part(role: _Role, whole: Target, wanted: frozenset[str]) -> _Part:
-    target = role.of(whole)
-    rows = evidence_patterns(target)
-    # Hints are no part of the pattern, so that their rows are looked at all together.
-    each = [(target.take(some if target.soft else some[:1]), some) for some in rows]
-    return _Part(role, wanted, [_group(one, some, wanted) for one, some in each])
-
-
-def _group(one: Target, rows: Array, wanted: frozenset[str]) -> _Group:
+def _part(target: Target, wanted: frozenset[str]) -> _Part:
     """Prune barren units where log_z alone is wanted; cover zero weights whose statistics are."""
-    cover = choose_cover(one, prune=not wanted, structural=bool(PAIRS & wanted))
-    return _Group(rows, cover, *_size(one, cover, wanted))
-
-
-def _size(target: Target, cover: Cover, wanted: frozenset[str]) -> tuple[float, float]:
-    """Unit updates per state, and bytes of working arrays per row."""
-    columns, moments = cover.columns, 1 + cover.indicators if PAIRS & wanted else 1
-    values = sum(layer.width for layer in target.structure.layers.values())
-    width = 8.0 * (columns * max(moments, 2) + 3 * values * moments)
-    return float(max(columns, 1) * (4 if MOMENTS & wanted else 1)), width
+    groups, pairs = [], bool(PAIRS & wanted)
+    for rows in evidence_patterns(target):
+        # Hints are no part of the pattern, so that their rows are looked at all together.
+        one = target.take(rows if target.soft else rows[:1])
+        cover = choose_cover(one, prune=not wanted, structural=pairs)
+        moments = 1 + cover.indicators if pairs else 1
+        values = sum(layer.width for layer in target.structure.layers.values())
+        width = 8.0 * (cover.columns * max(moments, 2) + 3 * values * moments)
+        per_state = float(max(cover.columns, 1) * (4 if MOMENTS & wanted else 1))
+        groups.append(_Group(rows, cover, per_state, width))
+    return _Part(wanted, groups)
 
 
 def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> float:
@@ -231,154 +220,122 @@ def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> f
     )
 
 
-def _shared(part: _Part) -> bool:
-    """Whether threads share the patterns: small tasks, without draws or sums made in order."""
-    small = all(2.0**g.cover.bits <= TASK and g.bytes <= SMALL for g in part.groups)
-    return small and not part.wanted & {"samples", "gradient"}
-
-
 def _output_bytes(target: Target, wanted: tuple[str, ...], draws: int) -> float:
-    s = target.structure
-    total = sum(layer.width for layer in s.layers.values()) * target.rows * 16.0
+    layers = target.structure.layers
+    width = sum(layer.width for layer in layers.values())
+    each = 16.0 * width + 8.0 * draws * width * ("samples" in wanted)
     if "pairs" in wanted:
-        total += (
-            8.0 * target.rows * sum(s.layers[c.a].width * s.layers[c.b].width for c in s.couplings)
-        )
-    if "samples" in wanted:
-        total += 8.0 * target.rows * draws * sum(layer.width for layer in s.layers.values())
-    return total
+        each += 8.0 * sum(layers[c.a].width * layers[c.b].width for c in target.structure.couplings)
+    return target.rows * each
 
 
-def _describe(cover: Cover) -> str:
-    units = listed([f"{len(i)} units of {n!r}" for n, i in cover.units.items() if len(i)], " and ")
-    return (
-        f"2^{cover.bits:.4g} states of {units}"
-        if cover.bits > 0
-        else "all that is free is independent"
+def _enumerated(
+    part: _Part, target: Target, draws: int, rng: np.random.Generator | None = None
+) -> tuple[Array, Answer]:
+    """Return log_z (rows,), and the other answers: quantity -> layer or coupling -> (rows, ...).
+
+    Threads share many small patterns, but for draws and for sums, which are made in order.
+    """
+    jobs = [
+        (group, group.rows[start : start + group.at_once])
+        for group in part.groups
+        for start in range(0, len(group.rows), group.at_once)
+    ]
+    small = all(2.0**g.cover.bits <= TASK and g.bytes <= SMALL for g in part.groups)
+    shared = len(jobs) > 1 and small and not part.wanted & {"samples", "gradient"}
+    found = (shared_out if shared else map)(
+        lambda job: _solved(part.wanted, target, job[0], job[1], draws, rng), jobs
     )
+    log_z, answers = np.empty(target.rows), Answer()
+    for (_, rows), (own, more) in zip(track(jobs, "enumerating"), found, strict=True):
+        log_z[rows] = own
+        if part.wanted:
+            _check_possible(own, rows, target)
+        if "gradient" in more:
+            answers["gradient"] = add_gradients(answers.get("gradient"), more.pop("gradient"))
+        for what, values in more.items():
+            _put(answers.setdefault(what, {}), values, rows, target.rows)
+    return log_z, answers
 
 
-class _Answers:
-    """Collects the answers of all parts, patterns and rows."""
+def _check_possible(log_z: Array, rows: Array, target: Target) -> None:
+    """Raise PgmError where the evidence of a row is impossible."""
+    if np.isneginf(log_z).any():
+        row = int(rows[np.isneginf(log_z).argmax()]) + target.first
+        raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
 
-    def __init__(
-        self,
-        target: Target,
-        wanted: tuple[str, ...],
-        draws: int,
-        rng: Any,
-        weights: Array | None = None,
-    ) -> None:
-        self.target, self.wanted, self.draws = target, wanted, draws
-        self.rng: Any = seeded(rng) if "samples" in wanted else None
-        self.weights = target.weighed(
-            np.ones(target.rows) if weights is None else weights
-        )  # of the rows in the gradient
-        self.log_z = np.zeros(target.rows)
-        self.normaliser = np.zeros(target.rows)
-        self.per_row: dict[str, dict[str, Array]] = {}
-        self.gradient: dict[str, Any] | None = None
 
-    def take(self, part: _Part) -> None:
-        """Work through one part, pattern by pattern; threads share many small ones."""
-        whole = part.role.of(self.target)
-        jobs = [
-            (group, group.rows[start : start + group.at_once])
-            for group in part.groups
-            for start in range(0, len(group.rows), group.at_once)
-        ]
-        each = shared_out if len(jobs) > 1 and _shared(part) else map
-        found = each(lambda job: self._solve(part, whole, *job), jobs)
-        for (_, rows), (log_z, answers) in zip(track(jobs, "enumerating"), found, strict=True):
-            self._keep(part, whole, rows, log_z)
-            for what, values in answers.items():
-                self._store(what, rows, values)
+def _put(out: dict[str, Any], values: dict[str, Any], rows: Array, count: int) -> None:
+    """Put the values of some of `count` rows in their places."""
+    if len(rows) == count:
+        out |= values
+        return
+    for name, value in values.items():
+        if name not in out:
+            out[name] = np.empty((count, *value.shape[1:]))
+        out[name][rows] = value
 
-    def _solve(
-        self, part: _Part, whole: Target, group: _Group, rows: Array
-    ) -> tuple[Array, Answer]:
-        """Return log_z of some rows of a pattern, and the other answers layer by layer."""
-        target = whole if len(rows) == whole.rows else whole.take(rows)
-        alone = target is whole and part.wanted == {"marginals"}
-        found = self._by_program(target, group.skeleton(whole)) if alone else None
-        return found or self._by_walk(part, rows, build_problem(target, group.skeleton(whole)))
 
-    def _by_program(self, target: Target, skeleton: Skeleton) -> tuple[Array, Answer] | None:
-        """Return marginals by the compiled program of a pattern, if it has one."""
+def _solved(
+    wanted: frozenset[str],
+    whole: Target,
+    group: _Group,
+    rows: Array,
+    draws: int,
+    rng: np.random.Generator | None,
+) -> tuple[Array, Answer]:
+    """Return log_z of some rows of a pattern, and the other answers.
+
+    A small pattern has a program (program.py) for its marginals; others are walked over.
+    """
+    if not group.skeletons:
+        group.skeletons.append(skeleton_of(whole.take(group.rows[:1]), group.cover))
+    skeleton = group.skeletons[0]
+    target = whole if len(rows) == whole.rows else whole.take(rows)
+    if target is whole and wanted == {"marginals"}:
         program = program_of(target, skeleton)
-        found = program.run(target) if program is not None else None
-        return None if found is None else (found[0], {"mean": found[1], "prob": found[2]})
-
-    def _keep(self, part: _Part, whole: Target, rows: Array, log_z: Array) -> None:
-        if part.role is _Role.NORMALISER:
-            self.normaliser[rows if whole.rows == self.target.rows else slice(None)] = log_z
-            return
-        if part.role is _Role.POSTERIOR:
-            self.log_z[rows] = log_z
-        if part.wanted and np.isneginf(self.log_z[rows]).any():
-            row = int(rows[np.flatnonzero(np.isneginf(self.log_z[rows]))[0]]) + self.target.first
-            raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
-
-    def _by_walk(self, part: _Part, rows: Array, p: Problem) -> tuple[Array, Answer]:
-        walker = make_walker(p)
-        sums, moments = walker.walk(part.moments(p.skeleton.indicators))
-        log_z, answers = log_sum(sums), Answer()
-        if np.isneginf(log_z).any():
-            return log_z, answers
-        if moments is not None:
-            answers |= self._expected(part, rows, Expectations(p, moments))
-        if "mode" in part.wanted:
-            answers["mode"] = mode_of(p, walker)
-        if "samples" in part.wanted:
-            draws = draw(p, walker, sums, self.draws, self.rng)
-            answers["samples"] = {n: v.swapaxes(0, 1) for n, v in draws.items()}
+        if program is not None and (found := program.run(target)) is not None:
+            return found[0], {"mean": found[1], "prob": found[2]}
+    p = build_problem(target, skeleton)
+    walker = make_walker(p)
+    sums, moments = walker.walk(
+        1 + skeleton.indicators if PAIRS & wanted else 1 if MOMENTS & wanted else 0
+    )
+    log_z, answers = log_sum(sums), Answer()
+    if np.isneginf(log_z).any():
         return log_z, answers
+    if moments is not None:
+        answers = _expected(wanted, Expectations(p, moments))
+    if "mode" in wanted:
+        answers["mode"] = mode_of(p, walker)
+    if rng is not None and "samples" in wanted:
+        drawn = draw(p, walker, sums, draws, rng)
+        answers["samples"] = {n: v.swapaxes(0, 1) for n, v in drawn.items()}
+    return log_z, answers
 
-    def _expected(self, part: _Part, rows: Array, e: Expectations) -> Answer:
-        layers, answers = self.target.structure.layers, Answer()
-        if "marginals" in part.wanted:
-            answers["mean"] = {n: e.expected(n)[:, 0] for n in layers}
-            answers["prob"] = {
-                n: e.prob(n) for n, x in layers.items() if x.unit.support is not None
-            }
-        if "pairs" in part.wanted:
-            answers["pairs"] = {c.key: e.pairs(c) for c in self.target.structure.couplings}
-        if "gradient" in part.wanted:
-            self.gradient = add_gradients(self.gradient, e.all_gradients(self.weights[rows]))
-        return answers
 
-    def _store(self, what: str, rows: Array, values: dict[str, Array]) -> None:
-        out = self.per_row.setdefault(what, {})
-        if len(rows) == self.target.rows:
-            out |= values
-            return
-        for name, value in values.items():
-            if name not in out:
-                out[name] = np.empty((self.target.rows, *value.shape[1:]))
-            out[name][rows] = value
+def _expected(wanted: frozenset[str], e: Expectations) -> Answer:
+    """Return the answers that are expectations."""
+    target, answers = e.problem.target, Answer()
+    layers = target.structure.layers
+    if "marginals" in wanted:
+        answers["mean"] = {n: e.expected(n)[:, 0] for n in layers}
+        answers["prob"] = {n: e.prob(n) for n, x in layers.items() if x.unit.support is not None}
+    if "pairs" in wanted:
+        answers["pairs"] = {c.key: e.pairs(c) for c in target.structure.couplings}
+    if "gradient" in wanted:
+        answers["gradient"] = e.all_gradients(target.weighed(np.ones(target.rows)))
+    return answers
 
-    def finished(self) -> dict[str, Any]:
-        """The answers as users see them."""
-        target, out = self.target, dict[str, Any]()
-        if "marginals" in self.wanted:
-            out |= {
-                "mean": public(target, self.per_row["mean"]),
-                "prob": squeeze(target, self.per_row["prob"]),
-            }
-        if "mode" in self.wanted:
-            out["mode"] = public(target, self.per_row["mode"])
-        if "pairs" in self.wanted:
-            out["pairs"] = squeeze(target, self.per_row["pairs"])
-        if "gradient" in self.wanted:
-            out["gradient"] = self.gradient
-        if "samples" in self.wanted:
-            out["samples"] = {
-                n: target.structure.layers[n].shaped(v.swapaxes(0, 1))
-                for n, v in self.per_row["samples"].items()
-            }
-        out["log_z"] = self.log_z
-        out["log_z_error"] = np.zeros(target.rows)
-        out["log_z_interval"] = np.repeat(self.log_z, 2).reshape(-1, 2)
-        if "log_prob" in self.wanted:
-            out["log_prob"] = self.log_z - self.normaliser
-        return out
+
+def _public(target: Target, found: Answer) -> dict[str, Any]:
+    """Return the answers as users see them."""
+    out = dict(found)
+    out |= {what: public(target, found[what]) for what in ("mean", "mode") if what in found}
+    out |= {what: squeeze(target, found[what]) for what in ("prob", "pairs") if what in found}
+    if "samples" in found:
+        out["samples"] = {
+            n: target.structure.layers[n].shaped(v.swapaxes(0, 1))
+            for n, v in found["samples"].items()
+        }
+    return out
