@@ -137,7 +137,7 @@ def explain(
     if isinstance(chooser, Auto):
         choices = chooser.choices(target, wanted)
     else:
-        choices = (Choice(only(chooser), target, wanted),)
+        choices = (Choice(only(chooser), wanted),)
     seen = int(sum(mask.sum() for mask in target.evidence.observed.values()))
     units = sum(layer.size for layer in model.structure.layers.values())
     each = f"{seen} of {units} units observed"
@@ -147,7 +147,9 @@ def explain(
         f"wanted: {', '.join(wanted)}; {target.rows} evidence row{'s' * (target.rows > 1)}, {each}"
     )
     whole = len(choices) == 1
-    return Explanation(head, [Part("" if whole else c.title, tuple(c.plans())) for c in choices])
+    return Explanation(
+        head, [Part("" if whole else c.title, tuple(c.plans(target))) for c in choices]
+    )
 
 
 class Ask:

@@ -111,14 +111,15 @@ class Auto(Method):
     def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
         """Choose the parts of a question, and the first candidate of each."""
         wanted = check_want(want)
-        choices = self.choices(target, wanted)
-        refusals = [choice.refusal(len(choices) > 1) for choice in choices if choice.first is None]
-        plan = Plan("Auto", refusal=refusals[0]) if refusals else _together(choices)
-        return Prepared(self, target, wanted, plan, choices)
-
-    def rebound(self, basis: Any, target: Target) -> tuple[Choice, ...]:
-        """Return the choices for another target."""
-        return tuple(choice.on(target) for choice in basis)
+        choices, chosen = self.choices(target, wanted), list[Plan]()
+        for choice in choices:
+            first = choice.first(target)
+            if first is None:
+                why = "; ".join(map(str, choice.plans(target)))
+                plan = Plan("Auto", refusal=f"{choice.title}: {why}" if len(choices) > 1 else why)
+                return Prepared(self, target, wanted, plan, choices)
+            chosen.append(choice.question(target, first).plan)
+        return Prepared(self, target, wanted, _joined_plans(choices, chosen), choices)
 
     def cannot(self, plan: Plan) -> str:
         """Return the message where no candidate can answer."""
@@ -126,7 +127,7 @@ class Auto(Method):
 
     def plans(self, target: Target, want: Iterable[str]) -> list[Plan]:
         """Return the plan of every candidate for the whole of a question."""
-        return Choice(self, target, check_want(want)).plans()
+        return list(Choice(self, check_want(want)).plans(target))
 
     def choices(self, target: Target, want: tuple[str, ...]) -> tuple[Choice, ...]:
         """Return the parts of a question, as few as their best methods allow.
@@ -134,15 +135,23 @@ class Auto(Method):
         The question stays whole where one candidate is the best for each quantity alone, and can
         answer all of them together.
         """
-        whole = Choice(self, target, want)
-        if "bound" in want and whole.first is not None:
+        whole = Choice(self, want)
+        divisible = "log_prob" in want and not target.structure.normalized
+        if len(want) == 1 and not divisible:
+            return (whole,)
+        best = whole.first(target)
+        if "bound" in want and best is not None:
             # A bound and the means of the distribution that gives it belong together.
             return (whole,)
-        if len(want) == 1 and not _divisible(target, want[0]):
-            return (whole,)
-        terms = [term for name in want for term in self._terms(target, name)]
-        first = [term.first for term in terms]
-        if None in first or (whole.first is not None and all(i == whole.first for i in first)):
+        terms = [Choice(self, (name,)) for name in want if not (divisible and name == "log_prob")]
+        if divisible:
+            at = want.index("log_prob")
+            terms[at:at] = [
+                Choice(self, ("log_z",), difference=True, normaliser=normaliser)
+                for normaliser in (False, True)
+            ]
+        first = [term.first(target) for term in terms]
+        if None in first or (best is not None and all(index == best for index in first)):
             return (whole,)
         grouped: dict[tuple[int | None, bool], list[Choice]] = {}
         for term, index in zip(terms, first, strict=True):
@@ -152,30 +161,23 @@ class Auto(Method):
             for group in grouped.values()
         )
 
-    def _terms(self, target: Target, name: str) -> list[Choice]:
-        """Return the terms of a quantity that may have different best methods."""
-        if not _divisible(target, name):
-            return [Choice(self, target, (name,))]
-        return [
-            Choice(self, target, ("log_z",), difference=True, normaliser=normaliser)
-            for normaliser in (False, True)
-        ]
-
     def answer(
         self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
         """Answer every part by the first candidate whose run ends well."""
         choices: tuple[Choice, ...] = question.basis
         if len(choices) == 1:
-            return self._walk(choices[0], executor, rng, state)
+            return self._walk(choices[0], question.target, executor, rng, state)
         generator = seeded(rng)
         found = [
-            self._walk(choice, executor, generator, None if choice.normaliser else state)
-            for choice in choices
+            self._walk(c, question.target, executor, generator, None if c.normaliser else state)
+            for c in choices
         ]
         return joined_parts(choices, found)
 
-    def _walk(self, choice: Choice, executor: Executor | None, rng: RngLike, state: Any) -> Result:
+    def _walk(
+        self, choice: Choice, target: Target, executor: Executor | None, rng: RngLike, state: Any
+    ) -> Result:
         """Ask the candidates in order, until a run ends well; return the last result."""
         # The candidates share one stream of random numbers.
         rng = None if rng is None else seeded(rng)
@@ -183,15 +185,14 @@ class Auto(Method):
         last: Result | None = None
         # Results of ladders that have confirmed chains, kept in case the ladders come to answer.
         ladders: dict[int, Result] = {}
-        for index, question in enumerate(choice.prepared()):
-            plan = question.plan
+        for index, plan in enumerate(choice.plans(target)):
             if plan.accepted and last is not None and plan.guarantee == "lower bound":
                 plan = replace(plan, refusal="there is an estimate, and a bound says less")
             if not plan.accepted:
                 refused.append(plan)
                 continue
             log.debug("%s answers", plan)
-            last, bad = self._asked(choice, index, question, executor, rng, state, ladders)
+            last, bad = self._asked(choice, target, index, executor, rng, state, ladders)
             last = replace(last, refused=tuple(refused)) if refused else last
             if not bad:
                 return last
@@ -204,8 +205,8 @@ class Auto(Method):
     def _asked(
         self,
         choice: Choice,
+        target: Target,
         index: int,
-        question: Prepared,
         executor: Executor | None,
         rng: RngLike,
         state: Any,
@@ -215,27 +216,28 @@ class Auto(Method):
         if index in ladders:
             result = ladders[index]
             return result, "" if result.status.good else result.status.value
-        ladder = self._ladder(choice, index) if question.method.local else None
+        question = choice.question(target, index)
+        ladder = self._ladder(choice, target, index) if question.method.local else None
         if ladder is None:
             result = answer(executor, question, rng, state)
             return result, "" if result.status.good else result.status.value
         # The means are compared, whatever is wanted.
         both = tuple(dict.fromkeys((*choice.want, "marginals")))
         compared = choice if both == choice.want else replace(choice, want=both, known={})
-        result = answer(executor, compared.planned(index), rng, state)
+        result = answer(executor, compared.question(target, index), rng, state)
         if not result.status.good:
             return result, result.status.value
-        ladders[ladder] = answer(executor, compared.planned(ladder), rng)
-        bad = disagreement(choice.here, result, ladders[ladder])
+        ladders[ladder] = answer(executor, compared.question(target, ladder), rng)
+        bad = disagreement(target, result, ladders[ladder])
         if bad:
             result = replace(result, status=Status.NOT_MIXED, warnings=(*result.warnings, bad))
         return result, bad
 
-    def _ladder(self, choice: Choice, index: int) -> int | None:
+    def _ladder(self, choice: Choice, target: Target, index: int) -> int | None:
         """Return the first later candidate whose ladder is cheap enough to confirm chains."""
         for later in range(index + 1, len(self.candidates)):
             if as_method(self.candidates[later]).tempered:
-                plan = choice.planned(later).plan
+                plan = choice.question(target, later).plan
                 if plan.accepted and plan.seconds <= self.confirm_seconds:
                     return later
         return None
@@ -254,10 +256,12 @@ class Auto(Method):
 class Choice:
     """A part of a question, with its candidates, each planned when it is first needed.
 
+    It has neither model nor evidence, which are those of the targets that are passed to it: all of
+    them have the same evidence pattern.
+
     Attributes
     ----------
     auto : candidates and limits.
-    target : the target of the whole question.
     want : the quantities of this part.
     difference : whether its log Z is one of two that are subtracted.
     normaliser : whether it is log Z without evidence.
@@ -265,61 +269,37 @@ class Choice:
     """
 
     auto: Auto
-    target: Target
     want: tuple[str, ...]
     difference: bool = False
     normaliser: bool = False
     known: dict[int, Prepared] = field(default_factory=dict)
 
     @property
-    def here(self) -> Target:
-        """The target of this part."""
-        return self.target.nothing_observed if self.normaliser else self.target
-
-    @property
     def title(self) -> str:
         """The quantities in words."""
         return ", ".join(self.want) + (" without evidence" if self.normaliser else "")
 
-    @property
-    def first(self) -> int | None:
-        """The number of the first candidate that can answer, None where none can."""
-        plans = enumerate(map(self._plan, range(len(self.auto.candidates))))
-        return next((index for index, plan in plans if plan.accepted), None)
-
-    def prepared(self) -> Iterator[Prepared]:
-        """Yield the question as prepared by every candidate, in order."""
-        return map(self.planned, range(len(self.auto.candidates)))
-
-    def plans(self) -> list[Plan]:
-        """Return the plan of every candidate."""
-        return [self._plan(index) for index in range(len(self.auto.candidates))]
-
-    def planned(self, index: int) -> Prepared:
+    def question(self, target: Target, index: int) -> Prepared:
         """Return the question as prepared by one candidate, refused beyond the limits."""
-        self._plan(index)
-        return self.known[index].on(self.here)
-
-    def _plan(self, index: int) -> Plan:
-        """Return the plan of one candidate, which prepares the question when first asked."""
+        here = target.nothing_observed if self.normaliser else target
         if index not in self.known:
-            found = as_method(self.auto.candidates[index]).prepare(self.here, self.want)
+            found = as_method(self.auto.candidates[index]).prepare(here, self.want)
             if found.plan.accepted:
                 bounds = self.difference and found.plan.guarantee == "lower bound"
                 why = "a bound of one term is no bound of a difference" if bounds else ""
                 why = why or self.auto.limited(found.plan)
                 found = found.refused(why) if why else found
-            # Without the model: questions that are remembered must not keep it.
             self.known[index] = found.detached()
-        return self.known[index].plan
+        return self.known[index].on(here)
 
-    def refusal(self, named: bool) -> str:
-        """Return the refusals of all candidates, under the title of this part if it is named."""
-        return (f"{self.title}: " if named else "") + "; ".join(map(str, self.plans()))
+    def plans(self, target: Target) -> Iterator[Plan]:
+        """Yield the plan of every candidate."""
+        return (self.question(target, index).plan for index in range(len(self.auto.candidates)))
 
-    def on(self, target: Target) -> Choice:
-        """Return the same choice for another target with the same evidence pattern."""
-        return Choice(self.auto, target, self.want, self.difference, self.normaliser, self.known)
+    def first(self, target: Target) -> int | None:
+        """Return the number of the first candidate that can answer, None where none can."""
+        plans = enumerate(self.plans(target))
+        return next((index for index, plan in plans if plan.accepted), None)
 
 
 def only(method: MethodLike) -> Auto:
@@ -331,11 +311,6 @@ def drawing(draws: int) -> Auto:
     """Return an Auto whose candidates draw at least `draws` samples, MCMC with ten sweeps each."""
     far_apart = MCMC(chains=4, draws=max(4, -(-draws // 4)), thin=10)
     return Auto(candidates=(Exact(draws=draws), Forward(draws=max(draws, 2)), far_apart))
-
-
-def _divisible(target: Target, name: str) -> bool:
-    """Return whether a quantity is a difference of two terms."""
-    return name == "log_prob" and not target.structure.normalized
 
 
 def disagreement(target: Target, chains: Result, ladder: Result) -> str:
@@ -384,7 +359,7 @@ def joined_parts(choices: Sequence[Choice], found: Sequence[Result]) -> Result:
         answers,
         _weakest([r.kind for r in found]),
         methods[0] if len(methods) == 1 else Several(methods),
-        _joined_plans([(c, r.plan) for c, r in both]),
+        _joined_plans(choices, [r.plan for r in found]),
         (*bad, *doubtful, Status.OK)[0],
         tuple(dict.fromkeys(p for r in found for p in r.refused)),
         stats,
@@ -399,20 +374,14 @@ def _weakest(kinds: Sequence[str]) -> str:
     return max(kinds, key=lambda kind: order.get(kind, len(order)))
 
 
-def _together(choices: Sequence[Choice]) -> Plan:
-    """Return the plans of the first candidates of all parts as one."""
-    return _joined_plans([(c, c.planned(c.first).plan) for c in choices if c.first is not None])
-
-
-def _joined_plans(chosen: Sequence[tuple[Choice, Plan]]) -> Plan:
+def _joined_plans(choices: Sequence[Choice], plans: Sequence[Plan]) -> Plan:
     """Return the plans of the parts of a question as one."""
-    plans = [plan for _, plan in chosen]
     if len(plans) == 1:
         return plans[0]
     return Plan(
         " + ".join(dict.fromkeys(p.method for p in plans)),
         _weakest([p.guarantee for p in plans]),
-        "; ".join(f"{c.title} by {p.method}: {p.why}" for c, p in chosen),
+        "; ".join(f"{c.title} by {p.method}: {p.why}" for c, p in zip(choices, plans, strict=True)),
         sum(p.work for p in plans),
         max(p.bytes for p in plans),
         seconds=sum(p.seconds for p in plans),

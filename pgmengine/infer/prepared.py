@@ -107,10 +107,6 @@ class Method:
         """Return a warning for everything that has not mixed, from the statistics of all rows."""
         return ()
 
-    def rebound(self, basis: Any, target: Target) -> Any:
-        """Return the basis of a question for another target with the same evidence pattern."""
-        return basis
-
     def cannot(self, plan: Plan) -> str:
         """Return the message of the error that is raised when a refused question is run."""
         return f"{plan.method} refused: {plan.refusal}"
@@ -186,8 +182,7 @@ class Prepared:
     def on(self, target: Target) -> Prepared:
         """Return the same question about other values under the same evidence pattern."""
         # Spelt out: dataclasses.replace takes twice as long, a tenth of a small answer.
-        basis = self.method.rebound(self.basis, target)
-        return Prepared(self.method, target, self.want, self.plan, basis)
+        return Prepared(self.method, target, self.want, self.plan, self.basis)
 
     def detached(self) -> Prepared:
         """Return the question without model and evidence, to be kept until it is asked by `on`."""
