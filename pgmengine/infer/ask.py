@@ -8,7 +8,7 @@ object, for asking many times. Answers of both have the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import is_dataclass, replace
 from functools import partial
@@ -27,7 +27,7 @@ from pgmengine.base.types import RngLike
 from pgmengine.graph.model import Model
 from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
-from pgmengine.graph.weights import numbers
+from pgmengine.graph.weights import count
 from pgmengine.infer.answers import check_want
 from pgmengine.infer.auto import Auto, Choice, only
 from pgmengine.infer.explanation import Explanation, Part
@@ -266,16 +266,21 @@ def _prepared(target: Target, want: tuple[str, ...], method: MethodLike) -> Prep
         question.check()
         return question.detached()
 
+    size = target.rows * sum(layer.width for layer in target.structure.layers.values())
+    size += sum(count(p) for p in target.model.params.values())
     # Methods that are not frozen may change between two questions.
     frozen = isinstance(method, Method) and is_dataclass(method)
-    if not frozen or _size(target) > SMALL or _by_value(target):
+    if not frozen or size > SMALL or _by_value(target):
         return make()
     with _lock:
         questions = REMEMBERED.setdefault(target.model, Cache(most=QUESTIONS))
+    pattern = target.pattern
+    masks = tuple(m.tobytes() for part in (pattern.observed, pattern.cut) for m in part.values())
+    hints = tuple((name, (soft != 0).tobytes()) for name, soft in target.soft.items())
     # Settings that are equal, as 2 and 2.0 are, need not mean the same.
     settings = "" if method is DEFAULT else repr(method)
     try:
-        return questions.recall((method, settings, want, _pattern(target)), make)
+        return questions.recall((method, settings, want, target.rows, masks, hints), make)
     except TypeError:
         # The settings of a method may hold arrays, which have no hash.
         return make()
@@ -290,25 +295,17 @@ def _answer(
     progress: bool,
 ) -> Result:
     """Answer a prepared question for the values of a target."""
-    question.check()
     with showing(progress):
         result = answer(executor, question.on(target), rng, state)
-    answers = _asked_for(result.answers, question.want)
+    # log_z also belongs to log_prob, since it is one of its two terms.
+    wanted = {*question.want, "log_z"} if "log_prob" in question.want else {*question.want}
+    answers = {n: value for n, value in result.answers.items() if ANSWERS.get(n, n) in wanted}
     if missing := [w for w in question.want if not any(ANSWERS.get(n) == w for n in answers)]:
         raise PgmError(
             f"{result.method!r} was asked for {', '.join(missing)}, but its answers are "
             f"{', '.join(result.answers)}"
         )
     return replace(result, answers=answers, target=target)
-
-
-def _asked_for(answers: Mapping[str, Any], want: tuple[str, ...]) -> dict[str, Any]:
-    """Return the answers that belong to the wanted quantities, and no others.
-
-    log_z also belongs to log_prob, since it is one of its two terms.
-    """
-    wanted = {*want, "log_z"} if "log_prob" in want else {*want}
-    return {name: value for name, value in answers.items() if ANSWERS.get(name, name) in wanted}
 
 
 def _by_value(target: Target) -> bool:
@@ -324,20 +321,6 @@ def _by_value(target: Target) -> bool:
         return False
     clamped = any(distinct(mask).any() for mask in target.cut.values())
     return clamped or any(layer.unit.observed_only for layer in layers)
-
-
-def _size(target: Target) -> int:
-    """Return the count of numbers in a question: values of units, and parameters."""
-    units = sum(layer.width for layer in target.structure.layers.values())
-    return units * target.rows + sum(numbers(p).size for p in target.model.params.values())
-
-
-def _pattern(target: Target) -> Hashable:
-    """Return the evidence pattern of a target: rows, observed units, do() units, hints."""
-    e = target.evidence
-    masks = tuple(m.tobytes() for part in (e.observed, target.cut) for m in part.values())
-    hints = tuple((name, (soft != 0).tobytes()) for name, soft in target.soft.items())
-    return target.rows, masks, hints
 
 
 def _check(model: object, method: object) -> None:
