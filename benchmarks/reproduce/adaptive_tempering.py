@@ -142,7 +142,11 @@ def runs(model, modes, layer, partition, sweeps):
                 want=want,
                 rng=1,
                 method=pgm.WangLandau(
-                    *partition, chains=chains, warmup=sweeps // 4, draws=sweeps // 4
+                    *partition,
+                    chains=chains,
+                    warmup=sweeps // 4,
+                    draws=sweeps // 4,
+                    layers=(layer,),
                 ),
             )
         ),

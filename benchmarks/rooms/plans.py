@@ -108,7 +108,9 @@ def _of_ladders() -> Iterator[Question]:
         GRAPHS["RBM 16x16"],
         ("log_z",),
     )
-    count = pgm.WangLandau(lambda x: x["v"].sum(axis=1).astype(int), 17, warmup=50, draws=50)
+    count = pgm.WangLandau(
+        lambda x: x["v"].sum(axis=1).astype(int), 17, warmup=50, draws=50, layers=("v",)
+    )
     yield Question("RBM 16x16", count, GRAPHS["RBM 16x16"])
 
 

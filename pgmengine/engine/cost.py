@@ -265,15 +265,16 @@ def excursions(
 def weighted_walk(
     target: Target,
     wanted: tuple[str, ...],
+    read: tuple[str, ...],
     chains: float,
     warmup: float,
     draws: float,
     limit: float,
 ) -> float:
-    """Return the seconds of Wang-Landau in numpy, with a level for each state of each unit."""
+    """Return the seconds of Wang-Landau in numpy, with a bin for each state of each unit read."""
     e, n = _plain(target), target.rows * chains
     asking = Price()
-    for name in target.pattern.moving:
+    for name in read:
         one = Price(70 * US, 300 * NS) + Price(25 * US, 100 * NS) * _states(target, name)
         asking += one * free_units(target, name)
     return (

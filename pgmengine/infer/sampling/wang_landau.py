@@ -7,15 +7,14 @@ Chains have the density p(x) / g(b(x)), with b(x) the bin of a state. One sweep 
     while adapting: log g_b += log(1 + gamma) / chains, for the bin b of each chain
 
 so that g tends to the probabilities of the bins, up to a factor, and all bins are visited equally
-often. Draws with frozen weights have the importance weights g(b(x)). The layers that b reads are
-found by calling it with a mapping that notes which layers were looked up. Sweeps use the
-reference kernels in numpy, unit by unit. The tests compare bin probabilities and means with exact
-answers.
+often. Draws with frozen weights have the importance weights g(b(x)). `layers` names the layers that
+b reads, and b gets no others. Sweeps use the reference kernels in numpy, unit by unit. The tests
+compare bin probabilities and means with exact answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +32,7 @@ from pgmengine.engine.plain import Tilt, sweep
 from pgmengine.graph.target import Target
 from pgmengine.infer.axes import Axis
 from pgmengine.infer.prepared import Method, Prepared, Scheme
-from pgmengine.infer.result import Result, Status
+from pgmengine.infer.result import Named, Result, Status
 from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, unmixed_notes
 from pgmengine.infer.sampling.levels import GammaSchedule, OneOverT, Weights, check_gamma
 from pgmengine.infer.sampling.trust import few
@@ -51,7 +50,7 @@ class WangLandau(Method):
     Parameters
     ----------
     partition : function of {layer: values (rows, size[, k])} that returns the bin number of each
-        row, 0 .. bins - 1. It may read layers of finite units only.
+        row, 0 .. bins - 1.
     bins : number of bins.
     kernel : kernel of the layers that the partition does not read.
     chains : number of chains for each row of evidence; they share the weights of the bins.
@@ -59,6 +58,8 @@ class WangLandau(Method):
     draws : sweeps with frozen weights.
     gamma : FlatHistogram() or OneOverT().
     rhat_limit : largest R-hat of chains that have mixed.
+    layers : names of the layers that the partition reads, with finite units unless they are
+        observed; None for all such layers. The fewer there are, the faster is a sweep.
 
     Notes
     -----
@@ -77,7 +78,7 @@ class WangLandau(Method):
     >>> import pgmengine as pgm
     >>> def ones(x):
     ...     return x["v"].sum(axis=1).astype(int)
-    >>> method = pgm.WangLandau(partition=ones, bins=5, warmup=200, draws=200)
+    >>> method = pgm.WangLandau(ones, bins=5, layers=("v",), warmup=200, draws=200)
     >>> pgm.infer(pgm.rbm(4, 3, rng=0), method=method, rng=0).stats["bin_prob"].shape
     (1, 5)
     """
@@ -99,12 +100,18 @@ class WangLandau(Method):
     draws: int = 2000
     gamma: GammaSchedule = OneOverT()
     rhat_limit: float = 1.05
+    layers: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         check_gamma(self)
         check_whole(self, "bins", "chains", "draws")
         check_whole(self, "warmup", least=0)
         check_limit(self, "rhat_limit")
+        if isinstance(self.layers, str):
+            raise PgmError(
+                f"WangLandau: layers must be a tuple of names such as ({self.layers!r},), not "
+                f"{self.layers!r}"
+            )
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the chains."""
@@ -115,7 +122,7 @@ class WangLandau(Method):
             f"{self.draws} with fixed ones",
             20.0 * sweeps * target.rows * self.chains * sweep_work(target),
             8.0 * target.rows * self.chains * width * (self.draws + 16),
-            weighted_walk(target, want, self.chains, *length, self.rhat_limit),
+            weighted_walk(target, want, self._read(target), self.chains, *length, self.rhat_limit),
             refusal=refusal(target),
         )
 
@@ -153,6 +160,24 @@ class WangLandau(Method):
     def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
         """Return a line for everything that has not mixed."""
         return unmixed_notes(stats, self.rhat_limit)
+
+    def _read(self, target: Target) -> tuple[str, ...]:
+        """Return the layers that the partition reads; PgmError if it cannot read one of them."""
+        s = target.structure
+        endless = {
+            name
+            for name, layer in s.layers.items()
+            if layer.unit.support is None and target.pattern.some_free[name]
+        }
+        if self.layers is None:
+            return tuple(name for name in s.layers if name not in endless)
+        for name in self.layers:
+            if s.layer(name, what="WangLandau: layers: layer").name in endless:
+                raise PgmError(
+                    f"WangLandau: the partition reads layer {name!r} of {s.layers[name].unit!r} "
+                    "units, and can read layers of finite units only"
+                )
+        return tuple(self.layers)
 
 
 def importance_weights(log_w: Array) -> Array:
@@ -198,24 +223,6 @@ def _resample(draws: Draws, target: Target, w: Array, rng: np.random.Generator) 
         ]
 
 
-class _Seen(Mapping[str, Array]):
-    """A state that notes which of its layers were looked up."""
-
-    def __init__(self, x: States) -> None:
-        self.x = x
-        self.read: set[str] = set()
-
-    def __getitem__(self, name: str) -> Array:
-        self.read.add(name)
-        return self.x[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.x)
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-
 class _Walk:
     """Chains of p / g, all rows and chains of a target together."""
 
@@ -225,8 +232,8 @@ class _Walk:
         self.method, self.many, self.weights, self.rng = method, many, weights, rng
         self.row = np.arange(many.rows) // method.chains
         self.x = many.draw_at_0(rng)
-        self.tilts: dict[str, Tilt] = {}
-        self._bins(self.x)
+        self.read = method._read(many)
+        self.tilts: dict[str, Tilt] = {n: self._tilt for n in self.read if many.free[n].any()}
 
     def step(self) -> Array:
         """Sweep all chains once; return their bins (rows * chains,)."""
@@ -244,18 +251,10 @@ class _Walk:
         return np.stack(out, axis=1)
 
     def _bins(self, x: States) -> Array:
-        """Return the bins (rows * chains,) of states; tilt the layers that the partition reads."""
+        """Return the bins (rows * chains,) of states."""
         layers = self.many.structure.layers
-        seen = _Seen({name: layers[name].shaped(value) for name, value in x.items()})
-        found = self._checked(self.method.partition(seen))
-        for name in [n for n in seen.read if n not in self.tilts and self.many.free[n].any()]:
-            if layers[name].unit.support is None:
-                raise PgmError(
-                    f"WangLandau: the partition reads layer {name!r} of {layers[name].unit!r} "
-                    "units, and can read layers of finite units only"
-                )
-            self.tilts = {**self.tilts, name: self._tilt}
-        return found
+        read = {name: layers[name].shaped(x[name]) for name in self.read}
+        return self._checked(self.method.partition(Named(read, "the state of a partition")))
 
     def _checked(self, found: Any) -> Array:
         """Return bin numbers as integers; raise PgmError for anything else."""

@@ -273,28 +273,36 @@ def test_ladders_are_read_in_any_order_and_refused_with_a_reason():
             pgm.infer(model, method=pgm.SimulatedTempering(betas=bad), rng=0)
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        lambda x, t: x["v"],
-        lambda x, t: x.get("v"),
-        lambda x, t: dict(x.items())["v"],
-        lambda x, t: {**x}["v"],
-        lambda x, t: x["v"] if t else np.zeros((8, 4)),
-    ],
-    ids=["[]", "get", "items", "**", "later"],
-)
+@pytest.mark.parametrize("layers", [None, ("v",), ("v", "h")], ids=repr)
 @pytest.mark.long
-def test_wang_landau_sees_what_a_partition_reads_however_it_does(way):
-    model, calls = pgm.rbm(4, 2, rng=0), []
-    model = model.with_params({"v.bias": [0.3, 0.7, 0.6, 1.9]})
-
-    def partition(x):
-        calls.append(1)
-        return way(x, len(calls) > 1).sum(axis=1).astype(int)
-
-    r = pgm.infer(model, method=pgm.WangLandau(partition, bins=5, draws=4000), rng=0)
+def test_wang_landau_weights_the_layers_that_a_partition_reads(layers):
+    model = pgm.rbm(4, 2, rng=0).with_params({"v.bias": [0.3, 0.7, 0.6, 1.9]})
+    method = pgm.WangLandau(
+        lambda x: x["v"].sum(axis=1).astype(int), bins=5, draws=4000, layers=layers
+    )
+    r = pgm.infer(model, method=method, rng=0)
     np.testing.assert_allclose(r.mean["v"], pgm.infer(model).mean["v"], rtol=0, atol=0.05)
+
+
+def test_wang_landau_refuses_layers_that_a_partition_cannot_read():
+    def of(name, *layers):
+        return pgm.WangLandau(
+            lambda x: (x[name][:, 0] > 0).astype(int), 2, warmup=2, draws=2, layers=layers or None
+        )
+
+    model = pgm.rbm(4, 2, visible=pgm.Gaussian(), rng=0)
+    with pytest.raises(pgm.PgmError, match="state of a partition has no 'v', it has h"):
+        pgm.infer(model, method=of("v"))
+    with pytest.raises(pgm.PgmError, match="state of a partition has no 'v', it has h"):
+        pgm.infer(model, {"v": [0.1] * 4}, method=of("v", "h"))
+    with pytest.raises(pgm.PgmError, match="reads layer 'v' of .* layers of finite units only"):
+        pgm.infer(model, method=of("v", "v"))
+    with pytest.raises(pgm.PgmError, match="layers: layer 'x' is unknown"):
+        pgm.infer(model, method=of("v", "x"))
+    with pytest.raises(pgm.PgmError, match="layers must be a tuple of names"):
+        pgm.WangLandau(len, 2, layers="v")
+    seen = pgm.infer(model, {"v": [0.1] * 4}, method=of("v", "v"))
+    assert seen.mean["h"].shape == (2,)
 
 
 @pytest.mark.parametrize(
