@@ -11,7 +11,6 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
-from pgmengine.graph.labels import values_of
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
@@ -59,7 +58,7 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
             layer, given.iloc[:, i].to_numpy(), f"{what}: column {column!r}"
         )
     wide = {name: structure.layers[name] for name in out if structure.layers[name].unit.width > 1}
-    return out | {name: values_of(layer, out[name], what) for name, layer in wide.items()}
+    return out | {name: layer.values_of(out[name], what) for name, layer in wide.items()}
 
 
 def data_by_layer(structure: Structure, data: Any) -> Any:
@@ -77,7 +76,7 @@ def data_by_layer(structure: Structure, data: Any) -> Any:
         if np.ndim(given[n]) == 2 and np.shape(given[n])[1] == structure.layers[n].size
     }
     return {
-        n: values_of(structure.layers[n], as_floats(x, f"data: layer {n!r}"), "data")
+        n: structure.layers[n].values_of(as_floats(x, f"data: layer {n!r}"), "data")
         if n in labels
         else x
         for n, x in given.items()
@@ -97,7 +96,7 @@ def _of_layer(layer: Layer, frame: Any, what: str) -> Any:
     out = np.full((len(frame), layer.size), np.nan)
     for i, (index, column) in enumerate(zip(places, frame.columns, strict=True)):
         out[:, index] = _numbers(layer, frame.iloc[:, i].to_numpy(), f"{what}, column {column!r}")
-    return values_of(layer, out, what) if layer.unit.width > 1 else out
+    return layer.values_of(out, what) if layer.unit.width > 1 else out
 
 
 def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.units import Unit
 
@@ -69,3 +70,27 @@ class Layer:
     def owners(self, columns: Array) -> Array:
         """Return the units to which columns of a weight matrix belong."""
         return columns // self.unit.width
+
+    def values_of(self, labels: Array, what: str) -> Array:
+        """Return the values (rows, size, width) of labels (rows, size), NaN where a label is NaN.
+
+        PgmError names the first that is no label.
+        """
+        support = self.unit.support
+        if support is None:
+            raise PgmError(
+                f"{what}: layer {self.name!r} has shape {labels.shape}, expected "
+                f"(..., {self.size}, {self.unit.width})"
+            )
+        bad = ~(
+            np.isnan(labels)
+            | ((labels >= 0) & (labels < len(support)) & (labels == np.floor(labels)))
+        )
+        if bad.any():
+            row, index = (int(i) for i in np.argwhere(bad)[0])
+            raise PgmError(
+                f"{what}: layer {self.name!r}, row {row}, index {index}: {labels[row, index]:g} is "
+                f"not a label of {self.unit!r}, expected 0..{len(support) - 1}"
+            )
+        seen = np.nan_to_num(labels, nan=0.0).astype(int)
+        return np.where(np.isnan(labels)[..., None], np.nan, support.take(seen, axis=0))

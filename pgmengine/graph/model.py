@@ -150,7 +150,7 @@ class Model:
     def log_density(self, values: LayerValues) -> Array:
         """Return the log of the unnormalised joint density of complete states, (rows,)."""
         evidence = parse_evidence(self.structure, values)
-        for name, seen in evidence.observed.items():
+        for name, seen in evidence.pattern.observed.items():
             if not seen.all():
                 row, index = np.argwhere(~seen)[0]
                 raise PgmError(

@@ -147,16 +147,14 @@ class EvidencePattern:
 
     def take(self, index: Array) -> EvidencePattern:
         """Return the pattern of the rows `index`; where rows are alike, one object per number."""
-        if not self.alike:
-            return self._rows(index)
-        if len(index) == self.rows:
+        if self.alike and len(index) == self.rows:
             return self
-        return self._resized.recall(len(index), lambda: self._rows(index))
 
-    def _rows(self, index: Array) -> EvidencePattern:
-        return EvidencePattern(
-            self.structure, len(index), rows_of(self.observed, index), rows_of(self.cut, index)
-        )
+        def taken() -> EvidencePattern:
+            observed, cut = rows_of(self.observed, index), rows_of(self.cut, index)
+            return EvidencePattern(self.structure, len(index), observed, cut)
+
+        return self._resized.recall(len(index), taken) if self.alike else taken()
 
 
 def summed_layers(target: Target, backward: bool) -> frozenset[str]:

@@ -20,11 +20,10 @@ from numpy.typing import ArrayLike
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array, LayerValues, States, Weight
-from pgmengine.graph.evidence import Evidence, parse_evidence
+from pgmengine.graph.evidence import Evidence, parse_evidence, parse_soft
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.queries import EvidencePattern, barren
 from pgmengine.graph.rows import common_rows, distinct, rows_of, spread
-from pgmengine.graph.soft import parse_soft
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
 
@@ -63,7 +62,7 @@ class Target:
     @property
     def rows(self) -> int:
         """Number of rows of evidence."""
-        return self.evidence.rows
+        return self.pattern.rows
 
     @property
     def structure(self) -> Structure:
@@ -135,16 +134,16 @@ class Target:
         """The target whose log_z normalises log_prob: evidence on Input layers and by do() only."""
         e = self.evidence
         keep = {
-            name: (e.observed[name] if layer.unit.observed_only else self.cut[name])
+            name: (self.pattern.observed[name] if layer.unit.observed_only else self.cut[name])
             for name, layer in self.structure.layers.items()
         }
         values = {
             name: np.where(layer.components(keep[name]), e.values[name], 0.0)
             if distinct(keep[name]).any()
-            else spread(self.structure.blank[name][0], e.rows)
+            else spread(self.structure.blank[name][0], self.rows)
             for name, layer in self.structure.layers.items()
         }
-        pattern = EvidencePattern(self.structure, e.rows, keep, self.cut)
+        pattern = EvidencePattern(self.structure, self.rows, keep, self.cut)
         target = replace(self, evidence=Evidence(e.has_rows, values, pattern), soft={})
         same = all(
             (v == v[0]).all() for part in (values, keep) for v in map(distinct, part.values())
@@ -336,17 +335,17 @@ def make_target(
     done = None if do is None else parse_evidence(s, do, what="do")
     rows = common_rows(
         {
-            "evidence": seen.rows if seen.has_rows else 1,
+            "evidence": seen.pattern.rows if seen.has_rows else 1,
             "soft": soft_rows or 1,
-            "do": done.rows if done is not None and done.has_rows else 1,
+            "do": done.pattern.rows if done is not None and done.has_rows else 1,
         }
     )
     cut = {
-        name: spread(mask if done is None else done.observed[name], rows)
+        name: spread(mask if done is None else done.pattern.observed[name], rows)
         for name, (_, mask) in s.blank.items()
     }
     values = {name: spread(value, rows) for name, value in seen.values.items()}
-    observed = {name: spread(mask, rows) for name, mask in seen.observed.items()}
+    observed = {name: spread(mask, rows) for name, mask in seen.pattern.observed.items()}
     if done is not None:
         _check_interventions(s, cut, observed)
         values = {name: value + done.values[name] for name, value in values.items()}

@@ -52,7 +52,7 @@ def evidence_patterns(target: Target) -> list[Array]:
     masks = [
         m
         for name in target.structure.layers
-        for m in (target.evidence.observed[name], target.cut[name])
+        for m in (target.pattern.observed[name], target.cut[name])
     ]
     if target.rows == 1:
         return [np.zeros(1, dtype=int)]

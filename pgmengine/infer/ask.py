@@ -138,7 +138,7 @@ def explain(
         choices = chooser.choices(target, wanted)
     else:
         choices = (Choice(only(chooser), wanted),)
-    seen = int(sum(mask.sum() for mask in target.evidence.observed.values()))
+    seen = int(sum(mask.sum() for mask in target.pattern.observed.values()))
     units = sum(layer.size for layer in model.structure.layers.values())
     each = f"{seen} of {units} units observed"
     if target.rows > 1:
@@ -189,7 +189,7 @@ class Ask:
         PgmError if other units are observed than the question was prepared for.
         """
         target = self.model.given(evidence)
-        for name, seen in target.evidence.observed.items():
+        for name, seen in target.pattern.observed.items():
             observed = name in self.observed
             if not (seen.all() if observed else not seen.any()):
                 many = "all" if observed else "none"

@@ -129,9 +129,11 @@ def outward(target: Target, given: Sequence[str]) -> tuple[tuple[str, ...], tupl
 def only(target: Target, names: Sequence[str]) -> Target:
     """Return the target with evidence on the named layers only, one row if none."""
     s, e = target.structure, target.evidence
-    blank = {name: [spread(part, e.rows) for part in s.blank[name]] for name in s.layers}
+    blank = {name: [spread(part, e.pattern.rows) for part in s.blank[name]] for name in s.layers}
     values = {name: e.values[name] if name in names else blank[name][0] for name in s.layers}
-    seen = {name: e.observed[name] if name in names else blank[name][1] for name in s.layers}
+    seen = {
+        name: e.pattern.observed[name] if name in names else blank[name][1] for name in s.layers
+    }
     out = _with_evidence(target, values, seen, target.cut)
     return out if names else out.take(np.zeros(1, dtype=int))
 
@@ -141,14 +143,16 @@ def without(target: Target, names: Sequence[str]) -> Target:
     if not names:
         return target
     e, cut = target.evidence, dict(target.cut)
-    values, seen = dict(e.values), dict(e.observed)
+    values, seen = dict(e.values), dict(e.pattern.observed)
     for name in names:
         layer = target.structure.layers[name]
         support = layer.unit.support
         one = np.zeros((1, 1)) if support is None else np.atleast_2d(support[0])
         some = np.tile(one, (1, layer.width // one.size))
-        values[name] = np.broadcast_to(some.astype(e.values[name].dtype), (e.rows, layer.width))
-        seen[name] = cut[name] = np.broadcast_to(True, (e.rows, layer.size))
+        values[name] = np.broadcast_to(
+            some.astype(e.values[name].dtype), (e.pattern.rows, layer.width)
+        )
+        seen[name] = cut[name] = np.broadcast_to(True, (e.pattern.rows, layer.size))
     return _with_evidence(target, values, seen, cut)
 
 

@@ -217,7 +217,7 @@ class Synchronous(compiled.CompiledChains):
             old, new = self.x, {}
             for name in self.moving:
                 others = {n: v for n, v in old.items() if n != name}
-                observed = self.target.evidence.observed | {
+                observed = self.target.pattern.observed | {
                     n: np.ones_like(self.target.free[n]) for n in others
                 }
                 seen = self.target.evidence

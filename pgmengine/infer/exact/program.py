@@ -20,8 +20,7 @@ from pgmengine.base.types import Array, States
 from pgmengine.graph.evidence import Evidence
 from pgmengine.graph.target import Target
 from pgmengine.infer.exact.assemble import Expectations
-from pgmengine.infer.exact.columns import column_count, laid_out
-from pgmengine.infer.exact.gray import SAFE_EXPONENT, GrayWalker
+from pgmengine.infer.exact.gray import SAFE_EXPONENT, GrayWalker, laid_out
 from pgmengine.infer.exact.problem import Problem, build_problem
 from pgmengine.infer.exact.skeleton import Skeleton
 from pgmengine.infer.exact.states import PIECE
@@ -122,7 +121,7 @@ def _compile(target: Target, skeleton: Skeleton) -> Program | None:
     layers = target.structure.layers
     seen = [
         (name, np.flatnonzero(target.components(name, mask[:1])[0]))
-        for name, mask in target.evidence.observed.items()
+        for name, mask in target.pattern.observed.items()
         if mask.any()
     ]
     count = sum(len(columns) for _, columns in seen)
@@ -130,7 +129,7 @@ def _compile(target: Target, skeleton: Skeleton) -> Program | None:
         return None
     # All observed numbers 0, then one after another 1.
     p = _asked(target, skeleton, seen, np.eye(count + 1)[:, 1:])
-    size = column_count(p)
+    size = p.columns
     width = sum(
         x.width + (0 if x.unit.support is None else x.size * len(x.unit.support))
         for x in layers.values()

@@ -80,10 +80,9 @@ def skeleton_of(target: Target, cover: Cover) -> Skeleton:
     """Return the skeleton of a target whose rows share one evidence pattern, and beta."""
     s, beta, model = target.structure, float(target.beta[0]), target.model
     numbers = cover.indicators * sum(layer.width for layer in s.layers.values())
-    owner, states, steps, first = _indicators(target, cover)
+    owner, states, steps, first, theta = _indicators(target, cover)
     observed = {
-        name: target.components(name, mask[:1])[0]
-        for name, mask in target.evidence.observed.items()
+        name: target.components(name, mask[:1])[0] for name, mask in target.pattern.observed.items()
     }
     # Input units have no conditionals.
     uncut = {
@@ -91,9 +90,9 @@ def skeleton_of(target: Target, cover: Cover) -> Skeleton:
         & (not s.layers[name].unit.observed_only)
         for name in s.directed_layers
     }
-    counted = {
-        name: _without(target, name, mask, cover.barren[name]) for name, mask in uncut.items()
-    }
+    counted = {name: mask.copy() for name, mask in uncut.items()}
+    for name, mask in counted.items():
+        mask[s.layers[name].columns(cover.barren[name])] = False
     # Units outside the cover take no steps.
     inside = {name: layer.columns(cover.units[name]) for name, layer in s.layers.items()}
 
@@ -143,7 +142,7 @@ def skeleton_of(target: Target, cover: Cover) -> Skeleton:
         children,
         linear,
         _fixed(target, cover),
-        _log_base_steps(target, owner),
+        theta,
         pair,
         target.untempered and numbers <= SMALL,
     )
@@ -151,7 +150,8 @@ def skeleton_of(target: Target, cover: Cover) -> Skeleton:
 
 def _indicators(
     target: Target, cover: Cover
-) -> tuple[list[tuple[str, int, int]], Array, States, States]:
+) -> tuple[list[tuple[str, int, int]], Array, States, States, Array]:
+    """Return the fields owner, states, steps, first_states and theta of a skeleton."""
     owner: list[tuple[str, int, int]] = []
     states: list[int] = []
     first: States = {}
@@ -168,20 +168,14 @@ def _indicators(
     steps = {
         name: np.zeros((len(owner), layer.width)) for name, layer in target.structure.layers.items()
     }
+    theta = np.zeros(len(owner))
     for d, (name, unit, a) in enumerate(owner):
         layer = target.structure.layers[name]
-        support = layer.unit.support
-        assert support is not None
+        support, base = layer.unit.support, layer.unit.log_base
+        assert support is not None and base is not None
         steps[name][d, layer.columns(np.array([unit]))] = support[a] - support[0]
-    return owner, np.array(states, dtype=np.int64), steps, first
-
-
-def _without(target: Target, name: str, mask: Array, units: Array) -> Array:
-    """Return a mask of components without the components of some units."""
-    layer = target.structure.layers[name]
-    out = mask.copy()
-    out[layer.columns(units)] = False
-    return out
+        theta[d] = base[a] - base[0]
+    return owner, np.array(states, dtype=np.int64), steps, first, theta
 
 
 def _fixed(target: Target, cover: Cover) -> dict[str, Array]:
@@ -189,15 +183,6 @@ def _fixed(target: Target, cover: Cover) -> dict[str, Array]:
     for name, layer in target.structure.layers.items():
         base = layer.unit.log_base
         if base is None or base.any():
-            out[name] = target.evidence.observed[name][0] & ~target.cut[name][0]
+            out[name] = target.pattern.observed[name][0] & ~target.cut[name][0]
             out[name][cover.units[name]] = ~target.cut[name][0][cover.units[name]]
-    return out
-
-
-def _log_base_steps(target: Target, owner: list[tuple[str, int, int]]) -> Array:
-    out = np.zeros(len(owner))
-    for d, (name, _, a) in enumerate(owner):
-        base = target.structure.layers[name].unit.log_base
-        assert base is not None
-        out[d] = base[a] - base[0]
     return out

@@ -122,7 +122,7 @@ def sparse_model():
 
 def test_nothing_known_is_read_only():
     with pytest.raises(ValueError, match="read-only"):
-        pgm.rbm(3, 2, rng=0).given().evidence.observed["h"][0] = True
+        pgm.rbm(3, 2, rng=0).given().pattern.observed["h"][0] = True
 
 
 FACTS = (

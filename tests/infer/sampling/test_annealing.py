@@ -36,7 +36,7 @@ def test_log_z_at_0_is_exact_and_so_are_its_draws(tiny_model):
     for i in range(target.rows):
         one = target.take(np.array([i]))
         x = one.take(np.zeros(400, dtype=int)).draw_at_0(np.random.default_rng(0))
-        for name, mask in one.evidence.observed.items():
+        for name, mask in one.pattern.observed.items():
             seen = np.repeat(mask[0], layers[name].unit.width)
             assert np.array_equal(
                 x[name][:, seen], np.repeat(one.evidence.values[name][:, seen], 400, axis=0)
