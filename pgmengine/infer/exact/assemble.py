@@ -17,7 +17,6 @@ import numpy as np
 from pgmengine.base.types import Array, Weight
 from pgmengine.graph.couplings import only_parameters, outer
 from pgmengine.graph.weights import plus
-from pgmengine.infer.exact.columns import padded
 from pgmengine.infer.exact.problem import FiniteBlock, Problem
 from pgmengine.protocols import Coupling
 
@@ -33,7 +32,7 @@ class Expectations:
     def indicator(self) -> Array:
         """E[ind_d'] in row 0, E[ind_d ind_d'] in row 1 + d: (n, 1 + D, D)."""
         p = self.problem
-        start = sum(padded(b) * b.offset.shape[2] for b in p.finite)
+        start = sum(b.padded * b.offset.shape[2] for b in p.finite)
         return self.moments[:, :, start : start + p.skeleton.indicators]
 
     @cached_property
@@ -51,7 +50,7 @@ class Expectations:
         """Each finite block with its probabilities (n, 1 + D, T, K-1)."""
         start, out = 0, []
         for b in self.problem.finite:
-            k, size = b.offset.shape[2], padded(b)
+            k, size = b.offset.shape[2], b.padded
             part = self.moments[:, :, start : start + k * size].reshape(
                 *self.moments.shape[:2], k, size
             )

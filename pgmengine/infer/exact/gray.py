@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from pgmengine.base.numerics import log_sum
 from pgmengine.base.threads import shared_out
 from pgmengine.base.types import Array
 from pgmengine.infer.exact import states
-from pgmengine.infer.exact.columns import column_count, laid_out, padded
 from pgmengine.infer.exact.problem import FiniteBlock, Problem
 
 # States of one unit of work for the threads; fixed, so that answers do not depend on their number.
@@ -32,60 +30,76 @@ SAFE_EXPONENT = 600.0
 SAFE_GAP = 1e-3
 
 
-@dataclass(frozen=True, eq=False)
-class _Compiled:
-    """The part of a compiled walk that does not depend on the rows."""
+def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: float) -> Array:
+    """Return an array (rows, T, K-1) for each block as one (rows, components), padded by `fill`.
 
-    # The compiled routine; None where no offsets could be safe.
-    routine: Any
-    # Of each block (1, T, K-1): how far a_tk can be from its offset, or go in one step.
-    reach: list[Array]
+    The compiled walk reads the components of all finite blocks so: block by block, state by state,
+    unit by unit, with the units of a block padded to whole vectors.
+    """
+    out = np.full((rows, sum(b.value.shape[2] * b.padded for b in blocks)), fill)
+    start = 0
+    for b, array in zip(blocks, arrays, strict=True):
+        terms, size = b.value.shape[2], b.padded
+        part = out[:, start : start + terms * size].reshape(rows, terms, size)
+        part[:, :, : len(b.index)] = array.transpose(0, 2, 1)
+        start += terms * size
+    return out
 
 
-def _compiled(p: Problem) -> _Compiled:
-    """Compile the walk of a skeleton: all its problems have the same pairs and values."""
+def _compiled(p: Problem) -> tuple[Any, list[Array]]:
+    """Compile the walk of a skeleton: all its problems have the same pairs and values.
+
+    Returns the routine, None where no offsets could be safe, and of each block (1, T, K-1) how far
+    a_tk can be from its offset, or go in one step.
+    """
     size = [np.abs(b.value) for b in p.finite]
     reach = [a.sum(axis=0, keepdims=True) + 2 * a.max(axis=0, initial=0.0) for a in size]
     if not all(a.max(initial=0.0) < SAFE_EXPONENT for a in reach):
-        return _Compiled(None, reach)
+        return None, reach
     value = laid_out(p.finite, [b.value for b in p.finite], p.skeleton.indicators, 0.0)
-    up, down = _steps(p, value)
+    # The change of every component when an indicator is switched on.
+    change = value.copy()
+    later = np.flatnonzero([a > 1 for _, _, a in p.skeleton.owner])
+    change[later] -= value[later - 1]
     blocks, start = [], 0
     for b in p.finite:
-        blocks.append((b.value.shape[2], padded(b), start, b.power, b.complement))
-        start += b.value.shape[2] * padded(b)
-    routine = _kernels.GrayWalk(
-        p.skeleton.states, np.ascontiguousarray(p.pair), value, up, down, blocks
-    )
-    return _Compiled(routine, reach)
+        blocks.append((b.value.shape[2], b.padded, start, b.power, b.complement))
+        start += b.value.shape[2] * b.padded
+    pair, up, down = np.ascontiguousarray(p.pair), np.exp(change), np.exp(-change)
+    return _kernels.GrayWalk(p.skeleton.states, pair, value, up, down, blocks), reach
 
 
 class GrayWalker:
     """The compiled walk over rows and pieces, on threads; see Walker."""
 
     def __init__(self, p: Problem) -> None:
-        compiled: _Compiled = p.skeleton.memo.recall("compiled walk", lambda: _compiled(p))
-        self.problem, self.routine, self.reach = p, compiled.routine, compiled.reach
+        self.problem = p
+        # `reach` is how far an exponent can be from its offset; see _compiled.
+        self.routine, self.reach = p.skeleton.memo.recall("compiled walk", lambda: _compiled(p))
         self.offset = laid_out(p.finite, [b.offset for b in p.finite], p.target.rows, -np.inf)
-        largest = [_largest(b, reach) for b, reach in zip(p.finite, compiled.reach, strict=True)]
-        self.safe = self._inside(largest)
+        # Bounds on |a_tk| in all states and on its change in one step, NaN or inf where an offset
+        # is.
+        largest = [
+            float((np.abs(b.offset) + reach).max(initial=0.0))
+            for b, reach in zip(p.finite, self.reach, strict=True)
+        ]
+        # Exponentials stay in range, and none close to 1 is subtracted from 1.
+        self.safe = (
+            all(a < SAFE_EXPONENT for a in largest)
+            and bool(np.isfinite(p.theta).all())
+            and all(_apart(b) for b in p.finite if b.complement)
+        )
         factors = max(
             (a + np.log(b.value.shape[2] + 1) for a, b in zip(largest, p.finite, strict=True)),
             default=0.0,
         )
         self.every = int(min(max(690 // max(factors, 0.1), 1), 64)) if self.safe else 1
 
-    def _inside(self, largest: list[float]) -> bool:
-        """Whether exponentials stay in range, and none close to 1 is subtracted from 1."""
-        p = self.problem
-        inside = all(a < SAFE_EXPONENT for a in largest) and bool(np.isfinite(p.theta).all())
-        return inside and all(_apart(b) for b in p.finite if b.complement)
-
     def walk(self, moments: int) -> tuple[Array, Array | None]:
         """Return the log sums of the weights of each piece (n, pieces), and the moments."""
         p, count = self.problem, states.pieces(self.problem)
         tasks = [(row, start) for row in range(p.target.rows) for start in range(0, p.size, TASK)]
-        shape = (moments, column_count(p))
+        shape = (moments, p.columns)
         sums = np.empty((p.target.rows, count))
 
         def run(task: tuple[int, int]) -> tuple[float, Array | None]:
@@ -174,23 +188,6 @@ class GrayWalker:
         found = np.array(list(shared_out(run, tasks))).reshape(self.problem.target.rows, -1, 2)
         winner = found[:, :, 0].argmax(axis=1)
         return np.asarray(found[np.arange(len(found)), winner, 1], dtype=np.int64)
-
-
-def _steps(p: Problem, value: Array) -> tuple[Array, Array]:
-    """Return exp of the change of every component when an indicator is switched on, and 1 / it."""
-    change = value.copy()
-    first = np.array([a == 1 for _, _, a in p.skeleton.owner], dtype=bool)
-    later = np.flatnonzero(~first)
-    change[later] -= value[later - 1]
-    return np.exp(change), np.exp(-change)
-
-
-def _largest(b: FiniteBlock, reach: Array) -> float:
-    """Return a bound on |a_tk| in all states of the cover and on its change in one step.
-
-    It is NaN or inf where an offset is.
-    """
-    return float((np.abs(b.offset) + reach).max(initial=0.0))
 
 
 def _apart(b: FiniteBlock) -> bool:

@@ -22,11 +22,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pgmengine import _kernels
 from pgmengine.base.types import Array, States
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.rows import distinct, spread
 from pgmengine.graph.target import Target
 from pgmengine.infer.exact.skeleton import Skeleton
+
+# The units of a finite block are padded to a multiple of this number.
+LANES = _kernels.LANES
 
 # A log weight whose exponential is nothing beside 1, and far from underflow.
 SWITCHED_OFF = -60.0
@@ -51,6 +55,11 @@ class FiniteBlock:
     # (D, T, K).
     value: Array
     complement: bool = False
+
+    @property
+    def padded(self) -> int:
+        """The number of units with padding, as the compiled walk reads them."""
+        return -(-len(self.index) // LANES) * LANES
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +115,12 @@ class Problem:
     finite: list[FiniteBlock] = field(default_factory=list)
     smooth: list[SmoothBlock] = field(default_factory=list)
     quadratic: list[QuadraticBlock] = field(default_factory=list)
+
+    @property
+    def columns(self) -> int:
+        """The number of columns of the moments; see walk.py."""
+        finite: int = sum(b.padded * b.offset.shape[2] for b in self.finite)
+        return finite + self.skeleton.indicators + sum(len(b.index) for b in self.smooth)
 
     @property
     def size(self) -> int:

@@ -14,7 +14,6 @@ import numpy as np
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array
 from pgmengine.infer.exact import states
-from pgmengine.infer.exact.columns import column_count, padded
 from pgmengine.infer.exact.problem import FiniteBlock, Problem, SmoothBlock
 
 
@@ -44,7 +43,7 @@ class PlainWalker:
         p = self.problem
         n = p.target.rows
         sums = np.full((n, states.pieces(p)), -np.inf)
-        total, scale = np.zeros((n, moments, column_count(p))), np.full(n, -np.inf)
+        total, scale = np.zeros((n, moments, p.columns)), np.full(n, -np.inf)
         for index in self._chunks(0, p.size):
             ind = states.indicators_of(p, index)
             terms = [_Terms(b, _exponents(b, ind)) for b in p.finite]
@@ -115,7 +114,7 @@ class PlainWalker:
         n, count = self.problem.target.rows, len(ind)
         parts = []
         for t in terms:
-            filled = np.zeros((n, count, t.exponent.shape[-1], padded(t.block)))
+            filled = np.zeros((n, count, t.exponent.shape[-1], t.block.padded))
             filled[..., : len(t.block.index)] = t.prob.swapaxes(-1, -2)
             parts.append(filled.reshape(n, count, -1))
         parts.append(np.broadcast_to(ind, (n, *ind.shape)))
