@@ -35,16 +35,11 @@ BEYOND = f"{np.finfo(np.float32).max:.1g}"
 
 
 def knows(target: Target, kernel: Kernel) -> bool:
-    """Whether the compiled engine can sweep: a blend of Gibbs and FlipState, and drawable units."""
-    return says_its_share(kernel) and target.pattern.drawable
-
-
-def says_its_share(kernel: Kernel) -> bool:
-    """Whether the class of a kernel says itself which blend of Gibbs and FlipState it is.
+    """Whether the compiled engine can sweep: a blend of Gibbs and FlipState, and drawable units.
 
     An inherited `flip_share` does not count, because the subclass may have another transition.
     """
-    return "flip_share" in vars(type(kernel))
+    return "flip_share" in vars(type(kernel)) and target.pattern.drawable
 
 
 def share_of(kernel: Kernel) -> float:
@@ -218,7 +213,8 @@ class CompiledChains:
 
     def keep(self) -> list[Array]:
         """Return a copy of the chain states, for `restore`."""
-        self._compute_inputs()
+        if self.stale:
+            self._run(0, refresh=True)
         return [array.copy() for array in self._all()]
 
     def restore(self, kept: list[Array], rows: Array) -> None:
@@ -268,7 +264,7 @@ class CompiledChains:
 
     def path(self) -> tuple[Array, Array]:
         """Return (path, power), each (rows,), with log p_beta(x) = path + beta * power."""
-        both = self._path() + self._constant()
+        both = self._densities() + self._constant()
         return both[:, 0], both[:, 1]
 
     def _unknown(self) -> Array:
@@ -283,7 +279,10 @@ class CompiledChains:
         missing = np.flatnonzero(np.isnan(self.constant[:, 0]))
         if not len(missing):
             return self.constant
-        x, found = {name: v[missing] for name, v in self.values().items()}, self._path()[missing]
+        x, found = (
+            {name: v[missing] for name, v in self.values().items()},
+            self._densities()[missing],
+        )
         at_0, at_1 = self._densities_of(missing, x)
         possible = np.isfinite(found[:, 1])
         rest = at_1[possible] - at_0[possible] - found[possible, 1]
@@ -315,16 +314,13 @@ class CompiledChains:
             found[:, i] = [alone.at(beta).log_density(state)[0] for beta in (0.0, 1.0)]
         return found[:, group]
 
-    def _compute_inputs(self) -> None:
-        """Compute the inputs where no sweep has done so."""
-        if self.stale:
+    def _densities(self, last: bool = False) -> Array:
+        """Return (path, power) without constants, (rows, 2), from the kept inputs.
+
+        `last`: from the inputs of the layers that are drawn last alone, where these are enough.
+        """
+        if self.stale and not last:
             self._run(0, refresh=True)
-
-    def _path(self) -> Array:
-        self._compute_inputs()
-        return self._densities(last=False)
-
-    def _densities(self, last: bool) -> Array:
         out = np.empty((self.target.rows, 2))
         self.routine.log_density(out, last)
         return out

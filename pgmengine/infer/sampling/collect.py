@@ -23,6 +23,7 @@ from pgmengine.graph.target import Target
 from pgmengine.infer.answers import add_gradients, public, squeeze
 from pgmengine.infer.axes import Axis
 from pgmengine.infer.convergence import chain_statistics
+from pgmengine.infer.prepared import Method
 from pgmengine.infer.result import Status
 from pgmengine.units import Unit
 
@@ -52,6 +53,20 @@ OF_CHAINS: dict[str, tuple[Axis, ...]] = {
     "energy_mcse": (Axis.ROW,),
     "energy": (Axis.CHAIN, Axis.DRAW, Axis.ROW),
 }
+
+
+class Sampler(Method):
+    """Base of the methods whose answers are draws of chains, judged by R-hat up to `rhat_limit`."""
+
+    gives = OF_DRAWS
+    source = "draws give"
+    statistics = OF_CHAINS
+
+    rhat_limit: float
+
+    def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return a line for everything that has not mixed."""
+        return unmixed_notes(stats, self.rhat_limit)
 
 
 def kept_bytes(target: Target, wanted: tuple[str, ...], chains: int, draws: int) -> float:

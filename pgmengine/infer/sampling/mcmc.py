@@ -25,15 +25,15 @@ from pgmengine.engine.cost import sampling
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
 from pgmengine.graph.validate import as_floats
-from pgmengine.infer.prepared import Method, Prepared, Scheme
+from pgmengine.infer.prepared import Prepared, Scheme
 from pgmengine.infer.result import Result
-from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, kept_bytes, unmixed_notes
+from pgmengine.infer.sampling.collect import Draws, Sampler, kept_bytes
 from pgmengine.infer.sampling.starts import dispersed
 from pgmengine.protocols import Kernel
 
 
 @dataclass(frozen=True)
-class MCMC(Method):
+class MCMC(Sampler):
     """Chains of sweeps of a kernel at beta = 1.
 
     Use it for marginals, samples, pairs and gradients of models that are too large to enumerate,
@@ -61,9 +61,6 @@ class MCMC(Method):
     (['energy', 'energy_ess', 'energy_mcse', 'energy_rhat', 'ess', 'mcse', 'rhat'], 'estimate')
     """
 
-    gives = OF_DRAWS
-    source = "draws give"
-    statistics = OF_CHAINS
     # Sweeps move from one mode to the next only through the states between them.
     local = True
     groups_chains = True
@@ -120,10 +117,6 @@ class MCMC(Method):
         stats, status, note = draws.judged(target, self.rhat_limit)
         last = {name: np.concatenate([x[name] for _, x in found]) for name in x}
         return question.result(draws.answers(target), stats, status, note, last)
-
-    def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return a line for everything that has not mixed."""
-        return unmixed_notes(stats, self.rhat_limit)
 
     def _sweep(
         self,

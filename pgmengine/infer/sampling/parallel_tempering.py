@@ -42,10 +42,10 @@ from pgmengine.engine.cost import exchanging
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
 from pgmengine.infer.axes import Axis
-from pgmengine.infer.prepared import Method, Prepared, Scheme
+from pgmengine.infer.prepared import Prepared, Scheme
 from pgmengine.infer.result import Result, Status
 from pgmengine.infer.sampling.bounded import below_a_bound
-from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, kept_bytes, unmixed_notes
+from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, Sampler, kept_bytes
 from pgmengine.infer.sampling.schedules import Betas, count_of, ladder
 from pgmengine.infer.sampling.trust import BATCHES, SURE, interval, travelled
 from pgmengine.protocols import Kernel
@@ -58,7 +58,7 @@ STONES = (1.0, -1.0, 0.5, -0.5)
 
 
 @dataclass(frozen=True)
-class ParallelTempering(Method):
+class ParallelTempering(Sampler):
     """Ladders of replicas that swap places between independent units and the model.
 
     Use it where chains at beta = 1 stay in one mode, and for log_z together with marginals.
@@ -102,7 +102,6 @@ class ParallelTempering(Method):
     """
 
     gives = OF_DRAWS | {"log_z", "log_prob"}
-    source = "draws give"
     statistics = OF_CHAINS | {
         "betas": (Axis.RUNG,),
         "swap_rejection": (Axis.RUNG,),
@@ -174,10 +173,6 @@ class ParallelTempering(Method):
         if few := travelled(stats["round_trips"], target.first) if len(ladders.betas) > 1 else ():
             note, status = few + note, Status.FEW_TRIPS if status.good else status
         return question.result(answers, stats, status, note)
-
-    def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return a line for everything that has not mixed."""
-        return unmixed_notes(stats, self.rhat_limit)
 
     def _log_z(
         self, question: Prepared, ladders: Ladders, rng: np.random.Generator

@@ -12,7 +12,6 @@ weights and draws with exact answers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -28,10 +27,10 @@ from pgmengine.engine.cost import wandering
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
 from pgmengine.infer.axes import Axis
-from pgmengine.infer.prepared import Method, Prepared, Scheme
+from pgmengine.infer.prepared import Prepared, Scheme
 from pgmengine.infer.result import Result, Status
 from pgmengine.infer.sampling.bounded import below_a_bound
-from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, unmixed_notes
+from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, Sampler
 from pgmengine.infer.sampling.levels import FlatHistogram, GammaSchedule, Levels, check_gamma
 from pgmengine.infer.sampling.schedules import Betas, Linear, count_of, ladder
 from pgmengine.infer.sampling.trust import BATCHES, interval, travelled
@@ -39,7 +38,7 @@ from pgmengine.protocols import Kernel
 
 
 @dataclass(frozen=True)
-class SimulatedTempering(Method):
+class SimulatedTempering(Sampler):
     """Chains that wander over a ladder, first with adaptive and then with frozen weights.
 
     Use it where single chains stay in one mode, and where the share of each rung is of interest;
@@ -83,7 +82,6 @@ class SimulatedTempering(Method):
     """
 
     gives = OF_DRAWS | {"log_z"}
-    source = "draws give"
     statistics = OF_CHAINS | {
         "log_g": (Axis.ROW, Axis.RUNG),
         "occupancy": (Axis.ROW, Axis.RUNG),
@@ -155,10 +153,6 @@ class SimulatedTempering(Method):
         status = Status.FEW_TRIPS if few else Status.NOT_MIXED if absent else status
         status = Status.CONTRADICTED if low else status
         return question.result(answers, stats, status, low + few + absent + notes)
-
-    def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return a line for everything that has not mixed."""
-        return unmixed_notes(stats, self.rhat_limit)
 
 
 def _travels(rungs: Array, warmup: int, betas: Array) -> dict[str, Any]:

@@ -15,7 +15,6 @@ model invariant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -30,15 +29,15 @@ from pgmengine.engine.cost import excursions
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
 from pgmengine.infer.axes import Axis
-from pgmengine.infer.prepared import Method, Prepared, Scheme
+from pgmengine.infer.prepared import Prepared, Scheme
 from pgmengine.infer.result import Result
-from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, kept_bytes, unmixed_notes
+from pgmengine.infer.sampling.collect import OF_CHAINS, Draws, Sampler, kept_bytes
 from pgmengine.infer.sampling.schedules import Betas, Linear, count_of, ladder
 from pgmengine.protocols import Kernel
 
 
 @dataclass(frozen=True)
-class TemperedTransitions(Method):
+class TemperedTransitions(Sampler):
     """Plain sweeps in turn with tempered transitions.
 
     Use it where draws at beta = 1 alone are wanted, without chains at other temperatures; on large
@@ -68,8 +67,6 @@ class TemperedTransitions(Method):
     (1,)
     """
 
-    gives = OF_DRAWS
-    source = "draws give"
     statistics = OF_CHAINS | {"acceptance": (Axis.ROW,)}
 
     betas: Betas = Linear(20)
@@ -116,10 +113,6 @@ class TemperedTransitions(Method):
         stats, status, note = draws.judged(target, self.rhat_limit)
         stats["acceptance"] = accepted.reshape(target.rows, -1).mean(axis=1) / self.draws
         return question.result(draws.answers(target), stats, status, note)
-
-    def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return a line for everything that has not mixed."""
-        return unmixed_notes(stats, self.rhat_limit)
 
 
 def excursion(chains: Chains, betas: Array, rng: np.random.Generator) -> Array:

@@ -31,16 +31,16 @@ from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.plain import Tilt, sweep
 from pgmengine.graph.target import Target
 from pgmengine.infer.axes import Axis
-from pgmengine.infer.prepared import Method, Prepared, Scheme
+from pgmengine.infer.prepared import Prepared, Scheme
 from pgmengine.infer.result import Named, Result, Status
-from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, unmixed_notes
+from pgmengine.infer.sampling.collect import OF_CHAINS, Draws, Sampler
 from pgmengine.infer.sampling.levels import GammaSchedule, OneOverT, Weights, check_gamma
 from pgmengine.infer.sampling.trust import few
 from pgmengine.protocols import Kernel
 
 
 @dataclass(frozen=True)
-class WangLandau(Method):
+class WangLandau(Sampler):
     """Chains that visit all bins of a partition equally often, with importance weights.
 
     Use it for the probability of rare bins, such as unusual values of a sum of units, and for
@@ -83,8 +83,6 @@ class WangLandau(Method):
     (1, 5)
     """
 
-    gives = OF_DRAWS
-    source = "draws give"
     statistics = OF_CHAINS | {
         "log_g": (Axis.ROW, Axis.BIN),
         "occupancy": (Axis.ROW, Axis.BIN),
@@ -156,10 +154,6 @@ class WangLandau(Method):
         stats |= _bin_statistics(weights.log_g, bins)
         stats |= {"weight_ess": ess, "energy": draws.energies(target)}
         return question.result(draws.answers(target), stats, status, note)
-
-    def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return a line for everything that has not mixed."""
-        return unmixed_notes(stats, self.rhat_limit)
 
     def _read(self, target: Target) -> tuple[str, ...]:
         """Return the layers that the partition reads; PgmError if it cannot read one of them."""
