@@ -23,6 +23,7 @@ from pgmengine.graph.couplings import Arrow
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.queries import summed_layers
+from pgmengine.graph.tables import joined_states
 from pgmengine.graph.target import NEVER, Target, times
 from pgmengine.graph.weights import add_rows, is_sparse
 from pgmengine.protocols import Kernel
@@ -215,6 +216,7 @@ def _unit_by_unit(
     zeta = np.array(target.model.inputs(x, name)) if directed else None
     children = [_child(target, x, arrow, zeta) for arrow in s.arrows_from[name]]
     inside = [target.model.weight(c) for c in s.undirected if c.a == c.b == name]
+    tables = _Tables(target, x, name) if target.pattern.in_tables else None
     order = np.flatnonzero(target.free[name].any(axis=0))
     for index in order[::-1] if backward else order:
         columns = layer.columns(np.array([index]))
@@ -224,10 +226,14 @@ def _unit_by_unit(
             link = layer.unit.link(zeta[:, columns] if layer.unit.width > 1 else zeta[:, index])
             eta = eta + target.beta[:, None] * np.maximum(link.reshape(len(link), -1), NEVER)
         extra: Array | float = 0.0 if tilt is None else tilt(x, name, columns)
+        if tables is not None:
+            extra = extra + tables.log_weights(index)
         new = _moved_unit(target, kernel, layer.unit, eta, old, children, columns, rng, extra)
         new = np.where(target.free[name][:, [index]], new, old)
         value[:, columns] = new
         step = new - old
+        if tables is not None:
+            tables.moved(index, new)
         for weight in inside:
             add_rows(outer, target.beta[:, None] * step, weight, columns)
         for child in children:
@@ -237,6 +243,35 @@ def _unit_by_unit(
                 # Rounding would leave an input where no parent is on.
                 child.zeta[:] = target.model.inputs(x, child.layer.name)
     return value
+
+
+class _Tables:
+    """The tables of a target, with the states of all units kept up to date."""
+
+    def __init__(self, target: Target, x: States, name: str) -> None:
+        s = target.structure
+        self.target, self.layer, self.first = target, s.layers[name], s.first_unit[name]
+        self.states = joined_states(s, x)
+        # The unit whose do() takes a table away, as its place among all units.
+        child = s.table_index.child
+        cut = np.concatenate([target.cut[n] for n in s.layers], axis=1)
+        self.alive = np.where(child >= 0, ~cut[:, child], True)
+
+    def log_weights(self, unit: int) -> Array:
+        """Return the log weights (rows, K) of the states of a unit that its tables give."""
+        s = self.target.structure
+        if not s.tabled[self.layer.name][unit]:
+            return np.zeros((1, 1))
+        terms, own = self.target.model.table_terms, self.first + unit
+        tables, found = s.table_index.log_weights(terms, self.states, own)
+        share = np.where(self.alive[:, tables, None], found, 0.0).sum(axis=1)
+        return times(self.target.beta[:, None], share)
+
+    def moved(self, unit: int, value: Array) -> None:
+        """Take notice of the new values (rows, width) of a unit."""
+        shaped = value if self.layer.unit.width > 1 else value[:, 0]
+        if self.layer.unit.support is not None:
+            self.states[:, self.first + unit] = self.layer.unit.state_of(shaped)
 
 
 def _child(target: Target, x: States, arrow: Arrow, own_input: Array | None) -> _Child:

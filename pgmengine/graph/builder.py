@@ -1,8 +1,8 @@
-"""GraphBuilder: declare layers and couplings, check them, build a Model."""
+"""GraphBuilder: declare layers, variables, couplings and tables, check them, build a Model."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,21 +17,27 @@ from pgmengine.graph.couplings import Arrow, Lateral, Pair
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.networks import add_variables
+from pgmengine.graph.scopes import Declared, add_tables
 from pgmengine.graph.structure import Structure, layer_graph
 from pgmengine.graph.validate import (
+    as_floats,
     check_bias,
     check_layers,
     check_room,
     check_structure,
     check_weight,
 )
+from pgmengine.graph.variables import Member, Variable, check_names, check_variable, layers_of
 from pgmengine.protocols import Coupling
 from pgmengine.units import Binary, Unit
 
 
 @dataclass(eq=False)
 class GraphBuilder:
-    """Declare a graph whose nodes are layers; `build` checks it.
+    """Declare a graph of layers and variables; `build` checks it.
+
+    Layers are arrays of units, which couplings join. Variables are single units with names. Tables
+    and conditionals join variables, and units of layers with finitely many states.
 
     >>> import pgmengine as pgm
     >>> b = pgm.GraphBuilder()
@@ -40,6 +46,13 @@ class GraphBuilder:
     >>> b.couple("v", "h")
     >>> b.build(rng=0)
     Model(v: 6 Binary(), h: 3 MultiValued(s=4); v-h)
+    >>> b = pgm.GraphBuilder()
+    >>> b.variable("smoke", states=("yes", "no"))
+    >>> b.variable("lung", states=("yes", "no"))
+    >>> b.conditional("smoke", (), [0.5, 0.5])
+    >>> b.conditional("lung", ("smoke",), [[0.1, 0.9], [0.01, 0.99]])
+    >>> b.build().variables
+    ['smoke', 'lung']
     """
 
     layers: list[Layer] = field(default_factory=list)
@@ -48,6 +61,8 @@ class GraphBuilder:
     given: list[ArrayLike | None] = field(default_factory=list)
     # The weight of each coupling; None = drawn by build.
     weights: list[Weight | None] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+    declared: list[Declared] = field(default_factory=list)
 
     def layer(
         self,
@@ -90,6 +105,65 @@ class GraphBuilder:
         self.couplings.append(Arrow(parent, child))
         self.weights.append(weight)
 
+    def variable(self, name: str, states: int | Iterable[str] = 2) -> None:
+        """Add a variable: one Binary (two states) or Categorical unit with a name.
+
+        Parameters
+        ----------
+        name : its name, which evidence, answers and scopes of tables use.
+        states : the number of its states, or their names.
+
+        Raises
+        ------
+        PgmError if the name is no text, or if there are fewer than two different states.
+        """
+        self.variables.append(check_variable(name, states))
+
+    def conditional(self, child: Member, parents: Sequence[Member], values: ArrayLike) -> None:
+        """Add the conditional distribution p(child | parents) of a unit.
+
+        Parameters
+        ----------
+        child : the name of a variable, or (layer, number of a unit).
+        parents : the parents in order, empty for a root.
+        values : probabilities; the axes are the parents in order, then the child.
+        """
+        if isinstance(parents, str):
+            raise PgmError(
+                f"the parents of {child!r} must be a sequence such as ({parents!r},), not "
+                f"{parents!r}"
+            )
+        table = as_floats(values, f"conditional of {child!r}")
+        self.declared.append(Declared((*parents, child), table, conditional=True))
+
+    def table(self, scope: Sequence[Member], values: ArrayLike) -> None:
+        """Add a potential: a table of numbers >= 0, by one of which the density is multiplied.
+
+        Parameters
+        ----------
+        scope : names of variables, or (layer, number of a unit), one for each axis.
+        values : the entries, axes in the order of the scope; 0 means impossible.
+        """
+        if isinstance(scope, str):
+            raise PgmError(f"the scope must be a sequence such as ({scope!r},), not {scope!r}")
+        self.declared.append(Declared(tuple(scope), as_floats(values, f"table of {scope!r}")))
+
+    def tables(self, layers: Sequence[str], index: ArrayLike, values: ArrayLike) -> None:
+        """Add many potentials of one shape over units of the same layers.
+
+        Use it for lattices, chains and large networks: nothing loops over its tables.
+
+        Parameters
+        ----------
+        layers : the layer of each axis, m names.
+        index : (n, m) numbers of units of these layers.
+        values : (n, K_1, ..., K_m) entries >= 0, or (K_1, ..., K_m) for n equal tables.
+        """
+        if isinstance(layers, str):
+            raise PgmError(f"the layers must be a sequence such as ({layers!r},), not {layers!r}")
+        table = as_floats(values, f"tables of {layers!r}")
+        self.declared.append(Declared(tuple(layers), table, as_floats(index, "tables: index")))
+
     @property
     def graph(self) -> nx.MultiDiGraph:
         """The declaration as a networkx graph: layers as nodes, couplings as edges by name."""
@@ -105,22 +179,27 @@ class GraphBuilder:
         PgmError for unknown or duplicate names, wrong shapes, values that are not finite, directed
         cycles, an undirected coupling of two unbounded layers, negative weights of NoisyOr units,
         sparse weights whose indices lie outside of them, and parameters that do not fit into free
-        memory.
+        memory; tables of wrong shape, with negative entries, or without a possible state;
+        conditionals that do not sum to one, or that form a cycle.
         """
-        check_layers(self.layers)
-        layers = {layer.name: layer for layer in self.layers}
+        check_names(self.variables, self.layers)
+        named = {name for c in self.couplings for name in (c.a, c.b)}
+        grouped = layers_of(self.variables, named, [layer.name for layer in self.layers])
+        check_layers([*self.layers, *grouped])
+        layers = {layer.name: layer for layer in (*self.layers, *grouped)}
         check_structure(Structure(layers, tuple(self.couplings)))
         structure = Structure(layers, tuple(c.within(layers[c.a]) for c in self.couplings))
         check_room(structure, self.weights)
         generator = seeded(rng)
         params: dict[str, Weight] = {}
-        for layer, bias in zip(self.layers, self.given, strict=True):
+        biases = (*self.given, *(None for _ in grouped))
+        for layer, bias in zip(layers.values(), biases, strict=True):
             params[f"{layer.name}.bias"] = check_bias(layer, bias)
         for coupling, weight in zip(self.couplings, self.weights, strict=True):
             if weight is None:
                 weight = draw_weight(structure, coupling, generator)
             params[f"{coupling.key}.weight"] = check_weight(structure, coupling, weight)
-        return Model(structure, params)
+        return Model(*add_tables(structure, params, self.declared, self.variables))
 
     @staticmethod
     def from_networkx(graph: nx.Graph, unit: Unit | None = None) -> GraphBuilder:

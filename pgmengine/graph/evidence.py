@@ -18,6 +18,7 @@ from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array, LayerValues, States
 from pgmengine.graph.frames import by_layer, is_frame, places_of
 from pgmengine.graph.layer import Layer
+from pgmengine.graph.named_units import hints_by_layer
 from pgmengine.graph.queries import EvidencePattern
 from pgmengine.graph.rows import common_rows, rows_of, spread
 from pgmengine.graph.structure import Structure
@@ -198,6 +199,8 @@ def parse_soft(
     rows: int | None = None
     if soft is not None and not isinstance(soft, Mapping):
         raise PgmError(f"soft must map layer names to arrays, not {type(soft).__name__}")
+    if soft is not None and not structure.layers.keys() >= soft.keys():
+        soft = hints_by_layer(structure, soft)
     for name, given in (soft or {}).items():
         layer = structure.layer(name, what="soft: layer")
         unit = layer.unit

@@ -12,6 +12,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
+from pgmengine.graph.named_units import values_by_layer
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
 
@@ -29,6 +30,8 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
     units are refused as mistyped.
     """
     if isinstance(given, Mapping) and not is_frame(given):
+        if not structure.layers.keys() >= given.keys():
+            given = values_by_layer(structure, given, what)
         return {
             name: _of_layer(structure.layers[name], x, f"{what}: layer {name!r}")
             if is_frame(x) and name in structure.layers

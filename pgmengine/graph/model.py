@@ -3,11 +3,13 @@
     log_density(x) = sum over undirected layers of [bias . x + log h(x)]
                      + sum over undirected couplings of x_a W x_b
                      + sum over directed layers of log p(x_c | zeta_c)
+                     + sum over tables of the entry at the states of their units
 
     zeta_c = bias_c + sum over parents of x_p J
     log p(x | zeta) = x link(zeta) + log h(x) - A(link(zeta))
 
-The link is the identity for all units but NoisyOr.
+The link is the identity for all units but NoisyOr. Entries of tables are logarithms. A unit with a
+conditional table has no base measure of its own, because its table sums to one.
 """
 
 from __future__ import annotations
@@ -28,8 +30,10 @@ from pgmengine.graph.couplings import weighted_sum
 from pgmengine.graph.evidence import parse_evidence
 from pgmengine.graph.networks import variable_graph
 from pgmengine.graph.structure import Structure, layer_graph
+from pgmengine.graph.tables import check_logs, joined_states, table_gradient
 from pgmengine.graph.target import Target, make_target
 from pgmengine.graph.validate import check_bias, check_weight
+from pgmengine.graph.variables import unit_name
 from pgmengine.graph.weights import digest, is_sparse
 from pgmengine.protocols import Coupling
 
@@ -47,7 +51,8 @@ class Model:
     Attributes
     ----------
     structure : layers and couplings.
-    params : parameter name -> numbers, read only: "v.bias", "v-h.weight", "h->v.weight".
+    params : parameter name -> numbers, read only: "v.bias", "v-h.weight", "h->v.weight", and
+        "a,b.table" and "b|a.table" with the logarithms of tables.
 
     >>> import pgmengine as pgm
     >>> model = pgm.rbm(3, 2, rng=0)
@@ -80,6 +85,28 @@ class Model:
     def weight(self, coupling: Coupling) -> Weight:
         """Return the weight of a coupling, (width of a, width of b)."""
         return self.params[f"{coupling.key}.weight"]
+
+    @property
+    def variables(self) -> list[str]:
+        """Names of all named variables, in the order of their declaration."""
+        s = self.structure
+        if s.variables:
+            return [unit_name(s.layers, place) for place in s.variables]
+        return [n for x in s.layers.values() for n in x.labels or () if isinstance(n, str)]
+
+    @cached_property
+    def table_entries(self) -> Array:
+        """The logarithms of all tables, one after the other, in the order of the structure."""
+        tables = self.structure.tables
+        return np.concatenate([*(self.params[t.key].ravel() for t in tables), np.empty(0)])
+
+    @cached_property
+    def table_terms(self) -> Array:
+        """The terms of the log density that the tables add, in the order of `table_entries`.
+
+        Conditionals are divided by the base measure of their child, which every unit brings.
+        """
+        return self.table_entries - self.structure.table_base
 
     @cached_property
     def neighbours(self) -> dict[str, tuple[tuple[str, Weight], ...]]:
@@ -121,6 +148,10 @@ class Model:
         checks |= {
             f"{c.key}.weight": lambda value, c=c: check_weight(self.structure, c, value)
             for c in self.structure.couplings
+        }
+        checks |= {
+            t.key: lambda value, t=t: check_logs(self.structure.layers, t, value)
+            for t in self.structure.tables
         }
         unknown = [name for name in params if name not in checks]
         if unknown:
@@ -187,7 +218,14 @@ class Model:
                 total += x[name] @ self.bias(name) + layer.unit.log_h(value).sum(axis=-1)
         for c in self.structure.undirected:
             total += c.log_density(self.weight(c), x[c.a], x[c.b])
-        return total
+        return total + self.table_log_density(x).sum(axis=1)
+
+    def table_log_density(self, x: States) -> Array:
+        """Return the term (rows, tables) that each table adds to the log density of flat values."""
+        if not self.structure.tables:
+            return np.zeros((len(next(iter(x.values()))), 0))
+        entries = self.structure.table_index.entries(joined_states(self.structure, x))
+        return self.table_terms.take(entries)
 
     def gradient(
         self, x: States, weights: Array | None = None, cut: Mapping[str, Array] | None = None
@@ -208,6 +246,9 @@ class Model:
         reach: States = {}
         for name, layer in s.layers.items():
             reach[name] = x[name]
+            if (s.child_tables[name] >= 0).any():
+                # Units with a conditional have no bias.
+                reach[name] = x[name] * layer.components(s.child_tables[name] < 0)
             if name in s.directed_layers:
                 score = layer.flat(
                     layer.unit.score(layer.shaped(x[name]), layer.shaped(self.inputs(x, name)))
@@ -225,7 +266,22 @@ class Model:
         for c in s.couplings:
             key = f"{c.key}.weight"
             gradient[key] = c.statistics(self.params[key], x[c.a], heavy[c.b, c.directed])
-        return gradient
+        return gradient | self._table_gradient(x, weights, cut or {})
+
+    def _table_gradient(
+        self, x: States, weights: Array, cut: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """Return the part of `gradient` that belongs to tables."""
+        s = self.structure
+        if not s.tables:
+            return {}
+        entries = s.table_index.entries(joined_states(s, x))
+        counted = np.repeat(weights[:, None], entries.shape[1], axis=1)
+        for name, gone in cut.items():
+            units = np.flatnonzero(s.child_tables[name] >= 0)
+            counted[:, s.child_tables[name][units]] *= ~gone[:, units]
+        counts = np.bincount(entries.ravel(), counted.ravel(), len(self.table_entries))
+        return table_gradient(s, self.table_entries, counts)
 
     def to_networkx(self, level: str = "layers") -> nx.Graph:
         """Return the graph of layers (level="layers") or of single units (level="variables")."""

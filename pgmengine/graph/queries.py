@@ -92,19 +92,29 @@ class EvidencePattern:
     def independent(self) -> bool:
         """Whether the free units are independent given the evidence."""
         free = self.some_free
-        return not self.free_parents and not any(
-            free[c.a] and free[c.b] for c in self.structure.couplings
+        return (
+            not self.free_parents
+            and not any(free[c.a] and free[c.b] for c in self.structure.couplings)
+            and not self.in_tables
         )
+
+    @cached_property
+    def in_tables(self) -> frozenset[str]:
+        """Layers with a free unit in the scope of a table."""
+        if not self.structure.tables:
+            return frozenset()
+        tabled = self.structure.tabled
+        return frozenset(n for n, free in self.free.items() if (distinct(free) & tabled[n]).any())
 
     @cached_property
     def by_unit(self) -> frozenset[str]:
         """Layers with free units that depend on each other given all other layers.
 
-        A coupling inside the layer joins them, or the normaliser of a common child. A sweep visits
-        these layers unit by unit, and all others in one step.
+        A coupling or a table inside the layer joins them, or the normaliser of a common child. A
+        sweep visits these layers unit by unit, and all others in one step.
         """
         inside = {c.a for c in self.structure.couplings if c.a == c.b}
-        joined = inside | {c.a for c in self.live_arrows}
+        joined = inside | {c.a for c in self.live_arrows} | self.in_tables
         return frozenset(name for name in joined if self.some_free[name])
 
     @cached_property
@@ -136,6 +146,8 @@ class EvidencePattern:
     def drawable(self) -> bool:
         """Whether the compiled sweeps can draw every unit that they have to."""
         s = self.structure
+        if s.tables:
+            return False
         drawn = {x.unit for name, x in s.layers.items() if self.some_free[name]}
         drawn |= {s.layers[name].unit for name in s.layers if s.arrows_into[name]}
         # A unit with several components has to be one-hot: its state stands for its value.
@@ -259,3 +271,47 @@ def forced_units(target: Target, active: dict[str, Array], structural: bool) -> 
             if not s.layers[name].unit.canonical:
                 out[name][:] = True
     return {name: mask & active[name] & target.free[name][0] for name, mask in out.items()}
+
+
+def barren_tables(target: Target) -> dict[str, Array]:
+    """Return the barren units with a conditional table: layer -> (1, size) bool.
+
+    They are free, have no hint and no coupling, and are in no table but their own and those of
+    barren children. All rows share one evidence pattern.
+    """
+    s = target.structure
+    out = {name: np.zeros((1, layer.size), dtype=bool) for name, layer in s.layers.items()}
+    if not s.tables or not target.untempered:
+        return out
+    coupled = {name for c in s.couplings for name in (c.a, c.b)}
+    able = np.concatenate(
+        [
+            np.zeros(layer.size, dtype=bool)
+            if name in coupled
+            else target.free[name][0]
+            & (s.child_tables[name] >= 0)
+            & ~hinted(target, name).any(axis=0)
+            for name, layer in s.layers.items()
+        ]
+    )
+    index = s.table_index
+    # Tables of children that do() has set do not count.
+    set_to = np.concatenate([target.cut[name][0] for name in s.layers])
+    live = ~((index.child >= 0) & set_to[index.child])
+    other = (index.unit != index.child[index.table]) & live[index.table]
+    # The number of tables that each unit is in besides its own.
+    uses = np.bincount(index.unit[other], minlength=len(able))
+    own = np.concatenate([s.child_tables[name] for name in s.layers])
+    waiting = np.flatnonzero(able & (uses == 0)).tolist()
+    gone = np.zeros(len(able), dtype=bool)
+    while waiting:
+        unit = waiting.pop()
+        gone[unit] = True
+        table = own[unit]
+        for parent in index.unit[index.start[table] : index.start[table + 1]].tolist():
+            if parent != unit:
+                uses[parent] -= 1
+                if able[parent] and not uses[parent]:
+                    waiting.append(parent)
+    first = s.first_unit
+    return {n: gone[None, first[n] : first[n] + x.size] for n, x in s.layers.items()}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import networkx as nx
@@ -15,15 +17,21 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array
 from pgmengine.graph.couplings import Arrow, Undirected
 from pgmengine.graph.layer import Layer
+from pgmengine.graph.tables import TableIndex, Tables, index_tables, table_base
 from pgmengine.protocols import Coupling
 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Layers in the order of their declaration, and couplings; models that learn share it."""
+    """Layers in the order of their declaration, couplings and tables; models that learn share it.
+
+    `variables` are the places (layer, unit) of the units that were declared as variables, in order.
+    """
 
     layers: dict[str, Layer]
     couplings: tuple[Coupling, ...]
+    tables: tuple[Tables, ...] = ()
+    variables: tuple[tuple[str, int], ...] = ()
     # Covers and nets of evidence patterns: they depend on the graph, the pattern and the place of
     # zero weights, so all models of a structure share them, and a model that learns keeps them.
     memo: Cache[Any] = field(default_factory=lambda: Cache(most=1000), init=False, repr=False)
@@ -37,6 +45,52 @@ class Structure:
     def arrows(self) -> tuple[Arrow, ...]:
         """The directed couplings."""
         return tuple(c for c in self.couplings if isinstance(c, Arrow))
+
+    @cached_property
+    def first_unit(self) -> dict[str, int]:
+        """Layer -> the number of its first unit, where the units of all layers are numbered."""
+        ends = np.cumsum([0, *(layer.size for layer in self.layers.values())])
+        return dict(zip(self.layers, map(int, ends), strict=False))
+
+    @cached_property
+    def table_index(self) -> TableIndex:
+        """All tables as arrays."""
+        return index_tables(self)
+
+    @cached_property
+    def table_base(self) -> Array:
+        """log h of the child's state at every entry of a conditional; 0 in other tables."""
+        return table_base(self)
+
+    @cached_property
+    def child_tables(self) -> dict[str, Array]:
+        """Layer -> (size,) number of the conditional of each unit among all tables, or -1."""
+        found = np.full(sum(layer.size for layer in self.layers.values()), -1)
+        child = self.table_index.child
+        found[child[child >= 0]] = np.flatnonzero(child >= 0)
+        first = self.first_unit
+        return {n: found[first[n] : first[n] + x.size] for n, x in self.layers.items()}
+
+    @cached_property
+    def tabled(self) -> dict[str, Array]:
+        """Layer -> (size,) bool: the units in the scope of a table."""
+        inside = np.zeros(sum(layer.size for layer in self.layers.values()), dtype=bool)
+        inside[self.table_index.unit] = True
+        first = self.first_unit
+        return {n: inside[first[n] : first[n] + x.size] for n, x in self.layers.items()}
+
+    @cached_property
+    def places(self) -> dict[Hashable, tuple[str, int]]:
+        """Name of a unit -> its place: labels that are unique, and layers of one unit."""
+        named = [
+            (label, (name, i))
+            for name, layer in self.layers.items()
+            for i, label in enumerate(layer.labels or ())
+            if label != name
+        ]
+        counts = Counter(label for label, _ in named)
+        out = {label: at for label, at in named if counts[label] == 1 and label not in self.layers}
+        return out | {name: (name, 0) for name, layer in self.layers.items() if layer.size == 1}
 
     @cached_property
     def meetings(self) -> dict[str, tuple[tuple[Undirected, str], ...]]:
@@ -68,13 +122,17 @@ class Structure:
         """Layers with a normalised conditional, parents first.
 
         They are layers with directed parents, and roots: layers with directed children and without
-        undirected couplings.
+        undirected couplings or conditional tables.
         """
         chosen = {
             name
             for name in self.layers
             if self.arrows_into[name]
-            or (self.arrows_from[name] and name not in self.undirected_layers)
+            or (
+                self.arrows_from[name]
+                and name not in self.undirected_layers
+                and (self.child_tables[name] < 0).all()
+            )
         }
         graph: nx.DiGraph = nx.DiGraph()
         graph.add_nodes_from(self.layers)
@@ -114,8 +172,16 @@ class Structure:
 
     @cached_property
     def normalized(self) -> bool:
-        """Whether the joint density sums to one: all layers are directed, and all couplings."""
-        return not self.undirected and len(self.directed_layers) == len(self.layers)
+        """Whether the joint density sums to one.
+
+        All couplings are directed, all tables are conditionals, and all units have a conditional.
+        """
+        directed = set(self.directed_layers)
+        return (
+            not self.undirected
+            and all(t.conditional for t in self.tables)
+            and all(n in directed or (self.child_tables[n] >= 0).all() for n in self.layers)
+        )
 
     @cached_property
     def colors(self) -> tuple[tuple[str, ...], ...]:
@@ -128,6 +194,9 @@ class Structure:
         graph: nx.Graph = nx.Graph()
         graph.add_nodes_from(self.layers)
         graph.add_edges_from((c.a, c.b) for c in self.couplings if c.a != c.b)
+        graph.add_edges_from(
+            (a, b) for t in self.tables for a, b in combinations(t.layers, 2) if a != b
+        )
         # Parents of one child meet in its normaliser.
         for child in self.layers:
             parents = sorted({c.a for c in self.arrows_into[child]} - {child})
@@ -149,7 +218,8 @@ class Structure:
         if name not in self.layers:
             import difflib
 
-            near = difflib.get_close_matches(str(name), self.layers, n=1)
+            names = [*self.layers, *map(str, self.places)]
+            near = difflib.get_close_matches(str(name), names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             known = listed(list(self.layers))
             raise PgmError(f"{what} {name!r} is unknown; the layers are {known}{hint}")

@@ -225,7 +225,16 @@ class Target:
                 total += (1.0 - self.beta) * np.where(self.free[name], share, 0.0).sum(axis=-1)
         for c in self.structure.undirected:
             total += self.beta * c.log_density(self.model.weight(c), x[c.a], x[c.b])
-        return total
+        return total + times(self.beta, self.table_log_density(x).sum(axis=1))
+
+    def table_log_density(self, x: States) -> Array:
+        """Return the term (rows, tables) of each table; 0 for conditionals of units set by do()."""
+        terms, s = self.model.table_log_density(x), self.structure
+        for name in s.layers if s.tables else ():
+            units = np.flatnonzero(s.child_tables[name] >= 0)
+            tables = s.child_tables[name][units]
+            terms[:, tables] = np.where(self.cut[name][:, units], 0.0, terms[:, tables])
+        return terms
 
     def gradient(self, x: States, weights: Array | None = None) -> dict[str, Weight]:
         """Return Model.gradient without the conditionals of barren units and units set by do().
@@ -243,8 +252,12 @@ class Target:
     @cached_property
     def _unscored(self) -> dict[str, Array]:
         """Layer -> (rows, size) bool: units whose conditionals do not count in a gradient."""
+        s = self.structure
         names = [
-            n for n in self.structure.directed_layers if self.cut[n].any() or self.free[n].any()
+            name
+            for name in s.layers
+            if (name in s.directed_layers or (s.child_tables[name] >= 0).any())
+            and (self.cut[name].any() or self.free[name].any())
         ]
         hidden = barren(self) if names else {}
         return {name: self.cut[name] | hidden[name] for name in names}
@@ -359,12 +372,13 @@ def make_target(
 
 
 def _check_interventions(s: Structure, cut: dict[str, Array], observed: dict[str, Array]) -> None:
-    """PgmError unless do() sets units of directed layers that are not observed."""
+    """PgmError unless do() sets units with a conditional that are not observed."""
     for name, mask in cut.items():
-        if mask.any() and (name not in s.directed_layers or name in s.undirected_layers):
+        directed = name in s.directed_layers or mask <= (s.child_tables[name] >= 0)
+        if mask.any() and (not np.all(directed) or name in s.undirected_layers):
             raise PgmError(
-                f"do: layer {name!r} is not directed: do() cuts arrows, so it needs a layer of "
-                "children or roots without undirected couplings"
+                f"do: layer {name!r} is not directed: do() cuts arrows, so it needs units with a "
+                "conditional, children or roots without undirected couplings"
             )
         both = mask & observed[name]
         if both.any():

@@ -1,0 +1,133 @@
+"""Evidence and hints by the names of units, gathered into arrays by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.names import nearest
+from pgmengine.base.types import Array
+from pgmengine.graph.layer import Layer
+from pgmengine.graph.structure import Structure
+
+
+def values_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -> dict[str, Any]:
+    """Return evidence whose keys may be names of units as layer -> values, NaN where none is given.
+
+    A value is the name of a state, a number, or an array of these with an axis of rows; None and
+    NaN are not observed. Other entries are returned as they are.
+
+    Raises
+    ------
+    PgmError for unknown names of states, with the nearest name, and for a unit that is given twice.
+    """
+    out, named = _apart(structure, given, what)
+    for name, members in named.items():
+        layer = structure.layers[name]
+        parts = {
+            i: _numbers(layer, value, f"{what}: {key!r}") for i, (key, value) in members.items()
+        }
+        gathered = _gathered(layer.size, parts, what, np.nan)
+        if layer.unit.width > 1:
+            rows = layer.values_of(np.atleast_2d(gathered), what)
+            gathered = rows if gathered.ndim == 2 else rows[0]
+        out[name] = gathered
+    return out
+
+
+def hints_by_layer(structure: Structure, given: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return hints whose keys may be names of units as layer -> hints, 0 where none is given."""
+    out, named = _apart(structure, given, "soft")
+    for name, members in named.items():
+        layer = structure.layers[name]
+        parts: dict[int, Array] = {}
+        for i, (key, value) in members.items():
+            hint = np.asarray(value, dtype=np.float64)
+            if layer.unit.width > 1 and hint.shape[-1:] != (layer.unit.width,):
+                raise PgmError(
+                    f"soft: {key!r} has shape {hint.shape}, expected (..., {layer.unit.width}), "
+                    "one number for each state"
+                )
+            columns = layer.columns(np.array([i]))
+            parts |= dict(
+                zip(
+                    columns,
+                    np.moveaxis(
+                        hint.reshape(
+                            *hint.shape[: hint.ndim - (layer.unit.width > 1)], layer.unit.width
+                        ),
+                        -1,
+                        0,
+                    ),
+                    strict=True,
+                )
+            )
+        flat = _gathered(layer.width, parts, "soft", 0.0)
+        out[name] = flat.reshape(*flat.shape[:-1], *layer.bias_shape)
+    return out
+
+
+Members = dict[int, tuple[Any, Any]]
+
+
+def _apart(
+    structure: Structure, given: Mapping[Any, Any], what: str
+) -> tuple[dict[str, Any], dict[str, Members]]:
+    """Return the entries by layer, and layer -> unit -> (name, value) of the others."""
+    out: dict[str, Any] = {}
+    named: dict[str, Members] = {}
+    for key, value in given.items():
+        place = None if key in structure.layers else structure.places.get(key)
+        if place is None:
+            # Also unknown names, which the reader of layers refuses.
+            out[key] = value
+            continue
+        named.setdefault(place[0], {})[place[1]] = key, value
+    for name, members in named.items():
+        if name in out:
+            key = next(iter(members.values()))[0]
+            raise PgmError(f"{what}: unit {key!r} is given by its name, and with layer {name!r}")
+    return out, named
+
+
+def _numbers(layer: Layer, value: Any, what: str) -> Array:
+    """Return values () or (rows,) of one unit as numbers, NaN where none is given."""
+    array = np.asarray(value, dtype=None if np.ndim(value) else object)
+    if array.ndim > 1:
+        raise PgmError(f"{what} has shape {array.shape}, expected a value, or one for each row")
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    found = np.array([_number(layer, one, what) for one in array.ravel()], dtype=np.float64)
+    return found.reshape(array.shape)
+
+
+def _number(layer: Layer, value: Any, what: str) -> float:
+    """Return one value of a unit as a number: names of states become states."""
+    if value is None or value != value or type(value).__name__ == "NAType":
+        return float("nan")
+    names = layer.state_names or ()
+    if value in names:
+        state = names.index(value)
+        support = layer.unit.support
+        return float(state if support is None or layer.unit.width > 1 else support[state])
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        expected = f"one of {', '.join(map(repr, names))}" if names else "a number of a state"
+        raise PgmError(
+            f"{what}: {value!r} is no state, expected {expected}{nearest(value, names)}"
+        ) from None
+
+
+def _gathered(size: int, parts: Mapping[int, Array], what: str, absent: float) -> Array:
+    """Return the values of units as one array (size,) or (rows, size)."""
+    rows = {len(part) for part in parts.values() if part.ndim}
+    if len(rows) > 1:
+        raise PgmError(f"{what}: arrays have {' and '.join(map(str, sorted(rows)))} rows")
+    out = np.full((*rows, size), absent)
+    for i, part in parts.items():
+        out[..., i] = part
+    return out

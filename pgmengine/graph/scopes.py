@@ -1,0 +1,156 @@
+"""Scopes: declared tables with the names of their units become `Tables` with numbers of units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import networkx as nx
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.memory import no_room
+from pgmengine.base.types import Array, Weight
+from pgmengine.graph.structure import Structure
+from pgmengine.graph.tables import Tables, check_table, state_count
+from pgmengine.graph.variables import Member, Place, Variable, find, unit_name
+
+
+@dataclass(frozen=True, eq=False)
+class Declared:
+    """Tables as they are declared.
+
+    Attributes
+    ----------
+    scope : the unit of each axis; the layer of each axis where `index` is given.
+    values : entries; of many tables (n, ...), or (...) for n equal ones.
+    index : (n, m) numbers of units of many tables, None for a single table.
+    conditional : whether it is p(last | others).
+    """
+
+    scope: tuple[Member, ...]
+    values: Array
+    index: Array | None = None
+    conditional: bool = False
+
+
+def add_tables(
+    structure: Structure,
+    params: dict[str, Weight],
+    declared: Sequence[Declared],
+    variables: Sequence[Variable],
+) -> tuple[Structure, dict[str, Weight]]:
+    """Return the structure with its variables and declared tables, and all parameters."""
+    made: dict[str, Tables] = {}
+    logs: dict[str, Array] = {}
+    for one in declared:
+        tables, values, what = (
+            _single(structure, one) if one.index is None else _many(structure, one)
+        )
+        shape = tables.shape(structure.layers)
+        if values.shape != shape:
+            raise PgmError(f"{what} has shape {values.shape}, expected {shape}")
+        tables = replace(tables, name=_free(tables.name, made))
+        made[tables.name] = tables
+        scope = [str(name) for name in one.scope]
+        logs[tables.key] = check_table(values, one.conditional, what, scope)
+    places = tuple(structure.places[v.name] for v in variables)
+    whole = replace(structure, tables=tuple(made.values()), variables=places)
+    if made:
+        _check_conditionals(whole, params)
+    return whole, params | logs
+
+
+def _free(name: str, made: dict[str, Tables]) -> str:
+    """Return the name of tables, with #2, #3, ... behind it if there are some of this name."""
+    if name not in made:
+        return name
+    number = 2
+    while f"{name}#{number}" in made:
+        number += 1
+    return f"{name}#{number}"
+
+
+def _single(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
+    """Return a single table, its entries, and its name in messages."""
+    kind = "conditional of" if one.conditional else "table of"
+    what = f"{kind} {one.scope[-1]!r}" if one.conditional else f"{kind} {one.scope!r}"
+    if not one.scope:
+        raise PgmError("a table needs at least one unit in its scope")
+    places = [find(structure, member, what) for member in one.scope]
+    _check_distinct(structure, places, what)
+    names = [unit_name(structure.layers, place) for place in places]
+    name = f"{names[-1]}|{','.join(names[:-1])}" if one.conditional else ",".join(names)
+    index = np.array([[unit for _, unit in places]], dtype=np.int64)
+    tables = Tables(name, tuple(layer for layer, _ in places), index, one.conditional)
+    return tables, one.values, what
+
+
+def _check_distinct(structure: Structure, places: Sequence[Place], what: str) -> None:
+    """PgmError if a unit is twice in a scope."""
+    for i, place in enumerate(places):
+        if place in places[:i]:
+            raise PgmError(f"{what}: unit {unit_name(structure.layers, place)!r} occurs twice")
+
+
+def _many(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
+    """Return many tables of one shape, their entries, and their name in messages."""
+    layers = tuple(structure.layer(name, what="tables: layer").name for name in one.scope)
+    what, given = f"tables of {layers!r}", np.atleast_1d(one.index)
+    if not layers or given.ndim != 2 or given.shape[1] != len(layers) or not len(given):
+        raise PgmError(
+            f"{what}: index has shape {given.shape}, expected (tables, {len(layers)}), with at "
+            "least one table"
+        )
+    sizes = np.array([structure.layers[name].size for name in layers])
+    bad = ~((given >= 0) & (given < sizes) & (given == np.floor(given)))
+    if bad.any():
+        row, axis = (int(i) for i in np.argwhere(bad)[0])
+        raise PgmError(
+            f"{what}: index[{row}, {axis}] is {given[row, axis]:g}, expected a unit of layer "
+            f"{layers[axis]!r}, 0..{sizes[axis] - 1}"
+        )
+    index = given.astype(np.int64)
+    numbers = index + [structure.first_unit[name] for name in layers]
+    numbers.sort(axis=1)
+    twice = (numbers[:, 1:] == numbers[:, :-1]).any(axis=1)
+    if twice.any():
+        row = int(np.flatnonzero(twice)[0])
+        raise PgmError(f"{what}: a unit occurs twice in index[{row}], {index[row].tolist()}")
+    values, states = one.values, [state_count(structure.layers[name]) for name in layers]
+    if why := no_room(24 * len(index) * float(np.prod(states)), "take fewer or smaller tables"):
+        raise PgmError(f"{what} do not fit into memory: {why}")
+    if values.ndim == len(layers):
+        values = np.broadcast_to(values, (len(index), *values.shape))
+    return Tables(",".join(layers), layers, index, single=False), values, what
+
+
+def _check_conditionals(structure: Structure, params: dict[str, Weight]) -> None:
+    """PgmError unless each unit has at most one conditional, then no bias, and no cycle occurs."""
+    index, layers = structure.table_index, structure.layers
+    children = index.child[index.child >= 0]
+    place_of = [(name, i) for name, layer in layers.items() for i in range(layer.size)]
+    units, counts = np.unique(children, return_counts=True)
+    if (counts > 1).any():
+        name = unit_name(layers, place_of[units[counts > 1][0]])
+        raise PgmError(f"unit {name!r} has two conditionals, expected at most one")
+    for name, layer in layers.items():
+        inside = structure.child_tables[name] >= 0
+        if inside.any() and structure.arrows_into[name]:
+            unit = unit_name(layers, (name, int(np.flatnonzero(inside)[0])))
+            raise PgmError(f"unit {unit!r} has a conditional, and arrows into its layer {name!r}")
+        bias = np.asarray(params[f"{name}.bias"]).reshape(layer.size, -1)
+        wrong = inside & (bias != 0).any(axis=1)
+        if wrong.any():
+            unit = unit_name(layers, (name, int(np.flatnonzero(wrong)[0])))
+            raise PgmError(f"unit {unit!r} has a conditional, and a bias, expected 0")
+    # A unit has one conditional, whose other members are its parents.
+    child_of_axis = index.child[index.table]
+    arrows = (child_of_axis >= 0) & (index.unit != child_of_axis)
+    graph: nx.DiGraph = nx.DiGraph()
+    graph.add_edges_from(
+        zip(index.unit[arrows].tolist(), child_of_axis[arrows].tolist(), strict=True)
+    )
+    if not nx.is_directed_acyclic_graph(graph):
+        cycle = [unit_name(layers, place_of[edge[0]]) for edge in nx.find_cycle(graph)]
+        raise PgmError(f"the conditionals form a cycle: {' -> '.join([*cycle, cycle[0]])}")

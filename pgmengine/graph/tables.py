@@ -1,0 +1,285 @@
+"""Tables: factors of the log density that are given entry by entry.
+
+A table over units with finitely many states adds the logarithm of one of its entries to the log
+density, the entry at the states of the units in its scope. An entry of 0, whose logarithm is -inf,
+makes states impossible. A conditional is a table p(child | parents), whose rows sum to one; its
+last axis is the child.
+
+Tables of one shape over units of the same layers are one `Tables`, and one parameter. `TableIndex`
+lists all tables of a structure, one after the other, as arrays: no operation loops over tables.
+All units of a structure are numbered in the order of their layers (`Structure.first_unit`).
+
+    log density gains  sum over tables f of  entries[first_f + sum over axes a of stride_fa x_fa]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.numerics import log_sum
+from pgmengine.base.types import Array, States
+from pgmengine.graph.layer import Layer
+
+if TYPE_CHECKING:
+    from pgmengine.graph.structure import Structure
+
+# Deviation of the sum of a conditional's row from one that is taken for rounding.
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Tables of one shape over units of the same layers.
+
+    Attributes
+    ----------
+    name : its parameter is params[name + ".table"], (n, K_1, ..., K_m) logarithms of entries, or
+        (K_1, ..., K_m) for a single table.
+    layers : the layer of each axis, (m,).
+    index : (n, m) units of these layers.
+    conditional : whether each is p(last | others).
+    single : whether it was declared as a single table.
+    """
+
+    name: str
+    layers: tuple[str, ...]
+    index: Array
+    conditional: bool = False
+    single: bool = True
+
+    @property
+    def key(self) -> str:
+        """Name of the parameter."""
+        return f"{self.name}.table"
+
+    def shape(self, layers: Mapping[str, Layer]) -> tuple[int, ...]:
+        """Return the shape of the parameter."""
+        states = tuple(state_count(layers[name]) for name in self.layers)
+        return states if self.single else (len(self.index), *states)
+
+
+def state_count(layer: Layer) -> int:
+    """Return the number of states of each unit; PgmError if there are infinitely many."""
+    if layer.unit.support is None:
+        raise PgmError(
+            f"layer {layer.name!r} has {layer.unit!r} units: a table needs finitely many states"
+        )
+    return len(layer.unit.support)
+
+
+@dataclass(frozen=True, eq=False)
+class TableIndex:
+    """All tables of a structure, one after the other; F tables with S axes in all.
+
+    Attributes
+    ----------
+    start : (F + 1,) the first axis of each table.
+    unit : (S,) the unit of each axis, numbered over all layers.
+    stride : (S,) entries between two neighbouring states of the axis.
+    first : (F + 1,) the first entry of each table.
+    child : (F,) the child of a conditional, -1 for other tables.
+    states : (S,) the number of states of the axis.
+    """
+
+    start: Array
+    unit: Array
+    stride: Array
+    first: Array
+    child: Array
+    states: Array
+
+    @cached_property
+    def table(self) -> Array:
+        """The table of each axis, (S,)."""
+        return np.repeat(np.arange(len(self.child)), np.diff(self.start))
+
+    @cached_property
+    def axes_of(self) -> tuple[Array, Array]:
+        """Axes in the order of their units, and the first of each unit in this order."""
+        order = np.argsort(self.unit, kind="stable")
+        most = int(self.unit.max(initial=-1))
+        return order, np.searchsorted(self.unit[order], np.arange(most + 2))
+
+    def of_unit(self, unit: int) -> Array:
+        """Return the axes that a unit has in tables."""
+        order, first = self.axes_of
+        return order[first[unit] : first[unit + 1]] if unit + 1 < len(first) else order[:0]
+
+    def log_weights(self, terms: Array, states: Array, unit: int) -> tuple[Array, Array]:
+        """Return the terms of the tables of a unit at each of its states.
+
+        Parameters
+        ----------
+        terms : the logarithms of all entries.
+        states : (rows, units) states of all units; the one of the unit itself does not matter.
+        unit : the number of the unit.
+
+        Returns
+        -------
+        The numbers of its tables (n,), and the terms (rows, n, K).
+        """
+        mine = self.of_unit(unit)
+        tables = self.table[mine]
+        own = np.arange(self.states[mine[0]])
+        found = np.empty((len(states), len(mine), len(own)))
+        for i, (axis, table) in enumerate(zip(mine, tables, strict=True)):
+            axes = slice(self.start[table], self.start[table + 1])
+            entry = states[:, self.unit[axes]] @ self.stride[axes] + self.first[table]
+            entry -= states[:, unit] * self.stride[axis]
+            found[:, i] = terms.take(entry[:, None] + own * self.stride[axis])
+        return tables, found
+
+    def entries(self, states: Array) -> Array:
+        """Return the entry (rows, F) of each table at states (rows, units) of all units."""
+        steps = states[:, self.unit] * self.stride
+        found: Array = np.add.reduceat(steps, self.start[:-1], axis=1) + self.first[:-1]
+        return found
+
+
+def index_tables(structure: Structure) -> TableIndex:
+    """Return the arrays of all tables of a structure."""
+    start, unit, stride, first, child, states = [[0]], [], [], [[0]], [], []
+    axes = entries = 0
+    for tables in structure.tables:
+        counts = np.array([state_count(structure.layers[name]) for name in tables.layers])
+        steps = np.append(np.cumprod(counts[:0:-1])[::-1], 1).astype(np.int64)
+        n, m, size = *tables.index.shape, int(counts.prod())
+        begin = np.array([structure.first_unit[name] for name in tables.layers])
+        members = tables.index + begin
+        start.append(axes + m * np.arange(1, n + 1))
+        first.append(entries + size * np.arange(1, n + 1))
+        unit.append(members.ravel())
+        stride.append(np.tile(steps, n))
+        states.append(np.tile(counts, n))
+        child.append(members[:, -1] if tables.conditional else np.full(n, -1))
+        axes, entries = axes + n * m, entries + n * size
+    parts = (start, unit, stride, first, child, states)
+    return TableIndex(*(np.concatenate([*p, []]).astype(np.int64) for p in parts))
+
+
+def table_base(structure: Structure) -> Array:
+    """Return log h of the child's state at every entry of a conditional; 0 in other tables."""
+    parts = [np.empty(0)]
+    for tables in structure.tables:
+        child = structure.layers[tables.layers[-1]].unit
+        size = np.prod(tables.shape(structure.layers), dtype=np.int64)
+        if not tables.conditional or child.log_base is None:
+            parts.append(np.zeros(size))
+        else:
+            parts.append(np.tile(child.log_base, size // len(child.log_base)))
+    return np.concatenate(parts)
+
+
+def joined_states(structure: Structure, x: States) -> Array:
+    """Return the states (rows, units) of all units from flat values; 0 of infinite units."""
+    return np.concatenate(
+        [
+            np.zeros((len(x[name]), layer.size), dtype=np.int64)
+            if layer.unit.support is None
+            else layer.states(x[name])
+            for name, layer in structure.layers.items()
+        ],
+        axis=1,
+    )
+
+
+def table_gradient(structure: Structure, logs: Array, counts: Array) -> dict[str, Array]:
+    """Return d log_density / d parameter of all tables, by parameter.
+
+    An undirected table has the counts of its entries. The rows of a conditional stay normalised:
+    counts less the total of their row times the probability.
+
+    Parameters
+    ----------
+    structure : the tables.
+    logs : the logarithms of all entries, as Model.table_entries.
+    counts : the (expected) number of rows at each entry, in the same order.
+    """
+    out: dict[str, Array] = {}
+    place = 0
+    for tables in structure.tables:
+        shape = tables.shape(structure.layers)
+        size = int(np.prod(shape, dtype=np.int64))
+        part = slice(place, place + size)
+        found = counts[part].reshape(shape)
+        if tables.conditional:
+            prob = np.exp(logs[part].reshape(shape))
+            found = found - found.sum(axis=-1, keepdims=True) * prob
+        out[tables.key] = found
+        place += size
+    return out
+
+
+def check_logs(layers: Mapping[str, Layer], tables: Tables, logs: Any) -> Array:
+    """Return the logarithms of tables as a parameter of the right shape, conditionals normalised.
+
+    PgmError if an entry is NaN or +inf, if no entry is possible, or if the shape is another one.
+    """
+    what, shape = f"parameter {tables.key!r}", tables.shape(layers)
+    array = np.asarray(logs, dtype=np.float64)
+    if array.shape != shape:
+        raise PgmError(f"{what} has shape {array.shape}, expected {shape}")
+    bad = np.isnan(array) | np.isposinf(array)
+    if bad.any():
+        at = np.argwhere(bad)[0].tolist()
+        raise PgmError(f"{what}: entry {at} is {array[tuple(at)]}, expected a logarithm below inf")
+    axes = tuple(range(array.ndim - len(tables.layers), array.ndim))
+    dead = np.isneginf(array).all(axis=-1 if tables.conditional else axes)
+    if dead.any():
+        where = np.argwhere(np.atleast_1d(dead))[0].tolist()
+        raise PgmError(f"{what}: all entries of row {where} are -inf, so that no state is possible")
+    return normalised(tables, array).copy()
+
+
+def check_table(values: Array, conditional: bool, what: str, scope: Sequence[str]) -> Array:
+    """Return the logarithms of the entries of tables; conditionals are normalised.
+
+    Parameters
+    ----------
+    values : (..., K_1, ..., K_m), at least 0.
+    conditional : whether the last axis sums to one.
+    what : the name of the table in messages.
+    scope : names of the units of its axes, for messages about a single table.
+    """
+    bad = ~(np.isfinite(values) & (values >= 0))
+    if bad.any():
+        at = np.argwhere(bad)[0].tolist()
+        raise PgmError(f"{what}: entry {at} is {values[tuple(at)]}, expected a number >= 0")
+    axes = tuple(range(values.ndim - len(scope), values.ndim))
+    empty = (values == 0).all(axis=axes)
+    if empty.any():
+        where = f" {int(np.flatnonzero(empty)[0])}" if empty.ndim else ""
+        raise PgmError(f"{what}: all entries of table{where} are 0, so that no state is possible")
+    if conditional:
+        values = values / _row_sums(values, what, scope)
+    with np.errstate(divide="ignore"):
+        return np.log(values)
+
+
+def _row_sums(values: Array, what: str, scope: Sequence[str]) -> Array:
+    """Return the sums (..., 1) of the rows of conditionals; PgmError unless they are one."""
+    sums: Array = values.sum(axis=-1, keepdims=True)
+    wrong = np.argwhere(np.abs(sums[..., 0] - 1) > ROUNDING)
+    if len(wrong):
+        at = wrong[0].tolist()
+        states = ", ".join(
+            f"{name} = {k}"
+            for name, k in zip(scope[:-1], at[len(at) - len(scope) + 1 :], strict=True)
+        )
+        total = float(sums[tuple(at)][0])
+        given = f" given states {states}" if states else ""
+        raise PgmError(
+            f"{what}: the probabilities of {scope[-1]!r}{given} sum to {total:.9g}, expected 1"
+        )
+    return sums
+
+
+def normalised(tables: Tables, logs: Array) -> Array:
+    """Return the logarithms of tables, with the rows of conditionals normalised."""
+    return logs - log_sum(logs)[..., None] if tables.conditional else logs

@@ -1,0 +1,131 @@
+"""Variables: units that are declared one by one, by name.
+
+A variable is a unit of a layer whose label is the name of the variable. Variables with the same
+states are one layer, so that a network of thousands of variables is a graph of a few layers. A
+variable that a coupling names is a layer of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.names import nearest
+from pgmengine.graph.layer import Layer
+from pgmengine.graph.structure import Structure
+from pgmengine.units import Binary, Categorical, Unit
+
+# A unit of a scope as users give it: the name of a variable, or (layer, number or label of a unit).
+Member: TypeAlias = "str | tuple[str, Hashable]"
+
+# The layer of a unit, and its number there.
+Place: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable as it is declared: its name, its number of states, and their names if any."""
+
+    name: str
+    count: int
+    state_names: tuple[str, ...] | None = None
+
+    @property
+    def unit(self) -> Unit:
+        """The type of unit: Binary with two states, else Categorical."""
+        return Binary() if self.count == 2 else Categorical(self.count)
+
+
+def check_variable(name: object, states: int | Iterable[str]) -> Variable:
+    """Return a variable; PgmError unless it has a name and at least one state."""
+    if not isinstance(name, str) or not name:
+        raise PgmError(f"a variable's name must be a non-empty string, not {name!r}")
+    what = f"variable {name!r}: states"
+    if isinstance(states, (int, np.integer)) and not isinstance(states, bool):
+        if states < 2:
+            raise PgmError(f"{what} must be 2 or more, or a list of their names, not {states}")
+        return Variable(name, int(states))
+    if isinstance(states, str) or not isinstance(states, Iterable):
+        raise PgmError(f"{what} must be a number or a list of names, not {states!r}")
+    names = tuple(states)
+    if not all(isinstance(one, str) for one in names) or len(set(names)) < max(len(names), 2):
+        raise PgmError(f"{what} must be two or more different names, not {names!r}")
+    return Variable(name, len(names), names)
+
+
+def layers_of(
+    variables: Sequence[Variable], apart: Collection[str], taken: Collection[str]
+) -> list[Layer]:
+    """Return the layers of variables.
+
+    Parameters
+    ----------
+    variables : in the order of their declaration.
+    apart : names of the variables that are layers of their own.
+    taken : names of layers that exist.
+    """
+    groups: dict[object, list[Variable]] = {}
+    for v in variables:
+        key = v.name if v.name in apart else (v.count, v.state_names)
+        groups.setdefault(key, []).append(v)
+    layers, names = list[Layer](), {*taken, *(v.name for v in variables)}
+    for key, members in groups.items():
+        first = members[0]
+        name = key if isinstance(key, str) else _free_name(f"variables{first.count}", names)
+        names.add(name)
+        labels = tuple(v.name for v in members)
+        layers.append(Layer(name, first.unit, len(members), labels, first.state_names))
+    return layers
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """Return a name, with a number behind it if the name is taken."""
+    numbered = (f"{name}_{i}" for i in range(1, len(taken) + 2))
+    return name if name not in taken else next(n for n in numbered if n not in taken)
+
+
+def check_names(variables: Sequence[Variable], layers: Sequence[Layer]) -> None:
+    """PgmError if two variables, or a variable and a layer, have the same name."""
+    seen = {layer.name for layer in layers}
+    for v in variables:
+        if v.name in seen:
+            raise PgmError(f"variable {v.name!r} is declared twice, or has the name of a layer")
+        seen.add(v.name)
+
+
+def find(structure: Structure, member: object, what: str) -> Place:
+    """Return the place of a unit by its name, or by (layer, number or label).
+
+    Raises
+    ------
+    PgmError with the nearest name if there is no such unit.
+    """
+    if isinstance(member, tuple) and len(member) == 2 and member[0] in structure.layers:
+        layer, given = structure.layers[member[0]], member[1]
+        labels = layer.labels or ()
+        if given in labels:
+            return layer.name, labels.index(given)
+        if isinstance(given, (int, np.integer)) and 0 <= given < layer.size:
+            return layer.name, int(given)
+        raise PgmError(
+            f"{what}: layer {layer.name!r} has no unit {given!r}, expected 0..{layer.size - 1}"
+            f"{' or a label' if labels else ''}{nearest(given, labels)}"
+        )
+    if isinstance(member, Hashable) and member in structure.places:
+        return structure.places[member]
+    raise PgmError(
+        f"{what}: {member!r} is no variable{nearest(member, structure.places)}; expected the name "
+        "of a variable, or (layer, number of a unit)"
+    )
+
+
+def unit_name(layers: Mapping[str, Layer], place: Place) -> str:
+    """Return the name of a unit in names of parameters: its label, or layer[number]."""
+    layer = layers[place[0]]
+    if layer.labels is not None and isinstance(layer.labels[place[1]], str):
+        return str(layer.labels[place[1]])
+    return f"{layer.name}[{place[1]}]"

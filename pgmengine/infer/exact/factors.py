@@ -1,0 +1,292 @@
+"""The conditioned model as factors over its free units, for elimination.
+
+Given the evidence, every term of the log density is a table over a few free units:
+
+    unit        u_i(x) of a free unit: bias, hints, base measure, and bilinear couplings to observed
+                units
+    pair        beta x_i W_ij x_j of two free units that an undirected coupling joins
+    table       beta log T at the states of its observed units, over its free units
+    constant    terms without a free unit
+
+Free units are numbered 0, 1, ..., in the order of the layers. Rows of one evidence pattern and one
+beta share the scopes, which are planned without values. `values` of a term gives its entries for a
+target, (entries, rows), or (entries, 1) where all rows are equal. Entries are in C order, the last
+unit of a scope fastest, and -inf where a state is impossible.
+
+Reference: the brute-force oracle of the tests (test_elimination.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from pgmengine.base.types import Array, Weight
+from pgmengine.graph.rows import distinct
+from pgmengine.graph.tables import joined_states
+from pgmengine.graph.target import Target, times
+from pgmengine.graph.weights import is_sparse
+from pgmengine.protocols import Coupling
+
+
+@dataclass(frozen=True, eq=False)
+class Scopes:
+    """Scopes of factors, one after the other: factor f has the units scope[start[f]:start[f+1]]."""
+
+    start: Array
+    scope: Array
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+
+def joined(parts: list[Scopes]) -> Scopes:
+    """Return the factors of several terms, in order."""
+    starts = [np.zeros(1, dtype=np.int64)]
+    for part in parts:
+        starts.append(part.start[1:] + starts[-1][-1])
+    scope = np.concatenate([np.empty(0, dtype=np.int32), *(part.scope for part in parts)])
+    return Scopes(np.concatenate(starts), scope.astype(np.int32))
+
+
+def of_equal_length(scope: Array) -> Scopes:
+    """Return scopes (factors, units) of one length."""
+    n, m = scope.shape
+    return Scopes(m * np.arange(n + 1, dtype=np.int64), scope.ravel().astype(np.int32))
+
+
+@dataclass(frozen=True, eq=False)
+class FreeUnits:
+    """The free units of one evidence pattern.
+
+    Attributes
+    ----------
+    number : (units of all layers,) the number of each free unit, -1 for observed ones.
+    layers : layer -> its free units, layers with finitely many states only.
+    states : (n,) the number of states of each free unit.
+    """
+
+    number: Array
+    layers: dict[str, Array]
+    states: Array
+
+    def of(self, target: Target, name: str, units: Array) -> Array:
+        """Return the numbers of units of a layer."""
+        return np.asarray(self.number[target.structure.first_unit[name] + units])
+
+
+def free_units(target: Target, left_out: dict[str, Array] | None = None) -> FreeUnits:
+    """Return the free units of a target whose rows share one evidence pattern.
+
+    `left_out` (size,) are units that count as neither free nor observed, such as barren ones.
+    """
+    s = target.structure
+    number = np.full(sum(x.size for x in s.layers.values()), -1, dtype=np.int64)
+    layers: dict[str, Array] = {}
+    states: list[Array] = [np.empty(0, dtype=np.int64)]
+    count = 0
+    for name, layer in s.layers.items():
+        mask = target.free[name][0]
+        if left_out is not None:
+            mask = mask & ~left_out[name]
+        if layer.unit.support is None or not mask.any():
+            continue
+        units = np.flatnonzero(mask)
+        layers[name] = units
+        number[s.first_unit[name] + units] = np.arange(count, count + len(units))
+        states.append(np.full(len(units), len(layer.unit.support)))
+        count += len(units)
+    return FreeUnits(number, layers, np.concatenate(states))
+
+
+class Term(Protocol):
+    """One kind of factors of the conditioned model."""
+
+    scopes: Scopes
+
+    def values(self, target: Target) -> Array:
+        """Return the entries of all factors, (entries, rows), or (entries, 1) for equal rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class UnitTerm:
+    """The log weights of the states of each free unit, without its free neighbours."""
+
+    free: FreeUnits
+    scopes: Scopes
+
+    def values(self, target: Target) -> Array:
+        """Return bias, hints, base measure and the field of observed units at every state."""
+        parts = []
+        # Free units have the value 0, so that observed units alone reach the field.
+        seen = target.evidence.values
+        for name, units in self.free.layers.items():
+            layer = target.structure.layers[name]
+            field = distinct(target.outer_field(seen, name))
+            logs = layer.unit.log_weights(layer.shaped(field))[:, units]
+            parts.append(logs.reshape(len(logs), -1).T)
+        rows = max(part.shape[1] for part in parts)
+        return np.concatenate([np.broadcast_to(part, (len(part), rows)) for part in parts])
+
+
+def unit_term(free: FreeUnits) -> UnitTerm | None:
+    """Return the term of all free units, None where there are none."""
+    if not len(free.states):
+        return None
+    return UnitTerm(free, of_equal_length(np.arange(len(free.states))[:, None]))
+
+
+@dataclass(frozen=True, eq=False)
+class PairTerm:
+    """beta x_i W_ij x_j for pairs of free units that an undirected coupling joins."""
+
+    coupling: Coupling
+    first: Array
+    second: Array
+    scopes: Scopes
+
+    def values(self, target: Target) -> Array:
+        """Return the entries of all pairs, which no evidence changes."""
+        c, s = self.coupling, target.structure
+        a, b = s.layers[c.a], s.layers[c.b]
+        blocks = _blocks(
+            target.model.weight(c), self.first, self.second, a.unit.width, b.unit.width
+        )
+        one, two = (_rows_of_values(x.unit.support) for x in (a, b))
+        entries = np.einsum("ki,nij,lj->nkl", one, blocks, two)
+        return float(target.beta[0]) * entries.reshape(-1, 1)
+
+
+def _rows_of_values(support: Array | None) -> Array:
+    """Return the values of a unit as rows (K, width)."""
+    assert support is not None
+    return support.reshape(len(support), -1)
+
+
+def _blocks(weight: Weight, first: Array, second: Array, wide: int, high: int) -> Array:
+    """Return the blocks (n, wide, high) of a weight between pairs of units."""
+    rows = first[:, None] * wide + np.arange(wide)
+    columns = second[:, None] * high + np.arange(high)
+    at = np.broadcast_arrays(rows[:, :, None], columns[:, None, :])
+    if not is_sparse(weight):
+        return np.asarray(weight[at[0], at[1]])
+    return np.asarray(weight[at[0].ravel(), at[1].ravel()]).reshape(at[0].shape)
+
+
+def pair_term(target: Target, free: FreeUnits, c: Coupling, acts: Weight) -> PairTerm | None:
+    """Return the term of a coupling, None where it joins no free units.
+
+    `acts` has numbers other than 0 where the coupling acts.
+    """
+    if c.a not in free.layers or c.b not in free.layers:
+        return None
+    a, b = target.structure.layers[c.a], target.structure.layers[c.b]
+    rows, columns = acts.nonzero()
+    pairs = np.unique(np.stack([a.owners(rows), b.owners(columns)], axis=1), axis=0)
+    if c.a == c.b:
+        pairs = pairs[pairs[:, 0] < pairs[:, 1]]
+    scope = np.stack([free.of(target, c.a, pairs[:, 0]), free.of(target, c.b, pairs[:, 1])], axis=1)
+    both = (scope >= 0).all(axis=1)
+    if not both.any():
+        return None
+    first, second = pairs[both].T
+    return PairTerm(c, first, second, of_equal_length(scope[both]))
+
+
+@dataclass(frozen=True, eq=False)
+class TableTerm:
+    """beta log T of every table with a free unit, at the states of its observed units.
+
+    Attributes
+    ----------
+    tables : (n,) their numbers.
+    base : (entries,) the place of each entry where all observed units are in state 0.
+    owner : (entries,) the table of each entry, counted among `tables`.
+    seen : axes of observed units; empty where the entries are those of the tables themselves.
+    """
+
+    tables: Array
+    scopes: Scopes
+    base: Array
+    owner: Array
+    seen: Array
+
+    def values(self, target: Target) -> Array:
+        """Return the entries of all tables."""
+        found = target.model.table_terms.take(self.entries(target))
+        beta = float(target.beta[0])
+        return found if beta == 1 else times(beta, found)
+
+    def entries(self, target: Target) -> Array:
+        """Return the places (entries, rows or 1) of the entries among all entries of the model."""
+        if not len(self.seen):
+            return self.base[:, None]
+        return np.asarray(self.base[:, None] + self._offsets(target)[self.owner])
+
+    def _offsets(self, target: Target) -> Array:
+        """Return the step (tables, rows) from `base` to the states of the observed units."""
+        index = target.structure.table_index
+        states = joined_states(target.structure, target.evidence.values)
+        steps = (states[:, index.unit[self.seen]] * index.stride[self.seen]).T
+        place = np.searchsorted(self.tables, index.table[self.seen])
+        out = np.zeros((len(self.tables), steps.shape[1]), dtype=np.int64)
+        np.add.at(out, place, steps)
+        return out
+
+
+def table_term(target: Target, free: FreeUnits, counted: Array) -> TableTerm | None:
+    """Return the term of the tables with free units; `counted` (F,) are the tables that count."""
+    index = target.structure.table_index
+    number = free.number[index.unit]
+    axes = np.flatnonzero((number >= 0) & counted[index.table])
+    tables, first, lengths = np.unique(index.table[axes], return_index=True, return_counts=True)
+    if not len(tables):
+        return None
+    start = np.append(first, len(axes))
+    size, inner = np.ones(len(tables), dtype=np.int64), []
+    # From the last free axis of each table to its first one.
+    for p in range(int(lengths.max())):
+        have = lengths > p
+        axis = axes[np.where(have, start[1:] - 1 - p, 0)]
+        inner.append(
+            (size, np.where(have, index.states[axis], 1), np.where(have, index.stride[axis], 0))
+        )
+        size = size * inner[-1][1]
+    owner = np.repeat(np.arange(len(tables)), size)
+    ends = np.cumsum(size)
+    local = np.arange(ends[-1]) - np.repeat(ends - size, size)
+    base = index.first[tables][owner]
+    for within, states, stride in inner:
+        base = base + (local // within[owner]) % states[owner] * stride[owner]
+    mine = np.zeros(len(index.child), dtype=bool)
+    mine[tables] = True
+    seen = np.flatnonzero((number < 0) & mine[index.table])
+    scopes = Scopes(start.astype(np.int64), number[axes].astype(np.int32))
+    return TableTerm(tables, scopes, base, owner, seen)
+
+
+def observed_constant(target: Target, counted: Array) -> Array:
+    """Return the sum (rows,) of all terms without a free unit, but for children of arrows."""
+    s, seen = target.structure, target.evidence.values
+    total = np.zeros(target.rows)
+    for name, layer in s.layers.items():
+        value = layer.shaped(seen[name])
+        observed = ~target.free[name]
+        base = np.where(observed & ~target.cut[name], layer.unit.log_h(value), 0.0)
+        total += base.sum(axis=1)
+        if name not in s.directed_layers:
+            total += target.beta * (seen[name] @ target.model.bias(name))
+        if name in target.soft:
+            total += target.beta * (seen[name] * target.soft[name]).sum(axis=1)
+    for c in s.undirected:
+        total += target.beta * c.log_density(target.model.weight(c), seen[c.a], seen[c.b])
+    if s.tables:
+        free = np.concatenate([target.free[n][0] for n in s.layers])
+        index = s.table_index
+        whole = counted & ~np.logical_or.reduceat(free[index.unit], index.start[:-1])
+        if whole.any():
+            terms = target.model.table_log_density(seen)[:, whole]
+            total += times(target.beta, terms.sum(axis=1))
+    return total

@@ -1,0 +1,275 @@
+"""Children of arrows, and units with infinitely many values, as tables over their free neighbours.
+
+    child       beta [log p(x_c | zeta_c) - log h(x_c)], zeta_c = bias + sum over parents of x_p J,
+                over its free parents, and the child itself where it is free
+    infinite    A(eta_u), eta_u = bias + sum over neighbours of x_n W, over its free neighbours: the
+                unit has undirected couplings only, and is summed out
+
+Both are functions of a field that is linear in the states of a few free units. `Field` holds these
+units and the steps that their states add to the field, so that the entries of a table are
+
+    f(field_0 + sum over units n of step_n[state of n])
+
+with field_0 the part of the bias and of the observed units, which differs from row to row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array, Weight
+from pgmengine.graph.layer import Layer
+from pgmengine.graph.queries import acts
+from pgmengine.graph.rows import distinct
+from pgmengine.graph.target import Target
+from pgmengine.graph.weights import is_sparse
+from pgmengine.infer.exact.factors import FreeUnits, Scopes
+
+# Entries of the largest table that a child or an infinite unit may have over its neighbours.
+MOST_ENTRIES = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbour:
+    """A free unit that a field depends on: its layer, its number there, and its free number."""
+
+    layer: str
+    unit: int
+    number: int
+    states: int
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """The field of one unit as a function of its free neighbours.
+
+    Attributes
+    ----------
+    layer, unit : the unit whose field it is.
+    near : its free neighbours.
+    """
+
+    layer: str
+    unit: int
+    near: tuple[Neighbour, ...]
+
+    @property
+    def entries(self) -> int:
+        """The number of joint states of the neighbours."""
+        return int(np.prod([n.states for n in self.near], dtype=np.float64))
+
+    def at_states(self, target: Target, blocks: dict[str, list[Weight]], own: Array) -> Array:
+        """Return the field (entries, rows, width) at every joint state of the neighbours.
+
+        Parameters
+        ----------
+        target : the model.
+        blocks : layer -> weights (width of the layer, width of this layer) from it.
+        own : (rows, width) the field without the neighbours.
+        """
+        s = target.structure
+        columns = s.layers[self.layer].columns(np.array([self.unit]))
+        found = own[None]
+        for n in self.near:
+            layer = s.layers[n.layer]
+            support = layer.unit.support
+            assert support is not None
+            rows = layer.columns(np.array([n.unit]))
+            weight = sum(dense(block, rows, columns) for block in blocks[n.layer])
+            steps = support.reshape(len(support), -1) @ weight
+            found = (found[:, None] + steps[None, :, None]).reshape(-1, *found.shape[1:])
+        return found
+
+
+def dense(weight: Weight, rows: Array, columns: Array) -> Array:
+    """Return the entries of a weight at some rows and columns as a dense array."""
+    block = weight[rows][:, columns]
+    return np.asarray(block.toarray() if is_sparse(block) else block)
+
+
+def child_fields(
+    target: Target, free: FreeUnits, name: str, counted: Array, structural: bool
+) -> list[Field]:
+    """Return the fields of the children of a layer that count, with their free parents."""
+    return _fields(
+        target,
+        free,
+        name,
+        counted,
+        [(c.a, acts(target.model, c, structural)) for c in target.structure.arrows_into[name]],
+    )
+
+
+def infinite_fields(target: Target, free: FreeUnits, name: str, structural: bool) -> list[Field]:
+    """Return the fields of the free units of a layer with infinitely many values."""
+    links = []
+    for c, other in target.structure.meetings[name]:
+        acting = acts(target.model, c, structural)
+        links.append((other, acting.T if name == c.a and c.a != c.b else acting))
+    return _fields(target, free, name, target.free[name][0], links)
+
+
+def _fields(
+    target: Target, free: FreeUnits, name: str, units: Array, links: list[tuple[str, Weight]]
+) -> list[Field]:
+    """Return the fields of some units (size,) of a layer, from weights where they act."""
+    layer = target.structure.layers[name]
+    near: dict[int, dict[int, Neighbour]] = {int(u): {} for u in np.flatnonzero(units)}
+    for other, acting in links:
+        source = target.structure.layers[other]
+        rows, columns = acting.nonzero()
+        pairs = set(zip(source.owners(rows).tolist(), layer.owners(columns).tolist(), strict=True))
+        for i, u in sorted(pairs):
+            number = int(free.number[target.structure.first_unit[other] + i])
+            if u in near and number < 0 and target.free[other][0, i]:
+                raise PgmError(
+                    f"layer {name!r} depends on free units of layer {other!r} without tables"
+                )
+            if u in near and number >= 0:
+                near[u][number] = Neighbour(other, i, number, int(free.states[number]))
+    fields = [Field(name, u, tuple(found.values())) for u, found in near.items()]
+    for f in fields:
+        if f.entries > MOST_ENTRIES:
+            raise PgmError(
+                f"unit {f.unit} of layer {name!r} has {len(f.near)} free neighbours with "
+                f"{f.entries:.3g} joint states, the limit is {MOST_ENTRIES}"
+            )
+    return fields
+
+
+@dataclass(frozen=True, eq=False)
+class ChildTerm:
+    """The conditionals of the children of one layer, over their free parents.
+
+    `free` (size,) says which children are free themselves.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    free: Array
+    scopes: Scopes
+
+    def values(self, target: Target) -> Array:
+        """Return the entries of all children."""
+        parts = [self.logs(target, f) for f in self.fields]
+        rows = max((p.shape[1] for p in parts), default=1)
+        return np.concatenate(
+            [np.empty((0, rows)), *(np.broadcast_to(p, (len(p), rows)) for p in parts)]
+        )
+
+    def logs(self, target: Target, f: Field) -> Array:
+        """Return beta [log p(x | zeta) - log h(x)] (entries, rows) of one child."""
+        layer = target.structure.layers[self.name]
+        zeta, value = self.inputs(target, f), self.child_values(target, f)
+        shape = np.broadcast_shapes(zeta.shape, value.shape)
+        zeta, value = (_shaped(layer, np.broadcast_to(v, shape)) for v in (zeta, value))
+        found = layer.unit.log_conditional(value, zeta) - layer.unit.log_h(value)
+        return target.beta[0] * found.reshape(-1, shape[-2])
+
+    def score(self, target: Target, f: Field) -> Array:
+        """Return the score d log p(x | zeta) / d zeta of one child.
+
+        Its axes are the parents' states, the child's states or 1, rows, and components.
+        """
+        layer = target.structure.layers[self.name]
+        zeta, value = self.inputs(target, f), self.child_values(target, f)
+        shape = np.broadcast_shapes(zeta.shape, value.shape)
+        zeta, value = (_shaped(layer, np.broadcast_to(v, shape)) for v in (zeta, value))
+        return layer.unit.score(value, zeta).reshape(shape)
+
+    def inputs(self, target: Target, f: Field) -> Array:
+        """Return zeta (parents' states, 1, rows, width) at every joint state of the parents."""
+        layer = target.structure.layers[self.name]
+        columns = layer.columns(np.array([f.unit]))
+        own = target.model.inputs(target.evidence.values, self.name)[:, columns]
+        blocks = blocks_into(target, self.name)
+        return f.at_states(target, blocks, distinct(own))[:, None]
+
+    def child_values(self, target: Target, f: Field) -> Array:
+        """Return the values (1, states or 1, rows or 1, width) of a child."""
+        layer = target.structure.layers[self.name]
+        if self.free[f.unit]:
+            support = layer.unit.support
+            assert support is not None
+            return support.reshape(1, len(support), 1, layer.unit.width)
+        columns = layer.columns(np.array([f.unit]))
+        return distinct(target.evidence.values[self.name])[None, None][..., columns]
+
+
+def _shaped(layer: Layer, values: Array) -> Array:
+    """Return (..., width) as (..., [k]), as the functions of a unit take values."""
+    return values if layer.unit.width > 1 else values[..., 0]
+
+
+def blocks_into(target: Target, name: str) -> dict[str, list[Weight]]:
+    """Return parent layer -> weights of the arrows into a layer."""
+    found: dict[str, list[Weight]] = {}
+    for c in target.structure.arrows_into[name]:
+        found.setdefault(c.a, []).append(target.model.weight(c))
+    return found
+
+
+def child_term(
+    target: Target, free: FreeUnits, name: str, counted: Array, structural: bool
+) -> ChildTerm | None:
+    """Return the term of the children `counted` (size,) of a directed layer, None without any."""
+    fields = child_fields(target, free, name, counted, structural)
+    if not fields:
+        return None
+    first = target.structure.first_unit[name]
+    mine = free.number[first : first + len(counted)] >= 0
+    own = [[int(free.number[first + f.unit])] if mine[f.unit] else [] for f in fields]
+    scopes = [[n.number for n in f.near] + last for f, last in zip(fields, own, strict=True)]
+    return ChildTerm(name, tuple(fields), mine, scopes_of(scopes))
+
+
+def scopes_of(lists: list[list[int]]) -> Scopes:
+    """Return scopes from lists of units."""
+    start = np.cumsum([0, *map(len, lists)]).astype(np.int64)
+    return Scopes(start, np.array([u for one in lists for u in one], dtype=np.int32))
+
+
+@dataclass(frozen=True, eq=False)
+class InfiniteTerm:
+    """Free units of one layer with infinitely many values, summed out: A(eta) over neighbours."""
+
+    name: str
+    fields: tuple[Field, ...]
+    scopes: Scopes
+
+    def values(self, target: Target) -> Array:
+        """Return the entries of all units."""
+        unit = target.structure.layers[self.name].unit
+        parts = [unit.log_normalizer(self.shaped(target, f)) for f in self.fields]
+        rows = max(p.shape[1] for p in parts)
+        return np.concatenate([np.broadcast_to(p, (len(p), rows)) for p in parts])
+
+    def shaped(self, target: Target, f: Field) -> Array:
+        """Return `natural` as the functions of the unit take it, (entries, rows)."""
+        return _shaped(target.structure.layers[self.name], self.natural(target, f))
+
+    def natural(self, target: Target, f: Field) -> Array:
+        """Return eta (entries, rows, width) at every joint state of the neighbours."""
+        columns = target.structure.layers[self.name].columns(np.array([f.unit]))
+        own = distinct(target.outer_field(target.evidence.values, self.name))[:, columns]
+        blocks: dict[str, list[Weight]] = {}
+        for source, block in target.model.neighbours[self.name]:
+            blocks.setdefault(source, []).append(float(target.beta[0]) * block)
+        return f.at_states(target, blocks, own)
+
+
+def infinite_term(target: Target, free: FreeUnits, name: str, structural: bool) -> InfiniteTerm:
+    """Return the term of the free units of a layer with infinitely many values."""
+    s = target.structure
+    if s.arrows_into[name] or s.arrows_from[name]:
+        raise PgmError(
+            f"layer {name!r} has {s.layers[name].unit!r} units, which are free and have arrows: "
+            "their sum is no table"
+        )
+    fields = infinite_fields(target, free, name, structural)
+    return InfiniteTerm(
+        name, tuple(fields), scopes_of([[n.number for n in f.near] for f in fields])
+    )
