@@ -7,15 +7,19 @@ quantity of each answer. Everything else that a method reports is in `stats`, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from pgmengine.base.errors import NoSuchName, NotAsked
+import numpy as np
+
+from pgmengine.base.errors import NoSuchName, NotAsked, PgmError
 from pgmengine.base.types import Array
 from pgmengine.graph.target import Target
+from pgmengine.graph.variables import Member
 from pgmengine.infer.arviz import to_arviz, to_frame
+from pgmengine.infer.by_name import Joint, assignment, marginal, samples_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +40,7 @@ ANSWERS = {
     "pairs": "pairs",
     "gradient": "gradient",
     "bound": "bound",
+    "joint": "joint",
 }
 
 
@@ -118,20 +123,38 @@ class Plan:
         return f"{self.work:.2g} unit updates", time, f"{self.bytes / 2**20:.3g} MiB"
 
 
-class Named(dict[str, Any]):
-    """An answer by layer, coupling or parameter; an unknown name raises NoSuchName."""
+def quantity(wanted: str | Joint) -> str:
+    """Return the name of a wanted quantity; "joint" for any Joint."""
+    return "joint" if isinstance(wanted, Joint) else wanted
 
-    def __init__(self, values: Mapping[str, Any], answer: str) -> None:
+
+class Named(dict[str, Any]):
+    """An answer by layer, coupling or parameter; an unknown name raises NoSuchName.
+
+    `places` gives the layer and the number of units that have names: the answer for such a name is
+    the part of its unit, as of a layer of one unit.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        answer: str,
+        places: Mapping[Hashable, tuple[str, int]] | None = None,
+        axis: int = 0,
+    ) -> None:
         super().__init__(values)
-        self.answer = answer
+        self.answer, self.places, self.axis = answer, places or {}, axis
 
     def __missing__(self, name: str) -> Any:
+        if name in self.places and self.places[name][0] in self:
+            layer, unit = self.places[name]
+            return np.take(self[layer], [unit], axis=self.axis)
         finite = "; only layers of finitely many states have state probabilities"
         why = finite if self.answer == "prob" else ""
         raise NoSuchName(f"{self.answer} has no {name!r}, it has {', '.join(self)}{why}")
 
     def __reduce__(self) -> Any:
-        return Named, (dict(self), self.answer)
+        return Named, (dict(self), self.answer, dict(self.places), self.axis)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +214,12 @@ class Result:
         return self._named("pairs")
 
     @property
+    def joint(self) -> Mapping[tuple[Member, ...], Array]:
+        """Joint distributions by the units of each wanted Joint, (rows, states, states, ...)."""
+        found: Mapping[tuple[Member, ...], Array] = self._answer("joint")
+        return found
+
+    @property
     def gradient(self) -> Mapping[str, Array]:
         """E[d log_density / d parameter] summed over rows, by parameter."""
         return self._named("gradient")
@@ -220,6 +249,42 @@ class Result:
         """A proven lower bound of log_z, (rows,)."""
         return self._array("bound")
 
+    def marginal(self, name: Member) -> dict[Hashable, float | Array]:
+        """Return the probability of each state of a unit, by the names of the states.
+
+        Parameters
+        ----------
+        name : a variable, or (layer, number of a unit).
+
+        Returns
+        -------
+        State -> probability; an array over rows if the evidence has rows. States without names are
+        numbers.
+        """
+        return marginal(self._asked.structure, self.prob, name)
+
+    def assignment(self) -> dict[Hashable, Any]:
+        """Return the most probable complete state by the names of units and states.
+
+        Values are arrays over rows if the evidence has rows. It needs want=("mode",).
+        """
+        return assignment(self._asked.structure, self.mode)
+
+    def samples_frame(self) -> pd.DataFrame:
+        """Return the draws as a pandas DataFrame with a column for each unit, states by name.
+
+        It has a row for each draw, with the index (row, draw) if the evidence has rows.
+        """
+        target = self._asked
+        return samples_frame(target.structure, self.samples, target.evidence.has_rows)
+
+    @property
+    def _asked(self) -> Target:
+        """The target; results of a method's own `run` have none."""
+        if self.target is None:
+            raise PgmError("names are known to results of infer and of prepared questions only")
+        return self.target
+
     def to_arviz(self) -> xr.DataTree:
         """Return the samples as an ArviZ DataTree (extra "arviz").
 
@@ -238,7 +303,10 @@ class Result:
         return to_frame(self)
 
     def _named(self, name: str) -> Named:
-        return Named(self._answer(name), name)
+        if self.target is None or name not in ("mean", "prob", "mode", "samples"):
+            return Named(self._answer(name), name)
+        axis = 2 if name == "samples" else int(self.target.evidence.has_rows)
+        return Named(self._answer(name), name, self.target.structure.places, axis)
 
     def _array(self, name: str) -> Array:
         found: Array = self._answer(name)

@@ -1,0 +1,119 @@
+"""Answers by the names of units and states."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
+from pgmengine.graph.layer import Layer
+from pgmengine.graph.structure import Structure
+from pgmengine.graph.variables import Member, Place, find, unit_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, init=False)
+class Joint:
+    """A wanted quantity: the joint distribution of a few units given the evidence.
+
+    Use it in `want=`, and read the answer as `result.joint[names]`, an array with an axis for each
+    unit, and an axis of rows in front if the evidence has rows.
+
+    Parameters
+    ----------
+    *units : names of variables, or (layer, number of a unit), each once.
+
+    >>> import pgmengine as pgm
+    >>> r = pgm.infer(pgm.rbm(3, 2, rng=0), want=(pgm.Joint(("h", 0), ("h", 1)),))
+    >>> r.joint[("h", 0), ("h", 1)].shape
+    (2, 2)
+    """
+
+    units: tuple[Member, ...]
+
+    def __init__(self, *units: Member) -> None:
+        if not units or len(set(units)) < len(units):
+            raise PgmError(f"Joint needs different units, at least one, not {units!r}")
+        object.__setattr__(self, "units", units)
+
+    def __str__(self) -> str:
+        return f"joint of {', '.join(map(str, self.units))}"
+
+
+def state_keys(layer: Layer) -> tuple[Hashable, ...]:
+    """Return the names of the states of a layer's units, or their numbers."""
+    if layer.unit.support is None:
+        raise PgmError(
+            f"layer {layer.name!r} has {layer.unit!r} units: infinitely many values have no "
+            "probabilities; read their means"
+        )
+    return layer.state_names or tuple(range(len(layer.unit.support)))
+
+
+def marginal(
+    structure: Structure, prob: Mapping[str, Array], name: Member
+) -> dict[Hashable, float | Array]:
+    """Return state -> probability of a unit; arrays over rows where `prob` has rows."""
+    layer, unit = find(structure, name, "marginal")
+    keys = state_keys(structure.layers[layer])
+    found = prob[layer][..., unit, :]
+    if found.ndim == 1:
+        return {key: float(p) for key, p in zip(keys, found, strict=True)}
+    return {key: found[:, k] for k, key in enumerate(keys)}
+
+
+def named_places(structure: Structure) -> dict[Hashable, Place]:
+    """Return the name of every unit -> its place: variables, or else all units."""
+    if structure.variables:
+        return {unit_name(structure.layers, place): place for place in structure.variables}
+    out: dict[Hashable, Place] = {}
+    for name, layer in structure.layers.items():
+        for i in range(layer.size):
+            label = layer.labels[i] if layer.labels else None
+            known = structure.places.get(label) == (name, i) if label is not None else False
+            out[label if known else (name, i)] = name, i
+    return out
+
+
+def state_values(layer: Layer, values: Array) -> Array:
+    """Return names of states for values (..., size[, k]); values as they are without names."""
+    unit = layer.unit
+    if unit.support is None or (layer.state_names is None and unit.width == 1):
+        return values
+    states = unit.state_of(values)
+    return np.array(layer.state_names, dtype=object)[states] if layer.state_names else states
+
+
+def assignment(structure: Structure, mode: Mapping[str, Array]) -> dict[Hashable, Any]:
+    """Return name of a unit -> its state in the most probable complete state, by name."""
+    values = {name: state_values(structure.layers[name], v) for name, v in mode.items()}
+    found = {key: values[name][..., i] for key, (name, i) in named_places(structure).items()}
+    return {
+        key: v.item() if np.ndim(v) == 0 and hasattr(v, "item") else v for key, v in found.items()
+    }
+
+
+def samples_frame(
+    structure: Structure, samples: Mapping[str, Array], has_rows: bool
+) -> pd.DataFrame:
+    """Return draws as a DataFrame: a row for each draw (and row of evidence), a column for a unit.
+
+    `samples` are (draws, rows, size[, k]).
+    """
+    import pandas as pd
+
+    values = {name: state_values(structure.layers[name], v) for name, v in samples.items()}
+    draws, rows = next(iter(values.values())).shape[:2]
+    columns = {
+        key: values[name][:, :, i].T.ravel() for key, (name, i) in named_places(structure).items()
+    }
+    names, levels = (["row", "draw"], [range(rows), range(draws)])
+    index = pd.MultiIndex.from_product(levels, names=names)
+    frame = pd.DataFrame(columns, index=index)
+    return frame if has_rows else frame.droplevel("row")
