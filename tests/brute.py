@@ -38,6 +38,8 @@ def grid(unit):
 
 def log_sum(values):
     top = np.max(values)
+    if np.isneginf(top):
+        return top
     return top + math.log(np.sum(np.exp(values - top)))
 
 
@@ -109,7 +111,8 @@ class Brute:
         m = self.tiny_model
         children = {c for _, c, _ in m.directed}
         coupled = {n for a, b, _ in m.undirected for n in (a, b)}
-        parents = {p for p, _, _ in m.directed}
+        own = {scope[-1][0] for scope, _, conditional in m.tables if conditional}
+        parents = {p for p, _, _ in m.directed} - own
         return {
             layer.name
             for layer in m.layers
@@ -130,6 +133,15 @@ class Brute:
         for a, b, weight in self.tiny_model.undirected:
             share = np.array([x @ weight @ y for x, y in zip(self.values[a], self.values[b])])
             total += share / 2 if a == b else share
+        for scope, values, conditional in self.tiny_model.tables:
+            columns = [self.units.index(place) for place in scope]
+            if conditional and scope[-1] in self.cut:
+                continue
+            with np.errstate(divide="ignore"):
+                total += np.log(values[tuple(self.index[:, columns].T)])
+            if conditional:
+                base = grid(by_name[scope[-1][0]].unit)[1]
+                total -= base[self.index[:, columns[-1]]]
         for layer in self.tiny_model.layers:
             x, w = self.values[layer.name], grid(layer.unit)[0].shape[1]
             if layer.name in self.directed():

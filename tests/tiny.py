@@ -29,6 +29,8 @@ class TinyModel:
     undirected: tuple
     directed: tuple
     sparse: bool = False
+    # (scope of (layer, unit), values, whether the last unit is the child of a conditional)
+    tables: tuple = ()
 
     def build(self):
         b = pgm.GraphBuilder()
@@ -39,6 +41,11 @@ class TinyModel:
             b.couple(a, c, weight=wrap(weight))
         for p, c, weight in self.directed:
             b.cause(p, c, weight=wrap(weight))
+        for scope, values, conditional in self.tables:
+            if conditional:
+                b.conditional(scope[-1], scope[:-1], values)
+            else:
+                b.table(scope, values)
         return b.build(rng=0)
 
     def __repr__(self):
@@ -77,6 +84,32 @@ def tiny_model(name, layers, couples=(), causes=(), scale=1.0, sparse=False, kee
         tuple((p, c, weight(p, c, True)) for p, c in causes),
         sparse,
     )
+
+
+def with_tables(m, scopes=(), conditionals=(), zeros=0.0):
+    """The model with random tables over scopes of (layer, unit), the last the child of conditionals.
+
+    Units with a conditional have no bias. A share `zeros` of the entries is 0.
+    """
+    rng = np.random.default_rng(sum(map(ord, m.name)) + 1)
+    finite = [x for x in m.layers if x.unit.support is not None]
+    states = {x.name: len(x.unit.support) for x in finite}
+    tables = []
+    for conditional, some in ((False, scopes), (True, conditionals)):
+        for scope in some:
+            values = rng.gamma(1.0, size=[states[name] for name, _ in scope])
+            values = values * (rng.random(values.shape) >= zeros)
+            # At least the first state of the last unit is possible.
+            values[..., 0] += 0.1
+            if conditional:
+                values = values / values.sum(axis=-1, keepdims=True)
+            tables.append((tuple(scope), values, conditional))
+    children = {scope[-1] for scope in conditionals}
+    layers = []
+    for x in m.layers:
+        has = np.array([(x.name, i) in children for i in range(x.size)])
+        layers.append(replace(x, bias=np.where(has.reshape(-1, *[1] * (x.bias.ndim - 1)), 0, x.bias)))
+    return replace(m, layers=tuple(layers), tables=tuple(tables))
 
 
 def weaker(m, share=0.1):
@@ -156,6 +189,45 @@ INFINITE = (
         "gaussian child", {"v": (pgm.Gaussian(0.7), 2), "h": (B, 3)}, (), [("h", "v")], scale=0.5
     ),
     tiny_model("continuous child", {"v": (pgm.MultiValued(inf), 2), "h": (B, 2)}, (), [("h", "v")]),
+)
+v, h = [("v", i) for i in range(5)], [("h", i) for i in range(4)]
+TABLED = (
+    with_tables(tiny_model("potentials", {"v": (B, 4), "h": (C, 2)}), [(v[0], v[1]), (h[0], v[2])]),
+    with_tables(
+        tiny_model("potentials zeros", {"v": (S, 4), "h": (B, 2)}),
+        [(v[0], v[1], h[0]), (v[2], h[0]), (v[3],), (h[0], h[1])],
+        zeros=0.3,
+    ),
+    with_tables(
+        tiny_model("network", {"v": (B, 4), "h": (C, 2)}),
+        (),
+        [(v[0],), (v[0], v[1]), (v[0], v[1], h[0]), (h[0], v[2]), (v[2], h[0], h[1]), (v[3],)],
+    ),
+    with_tables(
+        tiny_model("network zeros", {"v": (B, 4), "h": (pgm.MultiValued(2), 2)}),
+        (),
+        [(h[0],), (h[0], v[1]), (v[1], h[1]), (h[1], v[1], v[0]), (v[2],), (v[2], v[0], v[3])],
+        zeros=0.3,
+    ),
+    with_tables(
+        tiny_model("network and potentials", {"v": (B, 3), "h": (S, 3)}),
+        [(v[0], h[2]), (h[0], h[1])],
+        [(v[0],), (v[0], h[0])],
+    ),
+    with_tables(
+        tiny_model("tables and couplings", {"v": (B, 3), "h": (pgm.MultiValued(2), 2)}, VH),
+        [(v[0], v[1]), (v[2], h[0])],
+        zeros=0.2,
+    ),
+    with_tables(
+        tiny_model("tables above arrows", {"v": (B, 3), "h": (C, 2)}, (), [("h", "v")]),
+        [(v[0], h[1])],
+        [(h[0],), (h[0], h[1])],
+    ),
+    with_tables(
+        tiny_model("tables beside gaussian", {"v": (pgm.Gaussian(0.7), 1), "h": (B, 3)}, VH),
+        [(h[0], h[1]), (h[1], h[2])],
+    ),
 )
 MODELS = FINITE + INFINITE
 

@@ -228,7 +228,7 @@ def hinted(target: Target, name: str) -> Array:
 def barren(target: Target) -> dict[str, Array]:
     """Return the barren units at beta = 1: layer -> (rows, size) bool.
 
-    They are free directed units without undirected couplings, without hints, and without
+    They are free directed units without undirected couplings, tables and hints, and without
     descendants that are observed or have hints. Summed over, their conditionals give 1.
     """
     s, pattern = target.structure, target.pattern
@@ -238,6 +238,8 @@ def barren(target: Target) -> dict[str, Array]:
             continue
         # One row stands for all where neither the pattern nor hints nor beta differ.
         mine = distinct(target.free[name])
+        if s.tables:
+            mine = mine & ~s.tabled[name]
         if name in target.soft:
             mine = mine & ~hinted(target, name)
         if not target.untempered:

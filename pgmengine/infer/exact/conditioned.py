@@ -72,8 +72,8 @@ class Conditioned:
         """Return the part (rows,) of the log density that has no free units."""
         return observed_constant(target, self.counted)
 
-    def places(self, kind: type[T]) -> Iterator[tuple[T, slice]]:
-        """Yield the terms of a kind, with the places of their factors among all factors."""
+    def places(self, kind: type[T] | tuple[type[T], ...]) -> Iterator[tuple[T, slice]]:
+        """Yield the terms of a kind, or of several, with the places of their factors among all factors."""
         first = 0
         for term in self.terms:
             count = len(term.scopes)

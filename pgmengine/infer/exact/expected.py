@@ -18,7 +18,7 @@ from pgmengine.graph.couplings import only_parameters
 from pgmengine.graph.tables import joined_states, table_gradient
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse
-from pgmengine.infer.exact.conditioned import Conditioned
+from pgmengine.infer.exact.conditioned import Conditioned, JointTerm
 from pgmengine.infer.exact.factors import PairTerm, TableTerm
 from pgmengine.infer.exact.summed import ChildTerm, Field, InfiniteTerm
 from pgmengine.protocols import Coupling
@@ -33,22 +33,54 @@ class Expected:
     target : the rows.
     conditioned : their factors.
     units : (sum of states of the free units, rows) marginals of free units.
-    factors : (sum of entries of all factors, rows) marginals of factors; empty where not wanted.
+    asked : numbers of the factors whose marginals are known, ascending.
+    factors : (sum of their entries, rows) marginals of these factors.
     """
 
     target: Target
     conditioned: Conditioned
     units: Array
+    asked: Array
     factors: Array
 
     @cached_property
-    def _first(self) -> Array:
-        """The first entry of each factor."""
-        return np.concatenate([[0], np.cumsum(self.conditioned.sizes)])
+    def _ends(self) -> Array:
+        """The first entry of each factor that was asked for, and the end of the last one."""
+        return np.concatenate([[0], np.cumsum(self.conditioned.sizes[self.asked])])
+
+    def marginals(self, place: slice) -> Array:
+        """Return the marginals (entries, rows) of factors that follow each other."""
+        first = int(np.searchsorted(self.asked, place.start))
+        last = first + place.stop - place.start
+        return self.factors[self._ends[first] : self._ends[last]]
 
     def factor(self, number: int) -> Array:
         """Return the marginal (entries, rows) of a factor."""
-        return self.factors[self._first[number] : self._first[number + 1]]
+        return self.marginals(slice(number, number + 1))
+
+    def joints(self, sets: list[tuple[int, ...]]) -> list[Array]:
+        """Return the joint distributions (rows, states, ...) of sets of units, as in `condition`."""
+        s, target = self.target.structure, self.target
+        states = joined_states(s, target.evidence.values)
+        counts = np.concatenate(
+            [
+                np.full(x.size, 0 if x.unit.support is None else len(x.unit.support))
+                for x in s.layers.values()
+            ]
+        )
+        ((_, place),) = self.conditioned.places(JointTerm)
+        out = []
+        for i, units in enumerate(sets):
+            free = [k for k, u in enumerate(units) if self.conditioned.free.number[u] >= 0]
+            found = self.factor(place.start + i).T.reshape(-1, *counts[[units[k] for k in free]])
+            for k, u in enumerate(units):
+                if k not in free:
+                    seen = np.eye(counts[u])[states[:, u]]
+                    shape = [1] * (found.ndim + 1)
+                    shape[0], shape[k + 1] = len(seen), counts[u]
+                    found = np.expand_dims(found, k + 1) * seen.reshape(shape)
+            out.append(found)
+        return out
 
     @cached_property
     def prob(self) -> States:
@@ -117,9 +149,7 @@ class Expected:
             one, two = (s.layers[n].unit.support for n in (c.a, c.b))
             assert one is not None and two is not None
             one, two = (v.reshape(len(v), -1) for v in (one, two))
-            first = self._first[place.start]
-            last = self._first[place.stop]
-            joint = self.factors[first:last].reshape(len(term.first), len(one), len(two), -1)
+            joint = self.marginals(place).reshape(len(term.first), len(one), len(two), -1)
             moment = np.einsum("nklr,ki,lj->nrij", joint, one, two, optimize=True)
             yield from zip(term.first.tolist(), term.second.tolist(), moment, strict=True)
         for child, place in self.conditioned.places(ChildTerm):
@@ -241,8 +271,7 @@ class Expected:
         counts = np.zeros(len(target.model.table_entries))
         tables = self.conditioned.counted.copy()
         for term, place in self.conditioned.places(TableTerm):
-            marginal = self.factors[self._first[place.start] : self._first[place.stop]] * weights
-            np.add.at(counts, term.entries(target), marginal)
+            np.add.at(counts, term.entries(target), self.marginals(place) * weights)
             tables[term.tables] = False
         # All units of the others are observed.
         whole = np.flatnonzero(tables)

@@ -107,7 +107,7 @@ class MeanField(Method):
             return Scheme(
                 refusal="log_prob is a bound less log Z, which mean field bounds from the same side"
             )
-        if tables and (why := obstacle(target)):
+        if why := _obstacle(target):
             return Scheme(refusal=why)
         entries = {c: count(target.model.weight(c)) for c in s.couplings}
         work = sum(2.0 * n * (20 if c.directed else 1) for c, n in entries.items())
@@ -221,12 +221,19 @@ class MeanField(Method):
 
         Returns Q; PgmError where there is no bound.
         """
-        if target.pattern.free_parents and (why := obstacle(target)):
+        if why := _obstacle(target):
             raise PgmError(f"MeanField refused: {why}")
         q = self._start(target)
         q.settle(self.updates, self.tolerance)
         q.add_slopes(weights, total)
         return q
+
+
+def _obstacle(target: Target) -> str:
+    """Return the reason why a target has no bound here, or an empty string."""
+    if target.structure.tables:
+        return "its bounds know couplings, and this model has tables"
+    return obstacle(target) if target.pattern.free_parents else ""
 
 
 def _pairs(target: Target, mean: States, c: Coupling) -> Array:
