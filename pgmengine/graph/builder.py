@@ -183,7 +183,7 @@ class GraphBuilder:
         conditionals that do not sum to one, or that form a cycle.
         """
         check_names(self.variables, self.layers)
-        named = {name for c in self.couplings for name in (c.a, c.b)}
+        named = [name for c in self.couplings for name in (c.a, c.b)]
         grouped = layers_of(self.variables, named, [layer.name for layer in self.layers])
         check_layers([*self.layers, *grouped])
         layers = {layer.name: layer for layer in (*self.layers, *grouped)}
