@@ -1,0 +1,53 @@
+"""Answers of exact methods: rows that are answered in parts, and the form in which users see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
+from pgmengine.graph.target import Target
+from pgmengine.infer.answers import public, squeeze
+
+# Quantity -> layer, coupling or parameter -> (rows, ...).
+Answer = dict[str, dict[Any, Any]]
+
+
+def check_possible(log_z: Array, rows: Array, target: Target) -> None:
+    """Raise PgmError where the evidence of a row is impossible."""
+    if np.isneginf(log_z).any():
+        row = int(rows[np.isneginf(log_z).argmax()]) + target.first
+        raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
+
+
+def put(out: dict[Any, Any], values: dict[Any, Any], rows: Array, count: int) -> None:
+    """Put the values of some of `count` rows in their places."""
+    if len(rows) == count:
+        out |= values
+        return
+    for name, value in values.items():
+        if name not in out:
+            out[name] = np.empty((count, *value.shape[1:]))
+        out[name][rows] = value
+
+
+def exact_answers(target: Target, log_z: Array, found: Answer) -> dict[str, Any]:
+    """Return log_z and other answers as users see them.
+
+    Samples are (rows, draws, width) inside, and (draws, rows, size[, k]) outside.
+    """
+    out: dict[str, Any] = dict(found)
+    out |= {what: public(target, found[what]) for what in ("mean", "mode") if what in found}
+    for what in ("prob", "pairs", "joint"):
+        if what in found:
+            out[what] = squeeze(target, found[what])
+    if "samples" in found:
+        layers = target.structure.layers
+        out["samples"] = {
+            n: layers[n].shaped(v.swapaxes(0, 1)) for n, v in found["samples"].items()
+        }
+    out["log_z"], out["log_z_error"] = log_z, np.zeros(len(log_z))
+    out["log_z_interval"] = np.repeat(log_z, 2).reshape(-1, 2)
+    return out
