@@ -48,10 +48,10 @@ setup(
     ext_modules=[
         Extension(
             "pgmengine._kernels",
-            [str(HERE / "kernels.pyx"), str(HERE / "c" / "processors.c")],
+            [str(HERE / "kernels.pyx"), *(str(HERE / "c" / f"{name}.c") for name in ("processors", "orders"))],
             include_dirs=[str(HERE), str(HERE / "c")],
             define_macros=[("PGM_X86", None)] if X86 else [],
-            depends=[str(path) for kind in ("*.pxd", "c/*") for path in HERE.glob(kind)],
+            depends=[str(path) for kind in ("*.px[di]", "c/*") for path in HERE.glob(kind)],
             extra_compile_args=[*FLAGS, "-O2"],
         )
     ],

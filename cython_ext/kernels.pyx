@@ -678,3 +678,6 @@ cdef class Belief:
         j.weight = &weight[0]
         with nogil:
             pgm_share(routines.learn, &j, self.net.terms, parts)
+
+
+include "orders.pxi"

@@ -23,8 +23,8 @@ PLACES = dict.fromkeys(DOORS, "apps") | {"_kernels": "base"}
 
 # Optional extras, and packages that take longer to import than small questions take to answer.
 DEFERRED = {
-    "arviz_base", "arviz_stats", "matplotlib", "pandas", "rich", "safetensors", "scipy", "sklearn",
-    "threadpoolctl", "xarray", "importlib", "html", "difflib",
+    "arviz_base", "arviz_stats", "goatd", "matplotlib", "pandas", "rich", "safetensors", "scipy",
+    "sklearn", "threadpoolctl", "xarray", "importlib", "html", "difflib",
 }  # fmt: skip
 
 

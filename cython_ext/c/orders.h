@@ -1,0 +1,71 @@
+/* Elimination orders of factor graphs: greedy searches, local search, and a lower bound.
+ *
+ * The graph has a vertex for each variable and an edge for each two variables of one factor.
+ * Eliminating a vertex joins its neighbours and removes it; its clique is the vertex with its
+ * neighbours. The cost of an order is the number of table entries of its cliques (each the product
+ * of the numbers of states) that are contained in no other clique of the order.
+ *
+ * pgm_orders_open removes vertices whose elimination cannot be a mistake, and splits the rest into
+ * connected components. A search works on each component by itself and keeps the best order of
+ * each, so that good parts of different searches meet. Everything follows from the arguments; no
+ * result depends on time or on the kind of processor.
+ *
+ * Functions that return an int return 0, or -1 where memory ran out.
+ * Reference: the plain symbolic elimination in tests/infer/exact/test_orders.py.
+ */
+#ifndef PGM_ORDERS_H
+#define PGM_ORDERS_H
+
+#include <stdint.h>
+
+/* What a greedy search minimises at each step. The fill of a vertex is the sum over pairs of its
+ * neighbours that are not adjacent of the product of their weights: 1 (FILL), the logarithms of
+ * their numbers of states (FILL_LOG), or the numbers of states themselves (FILL_STATES). WEIGHT is
+ * the number of entries of the clique, SIZE its number of variables, GROWTH the entries of the
+ * clique over those of the separator that remains, times its fill. */
+enum {
+    PGM_ORDER_FILL,
+    PGM_ORDER_FILL_LOG,
+    PGM_ORDER_FILL_STATES,
+    PGM_ORDER_WEIGHT,
+    PGM_ORDER_SIZE,
+    PGM_ORDER_WEIGHT_FILL,
+    PGM_ORDER_RULES
+};
+
+typedef struct pgm_orders pgm_orders;
+
+/* the graph of `factors` scopes (start, scope) over n variables with `cards` states; NULL where
+ * memory ran out */
+pgm_orders *pgm_orders_open(int64_t n, const int64_t *cards, int64_t factors, const int64_t *start,
+                            const int32_t *scope);
+void pgm_orders_close(pgm_orders *o);
+
+/* Search each component by a rule; keep what is better than the best so far. Seed 0 breaks ties
+ * by a second score, any other seed at random; scores are multiplied by 1 + noise * uniform. A
+ * search stops where its total exceeds `best` or the best of the component. */
+int pgm_orders_greedy(pgm_orders *o, int rule, uint64_t seed, double noise, double best);
+
+/* Follow the best order of each component, with a random window of it ordered anew; `rounds`
+ * windows for each component. */
+int pgm_orders_improve(pgm_orders *o, uint64_t seed, int64_t rounds, int64_t window);
+
+/* Keep the parts of an order of the whole graph that are better than the best of a component. */
+int pgm_orders_offer(pgm_orders *o, const int32_t *order);
+
+/* The work of all searches so far, in entries of lists that they have read: about 2 ns each. */
+int64_t pgm_orders_work(const pgm_orders *o);
+
+/* Write the best order (n,); return 1 where no search of a component has ended below its limit. */
+int pgm_orders_best(const pgm_orders *o, int32_t *order);
+
+/* The cost of an order: *entries, and the log2 of the entries of the largest clique. */
+int pgm_orders_cost(const pgm_orders *o, const int32_t *order, double *entries, double *largest);
+
+/* log2 of the entries of a clique that every order has: the largest over minors of the graph of
+ * the smallest clique of a vertex, by contraction of the vertex into the neighbour with which it
+ * shares the fewest neighbours. A contracted vertex has the smaller of the two weights. Bodlaender
+ * and Koster, Treewidth computations II (2011), have the unweighted rule. */
+int pgm_orders_bound(const pgm_orders *o, double *bound);
+
+#endif

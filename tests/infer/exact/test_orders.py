@@ -1,0 +1,195 @@
+"""Elimination orders: against a plain symbolic elimination, brute force, and known treewidths."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from pgmengine import _kernels
+from pgmengine.base.errors import PgmError
+from pgmengine.infer.exact import order as orders
+from pgmengine.infer.exact.order import best_order
+
+RULES = range(_kernels.WEIGHT_FILL + 1)
+
+
+def csr(scopes):
+    start = np.cumsum([0, *map(len, scopes)]).astype(np.int64)
+    return start, np.array([v for s in scopes for v in s], dtype=np.int32)
+
+
+def graph(cards, scopes):
+    return np.array(cards, dtype=np.int64), *csr(scopes)
+
+
+def cliques(n, scopes, order):
+    """The cliques of an order, by elimination with sets."""
+    near = {v: set() for v in range(n)}
+    for s in scopes:
+        for a, b in itertools.permutations(s, 2):
+            near[a].add(b)
+    found = []
+    for v in order:
+        found.append(near[v] | {v})
+        for a in near[v]:
+            near[a] = (near[a] | near[v]) - {a, v}
+    return found
+
+
+def plain_cost(cards, scopes, order):
+    """Entries of the maximal cliques, and log2 of the largest."""
+    all_ = cliques(len(cards), scopes, order)
+    size = [math.prod(int(cards[v]) for v in c) for c in all_]
+    kept = [
+        not any(c < d or (c == d and j < i) for j, d in enumerate(all_)) for i, c in enumerate(all_)
+    ]
+    return sum(s for s, k in zip(size, kept) if k), math.log2(max(size))
+
+
+def random_graph(rng, n, factors, most=3, states=5):
+    scopes = [
+        rng.choice(n, size=min(n, int(rng.integers(1, most + 1))), replace=False).tolist()
+        for _ in range(factors)
+    ]
+    return rng.integers(1, states + 1, size=n), scopes
+
+
+def grid(k, m=None):
+    m = m or k
+    at = lambda i, j: i * m + j  # noqa: E731
+    return [
+        *([at(i, j), at(i, j + 1)] for i in range(k) for j in range(m - 1)),
+        *([at(i, j), at(i + 1, j)] for i in range(k - 1) for j in range(m)),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_entries_and_largest_agree_with_a_plain_elimination(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 30))
+    cards, scopes = random_graph(rng, n, int(rng.integers(0, 3 * n)))
+    model = graph(cards, scopes)
+    for rule in RULES:
+        for tie in (0, seed + 1):
+            order, entries, largest = _kernels.elimination_order(*model, rule, tie, math.inf)
+            assert sorted(order) == list(range(n))
+            plain = plain_cost(cards, scopes, order)
+            assert (entries, largest) == pytest.approx(plain, rel=1e-12)
+    order = rng.permutation(n).astype(np.int32)
+    assert _kernels.Orders(*model).cost(order) == pytest.approx(
+        plain_cost(cards, scopes, order), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_bound_is_below_every_order_and_the_search_is_near_the_best(seed):
+    rng = np.random.default_rng(seed)
+    n = 7 if seed == 0 else int(rng.integers(2, 7))
+    cards, scopes = random_graph(rng, n, int(rng.integers(n, 3 * n)), 2)
+    search = _kernels.Orders(*graph(cards, scopes))
+    every = np.array(list(itertools.permutations(range(n))), dtype=np.int32)
+    costs = [search.cost(order) for order in every]
+    found = best_order(*graph(cards, scopes))
+    assert _kernels.width_bound(*graph(cards, scopes)) == pytest.approx(found.bound)
+    assert found.bound <= min(largest for _, largest in costs) + 1e-9
+    assert found.entries <= 1.5 * min(entries for entries, _ in costs)
+
+
+def width(n, scopes):
+    found = best_order(*graph([2] * n, scopes))
+    return found.largest - 1, found.bound - 1
+
+
+def test_known_treewidths():
+    rng = np.random.default_rng(1)
+    tree = [[int(rng.integers(v)), v] for v in range(1, 300)]
+    assert width(300, tree) == (1, 1)
+    assert width(50, [[v, (v + 1) % 50] for v in range(50)]) == (2, 2)
+    assert width(9, list(itertools.combinations(range(9), 2))) == (8, 8)
+    assert width(9, [list(range(9))]) == (8, 8)
+    assert width(5, []) == (0, 0)
+    for k in range(2, 9):
+        search = _kernels.Orders(*graph([2] * k * k, grid(k)))
+        for seed in range(100):
+            search.greedy(seed % 3, seed, 0.1, math.inf)
+        assert search.bound() <= search.cost(search.best())[1] == k + 1
+    assert width(100, grid(2, 50)) == (2, 2)
+
+
+def test_a_dense_bipartite_graph_has_the_width_of_its_smaller_side():
+    scopes = [[v, 784 + h] for v in range(784) for h in range(20)]
+    assert width(804, scopes) == (20, 20)
+
+
+def test_searches_stop_above_their_limit():
+    model = graph([2] * 64, grid(8))
+    order, entries, largest = _kernels.elimination_order(*model, 0, 0, 100.0)
+    assert order is None and entries == largest == math.inf
+    order, entries, _ = _kernels.elimination_order(*model, 0, 0, math.inf)
+    assert _kernels.elimination_order(*model, 0, 0, entries)[1] == entries
+
+
+def test_local_search_and_offers_never_make_the_best_order_worse():
+    rng = np.random.default_rng(3)
+    scopes = grid(12)
+    cards = rng.integers(2, 5, size=144)
+    search = _kernels.Orders(*graph(cards, scopes))
+    search.offer(rng.permutation(144).astype(np.int32))
+    last = search.cost(search.best())[0]
+    for seed in range(1, 40):
+        search.greedy(seed % 4, seed, 0.1, math.inf)
+        search.improve(seed, 5, 20)
+        search.offer(rng.permutation(144).astype(np.int32))
+        order = search.best()
+        entries = search.cost(order)[0]
+        assert entries == pytest.approx(plain_cost(cards, scopes, order)[0])
+        assert entries <= last * (1 + 1e-12)
+        last = entries
+
+
+def test_orders_repeat():
+    model = graph([3] * 100, grid(10))
+    first, second = best_order(*model), best_order(*model)
+    assert np.array_equal(first.order, second.order) and first.entries == second.entries
+
+
+def test_without_goatd_the_search_is_silent(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "goatd", None)
+    assert orders._by_goatd(graph([2] * 4, grid(2)), 1.0) is None
+
+
+def test_trees_of_bags_become_orders():
+    bags, edges = [[0, 1], [1, 2], [2, 3], [1, 4]], [(0, 1), (1, 2), (1, 3)]
+    order = orders._leaves_first(6, bags, edges)
+    assert sorted(order) == list(range(6))
+    assert max(map(len, cliques(6, bags, order))) == 2
+
+
+@pytest.mark.parametrize(
+    ("cards", "start", "scope", "message"),
+    [
+        ([2, 2], [0, 2], [0, 2], "factor 0 names variable 2"),
+        ([2, 2], [0, 2], [0, -1], "factor 0 names variable -1"),
+        ([2, 2], [0, 2], [1, 1], "factor 0 names variable 1 twice"),
+        ([2, 0], [0, 2], [0, 1], "variable 1 has 0 states"),
+        ([2, 2], [0, 3], [0, 1], "start must lead from 0"),
+        ([2, 2], [1, 2], [0, 1], "start must lead from 0"),
+        ([2, 2], [0, 2, 1, 2], [0, 1], "start falls or leaves the scope at factor 1"),
+        ([2, 2], [0, 9, 2], [0, 1], "start falls or leaves the scope at factor 0"),
+        ([2, 2], [], [0, 1], "start must lead from 0"),
+    ],
+)
+def test_malformed_graphs_are_refused(cards, start, scope, message):
+    with pytest.raises(PgmError, match=message):
+        best_order(np.array(cards, np.int64), np.array(start, np.int64), np.array(scope, np.int32))
+
+
+def test_malformed_orders_and_rules_are_refused():
+    search = _kernels.Orders(*graph([2] * 3, [[0, 1], [1, 2]]))
+    with pytest.raises(PgmError, match="no permutation"):
+        search.cost(np.array([0, 1, 1], np.int32))
+    with pytest.raises(PgmError, match="does not fit"):
+        search.offer(np.array([0, 1], np.int32))
+    with pytest.raises(PgmError, match="rule is 99"):
+        search.greedy(99, 0, 0.0, math.inf)
