@@ -11,11 +11,13 @@ from pgmengine.graph.target import Target
 from pgmengine.infer.ask import explain, infer, prepare
 from pgmengine.infer.auto import Auto
 from pgmengine.infer.axes import Axis
+from pgmengine.infer.by_name import Joint
 from pgmengine.infer.methods import (
     AIS,
     MCMC,
     Adaptive,
     CoupledTempering,
+    Elimination,
     Exact,
     FlatHistogram,
     Forward,
@@ -93,6 +95,7 @@ __all__ = [
     "Centered",
     "CoupledTempering",
     "EarlyStopping",
+    "Elimination",
     "Exact",
     "ExactGradient",
     "ExactLogLikelihood",
@@ -109,6 +112,7 @@ __all__ = [
     "GraphBuilder",
     "GrowingBlend",
     "Input",
+    "Joint",
     "Linear",
     "MCMC",
     "MeanField",

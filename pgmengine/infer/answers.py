@@ -16,21 +16,23 @@ from pgmengine.base.types import Array, States
 from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import plus
+from pgmengine.infer.by_name import Joint
 from pgmengine.infer.result import WANTS
 
 
 def check_want(want: Iterable[str]) -> tuple[str, ...]:
     """Return the wanted quantities as a tuple; raise PgmError for an unknown name."""
+    known = f"ask for any of {', '.join(WANTS)}, or pgm.Joint(units)"
+    if isinstance(want, str):
+        want = (want,)
     if not isinstance(want, Iterable):
-        raise PgmError(
-            f"want must be a name or several, not {want!r}; ask for any of {', '.join(WANTS)}"
-        )
-    wanted = (want,) if isinstance(want, str) else tuple(want)
+        raise PgmError(f"want must be a name or several, not {want!r}; {known}")
+    wanted = tuple(want)
     for name in wanted:
-        if name not in WANTS:
-            raise PgmError(f"want: {name!r} is unknown; ask for any of {', '.join(WANTS)}")
+        if name not in WANTS and not isinstance(name, Joint):
+            raise PgmError(f"want: {name!r} is unknown; {known}")
     if not wanted:
-        raise PgmError(f"want is empty; ask for any of {', '.join(WANTS)}")
+        raise PgmError(f"want is empty; {known}")
     return wanted
 
 

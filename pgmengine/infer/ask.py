@@ -32,7 +32,7 @@ from pgmengine.infer.answers import check_want
 from pgmengine.infer.auto import Auto, Choice, only
 from pgmengine.infer.explanation import Explanation, Part
 from pgmengine.infer.prepared import Method, MethodLike, Prepared, as_method
-from pgmengine.infer.result import ANSWERS, Plan, Result
+from pgmengine.infer.result import ANSWERS, Plan, Result, quantity
 from pgmengine.infer.splitting import answer
 
 if TYPE_CHECKING:
@@ -298,9 +298,9 @@ def _answer(
     with showing(progress):
         result = answer(executor, question.on(target), rng, state)
     # log_z also belongs to log_prob, since it is one of its two terms.
-    wanted = {*question.want, "log_z"} if "log_prob" in question.want else {*question.want}
+    wanted = {*map(quantity, question.want), *(("log_z",) * ("log_prob" in question.want))}
     answers = {n: value for n, value in result.answers.items() if ANSWERS.get(n, n) in wanted}
-    if missing := [w for w in question.want if not any(ANSWERS.get(n) == w for n in answers)]:
+    if missing := [w for w in question.want if quantity(w) not in map(ANSWERS.get, answers)]:
         raise PgmError(
             f"{result.method!r} was asked for {', '.join(missing)}, but its answers are "
             f"{', '.join(result.answers)}"

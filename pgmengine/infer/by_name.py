@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,32 +17,39 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, init=False)
-class Joint:
+class Joint(str):
     """A wanted quantity: the joint distribution of a few units given the evidence.
 
     Use it in `want=`, and read the answer as `result.joint[names]`, an array with an axis for each
-    unit, and an axis of rows in front if the evidence has rows.
+    unit, and an axis of rows in front if the evidence has rows. It is the name of the quantity, as
+    "marginals" is, and knows its units.
 
     Parameters
     ----------
     *units : names of variables, or (layer, number of a unit), each once.
 
+    Raises
+    ------
+    PgmError if there is no unit, or one unit twice.
+
     >>> import pgmengine as pgm
-    >>> r = pgm.infer(pgm.rbm(3, 2, rng=0), want=(pgm.Joint(("h", 0), ("h", 1)),))
+    >>> want = pgm.Joint(("h", 0), ("h", 1))
+    >>> r = pgm.infer(pgm.rbm(3, 2, rng=0), want=(want,))
     >>> r.joint[("h", 0), ("h", 1)].shape
     (2, 2)
     """
 
     units: tuple[Member, ...]
 
-    def __init__(self, *units: Member) -> None:
+    def __new__(cls, *units: Member) -> Joint:
         if not units or len(set(units)) < len(units):
             raise PgmError(f"Joint needs different units, at least one, not {units!r}")
-        object.__setattr__(self, "units", units)
+        name = super().__new__(cls, f"joint of {', '.join(map(repr, units))}")
+        name.units = units
+        return name
 
-    def __str__(self) -> str:
-        return f"joint of {', '.join(map(str, self.units))}"
+    def __getnewargs__(self) -> tuple[Member, ...]:
+        return self.units
 
 
 def state_keys(layer: Layer) -> tuple[Hashable, ...]:

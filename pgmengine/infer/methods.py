@@ -3,6 +3,7 @@
 Each method is a frozen dataclass whose fields are its settings, and follows the contract of Method.
 """
 
+from pgmengine.infer.exact.elimination import Elimination
 from pgmengine.infer.exact.method import Exact
 from pgmengine.infer.sampling.ais import AIS
 from pgmengine.infer.sampling.base_rates import base_rates
@@ -22,6 +23,7 @@ __all__ = [
     "MCMC",
     "Adaptive",
     "CoupledTempering",
+    "Elimination",
     "Exact",
     "FlatHistogram",
     "Forward",

@@ -19,7 +19,7 @@ from pgmengine.base.types import RngLike
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import check_want
 from pgmengine.infer.axes import Statistics
-from pgmengine.infer.result import WANTS, Plan, Result, Status
+from pgmengine.infer.result import WANTS, Plan, Result, Status, quantity
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Method:
     def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
         """Plan a question once, for its plan and for its answer."""
         wanted, name = check_want(want), type(self).__name__
-        if missing := sorted(set(wanted) - self.gives):
+        if missing := sorted({w for w in wanted if quantity(w) not in self.gives}):
             why = f"{self.source} no {' or '.join(missing)}"
             return Prepared(self, target, wanted, Plan(name, refusal=why))
         s = self.scheme(target, wanted)

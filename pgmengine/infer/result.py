@@ -123,7 +123,7 @@ class Plan:
         return f"{self.work:.2g} unit updates", time, f"{self.bytes / 2**20:.3g} MiB"
 
 
-def quantity(wanted: str | Joint) -> str:
+def quantity(wanted: str) -> str:
     """Return the name of a wanted quantity; "joint" for any Joint."""
     return "joint" if isinstance(wanted, Joint) else wanted
 

@@ -80,7 +80,7 @@ class Elimination(Method):
         check_limit(self, "max_states")
         check_whole(self, "draws")
 
-    def scheme(self, target: Target, want: tuple[str | Joint, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Find an order for every evidence pattern; refuse above max_states."""
         try:
             parts = _parts(target, want)
@@ -141,19 +141,19 @@ class _Tree:
     order: Order
     tree: JunctionTree
 
-    def work(self, draws: int, want: tuple[str | Joint, ...]) -> float:
+    def work(self, draws: int, want: tuple[str, ...]) -> float:
         """Return the number of table entries of all passes and rows."""
         kinds = {quantity(w) for w in want}
         passes = 1 + 2 * bool(MOMENTS & kinds) + ("mode" in kinds)
         drawn = draws * len(self.conditioned.free.states) * ("samples" in kinds)
         return len(self.rows) * (passes * self.order.entries + drawn)
 
-    def bytes(self, want: tuple[str | Joint, ...]) -> float:
+    def bytes(self, want: tuple[str, ...]) -> float:
         """Return the most memory of a pass over some rows."""
         moments = bool(MOMENTS & {quantity(w) for w in want})
         return float(self.tree.bytes(min(len(self.rows), self.at_once(want)), moments))
 
-    def at_once(self, want: tuple[str | Joint, ...]) -> int:
+    def at_once(self, want: tuple[str, ...]) -> int:
         """Return the number of rows that share a pass."""
         moments = bool(MOMENTS & {quantity(w) for w in want})
         return int(max(1, ROWS_BYTES // max(self.tree.bytes(1, moments), 1)))
@@ -167,7 +167,7 @@ class _Tree:
         )
 
 
-def _parts(target: Target, want: tuple[str | Joint, ...]) -> dict[str, list[_Tree]]:
+def _parts(target: Target, want: tuple[str, ...]) -> dict[str, list[_Tree]]:
     """Return the trees of the posterior, and of the model without evidence for log_prob."""
     parts = {"posterior": _trees(target, want)}
     if "log_prob" in want and not _normalised(target):
@@ -188,7 +188,7 @@ def _normaliser(parts: dict[str, list[_Tree]], target: Target) -> Array | float:
     return _eliminated(trees, target.nothing_observed, ("log_z",), 0, None)[0]
 
 
-def _trees(target: Target, want: tuple[str | Joint, ...]) -> list[_Tree]:
+def _trees(target: Target, want: tuple[str, ...]) -> list[_Tree]:
     """Return a tree for every evidence pattern."""
     kinds = {quantity(w) for w in want}
     structural = bool(PAIRS & kinds)
@@ -227,7 +227,7 @@ def _tree(
 def _eliminated(
     trees: list[_Tree],
     target: Target,
-    want: tuple[str | Joint, ...],
+    want: tuple[str, ...],
     draws: int,
     rng: np.random.Generator | None,
 ) -> tuple[Array, Answer]:
@@ -246,7 +246,7 @@ def _eliminated(
     return log_z, answers
 
 
-def _jobs(trees: list[_Tree], want: tuple[str | Joint, ...]) -> Iterator[tuple[_Tree, Array]]:
+def _jobs(trees: list[_Tree], want: tuple[str, ...]) -> Iterator[tuple[_Tree, Array]]:
     """Yield the rows that share a pass, with their tree."""
     for tree in trees:
         step = tree.at_once(want)
@@ -257,7 +257,7 @@ def _jobs(trees: list[_Tree], want: tuple[str | Joint, ...]) -> Iterator[tuple[_
 def _solved(
     tree: _Tree,
     target: Target,
-    want: tuple[str | Joint, ...],
+    want: tuple[str, ...],
     draws: int,
     rng: np.random.Generator | None,
 ) -> tuple[Array, Answer]:
@@ -301,7 +301,7 @@ def _asked_factors(conditioned: Conditioned, kinds: set[str]) -> Array:
     return np.concatenate([np.empty(0, dtype=np.int64), *ranges])
 
 
-def _expected(e: Expected, want: tuple[str | Joint, ...]) -> Answer:
+def _expected(e: Expected, want: tuple[str, ...]) -> Answer:
     """Return the answers that are expectations."""
     target, answers = e.target, Answer()
     if "marginals" in want:
