@@ -48,7 +48,7 @@ setup(
     ext_modules=[
         Extension(
             "pgmengine._kernels",
-            [str(HERE / "kernels.pyx"), *(str(HERE / "c" / f"{name}.c") for name in ("processors", "orders"))],
+            [str(HERE / name) for name in ("kernels.pyx", "c/processors.c", "c/orders.c")],
             include_dirs=[str(HERE), str(HERE / "c")],
             define_macros=[("PGM_X86", None)] if X86 else [],
             depends=[str(path) for kind in ("*.px[di]", "c/*") for path in HERE.glob(kind)],

@@ -20,3 +20,4 @@ cdef extern from "orders.h" nogil:
                         double *largest)
     int pgm_orders_bound(const pgm_orders *o, double *bound)
     int64_t pgm_orders_work(const pgm_orders *o)
+    int64_t pgm_orders_parts(const pgm_orders *o)

@@ -13,8 +13,10 @@
  *
  * Vertices wait in a heap by (first, second). Simplicial vertices come before all others. Then
  * come vertices whose neighbours lack one edge, if their clique has at most `low` bits, a lower
- * bound of the largest clique: contracting such a vertex into an end of the missing edge gives the
- * graph that its elimination leaves, so no minor of the graph, and no bound, is lost.
+ * bound of the largest clique, and no neighbour has more states: contracting such a vertex into an
+ * end of the missing edge gives the graph that its elimination leaves, so that the largest clique
+ * need not grow (Bodlaender, Koster and van den Eijkhof, Preprocessing rules for triangulation of
+ * probabilistic networks, 2005).
  */
 #ifndef PGM_GREEDY_H
 #define PGM_GREEDY_H
@@ -109,6 +111,15 @@ static void pgm_greedy_remove(pgm_greedy *s, int32_t v)
 
 /* ---- scores ---- */
 
+/* Whether no neighbour of v has more states than v. */
+static int pgm_greedy_heaviest(const pgm_greedy *s, int32_t v)
+{
+    const pgm_adjacency *g = &s->g;
+    for (int64_t i = g->at[v]; i < g->at[v] + g->length[v]; i++)
+        if (g->alive[g->pool[i]] && s->bits[g->pool[i]] > s->bits[v]) return 0;
+    return 1;
+}
+
 static void pgm_greedy_score(pgm_greedy *s, int32_t v)
 {
     double clique = s->load[v] + s->bits[v], score = s->fill[v];
@@ -117,7 +128,7 @@ static void pgm_greedy_score(pgm_greedy *s, int32_t v)
         s->first[v] = PGM_SIMPLICIAL;
         return;
     }
-    if (s->missing[v] == 1 && clique <= s->low) {
+    if (s->missing[v] == 1 && clique <= s->low && pgm_greedy_heaviest(s, v)) {
         s->first[v] = PGM_ALMOST;
         return;
     }

@@ -1,7 +1,9 @@
 /* Elimination orders: see orders.h for the design, and greedy.h for the searches. */
 #include "orders.h"
 
+#include "cliques.h"
 #include "greedy.h"
+#include "windows.h"
 
 /* A connected component of what the safe reductions leave: its own numbers of vertices, the
  * vertices of the whole graph that they stand for, and the best order so far. */
@@ -206,93 +208,6 @@ pgm_orders *pgm_orders_open(int64_t n, const int64_t *cards, int64_t factors, co
     return o;
 }
 
-/* ---- the cost of an order ---- */
-
-/* The later neighbours of each vertex after fill: pool[from[v]] .. pool[from[v] + size[v] - 1].
- * child[v] is the first of the vertices whose first later neighbour is v, and next has the rest. */
-typedef struct {
-    int32_t *place, *mark, *child, *next, *size, *pool;
-    int64_t *from, used, room;
-} pgm_cliques;
-
-static void pgm_cliques_free(pgm_cliques *c)
-{
-    free(c->place), free(c->from), free(c->pool);
-}
-
-static int pgm_cliques_allocate(pgm_cliques *c, int32_t n, int64_t room)
-{
-    memset(c, 0, sizeof *c);
-    c->place = malloc((5 * (int64_t)n + 1) * sizeof *c->place);
-    c->from = malloc((n + 1) * sizeof *c->from);
-    c->pool = malloc(room * sizeof *c->pool), c->room = room;
-    if (!c->place || !c->from || !c->pool) return -1;
-    c->mark = c->place + n, c->child = c->mark + n, c->next = c->child + n, c->size = c->next + n;
-    for (int32_t v = 0; v < n; v++) c->mark[v] = c->child[v] = -1;
-    return 0;
-}
-
-/* Add u to the list of v, unless it is there. */
-static inline void pgm_cliques_add(pgm_cliques *c, int32_t v, int32_t u)
-{
-    if (c->mark[u] == v) return;
-    c->mark[u] = v, c->pool[c->used++] = u;
-}
-
-/* Gather the later neighbours of v: its own, and those of its children. */
-static int pgm_cliques_gather(pgm_cliques *c, const pgm_adjacency *g, int32_t v)
-{
-    int64_t most = c->used + g->length[v];
-    for (int32_t k = c->child[v]; k >= 0; k = c->next[k]) most += c->size[k];
-    if (most > c->room) {
-        int32_t *pool = realloc(c->pool, 2 * most * sizeof *pool);
-        if (!pool) return -1;
-        c->pool = pool, c->room = 2 * most;
-    }
-    c->from[v] = c->used, c->mark[v] = v;
-    for (int64_t i = g->at[v]; i < g->at[v] + g->length[v]; i++)
-        if (c->place[g->pool[i]] > c->place[v]) pgm_cliques_add(c, v, g->pool[i]);
-    for (int32_t k = c->child[v]; k >= 0; k = c->next[k])
-        for (int64_t i = c->from[k]; i < c->from[k] + c->size[k]; i++)
-            pgm_cliques_add(c, v, c->pool[i]);
-    c->size[v] = (int32_t)(c->used - c->from[v]);
-    return 0;
-}
-
-/* The bits of the clique of v; v becomes a child of its first later neighbour. */
-static double pgm_cliques_close(pgm_cliques *c, const double *bits, int32_t v)
-{
-    int32_t parent = -1;
-    double clique = bits[v];
-    for (int64_t i = c->from[v]; i < c->from[v] + c->size[v]; i++) {
-        int32_t u = c->pool[i];
-        clique += bits[u];
-        if (parent < 0 || c->place[u] < c->place[parent]) parent = u;
-    }
-    if (parent >= 0) c->next[v] = c->child[parent], c->child[parent] = v;
-    return clique;
-}
-
-static int pgm_cliques_cost(const pgm_adjacency *g, const double *bits, const int32_t *order,
-                            double *entries, double *largest)
-{
-    pgm_cliques c;
-    int status = pgm_cliques_allocate(&c, g->n, 4 * g->used + 16);
-    *entries = *largest = 0.0;
-    for (int32_t i = 0; status == 0 && i < g->n; i++) c.place[order[i]] = i;
-    for (int32_t i = 0; status == 0 && i < g->n; i++) {
-        int32_t v = order[i], contained = 0;
-        status = pgm_cliques_gather(&c, g, v);
-        if (status) break;
-        for (int32_t k = c.child[v]; k >= 0; k = c.next[k]) contained |= c.size[k] == c.size[v] + 1;
-        double clique = pgm_cliques_close(&c, bits, v);
-        if (!contained) *entries += exp2(clique);
-        if (clique > *largest) *largest = clique;
-    }
-    pgm_cliques_free(&c);
-    return status;
-}
-
 /* ---- searches ---- */
 
 int pgm_orders_greedy(pgm_orders *o, int rule, uint64_t seed, double noise, double best)
@@ -311,6 +226,7 @@ int pgm_orders_greedy(pgm_orders *o, int rule, uint64_t seed, double noise, doub
         o->work += s.work;
         pgm_greedy_free(&s);
     }
+    o->work += 100;
     return status < 0 ? -1 : 0;
 }
 
@@ -341,6 +257,21 @@ int pgm_orders_offer(pgm_orders *o, const int32_t *order)
 
 int64_t pgm_orders_work(const pgm_orders *o) { return o->work; }
 
+int64_t pgm_orders_parts(const pgm_orders *o) { return o->parts; }
+
+int pgm_orders_improve(pgm_orders *o, uint64_t seed, int64_t rounds, int64_t window)
+{
+    int status = 0;
+    for (int32_t k = 0; status >= 0 && k < o->parts; k++) {
+        pgm_part *p = &o->part[k];
+        if (p->total == INFINITY) continue;
+        status = pgm_windows_improve(&p->graph, p->bits, p->order, &p->total, o->low, seed + k,
+                                     rounds, window, &o->work);
+    }
+    o->work += 100;
+    return status;
+}
+
 int pgm_orders_best(const pgm_orders *o, int32_t *order)
 {
     int32_t count = o->first;
@@ -356,10 +287,4 @@ int pgm_orders_best(const pgm_orders *o, int32_t *order)
 int pgm_orders_cost(const pgm_orders *o, const int32_t *order, double *entries, double *largest)
 {
     return pgm_cliques_cost(&o->graph, o->bits, order, entries, largest);
-}
-
-int pgm_orders_improve(pgm_orders *o, uint64_t seed, int64_t rounds, int64_t window)
-{
-    (void)o, (void)seed, (void)rounds, (void)window;
-    return 0;
 }

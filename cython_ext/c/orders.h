@@ -46,15 +46,17 @@ void pgm_orders_close(pgm_orders *o);
  * search stops where its total exceeds `best` or the best of the component. */
 int pgm_orders_greedy(pgm_orders *o, int rule, uint64_t seed, double noise, double best);
 
-/* Follow the best order of each component, with a random window of it ordered anew; `rounds`
- * windows for each component. */
+/* Order random windows of the best order of each component anew: windows.h. */
 int pgm_orders_improve(pgm_orders *o, uint64_t seed, int64_t rounds, int64_t window);
 
 /* Keep the parts of an order of the whole graph that are better than the best of a component. */
 int pgm_orders_offer(pgm_orders *o, const int32_t *order);
 
-/* The work of all searches so far, in entries of lists that they have read: about 2 ns each. */
+/* The work of all searches so far, in entries of lists that they have read: about 5 ns each. */
 int64_t pgm_orders_work(const pgm_orders *o);
+
+/* The number of components that the safe reductions leave. */
+int64_t pgm_orders_parts(const pgm_orders *o);
 
 /* Write the best order (n,); return 1 where no search of a component has ended below its limit. */
 int pgm_orders_best(const pgm_orders *o, int32_t *order);

@@ -33,7 +33,7 @@ from pgmengine.base.types import Array
 # Seconds of elimination for one table entry (3 passes of 3 ns), and of a search for one entry of a
 # list that it reads.
 ENTRY = 9e-9
-READ = 2e-9
+READ = 5e-9
 # The share of the time of the elimination that the search may take.
 SHARE = 0.05
 # Totals above this are taken for infeasible, and the search uses all of its seconds.
@@ -46,7 +46,10 @@ RULES = {
     "min-fill": _kernels.FILL,
     "min-weight": _kernels.WEIGHT,
 }
+RANDOMISED = tuple(RULES.items())[:3]
 NOISE = (0.0, 0.05, 0.2, 0.5)
+# Sizes of the windows of local search, and about the seconds of one.
+WINDOWS, ROUND = (20, 40, 80), 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +101,10 @@ class _Search:
             return self.seconds
         return min(self.seconds, SHARE * ENTRY * self.entries)
 
-    def goes_on(self) -> bool:
-        """Whether the best order leaves time for another search."""
-        return READ * self.orders.work() < self.allowed() and time.monotonic() < self.end
+    def left(self) -> float:
+        """Return the seconds that are left for further searches."""
+        late = time.monotonic() >= self.end
+        return 0.0 if late else self.allowed() - READ * self.orders.work()
 
 
 def best_order(cards: Array, start: Array, scope: Array, seconds: float = 10.0) -> Order:
@@ -140,7 +144,7 @@ def best_order(cards: Array, start: Array, scope: Array, seconds: float = 10.0) 
     bound = search.orders.bound()
     for step in _steps(search):
         search.note(step)
-        if not search.goes_on():
+        if not search.orders.parts or search.left() <= 0.0:
             break
     if search.order is None:
         raise AssertionError("the first pass has no limit, so that it finds an order")
@@ -152,19 +156,17 @@ def _steps(search: _Search) -> Iterator[str]:
     for name, rule in RULES.items():
         search.orders.greedy(rule, 0, 0.0, math.inf)
         yield name
-    seed = 0
-    for turn in itertools.count():
-        for noise in NOISE:
-            for name, rule in list(RULES.items())[:3]:
-                seed += 1
-                search.orders.greedy(rule, seed, noise, math.inf)
-                yield f"{name}, randomised"
-        for _ in range(8):
-            seed += 1
-            search.orders.improve(seed, 10, 30)
-            yield "local search"
-        if turn == 2 and search.allowed() > GOATD:
-            order = _by_goatd(search.graph, GOATD_SHARE * search.allowed())
+    for seed, (noise, (name, rule)) in enumerate(itertools.product(NOISE, RANDOMISED), 1):
+        search.orders.greedy(rule, seed, noise, math.inf)
+        yield f"{name}, randomised"
+    with_goatd = True
+    for seed in itertools.count(1):
+        rounds = min(20, 1 + int(search.left() / ROUND))
+        search.orders.improve(seed, rounds, WINDOWS[seed % 3])
+        yield "local search"
+        if with_goatd and search.left() > GOATD:
+            with_goatd = False
+            order = _by_goatd(search.graph, GOATD_SHARE * search.left())
             if order is not None:
                 search.orders.offer(order)
                 yield "goatd"

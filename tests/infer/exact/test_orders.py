@@ -10,6 +10,7 @@ from pgmengine import _kernels
 from pgmengine.base.errors import PgmError
 from pgmengine.infer.exact import order as orders
 from pgmengine.infer.exact.order import best_order
+from pgmengine.infer.exact.possible import remove_impossible
 
 RULES = range(_kernels.WEIGHT_FILL + 1)
 
@@ -193,3 +194,60 @@ def test_malformed_orders_and_rules_are_refused():
         search.offer(np.array([0, 1], np.int32))
     with pytest.raises(PgmError, match="rule is 99"):
         search.greedy(99, 0, 0.0, math.inf)
+
+
+def log_z(cards, start, scope, values, offset=0):
+    """The log of the sum over all states, by enumeration."""
+    total = -math.inf
+    for state in itertools.product(*map(range, cards)):
+        term, place = 0.0, 0
+        for a, b in itertools.pairwise(start.tolist()):
+            shape = [int(cards[v]) for v in scope[a:b]]
+            at = 0
+            for v, k in zip(scope[a:b], shape):
+                at = at * k + state[v]
+            term += values[place + at]
+            place += math.prod(shape)
+        total = np.logaddexp(total, term)
+    return total
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_removing_impossible_states_keeps_the_sum(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 6))
+    cards, scopes = random_graph(rng, n, int(rng.integers(0, 2 * n + 1)), 3, 3)
+    model = graph(cards, scopes)
+    size = sum(math.prod(int(cards[v]) for v in s) for s in scopes)
+    values = np.where(rng.random(size) < 0.3 + 0.4 * (seed % 2), -np.inf, rng.normal(size=size))
+    left = remove_impossible(*model, values)
+    before = log_z(*model, values)
+    if not left.cards.all():
+        assert before == -math.inf
+        assert not left.cards.any() and not len(left.values)
+        return
+    after = log_z(left.cards, left.start, left.scope, left.values)
+    assert after == pytest.approx(before, rel=1e-12)
+    assert [len(k) for k in left.kept] == left.cards.tolist()
+    assert (left.cards[left.scope] > 1).all()
+    again = remove_impossible(left.cards, left.start, left.scope, left.values)
+    assert np.array_equal(again.cards, left.cards) and np.array_equal(again.values, left.values)
+
+
+def test_removal_goes_from_table_to_table():
+    scopes = [[v, v + 1] for v in range(5)] + [[0]]
+    equal = np.where(np.eye(3, dtype=bool), 0.0, -np.inf).ravel()
+    values = np.concatenate((*[equal] * 5, [-np.inf, 1.5, -np.inf]))
+    left = remove_impossible(*graph([3] * 6, scopes), values)
+    assert [k.tolist() for k in left.kept] == [[1]] * 6
+    assert not len(left.scope) and left.values.sum() == 1.5
+
+
+def test_malformed_tables_are_refused():
+    model = graph([2, 2], [[0, 1]])
+    with pytest.raises(PgmError, match="4 entries"):
+        remove_impossible(*model, np.zeros(3))
+    with pytest.raises(PgmError, match="factor 0: entry 2"):
+        remove_impossible(*model, np.array([0.0, 0.0, np.nan, 0.0]))
+    with pytest.raises(PgmError, match="factor 0 names variable 5"):
+        remove_impossible(*graph([2, 2], [[0, 5]]), np.zeros(4))
