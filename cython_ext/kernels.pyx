@@ -16,7 +16,7 @@ import numpy as np
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 
 cimport routines as c
 from team cimport pgm_share
@@ -681,3 +681,6 @@ cdef class Belief:
 
 
 include "orders.pxi"
+# ---- junction trees: c/junction.h and c/elimination.h ----
+
+include "elimination.pxi"

@@ -190,6 +190,48 @@ cdef extern from "routines.h" nogil:
         double *weight
         int failed
 
+    ctypedef struct pgm_clique:
+        int32_t axes, residual, outer, factors, operands, parent
+        int64_t inner, entries, separator
+
+    ctypedef struct pgm_tree_job:
+        const pgm_clique *clique
+        int64_t cliques, factors, lanes, variables
+        int additive, largest
+        double **table
+        double **gain
+        const uint8_t *wide
+        double *scale
+        double *log_scale
+        double *spare
+        double *child
+        double *margin
+        const int64_t *margin_at
+        double *block
+        double *sums
+        int64_t *offset
+        int64_t *digit
+        int flagged
+        int (*poll)(void *token) noexcept nogil
+        void *token
+        int64_t done, due
+        int stopped
+
+    ctypedef struct pgm_values_job:
+        const double **value
+        const int64_t *size
+        int bad, lost
+
+    ctypedef struct pgm_draw_job:
+        int64_t draws
+        const double *uniform
+        const uint32_t *key
+        const uint32_t *stream
+        int32_t *state
+        double *log_value
+        double *sorted
+        float *made
+
     ctypedef struct pgm_routines:
         const char *name
         int lanes
@@ -197,6 +239,10 @@ cdef extern from "routines.h" nogil:
         void (*walk)(pgm_walk_job *job) noexcept nogil
         void (*log_densities)(const pgm_chains *c, int64_t chains, int last,
                               double *log_density) noexcept nogil
+        void (*tabulate)(pgm_tree_job *job, pgm_values_job *values) noexcept nogil
+        void (*collect)(pgm_tree_job *job, int64_t first, int64_t last) noexcept nogil
+        void (*distribute)(pgm_tree_job *job, int64_t first, int64_t last) noexcept nogil
+        void (*draw_states)(pgm_tree_job *job, pgm_draw_job *draw) noexcept nogil
         void (*fill_uniforms)(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer,
                               uint32_t first,
                               int64_t blocks, float *out) noexcept nogil

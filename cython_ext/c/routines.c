@@ -4,6 +4,7 @@
 
 #include "belief.h"
 #include "bunches.h"
+#include "elimination.h"
 #include "optimizers.h"
 #include "products.h"
 #include "sweep.h"
@@ -25,6 +26,10 @@ const pgm_routines PGM_ROUTINES(PGM_KIND) = {
     .forward = pgm_forward_part,
     .learn = pgm_learn_part,
     .walk = pgm_walk,
+    .tabulate = pgm_tabulate,
+    .collect = pgm_collect,
+    .distribute = pgm_distribute,
+    .draw_states = pgm_draw_states,
     .log_densities = pgm_log_densities,
     .fill_uniforms = pgm_fill_uniforms,
 };

@@ -262,6 +262,76 @@ typedef struct {
     int failed;
 } pgm_belief_job;
 
+/* ---- messages of a junction tree: junction.h and elimination.h ---- */
+
+/* A table that meets a clique: a factor, the message of a child, or the separator to the parent.
+ * The inner entries of the clique fall into segments of `run` entries. If `along`, the entries of
+ * the table for a segment follow each other; otherwise one entry serves the whole segment. */
+typedef struct {
+    int64_t table;     /* a factor, or factors + clique for the separator above a clique */
+    int64_t run;
+    int along;
+    const int32_t *at; /* (inner / run) first entry of each segment */
+} pgm_operand;
+
+/* A clique: its axes are residual variables, then the separator to its parent, the last axis
+ * fastest. The last axes are inner ones: a block of `inner` entries is computed at once. */
+typedef struct {
+    int32_t axes, residual, outer; /* the first `residual`, and the first `outer` axes */
+    int32_t factors, operands;     /* factors, then children, then the separator */
+    int32_t parent;                /* -1 at a root */
+    int64_t inner, entries, separator;
+    const int32_t *variable;       /* (axes) */
+    const int64_t *card;           /* (axes) */
+    const int64_t *stride;         /* (axes, operands) */
+    const int64_t *delta;          /* (outer, operands) change of offsets when an axis steps */
+    pgm_operand *operand;          /* (operands) */
+} pgm_clique;
+
+/* A run over a tree. Every table is (entries, lanes) or, for shared factors, (entries). */
+typedef struct {
+    const pgm_clique *clique;
+    int64_t cliques, factors, lanes, variables;
+    int additive;               /* tables are logarithms: products are sums */
+    int largest;                /* messages are largest entries, not sums */
+    double **table;             /* (factors + cliques) operands, */
+    double **gain;              /* (factors + cliques) and beliefs on them; NULL: not asked */
+    const uint8_t *wide;        /* (factors) whether a factor has lanes */
+    double *scale;              /* (cliques, lanes) largest entry of each message */
+    double *log_scale;          /* (lanes) sum of the logarithms of all that was divided by */
+    double *spare;              /* (largest separator, lanes), when additive */
+    double *child;              /* (separators of the children of a clique, lanes) */
+    double *margin;             /* (sum of cards, lanes), or NULL */
+    const int64_t *margin_at;   /* (variables) */
+    double *block, *sums;       /* blocks of a clique */
+    int64_t *offset, *digit;    /* (most operands), (most axes) */
+    int flagged;                /* a product has underflowed */
+    int (*poll)(void *token);   /* called now and then; not 0: stop */
+    void *token;
+    int64_t done, due;          /* entries computed; entries at the next poll */
+    int stopped;
+} pgm_tree_job;
+
+/* Values of factors (logarithms) that become tables divided by their largest entry. */
+typedef struct {
+    const double *const *value; /* (factors) */
+    const int64_t *size;        /* (factors) entries */
+    int bad;                    /* number + 1 of a factor with NaN or +inf; 0: none */
+    int lost;                   /* a finite entry is below e^-700 of the largest */
+} pgm_values_job;
+
+/* Draws, or the most probable states, from the tables of a finished collect pass. */
+typedef struct {
+    int64_t draws;           /* 0: the most probable states */
+    const double *uniform;   /* (draws, lanes, cliques), or NULL: */
+    const uint32_t *key;     /* (4) of the generator */
+    const uint32_t *stream;  /* (lanes) */
+    int32_t *state;          /* (draws or 1, lanes, variables) */
+    double *log_value;       /* (lanes) of the most probable states */
+    double *sorted;          /* (draws, 2) */
+    float *made;             /* uniforms of one draw */
+} pgm_draw_job;
+
 /* ---- the table of functions ---- */
 
 typedef struct {
@@ -275,6 +345,10 @@ typedef struct {
     pgm_task settle, forward; /* pgm_belief_job, blocks */
     pgm_task learn;           /* pgm_belief_job, terms */
     void (*walk)(pgm_walk_job *job);
+    void (*tabulate)(pgm_tree_job *job, pgm_values_job *values); /* make tables of values */
+    void (*collect)(pgm_tree_job *job, int64_t first, int64_t last);    /* cliques, ascending */
+    void (*distribute)(pgm_tree_job *job, int64_t first, int64_t last); /* cliques, descending */
+    void (*draw_states)(pgm_tree_job *job, pgm_draw_job *draw);
     void (*log_densities)(const pgm_chains *c, int64_t chains, int last, double *log_density);
     void (*fill_uniforms)(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer,
                           uint32_t first, int64_t blocks, float *out);
