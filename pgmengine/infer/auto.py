@@ -30,7 +30,7 @@ from pgmengine.base.types import RngLike
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import check_want
 from pgmengine.infer.axes import Statistics
-from pgmengine.infer.exact.method import Exact
+from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.prepared import Method, MethodLike, Prepared, as_method
 from pgmengine.infer.result import Plan, Result, Status, duration
 from pgmengine.infer.sampling.ais import AIS

@@ -42,6 +42,7 @@ class Joint(str):
     units: tuple[Member, ...]
 
     def __new__(cls, *units: Member) -> Joint:
+        """Return the name of the joint distribution of some units."""
         if not units or len(set(units)) < len(units):
             raise PgmError(f"Joint needs different units, at least one, not {units!r}")
         name = super().__new__(cls, f"joint of {', '.join(map(repr, units))}")

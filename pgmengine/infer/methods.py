@@ -4,7 +4,8 @@ Each method is a frozen dataclass whose fields are its settings, and follows the
 """
 
 from pgmengine.infer.exact.elimination import Elimination
-from pgmengine.infer.exact.method import Exact
+from pgmengine.infer.exact.enumeration import Enumeration
+from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.sampling.ais import AIS
 from pgmengine.infer.sampling.base_rates import base_rates
 from pgmengine.infer.sampling.coupled import CoupledTempering
@@ -24,6 +25,7 @@ __all__ = [
     "Adaptive",
     "CoupledTempering",
     "Elimination",
+    "Enumeration",
     "Exact",
     "FlatHistogram",
     "Forward",

@@ -13,7 +13,7 @@ from pgmengine.base.types import Array, LayerValues
 from pgmengine.graph.frames import data_by_layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
-from pgmengine.infer.exact.method import Exact
+from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.prepared import Method
 from pgmengine.infer.sampling.ais import AIS
 from pgmengine.infer.variational.factors import Factors

@@ -16,7 +16,7 @@ import numpy as np
 from pgmengine.base.types import Array, States
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import evidence_patterns
-from pgmengine.infer.exact.method import Exact
+from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.prepared import Method, as_method
 from pgmengine.infer.sampling.mcmc import MCMC
 from pgmengine.infer.splitting import answer

@@ -1,4 +1,4 @@
-"""Answers of exact methods: rows that are answered in parts, and the form in which users see them."""
+"""Answers of exact methods: rows that are answered in parts, and the form that users see."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Conditioned:
         return observed_constant(target, self.counted)
 
     def places(self, kind: type[T] | tuple[type[T], ...]) -> Iterator[tuple[T, slice]]:
-        """Yield the terms of a kind, or of several, with the places of their factors among all factors."""
+        """Yield the terms of a kind, or of several, with the places of their factors."""
         first = 0
         for term in self.terms:
             count = len(term.scopes)

@@ -255,11 +255,7 @@ def _jobs(trees: list[_Tree], want: tuple[str, ...]) -> Iterator[tuple[_Tree, Ar
 
 
 def _solved(
-    tree: _Tree,
-    target: Target,
-    want: tuple[str, ...],
-    draws: int,
-    rng: np.random.Generator | None,
+    tree: _Tree, target: Target, want: tuple[str, ...], draws: int, rng: np.random.Generator | None
 ) -> tuple[Array, Answer]:
     """Return log_z of some rows of a pattern, and the other answers."""
     kinds, conditioned = {quantity(w) for w in want}, tree.conditioned

@@ -27,7 +27,7 @@ from pgmengine.base.types import Array, States
 from pgmengine.engine.chains import make_chains, over_chains
 from pgmengine.graph.queries import summed_layers
 from pgmengine.graph.target import Target
-from pgmengine.infer.exact.method import Exact
+from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.prepared import Prepared
 from pgmengine.infer.sampling.resampling import systematic
 from pgmengine.infer.sampling.schedules import Betas, ladder

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from pgmengine.graph.target import Target
-from pgmengine.infer.exact.method import Exact
+from pgmengine.infer.exact.exact import Exact
 from pgmengine.learn.batch import Batch
 from pgmengine.learn.statistics import Statistics
 from pgmengine.protocols import ModelPhase

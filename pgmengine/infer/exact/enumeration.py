@@ -16,7 +16,8 @@ from pgmengine.base.threads import shared_out
 from pgmengine.base.types import Array, RngLike
 from pgmengine.engine.cost import enumerating
 from pgmengine.graph.target import Target
-from pgmengine.infer.answers import add_gradients, evidence_patterns, public, squeeze
+from pgmengine.infer.answers import add_gradients, evidence_patterns
+from pgmengine.infer.exact.answered import Answer, check_possible, exact_answers, put
 from pgmengine.infer.exact.assemble import Expectations
 from pgmengine.infer.exact.cover import Cover, choose_cover
 from pgmengine.infer.exact.gray import TASK
@@ -30,8 +31,6 @@ from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result
 from pgmengine.protocols import Accumulator
 
-# Wanted quantity -> layer or coupling -> (rows, ...).
-Answer = dict[str, dict[str, Any]]
 # Quantities that need the moments of every indicator.
 PAIRS = {"pairs", "gradient"}
 MOMENTS = PAIRS | {"marginals"}
@@ -45,11 +44,12 @@ SMALL = 2**20
 
 
 @dataclass(frozen=True)
-class Exact(Method):
+class Enumeration(Method):
     """Exact answers by enumeration: Z = sum over states C of the cheapest cover of exp(w(C)).
 
     Given a state of the cover all other free units are independent, so that they are summed out
-    analytically. Use it wherever the cover is small: it is tried first by Auto.
+    analytically. Use it on dense graphs with a small cover. `Exact` takes it where it is cheaper
+    than elimination.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Exact(Method):
     >>> import pgmengine as pgm
     >>> model = pgm.rbm(4, 2, rng=0)
     >>> evidence, want = {"v": [1, 0, float("nan"), 1]}, ("marginals", "log_prob")
-    >>> r = pgm.infer(model, evidence, want, method=pgm.Exact())
+    >>> r = pgm.infer(model, evidence, want, method=pgm.Enumeration())
     >>> r.mean["h"].shape, r.log_prob.shape, r.kind
     ((2,), (1,), 'exact')
     """
@@ -77,6 +77,8 @@ class Exact(Method):
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Choose the cheapest cover of every evidence pattern; refuse above max_bits."""
+        if target.structure.tables:
+            return Scheme(refusal="a walk over a cover knows couplings, and this model has tables")
         try:
             parts = _parts(target, want)
         except PgmError as error:
@@ -90,7 +92,7 @@ class Exact(Method):
                 f"cheapest enumeration needs 2^{largest.bits:.4g} states, "
                 f"the limit is 2^{self.max_bits:g}"
             )
-            return Scheme(work=work, bytes=memory, refusal=refusal)
+            return Scheme(work=work, bytes=memory, refusal=refusal, basis=parts)
         seconds = _seconds(target, want, groups)
         return Scheme(largest.described, work, memory, seconds, parts)
 
@@ -101,9 +103,7 @@ class Exact(Method):
         log_z, found = self._enumerate(
             question, seeded(rng) if "samples" in question.want else None
         )
-        answers = _public(question.target, found)
-        answers["log_z"], answers["log_z_error"] = log_z, np.zeros(len(log_z))
-        answers["log_z_interval"] = np.repeat(log_z, 2).reshape(-1, 2)
+        answers = exact_answers(question.target, log_z, found)
         if without := question.basis.get("without evidence"):
             answers["log_prob"] = (
                 log_z - _enumerated(without, question.target.nothing_observed, self.draws)[0]
@@ -131,9 +131,16 @@ class Exact(Method):
         target, parts = question.target, question.basis
         log_z, found = _enumerated(parts["posterior"], target, self.draws, rng)
         if slope := parts.get("slope"):
-            _check_possible(log_z, np.arange(target.rows), target)
+            check_possible(log_z, np.arange(target.rows), target)
             found |= _enumerated(slope, with_leaks(target), self.draws, rng)[1]
         return log_z, found
+
+
+def cover_bits(question: Prepared) -> float:
+    """Return log2 of the states of the largest cover of a question; infinite if it has none."""
+    parts = question.basis or {}
+    bits = [group.cover.bits for part in parts.values() for group in part.groups]
+    return max(bits, default=np.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,30 +257,12 @@ def _enumerated(
     for (_, rows), (own, more) in zip(track(jobs, "enumerating"), found, strict=True):
         log_z[rows] = own
         if part.wanted:
-            _check_possible(own, rows, target)
+            check_possible(own, rows, target)
         if "gradient" in more:
             answers["gradient"] = add_gradients(answers.get("gradient"), more.pop("gradient"))
         for what, values in more.items():
-            _put(answers.setdefault(what, {}), values, rows, target.rows)
+            put(answers.setdefault(what, {}), values, rows, target.rows)
     return log_z, answers
-
-
-def _check_possible(log_z: Array, rows: Array, target: Target) -> None:
-    """Raise PgmError where the evidence of a row is impossible."""
-    if np.isneginf(log_z).any():
-        row = int(rows[np.isneginf(log_z).argmax()]) + target.first
-        raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
-
-
-def _put(out: dict[str, Any], values: dict[str, Any], rows: Array, count: int) -> None:
-    """Put the values of some of `count` rows in their places."""
-    if len(rows) == count:
-        out |= values
-        return
-    for name, value in values.items():
-        if name not in out:
-            out[name] = np.empty((count, *value.shape[1:]))
-        out[name][rows] = value
 
 
 def _solved(
@@ -326,16 +315,3 @@ def _expected(wanted: frozenset[str], e: Expectations) -> Answer:
     if "gradient" in wanted:
         answers["gradient"] = e.all_gradients(target.weighed(np.ones(target.rows)))
     return answers
-
-
-def _public(target: Target, found: Answer) -> dict[str, Any]:
-    """Return the answers as users see them."""
-    out = dict(found)
-    out |= {what: public(target, found[what]) for what in ("mean", "mode") if what in found}
-    out |= {what: squeeze(target, found[what]) for what in ("prob", "pairs") if what in found}
-    if "samples" in found:
-        out["samples"] = {
-            n: target.structure.layers[n].shaped(v.swapaxes(0, 1))
-            for n, v in found["samples"].items()
-        }
-    return out

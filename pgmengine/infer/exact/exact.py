@@ -1,0 +1,125 @@
+"""Exact: the cheaper of enumeration and elimination.
+
+The walk over the states of a cover wins on dense graphs with a small side, such as RBMs with few
+hidden units; elimination wins on sparse graphs of any size. Planning a junction tree takes longer
+than a short walk, so it is planned only where the walk takes long, and where the average number of
+neighbours does not already say that no junction tree can be smaller.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.checks import check_limit, check_whole
+from pgmengine.base.types import Array, RngLike
+from pgmengine.graph.target import Target
+from pgmengine.graph.weights import is_sparse
+from pgmengine.infer.exact.elimination import Elimination
+from pgmengine.infer.exact.enumeration import Enumeration, cover_bits
+from pgmengine.infer.prepared import Method, Prepared, Scheme
+from pgmengine.infer.result import WANTS, Result
+from pgmengine.protocols import Accumulator
+
+# Seconds of a walk below which no junction tree is planned.
+SHORT = 0.02
+
+
+@dataclass(frozen=True)
+class Exact(Method):
+    """Exact answers by enumeration or by elimination, whichever is cheaper.
+
+    Use it wherever the answer has to be exact; Auto tries it first. The plan says which of the two
+    answers, and names the cost of both where both were planned.
+
+    Parameters
+    ----------
+    max_bits : the largest cover that is enumerated, as log2 of its number of states.
+    draws : number of samples where they are wanted.
+    max_states : the largest number of table entries of all cliques of a junction tree.
+
+    >>> import pgmengine as pgm
+    >>> model = pgm.rbm(4, 2, rng=0)
+    >>> evidence, want = {"v": [1, 0, float("nan"), 1]}, ("marginals", "log_prob")
+    >>> r = pgm.infer(model, evidence, want, method=pgm.Exact())
+    >>> r.mean["h"].shape, r.log_prob.shape, r.kind
+    ((2,), (1,), 'exact')
+    """
+
+    gives = frozenset(WANTS) - {"bound"} | {"joint"}
+    source = "exact answers give log_z itself,"
+    guarantee = "exact"
+
+    max_bits: float = 25
+    draws: int = 1000
+    max_states: float = 2**27
+
+    def __post_init__(self) -> None:
+        check_limit(self, "max_bits", "max_states")
+        check_whole(self, "draws")
+
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Plan a walk, and a junction tree where it may be cheaper."""
+        walk = Enumeration(self.max_bits, self.draws).prepare(target, want)
+        bits = cover_bits(walk)
+        if walk.plan.accepted and walk.plan.seconds < SHORT or least_width(target) >= bits:
+            return _scheme(walk)
+        tree = Elimination(self.max_states, self.draws).prepare(target, want)
+        if not tree.plan.accepted and not walk.plan.accepted:
+            both = f"{walk.plan.refusal}; {tree.plan.refusal}"
+            return Scheme(work=walk.plan.work, bytes=walk.plan.bytes, refusal=both)
+        if walk.plan.accepted and (
+            not tree.plan.accepted or walk.plan.seconds <= tree.plan.seconds
+        ):
+            return _scheme(walk)
+        return _scheme(tree, f" (enumeration: 2^{bits:.4g})" if np.isfinite(bits) else "")
+
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+    ) -> Result:
+        """Answer by the method that was chosen."""
+        result = question.basis.on(question.target).run(rng, state, executor)
+        return replace(result, method=self, plan=question.plan)
+
+    def expect(
+        self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
+    ) -> None:
+        """Add the sum over rows of weight * E[d log_density | row] to the sum of a phase."""
+        total.arrays(self.gradient(target, weights), 1.0, float(weights.sum()))
+
+    def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
+        """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
+        weighed = replace(target, weights=target.weighed(weights))
+        question = self.prepare(weighed, ("gradient",))
+        question.check()
+        found: dict[str, Any] = question.basis.method.gradient(target, weights)
+        return found
+
+
+def _scheme(chosen: Prepared, note: str = "") -> Scheme:
+    """Return the scheme of a method that was chosen, with a note on the other one."""
+    p = chosen.plan
+    return Scheme(p.why + note, p.work, p.bytes, p.seconds, chosen.detached(), p.refusal)
+
+
+def least_width(target: Target) -> float:
+    """Return a lower bound of log2 of the largest clique: half the average number of neighbours.
+
+    Of binary units, since others have more states. Tables and arrows are not counted.
+    """
+    units = edges = 0.0
+    for name in target.structure.layers:
+        units += float(np.count_nonzero(target.free[name][0]))
+    for c in target.structure.undirected:
+        weight = target.model.weight(c)
+        if is_sparse(weight):
+            # A bound of 0 is right, too, and sparse graphs are for elimination.
+            continue
+        rows, columns = (target.components(n, target.free[n][:1])[0] for n in (c.a, c.b))
+        acting = np.count_nonzero(weight[rows][:, columns])
+        one, two = (target.structure.layers[n].unit.width for n in (c.a, c.b))
+        edges += acting / (one * two) / (2 if c.a == c.b else 1)
+    return edges / max(units, 1.0)
