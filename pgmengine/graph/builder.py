@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import networkx as nx
 import numpy as np
@@ -13,12 +13,14 @@ from numpy.typing import ArrayLike
 from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Weight
+from pgmengine.graph.converters import add_quadratic, network_from_pgmpy, network_from_pyagrum
 from pgmengine.graph.couplings import Arrow, Lateral, Pair
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.networks import add_variables
 from pgmengine.graph.scopes import Declared, add_tables
 from pgmengine.graph.structure import Structure, layer_graph
+from pgmengine.graph.tabular import Declares, Network
 from pgmengine.graph.validate import (
     as_floats,
     check_bias,
@@ -214,6 +216,43 @@ class GraphBuilder:
         b = GraphBuilder()
         add_variables(b, graph, Binary() if unit is None else unit)
         return b
+
+    @staticmethod
+    def from_pgmpy(model: object) -> GraphBuilder:
+        """Return a builder for a discrete Bayesian network or Markov network of pgmpy.
+
+        Variables and states keep their names, as text. PgmError for other objects, and for
+        variables without a table.
+        """
+        return _declared(network_from_pgmpy(model))
+
+    @staticmethod
+    def from_pyagrum(model: object) -> GraphBuilder:
+        """Return a builder for a BayesNet or MarkovRandomField of pyAgrum.
+
+        Variables and states keep their names; intervals of a discretized variable become states
+        such as "[0;1[". PgmError for other objects.
+        """
+        return _declared(network_from_pyagrum(model))
+
+    @staticmethod
+    def from_dimod(model: object) -> GraphBuilder:
+        """Return a builder for a BinaryQuadraticModel of dimod.
+
+        Its variables are the units of one layer, "x", of Spin or Binary units, and the labels of
+        the units. The log density is the negative energy without its constant: log_z of the model
+        is log sum_x e^-E(x), plus the offset of the dimod model. PgmError for other objects.
+        """
+        b = GraphBuilder()
+        add_quadratic(b, model, "x")
+        return b
+
+
+def _declared(network: Network) -> GraphBuilder:
+    """Return a builder with the variables and tables of a network."""
+    b = GraphBuilder()
+    network.declare(cast(Declares, b))
+    return b
 
 
 def _listed(given: Iterable[Any] | None, what: str) -> tuple[Any, ...] | None:

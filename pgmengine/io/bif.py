@@ -1,0 +1,308 @@
+"""Belief networks in the Bayesian interchange format (.bif).
+
+    network example {
+    }
+    variable rain {
+      type discrete [ 2 ] { yes, no };
+    }
+    variable wet {
+      type discrete [ 2 ] { yes, no };
+    }
+    probability ( rain ) {
+      table 0.2, 0.8;
+    }
+    probability ( wet | rain ) {
+      (yes) 0.9, 0.1;
+      (no) 0.05, 0.95;
+    }
+
+A row names the states of the parents in the order of the header. `default` is the row of all states
+without one of their own. `table` has all entries, the child slowest and the last parent fastest.
+Commas count as white space, // and /* */ enclose comments, and `property` lines are skipped.
+
+A name is a quoted text, or any characters but white space and {}()[];|," so that states such as
+<5, 12+ and Asy/Patch, which published networks have, need no quotation marks.
+
+This reader is the package's own because pyAgrum, the reader of choice otherwise, takes letters,
+digits and _ for names, keeps probabilities in single precision (0.1 becomes 0.10000000149), and
+fills missing rows with zeros.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import product
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.memory import no_room
+from pgmengine.base.types import Array
+from pgmengine.graph.tabular import Conditional, Network
+from pgmengine.io.variables import Variables
+from pgmengine.io.words import Words, pattern, unquoted
+
+WORD = pattern(r"//[^\n]*|/\*.*?(?:\*/|\Z)", "{}()[];|")
+
+# Names that are written without quotation marks: other programs read these at least.
+PLAIN = re.compile(r'(?!//|/\*)[^\s{}()\[\];|,"]+')
+
+
+def read_bif(text: str) -> Network:
+    """Return the network of a .bif text.
+
+    Raises
+    ------
+    PgmError
+        For text in another format; the message begins with the line.
+
+    >>> n = read_bif(
+    ...     "network n { } variable a { type discrete [ 2 ] { <5, 5-12 }; }"
+    ...     "probability ( a ) { table 0.25, 0.75; }"
+    ... )
+    >>> n.names, n.states, n.conditionals[0].values
+    (('a',), (('<5', '5-12'),), array([0.25, 0.75]))
+    """
+    words = Words(text, WORD)
+    words.expect("network")
+    while words.next not in ("{", ""):
+        words.take()
+    words.expect("{")
+    _skip_properties(words)
+    variables = Variables()
+    families: dict[int, Conditional] = {}
+    while words.next:
+        if words.expect("variable", "probability") == "variable":
+            _variable(words, variables)
+        else:
+            _probability(words, variables, families)
+    return variables.network(families)
+
+
+def _skip_properties(words: Words) -> None:
+    """Take properties up to the end of a block."""
+    while words.expect("property", "}") == "property":
+        words.to(";")
+
+
+def _variable(words: Words, variables: Variables) -> None:
+    """Take the block of a variable."""
+    at = words.i
+    name = words.name("the name of a variable")
+    words.expect("{")
+    states: list[str] | None = None
+    while (key := words.expect("type", "property", "}")) != "}":
+        if key == "property":
+            words.to(";")
+            continue
+        words.expect("discrete")
+        words.expect("[")
+        size = words.name("the number of states")
+        place = words.i - 1
+        words.expect("]")
+        words.expect("{")
+        states = words.names("}", "a state")
+        if size != str(len(states)):
+            raise words.error(
+                f"variable {name!r} has {size[:40]} states by its type, but {len(states)} names of "
+                "states",
+                place,
+            )
+        words.expect(";")
+    if states is None:
+        raise words.error(f"variable {name!r} has no type", at)
+    variables.add(words, name, states, at)
+
+
+def _probability(words: Words, variables: Variables, families: dict[int, Conditional]) -> None:
+    """Take the block of a conditional."""
+    words.expect("(")
+    at = words.i
+    names = [words.name("the name of a variable")]
+    if words.next == "|":
+        words.take()
+    names += words.names(")", "a parent")
+    child, parents = variables.family(words, names, at)
+    if child in families:
+        raise words.error(f"a second probability of variable {names[0]!r}", at)
+    words.expect("{")
+    rows = _Rows(words, variables, names, at)
+    while rows.take():
+        pass
+    families[child] = Conditional(child, parents, rows.array())
+
+
+class _Rows:
+    """The rows of a conditional, as ranges of words until all of them are converted at once."""
+
+    def __init__(self, words: Words, variables: Variables, names: list[str], at: int) -> None:
+        self.words = words
+        self.names = names
+        self.at = at
+        states = [variables.states[name] for name in names]
+        self.size = len(states[0])
+        self.parents = states[1:]
+        self.index = [{state: k for k, state in enumerate(own)} for own in self.parents]
+        # The number of the parents' states, and the range of the words of the row.
+        self.rows: dict[int, tuple[int, int]] = {}
+        self.default: tuple[int, int] | None = None
+        self.table: tuple[int, int] | None = None
+
+    def take(self) -> bool:
+        """Take one entry of the block; return False at its end."""
+        words = self.words
+        word = words.take("'table', 'default', a row or '}'")
+        key = word.lower()
+        if word == "(":
+            self._row()
+        elif key == "table" and not (self.table or self.rows or self.default):
+            self.table = self._range(self.size * math.prod(map(len, self.parents)))
+        elif key == "default" and not (self.table or self.default):
+            self.default = self._range(self.size)
+        elif key == "property":
+            words.to(";")
+        elif key == "}":
+            return False
+        else:
+            raise words.error(
+                f"{word[:40]!r}, expected a row, or one 'default', or a 'table' alone"
+            )
+        return True
+
+    def _range(self, count: int) -> tuple[int, int]:
+        """Take numbers up to a semicolon; return the range of the words."""
+        first, last = self.words.to(";")
+        if last - first != count:
+            raise self.words.error(
+                f"{last - first} numbers for variable {self.names[0]!r}, expected {count}", first
+            )
+        return first, last
+
+    def _row(self) -> None:
+        """Take a row: the states of the parents, and the probabilities of the child."""
+        words = self.words
+        first, last = words.to(")")
+        states = words.words[first:last]
+        if len(states) != len(self.parents) or self.table:
+            raise words.error(
+                f"a row with {len(states)} states of parents, expected {len(self.parents)}"
+                + (" and no 'table' beside rows" if self.table else ""),
+                first,
+            )
+        row = 0
+        for k, word in enumerate(states):
+            found = self.index[k].get(unquoted(word) or "")
+            if found is None:
+                raise words.error(
+                    f"{word[:40]!r} is not a state of {self.names[k + 1]!r}, expected one of "
+                    f"{listed(self.parents[k])}",
+                    first + k,
+                )
+            row = row * len(self.parents[k]) + found
+        if row in self.rows:
+            raise words.error(f"the row ({listed(states)}) is given twice", first)
+        self.rows[row] = self._range(self.size)
+
+    def array(self) -> Array:
+        """Return the conditional, with axes for the parents in order, then the child."""
+        shape = tuple(map(len, self.parents))
+        if self.table:
+            values = self._numbers([self.table]).reshape(self.size, *shape)
+            return np.moveaxis(values, 0, -1)
+        count = math.prod(shape)
+        if self.default is None and len(self.rows) < count:
+            raise self.words.error(f"no row for {self._missing()} of the parents", self.at)
+        if why := no_room(16 * count * self.size, "give the parents fewer states"):
+            raise self.words.error(f"the table of {self.names[0]!r}: {why}", self.at)
+        values = np.empty((count, self.size))
+        if self.default is not None:
+            values[:] = self._numbers([self.default])
+        if self.rows:
+            numbers = self._numbers(list(self.rows.values()))
+            values[list(self.rows)] = numbers.reshape(-1, self.size)
+        return values.reshape(*shape, self.size)
+
+    def _numbers(self, ranges: list[tuple[int, int]]) -> Array:
+        """Return the numbers of ranges of words."""
+        places = [i for first, last in ranges for i in range(first, last)]
+        words = self.words.words
+        return self.words.numbers([words[i] for i in places], places)
+
+    def _missing(self) -> str:
+        """Return the first states of the parents without a row."""
+        states = (s for k, s in enumerate(product(*self.parents)) if k not in self.rows)
+        return f"the states ({listed(next(states))})"
+
+
+def write_bif(network: Network) -> str:
+    """Return the .bif text of a network in which every variable has a conditional.
+
+    Numbers have as many digits as it takes to read the same number again. A name with white space
+    or one of {}()[];|, is written in quotation marks, which not every program reads.
+
+    Raises
+    ------
+    PgmError
+        For a network with tables or with variables without a conditional, and for names with a
+        quotation mark or a line break, which the format cannot hold.
+
+    >>> print(write_bif(Network(("a",), (("no", "x y"),), ((0, (), [0.1, 0.9]),))))
+    network unnamed {
+    }
+    variable a {
+      type discrete [ 2 ] { no, "x y" };
+    }
+    probability ( a ) {
+      table 0.1, 0.9;
+    }
+    <BLANKLINE>
+    """
+    check_directed(network)
+    names = [_written(name, "variable") for name in network.names]
+    states = [
+        [_written(state, f"state of {n!r}") for state in own]
+        for n, own in zip(network.names, network.states, strict=True)
+    ]
+    lines = ["network unnamed {", "}"]
+    for name, own in zip(names, states, strict=True):
+        kinds = f"  type discrete [ {len(own)} ] {{ {', '.join(own)} }};"
+        lines += [f"variable {name} {{", kinds, "}"]
+    for c in network.conditionals:
+        given = f" | {', '.join(names[i] for i in c.parents)}" if c.parents else ""
+        lines += [f"probability ( {names[c.child]}{given} ) {{"]
+        rows = c.values.reshape(-1, c.values.shape[-1]).tolist()
+        for at, row in zip(product(*(states[i] for i in c.parents)), rows, strict=True):
+            head = f"({', '.join(at)})" if at else "table"
+            lines.append(f"  {head} {', '.join(map(repr, row))};")
+        lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def check_directed(network: Network) -> None:
+    """Raise PgmError unless every variable has a conditional, and there are no other tables."""
+    if network.directed:
+        return
+    children = {c.child for c in network.conditionals}
+    without = [name for i, name in enumerate(network.names) if i not in children]
+    reason = (
+        network.factor_name(network.tables[0].scope) + " is a potential"
+        if network.tables
+        else f"variable {listed(without)} has no conditional"
+    )
+    raise PgmError(f"{reason}, and .bif files hold conditionals only; write a .uai file")
+
+
+def _written(name: str, what: str) -> str:
+    """Return a name as the file has it; raise PgmError for one that it cannot have."""
+    # The text is stripped of a mark of byte order, and lines are split at line breaks only.
+    if '"' in name or "\n" in name or "\r" in name or "\0" in name or name.startswith("\ufeff"):
+        raise PgmError(
+            f"{what}: the name {name!r} cannot be written to a .bif file, which allows no "
+            "quotation mark, line break or zero byte in names; rename it"
+        )
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise PgmError(f"{what}: the name {name!r} is not text that files can hold") from None
+    return name if PLAIN.fullmatch(name) else f'"{name}"'

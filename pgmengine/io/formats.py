@@ -1,0 +1,138 @@
+"""Files of graphical models by their suffixes.
+
+Every format has a function from text to Network, and some have a function back. Files may be
+compressed: a name that ends with .gz has the format of the suffix before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.names import nearest
+from pgmengine.base.types import Array
+from pgmengine.graph.model import Model
+from pgmengine.graph.tabular import Network
+from pgmengine.io.bif import read_bif, write_bif
+from pgmengine.io.blocks import read_dsl, read_net
+from pgmengine.io.markup import read_xdsl, read_xmlbif
+from pgmengine.io.network import build
+from pgmengine.io.opened import named, suffix_of, text_of, write_text
+from pgmengine.io.uai import read_uai, read_uai_evidence, write_uai
+
+READERS: dict[str, Callable[[str], Network]] = {
+    ".uai": read_uai,
+    ".bif": read_bif,
+    ".xmlbif": read_xmlbif,
+    ".bifxml": read_xmlbif,
+    ".net": read_net,
+    ".dsl": read_dsl,
+    ".xdsl": read_xdsl,
+}
+
+WRITERS: dict[str, Callable[[Network], str]] = {".uai": write_uai, ".bif": write_bif}
+
+T = TypeVar("T")
+
+# The suffix of evidence for a .uai file.
+EVIDENCE = ".evid"
+
+
+def read(path: str | Path) -> Model:
+    r"""Read a model from a file in a format of the field.
+
+    Use `load` for files that `save` wrote.
+
+    Parameters
+    ----------
+    path : a file whose suffix tells its format: .uai (models of the UAI competitions), .bif,
+        .xmlbif or .bifxml (the Bayesian interchange format and its XML form), .net (Hugin), .dsl or
+        .xdsl (GeNIe); or one of these compressed, with .gz behind the suffix.
+
+    Returns
+    -------
+    The model, with a named variable for each variable of the file. Variables of a .uai file are
+    named "0", "1", ..., and so are their states.
+
+    Raises
+    ------
+    PgmError
+        For a file that cannot be read, has an unknown suffix, or is malformed. The message begins
+        with the file and the line.
+
+    >>> import pgmengine as pgm, tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "coin.uai"
+    >>> _ = file.write_text("MARKOV\n1\n2\n1\n1 0\n\n2\n 1.0 3.0\n")
+    >>> model = pgm.read(file)
+    >>> round(float(pgm.infer(model).prob["0"][1]), 6)  # doctest: +SKIP
+    0.75
+    """
+    with named(path):
+        return build(read_network(path))
+
+
+def read_network(path: str | Path) -> Network:
+    """Return the network of tables in a file, as `read` does before it builds the model."""
+    with named(path):
+        return _known(path, READERS, "read")(text_of(path))
+
+
+def write_network(network: Network, path: str | Path) -> None:
+    """Write a network of tables to a file whose suffix is .uai or .bif, or one of these and .gz.
+
+    The same numbers are read again from the file, to the bit.
+
+    Raises
+    ------
+    PgmError
+        For unknown suffixes, and for networks that the format cannot hold.
+    OSError
+        If the disk is full or broken. An existing file is then unchanged.
+    """
+    with named(path):
+        write_text(path, _known(path, WRITERS, "written")(network))
+
+
+def read_evidence(path: str | Path, network: Network | None = None) -> dict[str, int | Array]:
+    r"""Read evidence from a file of the UAI competitions.
+
+    Parameters
+    ----------
+    path : a file with the suffix .evid, or .evid.gz.
+    network : the network that the evidence is for; evidence for other variables or states is then
+        refused.
+
+    Returns
+    -------
+    A state, a number from 0, by the name of each observed variable. If the file has several
+    samples, an array of states, with NaN where a sample leaves the variable free.
+
+    Raises
+    ------
+    PgmError
+        For a file that cannot be read or is malformed. The message begins with the file, the line
+        and the number of the word.
+
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "x.uai.evid"
+    >>> _ = file.write_text("2\n0 1 3 0\n")
+    >>> read_evidence(file)
+    {'0': 1, '3': 0}
+    """
+    with named(path):
+        _known(path, {EVIDENCE: None}, "read as evidence")
+        sizes = None if network is None else [len(states) for states in network.states]
+        return read_uai_evidence(text_of(path), sizes)
+
+
+def _known(path: object, formats: Mapping[str, T], done: str) -> T:
+    """Return the entry of a path's suffix; raise PgmError for an unknown one."""
+    suffix = suffix_of(path)
+    if suffix not in formats:
+        raise PgmError(
+            f"files with the suffix {suffix!r} cannot be {done}, expected one of "
+            f"{', '.join(formats)}, each with or without .gz{nearest(suffix, formats)}"
+        )
+    return formats[suffix]

@@ -1,0 +1,91 @@
+"""Text files of networks: opening them, compressed or not, and writing them as a whole.
+
+A file whose name ends with .gz is compressed by gzip. Its text is limited to the free memory while
+it is unpacked, because a small file can unpack to any size.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.files import as_path, readable, shown, write_whole
+from pgmengine.base.memory import no_room
+
+# Bytes of memory for each byte of text while a file is read: words in lists, and their numbers.
+COPIES = 24.0
+
+# Bytes that are unpacked at once.
+BLOCK = 2**20
+
+
+def suffix_of(path: object) -> str:
+    """Return the suffix of a path in lower case, without that of compression.
+
+    >>> suffix_of("ALARM.BIF.gz")
+    '.bif'
+    """
+    name = as_path(path).name.lower().removesuffix(".gz")
+    return Path(name).suffix if Path(name).suffix else ""
+
+
+@contextmanager
+def named(path: object) -> Iterator[None]:
+    """Let every PgmError begin with the file, and make one of a lack of memory."""
+    try:
+        yield
+    except PgmError as error:
+        begins = str(error).startswith(shown(path))
+        raise PgmError(str(error) if begins else f"{shown(path)}: {error}") from None
+    except MemoryError:
+        raise PgmError(f"{shown(path)}: needs more memory than is free") from None
+
+
+def text_of(path: object) -> str:
+    """Return the text of a file in UTF-8, which may be compressed; else raise PgmError."""
+    place = readable(path, COPIES)
+    try:
+        content = _unpacked(place) if place.name.lower().endswith(".gz") else place.read_bytes()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise PgmError(f"cannot be unpacked as a .gz file: {error}; take another copy") from None
+    except OSError as error:
+        raise PgmError(f"cannot be read: {error.strerror or error}") from None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise PgmError(
+            f"line {line}: byte {error.start} is not text in UTF-8; convert the file to UTF-8"
+        ) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise PgmError(f"line {line}: has a zero byte in it, expected text")
+    if not text.strip():
+        raise PgmError("is empty, expected a model or evidence")
+    return text
+
+
+def _unpacked(place: Path) -> bytes:
+    """Return the content of a .gz file, as long as there is memory for reading it."""
+    parts: list[bytes] = []
+    size = 0
+    with gzip.open(place) as file:
+        while part := file.read(BLOCK):
+            parts.append(part)
+            size += len(part)
+            if why := no_room(COPIES * size, "use another computer"):
+                raise PgmError(f"cannot be unpacked: {why}")
+    return b"".join(parts)
+
+
+def write_text(path: object, text: str) -> None:
+    """Write a file as a whole, compressed if its name ends with .gz."""
+    content = text.encode()
+    if as_path(path).name.lower().endswith(".gz"):
+        # Without the time, equal models give equal files.
+        content = gzip.compress(content, mtime=0)
+    write_whole(path, content)

@@ -1,0 +1,311 @@
+"""Files of the UAI inference competitions: models (.uai) and evidence (.evid).
+
+A model is a sequence of words: MARKOV or BAYES; the number of variables; the number of states of
+each; the number of factors; for each factor the size of its scope and the variables of it; for each
+factor the number of its entries and the entries, the last variable of the scope fastest. Text from
+# to the end of a line is a comment. Variables are named "0", "1", ... and so are their states.
+
+In a BAYES file the last variable of a scope is the child of the others, and every variable is the
+child of one factor. Some published files have conditionals that do not sum to 1, because they were
+rounded or reduced by evidence. The meaning of a file is the product of its factors, so such a file
+becomes a network of tables with the same product: the entries stay as they are.
+
+Evidence is "count variable state ..." or the same preceded by a number of samples. If a text fits
+both, it is the former.
+
+All numbers are converted at once. The loops are over factors.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import islice
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
+from pgmengine.graph.tabular import AXES, Conditional, Network, Table, check_acyclic
+from pgmengine.io.words import number
+
+PREAMBLES = ("MARKOV", "BAYES")
+
+# Deviation of a sum from 1 up to which a conditional counts as normalised.
+TOLERANCE = 1e-6
+
+# Integers up to here are exact in double precision.
+LARGEST = 2**53
+
+COMMENT = re.compile(r"#[^\n]*")
+
+
+class Numbers:
+    """The numbers of a text, with the places of its words for messages."""
+
+    def __init__(self, text: str, words: list[str], skip: int) -> None:
+        self.text = text
+        self.words = words
+        self.skip = skip
+        try:
+            self.values = np.array(list(map(float, islice(words, skip, None))))
+        except ValueError:
+            self.values = np.array([number(word) for word in words[skip:]])
+        if "_" in text:
+            self.values = np.array([number(word) for word in words[skip:]])
+        # Lists are quicker than arrays where few numbers are taken at a time.
+        self.listed: list[float] = self.values.tolist()
+        self.good = bool((self.values >= 0).all() and (self.values < np.inf).all())
+        self.i = 0
+
+    @property
+    def left(self) -> int:
+        """How many numbers are left."""
+        return len(self.listed) - self.i
+
+    def error(self, message: str, at: int | None = None) -> PgmError:
+        """Return an error with the line and the number of a word, by default the last one."""
+        k = self.skip + (self.i - 1 if at is None else at)
+        match = next(islice(re.finditer(r"\S+", self.text), k, None), None)
+        if match is None:
+            return PgmError(f"after word {len(self.words)}, the last one: {message}")
+        line = self.text.count("\n", 0, match.start()) + 1
+        return PgmError(f"line {line}, word {k + 1} ({match[0][:40]!r}): {message}")
+
+    def whole(self, what: str, least: int = 0, below: float = math.inf) -> int:
+        """Take an integer in [least, below)."""
+        if not self.left:
+            raise self.error(f"the file ends, expected {what}", len(self.values))
+        self.i += 1
+        value = self.listed[self.i - 1]
+        if not (least <= value < below and value < LARGEST and value.is_integer()):
+            upper = (
+                f"from {least} to {int(below) - 1}" if below < math.inf else f"of at least {least}"
+            )
+            raise self.error(f"expected {what}, an integer {upper}")
+        return int(value)
+
+    def need(self, count: int, what: str) -> None:
+        """Raise PgmError unless so many numbers are left."""
+        if count > self.left:
+            raise self.error(f"{count} {what} are declared, but only {self.left} numbers follow")
+
+    def wholes(self, count: int, what: str, least: int, below: float = math.inf) -> list[int]:
+        """Take many integers in [least, below)."""
+        self.need(count, what)
+        part = self.listed[self.i : self.i + count]
+        if all(least <= x < below and x < LARGEST and x.is_integer() for x in part):
+            self.i += count
+            return list(map(int, part))
+        # One of them is wrong, and has a place.
+        return [self.whole(what, least, below) for _ in range(count)]
+
+    def finish(self) -> None:
+        """Raise PgmError unless all numbers are taken."""
+        if self.left:
+            raise self.error("expected the end of the file", self.i)
+
+
+def read_uai(text: str) -> Network:
+    """Return the network of a .uai text.
+
+    Raises
+    ------
+    PgmError
+        For text in another format. The message begins with the line and the number of the word.
+
+    >>> n = read_uai("MARKOV 2  2 3  1  2 0 1  6  1 2 3 4 5 6")
+    >>> n.tables[0].values
+    array([[1., 2., 3.],
+           [4., 5., 6.]])
+    """
+    text = COMMENT.sub("", text) if "#" in text else text
+    words = text.split()
+    kind = words[0].upper() if words else ""
+    if kind not in PREAMBLES:
+        raise PgmError(f"word 1 ({kind[:40]!r}): expected MARKOV or BAYES")
+    numbers = Numbers(text, words, 1)
+    count = numbers.whole("the number of variables", 1)
+    sizes = numbers.wholes(count, "numbers of states", 1)
+    scopes, places = _scopes(numbers, sizes)
+    factors = _factors(numbers, sizes, scopes)
+    numbers.finish()
+    names = tuple(map(str, range(count)))
+    _check_states(numbers, sizes, scopes)
+    states = tuple(tuple(map(str, range(k))) for k in sizes)
+    if kind == "BAYES":
+        _check_children(numbers, names, scopes, places)
+        if all(abs(f.sum(-1) - 1).max() <= TOLERANCE for f in factors):
+            pairs = zip(scopes, factors, strict=True)
+            return Network(names, states, tuple(Conditional(s[-1], s[:-1], f) for s, f in pairs))
+    return Network(names, states, (), tuple(map(Table, scopes, factors)))
+
+
+def _scopes(numbers: Numbers, sizes: list[int]) -> tuple[list[tuple[int, ...]], list[int]]:
+    """Return the scopes of all factors, and the places of their sizes."""
+    count = numbers.whole("the number of factors")
+    numbers.need(count, "factors")
+    scopes, places = [], []
+    for k in range(count):
+        places.append(numbers.i)
+        size = numbers.whole(f"the number of variables of factor {k}", 0, AXES + 1)
+        scope = tuple(numbers.wholes(size, f"variables of factor {k}", 0, len(sizes)))
+        if len(set(scope)) < size:
+            raise numbers.error(f"a variable occurs twice in the scope of factor {k}")
+        scopes.append(scope)
+    return scopes, places
+
+
+def _factors(numbers: Numbers, sizes: list[int], scopes: list[tuple[int, ...]]) -> list[Array]:
+    """Return the arrays of all factors."""
+    factors = []
+    for k, scope in enumerate(scopes):
+        shape = tuple(sizes[i] for i in scope)
+        count = numbers.whole(f"the number of entries of factor {k}", 1)
+        if count != math.prod(shape):
+            raise numbers.error(
+                f"factor {k} has {count} entries, expected {math.prod(shape)}, the number of "
+                "joint states of its scope"
+            )
+        numbers.need(count, f"entries of factor {k}")
+        values = numbers.values[numbers.i : numbers.i + count]
+        if not numbers.good and not ((values >= 0) & (values < np.inf)).all():
+            bad = int(np.flatnonzero(~((values >= 0) & (values < np.inf)))[0])
+            raise numbers.error(
+                f"entry {bad} of factor {k}, expected a finite number of at least 0",
+                numbers.i + bad,
+            )
+        numbers.i += count
+        factors.append(values.reshape(shape))
+    return factors
+
+
+def _check_states(numbers: Numbers, sizes: list[int], scopes: list[tuple[int, ...]]) -> None:
+    """Raise PgmError for a variable with more states than the file has numbers.
+
+    A variable in a scope has at most as many states as the factor has entries; a variable in no
+    scope could have any number, and names for all of them would be made.
+    """
+    for i in sorted(set(range(len(sizes))).difference(*scopes)):
+        if sizes[i] > len(numbers.values):
+            raise numbers.error(
+                f"variable {i} has {sizes[i]} states and is in no factor, expected at most "
+                f"{len(numbers.values)} states, the count of numbers in the file",
+                1 + i,
+            )
+
+
+def _check_children(
+    numbers: Numbers, names: tuple[str, ...], scopes: list[tuple[int, ...]], places: list[int]
+) -> None:
+    """Raise PgmError unless every variable is the child of one factor, without a cycle."""
+    owner: dict[int, int] = {}
+    for k, scope in enumerate(scopes):
+        if not scope:
+            raise numbers.error(f"factor {k} of a BAYES file has no child", places[k])
+        if scope[-1] in owner:
+            raise numbers.error(
+                f"variable {scope[-1]} is the child (the last variable of the scope) of factors "
+                f"{owner[scope[-1]]} and {k}; write MARKOV in place of BAYES for a product of "
+                "potentials",
+                places[k],
+            )
+        owner[scope[-1]] = k
+    if len(owner) < len(names):
+        without = next(i for i in range(len(names)) if i not in owner)
+        raise PgmError(
+            f"variable {without} is the child (the last variable of the scope) of no factor; "
+            "write MARKOV in place of BAYES for a product of potentials"
+        )
+    check_acyclic(names, ((scope[-1], scope[:-1]) for scope in scopes))
+
+
+def write_uai(network: Network) -> str:
+    """Return the .uai text of a network: BAYES if all factors are conditionals, else MARKOV.
+
+    Numbers have as many digits as it takes to read the same number again, 17 at most. The format
+    has no names: variables and states are numbered in their order.
+
+    >>> n = Network(("a",), (("no", "yes"),), (), (((0,), [0.1, 0.9]),))
+    >>> print(write_uai(n))
+    MARKOV
+    1
+    2
+    1
+    1 0
+    <BLANKLINE>
+    2
+     0.1 0.9
+    <BLANKLINE>
+    """
+    factors = [((*c.parents, c.child), c.values) for c in network.conditionals]
+    factors += [(t.scope, t.values) for t in network.tables]
+    lines = ["BAYES" if network.directed else "MARKOV", str(len(network.names))]
+    lines += [" ".join(str(len(own)) for own in network.states), str(len(factors))]
+    lines += [" ".join(map(str, (len(scope), *scope))) for scope, _ in factors]
+    for _, values in factors:
+        lines += ["", str(values.size)]
+        lines += [" " + " ".join(map(repr, row)) for row in _rows(values)]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(values: Array) -> list[list[float]]:
+    """Return the entries in lines, one for each state of all variables but the last."""
+    rows: list[list[float]] = values.reshape(-1, values.shape[-1] if values.ndim else 1).tolist()
+    return rows
+
+
+def read_uai_evidence(text: str, sizes: list[int] | None = None) -> dict[str, int | Array]:
+    """Return the evidence of a text as numbers of states by the names of variables.
+
+    Parameters
+    ----------
+    text : evidence in either of the two conventions.
+    sizes : the number of states of each variable of the model, if known; evidence for other
+        variables or states is then refused.
+
+    Returns
+    -------
+    A state for each observed variable; an array of states, one for each sample, if the text has
+    several samples. NaN stands where a sample leaves a variable free that another one observes.
+
+    Raises
+    ------
+    PgmError
+        For text in another format, and variables that one sample has twice. The message begins with
+        the line and the number of the word.
+
+    >>> read_uai_evidence("2  0 1  3 0")
+    {'0': 1, '3': 0}
+    >>> read_uai_evidence("2   1 0 1   2 0 0 3 1")
+    {'0': array([1, 0]), '3': array([nan,  1.])}
+    """
+    numbers = Numbers(text, text.split(), 0)
+    if not len(numbers.values):
+        raise PgmError("is empty, expected the number of observed variables; 0 for none")
+    if len(numbers.values) == 1 + 2 * numbers.values[0]:
+        samples = [_sample(numbers, sizes)]
+    else:
+        count = numbers.whole("the number of observed variables, or the number of samples", 0)
+        numbers.need(count, "samples, or pairs of a variable and its state,")
+        samples = [_sample(numbers, sizes) for _ in range(count)]
+        numbers.finish()
+    if len(samples) < 2:
+        return {str(i): k for sample in samples for i, k in sample.items()}
+    observed = sorted(set().union(*samples))
+    return {str(i): np.array([s.get(i, math.nan) for s in samples]) for i in observed}
+
+
+def _sample(numbers: Numbers, sizes: list[int] | None) -> dict[int, int]:
+    """Take one sample of evidence: a count, and pairs of a variable and its state."""
+    count = numbers.whole("the number of observed variables")
+    numbers.need(2 * count, "variables and states")
+    sample: dict[int, int] = {}
+    for _ in range(count):
+        known = math.inf if sizes is None else len(sizes)
+        variable = numbers.whole("a variable", 0, known)
+        if variable in sample:
+            raise numbers.error(f"variable {variable} is observed twice in one sample")
+        below = math.inf if sizes is None else sizes[variable]
+        sample[variable] = numbers.whole(f"a state of variable {variable}", 0, below)
+    return sample

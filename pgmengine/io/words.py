@@ -1,0 +1,120 @@
+"""Words of a text file with their lines: what the readers of .bif, .net and .dsl files share.
+
+All words are found by one regular expression, as a list of strings. The line of a word is only
+needed for a message, and is then found by a second search, so that a million numbers cost no
+bookkeeping.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
+
+
+def pattern(comments: str, special: str) -> re.Pattern[str]:
+    """Return the expression whose group 1 is a word: a quoted text, a special mark, or a name.
+
+    A quotation mark without an end on its line is a word by itself, which no grammar accepts.
+    """
+    marks = re.escape(special)
+    return re.compile(rf'{comments}|("[^"\n]*"|[{marks}]|[^\s",{marks}]+|")', re.DOTALL)
+
+
+class Words:
+    """The words of a text, read from left to right."""
+
+    def __init__(self, text: str, expression: re.Pattern[str]) -> None:
+        self.text = text
+        self.expression = expression
+        # Comments match without the group.
+        self.words: list[str] = [word for word in expression.findall(text) if word]
+        self.i = 0
+
+    @property
+    def next(self) -> str:
+        """The next word, or an empty string at the end."""
+        return self.words[self.i] if self.i < len(self.words) else ""
+
+    def error(self, message: str, at: int | None = None) -> PgmError:
+        """Return an error with the line of a word, by default the last one taken."""
+        i = self.i - 1 if at is None else at
+        found = (m for m in self.expression.finditer(self.text) if m[1])
+        match = next(islice(found, max(i, 0), None), None)
+        if match is None:
+            return PgmError(f"line {self.text.rstrip().count(chr(10)) + 1}: {message}")
+        return PgmError(f"line {self.text.count(chr(10), 0, match.start()) + 1}: {message}")
+
+    def take(self, wanted: str = "a word") -> str:
+        """Return the next word and go on."""
+        if self.i >= len(self.words):
+            raise self.error(f"the file ends, expected {wanted}", len(self.words))
+        self.i += 1
+        return self.words[self.i - 1]
+
+    def expect(self, *wanted: str) -> str:
+        """Take a word that must be one of these, in any case of letters."""
+        shown = " or ".join(map(repr, wanted))
+        word = self.take(shown)
+        if word.lower() not in wanted:
+            raise self.error(f"{word[:40]!r}, expected {shown}")
+        return word.lower()
+
+    def name(self, what: str) -> str:
+        """Take a name, and its quotation marks off."""
+        word = self.take(what)
+        if (name := unquoted(word)) is None:
+            raise self.error(f"{word!r}, expected {what}")
+        return name
+
+    def names(self, end: str, what: str) -> list[str]:
+        """Take all names up to a mark, and the mark."""
+        found: list[str] = []
+        while self.next != end:
+            found.append(self.name(f"{what} or {end!r}"))
+        self.take()
+        return found
+
+    def to(self, end: str) -> tuple[int, int]:
+        """Take all words up to a mark, and the mark; return the range of the words."""
+        first = self.i
+        try:
+            last = self.words.index(end, first)
+        except ValueError:
+            raise self.error(f"the file ends, expected {end!r}", len(self.words)) from None
+        self.i = last + 1
+        return first, last
+
+    def numbers(self, words: Sequence[str], places: Sequence[int]) -> Array:
+        """Return words as finite numbers of at least 0; `places` are their indices."""
+        try:
+            values = np.array(list(map(float, words)), dtype=np.float64)
+        except ValueError:
+            values = np.array([number(word) for word in words], dtype=np.float64)
+        good = (values >= 0) & (values < np.inf)
+        if not good.all() or any("_" in word for word in words):
+            k = next(k for k, word in enumerate(words) if not 0 <= number(word) < np.inf)
+            raise self.error(
+                f"{words[k][:40]!r}, expected a finite number of at least 0", places[k]
+            )
+        return values
+
+
+def unquoted(word: str) -> str | None:
+    """Return a name without its quotation marks, and None for a mark that is no name."""
+    if word.startswith('"'):
+        return word[1:-1] if len(word) > 2 else None
+    return None if len(word) == 1 and word in "{}()[];|=" else word
+
+
+def number(word: str) -> float:
+    """Return a word as a number, and NaN for other words."""
+    try:
+        return float(word) if "_" not in word else float("nan")
+    except ValueError:
+        return float("nan")
