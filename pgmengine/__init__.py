@@ -34,6 +34,7 @@ from pgmengine.infer.methods import (
 )
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import Plan, Result, Status
+from pgmengine.io.formats import read, read_evidence
 from pgmengine.io.store import load, load_declaration, save
 from pgmengine.learn.fit import Fit, fit
 from pgmengine.learn.initial import base_rate_start, pretrain
@@ -166,6 +167,8 @@ __all__ = [
     "prepare",
     "pretrain",
     "rbm",
+    "read",
+    "read_evidence",
     "save",
     "sbn",
 ]

@@ -1,6 +1,7 @@
 """Models of other libraries in memory: pgmpy, pyAgrum and dimod.
 
-The libraries are not imported: their objects are known by their attributes. Networks of tables
+The libraries are not imported: their objects are known by their attributes. Arrays are copied,
+because pyAgrum's live only as long as the model, and pgmpy's may change. Networks of tables
 become a Network, and the energy of a dimod model becomes a layer with a bilinear coupling.
 """
 
@@ -95,7 +96,7 @@ def _array_of_pgmpy(
     factor: Any, scope: Sequence[Hashable], states: Mapping[Hashable, list[Hashable]]
 ) -> Array:
     """Return the values of a table of pgmpy, each axis in the order of the variable's states."""
-    values = np.asarray(factor.values)
+    values = np.array(factor.values)
     for axis, name in enumerate(scope):
         own = _state_names(factor, axis, name)
         if len(own) != len(states[name]) or set(own) != set(states[name]):
@@ -141,7 +142,7 @@ def network_from_pyagrum(model: object) -> Network:
     for part in parts:
         # The axes of toarray are those of names from the last to the first.
         scopes.append(tuple(number[name] for name in part.names))
-        arrays.append(np.transpose(part.toarray()))
+        arrays.append(np.array(part.toarray()).T)
     if directed:
         return Network(names, states, tuple(map(_child_last, scopes, arrays)))
     return Network(names, states, (), tuple(map(Table, scopes, arrays)))

@@ -23,9 +23,9 @@ Commas count as white space, // and /* */ enclose comments, and `property` lines
 A name is a quoted text, or any characters but white space and {}()[];|," so that states such as
 <5, 12+ and Asy/Patch, which published networks have, need no quotation marks.
 
-This reader is the package's own because pyAgrum, the reader of choice otherwise, takes letters,
-digits and _ for names, keeps probabilities in single precision (0.1 becomes 0.10000000149), and
-fills missing rows with zeros.
+This reader is the package's own because pyAgrum takes letters, digits and few other characters for
+names, keeps probabilities in single precision (0.1 becomes 0.10000000149), and fills missing rows
+with zeros.
 """
 
 from __future__ import annotations
@@ -305,4 +305,4 @@ def _written(name: str, what: str) -> str:
         name.encode()
     except UnicodeEncodeError:
         raise PgmError(f"{what}: the name {name!r} is not text that files can hold") from None
-    return name if PLAIN.fullmatch(name) else f'"{name}"'
+    return name if PLAIN.fullmatch(name) and unquoted(name) else f'"{name}"'

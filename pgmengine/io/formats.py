@@ -65,8 +65,8 @@ def read(path: str | Path) -> Model:
     >>> import pgmengine as pgm, tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "coin.uai"
     >>> _ = file.write_text("MARKOV\n1\n2\n1\n1 0\n\n2\n 1.0 3.0\n")
-    >>> model = pgm.read(file)
-    >>> round(float(pgm.infer(model).prob["0"][1]), 6)  # doctest: +SKIP
+    >>> answer = pgm.infer(pgm.read(file)).marginal("0")
+    >>> round(float(answer["1"]), 6)
     0.75
     """
     with named(path):

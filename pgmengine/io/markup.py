@@ -14,12 +14,17 @@ In both, the parents' states change in the order of the parents, the first one s
 child's state fastest. Elements are known by their names in any case of letters. Entities that a
 file declares itself are refused, because a few of them can stand for gigabytes of text.
 
+The order of .xdsl files is that of GeNIe. aGrUM (pyAgrum) writes the first parent as the fastest
+one, so that GeNIe and aGrUM read different networks from one file. Its files name it as the
+application, and are refused.
+
 expat is used directly because the parser of xml.etree does not tell the lines of elements.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from xml.parsers.expat import ExpatError, ParserCreate
 
@@ -30,6 +35,9 @@ from pgmengine.base.types import Array
 from pgmengine.graph.tabular import Conditional, Network
 from pgmengine.io.variables import Variables
 from pgmengine.io.words import number
+
+# The mark of an application in a .xdsl file.
+AGRUM = re.compile(r'<genie\b[^>]*\bapp="aGrUM')
 
 
 @dataclass
@@ -197,6 +205,11 @@ def read_xdsl(text: str) -> Network:
     ((('u', 'v'),), array([0.25, 0.75]))
     """
     root = _root(text, "smile", "nodes")
+    if AGRUM.search(text):
+        raise root.error(
+            "written by aGrUM, whose order of probabilities is not that of GeNIe; save the network "
+            "as .bifxml there"
+        )
     variables = Variables()
     for node in root.children:
         if node.tag != "cpt":
