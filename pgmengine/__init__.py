@@ -65,7 +65,17 @@ from pgmengine.learn.negative import (
 from pgmengine.learn.optimizers import SGD, Adam, AdaMax
 from pgmengine.learn.schedules import GrowingBlend, harmonic, linear_decay
 from pgmengine.learn.wrappers import Averaged, Centered, Tied
-from pgmengine.units import Binary, Categorical, Gaussian, Input, MultiValued, NoisyOr, Spin, Unit
+from pgmengine.units import (
+    Binary,
+    Categorical,
+    Constant,
+    Gaussian,
+    Input,
+    MultiValued,
+    NoisyOr,
+    Spin,
+    Unit,
+)
 
 __version__ = "0.1.0"
 
@@ -95,6 +105,7 @@ __all__ = [
     "CD",
     "Categorical",
     "Centered",
+    "Constant",
     "CoupledTempering",
     "EarlyStopping",
     "Elimination",

@@ -17,7 +17,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.structure import Structure
-from pgmengine.units import Binary, Categorical, Unit
+from pgmengine.units import Binary, Categorical, Constant, Unit
 
 # A unit of a scope as users give it: the name of a variable, or (layer, number or label of a unit).
 Member: TypeAlias = "str | tuple[str, Hashable]"
@@ -36,7 +36,9 @@ class Variable:
 
     @property
     def unit(self) -> Unit:
-        """The type of unit: Binary with two states, else Categorical."""
+        """The type of unit: Binary with two states, Constant with one, else Categorical."""
+        if self.count == 1:
+            return Constant()
         return Binary() if self.count == 2 else Categorical(self.count)
 
 
@@ -46,14 +48,14 @@ def check_variable(name: object, states: int | Iterable[str]) -> Variable:
         raise PgmError(f"a variable's name must be a non-empty string, not {name!r}")
     what = f"variable {name!r}: states"
     if isinstance(states, (int, np.integer)) and not isinstance(states, bool):
-        if states < 2:
-            raise PgmError(f"{what} must be 2 or more, or a list of their names, not {states}")
+        if states < 1:
+            raise PgmError(f"{what} must be 1 or more, or a list of their names, not {states}")
         return Variable(name, int(states))
     if isinstance(states, str) or not isinstance(states, Iterable):
         raise PgmError(f"{what} must be a number or a list of names, not {states!r}")
     names = tuple(states)
-    if not all(isinstance(one, str) for one in names) or len(set(names)) < max(len(names), 2):
-        raise PgmError(f"{what} must be two or more different names, not {names!r}")
+    if not all(isinstance(one, str) for one in names) or len(set(names)) < max(len(names), 1):
+        raise PgmError(f"{what} must be one or more different names, not {names!r}")
     return Variable(name, len(names), names)
 
 

@@ -3,10 +3,21 @@
 from pgmengine.units.base import Unit
 from pgmengine.units.binary import Binary
 from pgmengine.units.categorical import Categorical
+from pgmengine.units.constant import Constant
 from pgmengine.units.gaussian import Gaussian
 from pgmengine.units.input import Input
 from pgmengine.units.multivalued import MultiValued
 from pgmengine.units.noisy_or import NoisyOr
 from pgmengine.units.spin import Spin
 
-__all__ = ["Binary", "Categorical", "Gaussian", "Input", "MultiValued", "NoisyOr", "Spin", "Unit"]
+__all__ = [
+    "Binary",
+    "Categorical",
+    "Constant",
+    "Gaussian",
+    "Input",
+    "MultiValued",
+    "NoisyOr",
+    "Spin",
+    "Unit",
+]

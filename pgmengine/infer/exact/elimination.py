@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,9 @@ from pgmengine.infer.by_name import Joint
 from pgmengine.infer.exact.answered import Answer, check_possible, exact_answers, put
 from pgmengine.infer.exact.conditioned import Conditioned, JointTerm, condition
 from pgmengine.infer.exact.expected import Expected
+from pgmengine.infer.exact.factors import Scopes
 from pgmengine.infer.exact.order import Order, best_order
+from pgmengine.infer.exact.possible import Possible, remove_impossible
 from pgmengine.infer.exact.summed import InfiniteTerm
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result, quantity
@@ -45,6 +48,9 @@ PAIRS = {"pairs", "gradient"}
 
 # Bytes of the rows that share a pass.
 ROWS_BYTES = 256 * 2**20
+
+# Table entries above which impossible states are looked for.
+WORTH = 2**16
 
 
 @dataclass(frozen=True)
@@ -83,10 +89,10 @@ class Elimination(Method):
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Find an order for every evidence pattern; refuse above max_states."""
         try:
-            parts = _parts(target, want)
+            basis = _planned(target, want)
         except PgmError as error:
             return Scheme(refusal=str(error))
-        trees = [tree for part in parts.values() for tree in part]
+        trees = [*basis.posterior, *basis.without_evidence]
         if "mode" in want and any(any(t.conditioned.places(InfiniteTerm)) for t in trees):
             return Scheme(refusal="units with infinitely many values are summed out, not maximised")
         most = max(trees, key=lambda tree: tree.order.entries)
@@ -99,19 +105,25 @@ class Elimination(Method):
             )
             return Scheme(work=work, refusal=refusal)
         memory = max(tree.bytes(want) for tree in trees)
-        return Scheme(most.described, work, memory, work * ENTRY, parts)
+        return Scheme(most.described, work, memory, work * ENTRY, basis)
+
+    def rebound(self, basis: Any, target: Target) -> Any:
+        """Return the trees of another target: which states are possible depends on its values."""
+        planned: _Planned = basis
+        trees = (*planned.posterior, *planned.without_evidence)
+        by_value = any(tree.possible is not None for tree in trees)
+        return _planned(target, planned.want) if by_value and target is not None else basis
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
         """Pass messages on the tree of every evidence pattern."""
-        target, parts = question.target, question.basis
+        target, trees = question.target, question.basis.posterior
         generator = seeded(rng) if "samples" in question.want else None
-        log_z, found = _eliminated(parts["posterior"], target, question.want, self.draws, generator)
+        log_z, found = _eliminated(trees, target, question.want, self.draws, generator)
         answers = exact_answers(target, log_z, found)
         if "log_prob" in question.want:
-            answers["log_prob"] = log_z - _normaliser(parts, target)
-        trees = parts["posterior"]
+            answers["log_prob"] = log_z - _normaliser(question.basis.without_evidence, target)
         width = max((tree.order.largest for tree in trees), default=0.0)
         entries = float(sum(tree.order.entries for tree in trees))
         return question.result(answers, {"width": width, "entries": entries})
@@ -127,7 +139,7 @@ class Elimination(Method):
         weighed = replace(target, weights=target.weighed(weights))
         question = self.prepare(weighed, ("gradient",))
         question.check()
-        trees = question.basis["posterior"]
+        trees = question.basis.posterior
         found: dict[str, Any] = _eliminated(trees, weighed, ("gradient",), 0, None)[1]["gradient"]
         return found
 
@@ -140,6 +152,47 @@ class _Tree:
     conditioned: Conditioned
     order: Order
     tree: JunctionTree
+    # The states that are left where impossible ones were removed.
+    possible: Possible | None = None
+
+    def selected(self, parts: list[Array]) -> list[Array]:
+        """Return the entries (entries, rows or 1) of all terms at the states that are left."""
+        if self.possible is None:
+            return parts
+        ends = np.cumsum([0, *map(len, parts)])
+        stays = self.possible.stays
+        return [part[stays[a : a + len(part)]] for a, part in zip(ends, parts, strict=False)]
+
+    def all_states(self, units: Array) -> Array:
+        """Return marginals of units with a 0 at the states that were removed."""
+        if self.possible is None:
+            return units
+        first = np.cumsum([0, *self.conditioned.free.states])
+        places = [a + kept for a, kept in zip(first, self.possible.kept, strict=False)]
+        out = np.zeros((first[-1], units.shape[1]))
+        out[np.concatenate(places)] = units
+        return out
+
+    def all_entries(self, asked: Array, found: Array) -> Array:
+        """Return marginals of the factors asked for with a 0 at the states that were removed."""
+        if self.possible is None:
+            return found
+        sizes = self.conditioned.sizes
+        mine = np.zeros(len(sizes), dtype=bool)
+        mine[asked] = True
+        stays = self.possible.stays[np.repeat(mine, sizes)]
+        out = np.zeros((len(stays), found.shape[1]))
+        out[stays] = found
+        return out
+
+    def named(self, states: Array) -> Array:
+        """Return states (..., units) of the tree as states of the model."""
+        if self.possible is None:
+            return states
+        kept = np.zeros((len(self.possible.kept), max(self.conditioned.free.states)), dtype=int)
+        for i, some in enumerate(self.possible.kept):
+            kept[i, : len(some)] = some
+        return np.asarray(kept[np.arange(len(kept)), states])
 
     def work(self, draws: int, want: tuple[str, ...]) -> float:
         """Return the number of table entries of all passes and rows."""
@@ -167,12 +220,21 @@ class _Tree:
         )
 
 
-def _parts(target: Target, want: tuple[str, ...]) -> dict[str, list[_Tree]]:
-    """Return the trees of the posterior, and of the model without evidence for log_prob."""
-    parts = {"posterior": _trees(target, want)}
+@dataclass(frozen=True, eq=False)
+class _Planned:
+    """The trees of a question: of the posterior, and of the model without evidence for log_prob."""
+
+    want: tuple[str, ...]
+    posterior: list[_Tree]
+    without_evidence: list[_Tree]
+
+
+def _planned(target: Target, want: tuple[str, ...]) -> _Planned:
+    """Return the trees of a question; PgmError where a term is no table."""
+    without: list[_Tree] = []
     if "log_prob" in want and not _normalised(target):
-        parts["without evidence"] = _trees(target.nothing_observed, ("log_z",))
-    return parts
+        without = _trees(target.nothing_observed, ("log_z",))
+    return _Planned(want, _trees(target, want), without)
 
 
 def _normalised(target: Target) -> bool:
@@ -180,11 +242,10 @@ def _normalised(target: Target) -> bool:
     return target.structure.normalized and target.untempered
 
 
-def _normaliser(parts: dict[str, list[_Tree]], target: Target) -> Array | float:
+def _normaliser(trees: list[_Tree], target: Target) -> Array | float:
     """Return log Z without evidence."""
     if _normalised(target):
         return 0.0
-    trees = parts["without evidence"]
     return _eliminated(trees, target.nothing_observed, ("log_z",), 0, None)[0]
 
 
@@ -215,13 +276,39 @@ def _tree(
     seen = tuple(m.tobytes() for m in masks)
     key = ("tree", prune, structural, one.untempered, joints, *one.soft, *seen, *acting)
 
-    def make() -> tuple[Conditioned, Order, JunctionTree]:
-        conditioned = condition(one, prune, structural, joints)
-        states, scopes = conditioned.free.states, conditioned.scopes
-        order = best_order(states, scopes.start, scopes.scope)
-        return conditioned, order, JunctionTree(states, scopes.start, scopes.scope, order.order)
+    memo = target.structure.memo
+    conditioned: Conditioned = memo.recall(
+        ("conditioned", *key), lambda: condition(one, prune, structural, joints)
+    )
+    states, scopes = conditioned.free.states, conditioned.scopes
 
-    return _Tree(rows, *target.structure.memo.recall(key, make))
+    def make() -> tuple[Order, JunctionTree]:
+        order = best_order(states, scopes.start, scopes.scope)
+        return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
+
+    rough: Order = memo.recall(
+        ("rough order", *key), lambda: best_order(states, scopes.start, scopes.scope, seconds=0.0)
+    )
+    if rough.entries > WORTH:
+        parts = conditioned.tables(target.take(rows))
+        values = np.concatenate([part.max(axis=1) for part in parts])
+        zeros = np.isneginf(values)
+        if zeros.any():
+            digest = sha256(np.packbits(zeros).tobytes()).digest()
+            found = memo.recall(
+                ("possible", digest, *key), lambda: _reduced(states, scopes, values)
+            )
+            return _Tree(rows, conditioned, *found)
+    return _Tree(rows, conditioned, *memo.recall(key, make))
+
+
+def _reduced(states: Array, scopes: Scopes, values: Array) -> tuple[Order, JunctionTree, Possible]:
+    """Return the tree over the states that are possible for some row."""
+    p = remove_impossible(states, scopes.start, scopes.scope, values)
+    # A sum without states is 0; the tree of one state each is never run.
+    cards = np.maximum(p.cards, 1)
+    order = best_order(cards, p.start, p.scope)
+    return order, JunctionTree(cards, p.start, p.scope, order.order), p
 
 
 def _eliminated(
@@ -261,7 +348,9 @@ def _solved(
     kinds, conditioned = {quantity(w) for w in want}, tree.conditioned
     moments = bool(MOMENTS & kinds)
     asked = _asked_factors(conditioned, kinds)
-    parts = conditioned.tables(target)
+    if tree.possible is not None and not tree.possible.cards.all():
+        return np.full(target.rows, -np.inf), Answer()
+    parts = tree.selected(conditioned.tables(target))
     wide = [part.shape[1] > 1 or target.rows == 1 for part in parts]
     counts = [len(term.scopes) for term in conditioned.terms]
     found = tree.tree.run(
@@ -277,12 +366,14 @@ def _solved(
     log_z = found["log_z"] + conditioned.constant(target)
     answers = Answer()
     if moments and not np.isneginf(log_z).any():
-        e = Expected(target, conditioned, found["marginals"], asked, found["expected"])
-        answers = _expected(e, want)
+        units = tree.all_states(found["marginals"])
+        factors = tree.all_entries(asked, found["expected"])
+        answers = _expected(Expected(target, conditioned, units, asked, factors), want)
     if "mode" in kinds:
-        answers["mode"] = _values(conditioned, target, found["mode"], None)
+        answers["mode"] = _values(conditioned, target, tree.named(found["mode"]), None)
     if "samples" in kinds:
-        each = [_values(conditioned, target, states, rng) for states in found["samples"]]
+        drawn = tree.named(found["samples"])
+        each = [_values(conditioned, target, states, rng) for states in drawn]
         answers["samples"] = {n: np.stack([x[n] for x in each], axis=1) for n in each[0]}
     return log_z, answers
 

@@ -104,7 +104,9 @@ def free_units(target: Target, left_out: dict[str, Array] | None = None) -> Free
 class Term(Protocol):
     """One kind of factors of the conditioned model."""
 
-    scopes: Scopes
+    @property
+    def scopes(self) -> Scopes:
+        """The scopes of its factors."""
 
     def values(self, target: Target) -> Array:
         """Return the entries of all factors, (entries, rows), or (entries, 1) for equal rows."""

@@ -37,6 +37,9 @@ class Possible:
     start, scope
         The scopes of the same factors, without variables that have one state left. A scope can be
         empty, and its table then has one entry.
+    stays : bool
+        Whether each entry of the given tables is an entry of these tables. They have the same
+        sequence, so that the tables of other values with the same possible states are a selection.
     values : float64
         The tables one after the other, last variable fastest.
     """
@@ -45,6 +48,7 @@ class Possible:
     cards: Array
     start: Array
     scope: Array
+    stays: Array
     values: Array
 
 
@@ -171,4 +175,4 @@ def _reduced(
     several = cards[scope] > 1
     counts = np.concatenate(([0], np.cumsum(several)))
     kept = tuple(np.flatnonzero(states) for states in mask)
-    return Possible(kept, cards, counts[start], scope[several], values[stays])
+    return Possible(kept, cards, counts[start], scope[several], stays, values[stays])

@@ -1,0 +1,25 @@
+"""Constant units: a single value, 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pgmengine.base.types import Array
+from pgmengine.units.base import Unit
+
+
+@dataclass(frozen=True)
+class Constant(Unit):
+    """Units with the single value 0: variables of one state, as some files of networks have them.
+
+    >>> import pgmengine as pgm
+    >>> pgm.Constant().support
+    array([0.])
+    """
+
+    @property
+    def support(self) -> Array:
+        """The only value, 0."""
+        return np.zeros(1)
