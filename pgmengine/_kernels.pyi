@@ -1,5 +1,6 @@
 """Types of the compiled module, cython_ext/kernels.pyx."""
 
+from collections.abc import Callable
 from typing import Any
 
 from pgmengine.base.types import Array
@@ -174,3 +175,31 @@ def elimination_order(
     cards: Array, start: Array, scope: Array, rule: int, seed: int, best: float
 ) -> tuple[Array | None, float, float]: ...
 def width_bound(cards: Array, start: Array, scope: Array) -> float: ...
+
+class JunctionTree:
+    cliques: int
+    largest: float
+    entries: float
+    separators: float
+    def __init__(self, cards: Array, start: Array, scope: Array, order: Array) -> None: ...
+    def clique_scopes(self) -> list[Array]: ...
+    def parents(self) -> Array: ...
+    def bytes(self, lanes: int = 1, distribute: bool = False) -> float: ...
+    def run(
+        self,
+        values: Array,
+        *,
+        lanes: int = 1,
+        wide: Array | None = None,
+        where: Array | None = None,
+        log_z: bool = True,
+        marginals: bool = False,
+        expected: Array | None = None,
+        mode: bool = False,
+        draws: int = 0,
+        uniforms: Array | None = None,
+        key: Array | None = None,
+        stream: Array | None = None,
+        log_space: bool = False,
+        progress: Callable[[float], None] | None = None,
+    ) -> dict[str, Any]: ...

@@ -108,7 +108,9 @@ def with_tables(m, scopes=(), conditionals=(), zeros=0.0):
     layers = []
     for x in m.layers:
         has = np.array([(x.name, i) in children for i in range(x.size)])
-        layers.append(replace(x, bias=np.where(has.reshape(-1, *[1] * (x.bias.ndim - 1)), 0, x.bias)))
+        layers.append(
+            replace(x, bias=np.where(has.reshape(-1, *[1] * (x.bias.ndim - 1)), 0, x.bias))
+        )
     return replace(m, layers=tuple(layers), tables=tuple(tables))
 
 

@@ -218,7 +218,7 @@ class Model:
                 total += x[name] @ self.bias(name) + layer.unit.log_h(value).sum(axis=-1)
         for c in self.structure.undirected:
             total += c.log_density(self.weight(c), x[c.a], x[c.b])
-        return total + self.table_log_density(x).sum(axis=1)
+        return np.asarray(total + self.table_log_density(x).sum(axis=1))
 
     def table_log_density(self, x: States) -> Array:
         """Return the term (rows, tables) that each table adds to the log density of flat values."""

@@ -95,8 +95,8 @@ def _check_distinct(structure: Structure, places: Sequence[Place], what: str) ->
 
 def _many(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
     """Return many tables of one shape, their entries, and their name in messages."""
-    layers = tuple(structure.layer(name, what="tables: layer").name for name in one.scope)
-    what, given = f"tables of {layers!r}", np.atleast_1d(one.index)
+    layers = tuple(structure.layer(str(name), what="tables: layer").name for name in one.scope)
+    what, given = f"tables of {layers!r}", np.atleast_1d(np.asarray(one.index))
     if not layers or given.ndim != 2 or given.shape[1] != len(layers) or not len(given):
         raise PgmError(
             f"{what}: index has shape {given.shape}, expected (tables, {len(layers)}), with at "

@@ -144,7 +144,9 @@ class TableIndex:
 
 def index_tables(structure: Structure) -> TableIndex:
     """Return the arrays of all tables of a structure."""
-    start, unit, stride, first, child, states = [[0]], [], [], [[0]], [], []
+    zero = np.zeros(1, dtype=np.int64)
+    start, first = [zero], [zero]
+    unit, stride, child, states = (list[Array]() for _ in range(4))
     axes = entries = 0
     for tables in structure.tables:
         counts = np.array([state_count(structure.layers[name]) for name in tables.layers])

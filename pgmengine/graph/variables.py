@@ -72,7 +72,7 @@ def layers_of(
     """
     groups: dict[object, list[Variable]] = {}
     for v in variables:
-        key = v.name if v.name in apart else (v.count, v.state_names)
+        key: object = v.name if v.name in apart else (v.count, v.state_names)
         groups.setdefault(key, []).append(v)
     layers, names = list[Layer](), {*taken, *(v.name for v in variables)}
     for key, members in groups.items():

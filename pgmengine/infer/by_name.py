@@ -49,8 +49,8 @@ class Joint(str):
         name.units = units
         return name
 
-    def __getnewargs__(self) -> tuple[Member, ...]:
-        return self.units
+    def __reduce__(self) -> tuple[type[Joint], tuple[Member, ...]]:
+        return Joint, self.units
 
 
 def state_keys(layer: Layer) -> tuple[Hashable, ...]:

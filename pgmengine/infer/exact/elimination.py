@@ -419,7 +419,9 @@ def _values(
         mine = support[states[:, start : start + len(units)]]
         x[name][:, layer.columns(units)] = mine.reshape(len(mine), -1)
         start += len(units)
-    for term, _ in conditioned.places(InfiniteTerm) if rng is not None else ():
+    if rng is None:
+        return x
+    for term, _ in conditioned.places(InfiniteTerm):
         layer = target.structure.layers[term.name]
         drawn = layer.unit.sample(layer.shaped(target.natural(x, term.name)), rng)
         free = target.components(term.name, target.free[term.name])

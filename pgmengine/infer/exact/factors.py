@@ -158,7 +158,7 @@ class PairTerm:
         )
         one, two = (_rows_of_values(x.unit.support) for x in (a, b))
         entries = np.einsum("ki,nij,lj->nkl", one, blocks, two)
-        return float(target.beta[0]) * entries.reshape(-1, 1)
+        return np.asarray(float(target.beta[0]) * entries.reshape(-1, 1))
 
 
 def _rows_of_values(support: Array | None) -> Array:

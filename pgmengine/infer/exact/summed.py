@@ -167,7 +167,7 @@ class ChildTerm:
         shape = np.broadcast_shapes(zeta.shape, value.shape)
         zeta, value = (_shaped(layer, np.broadcast_to(v, shape)) for v in (zeta, value))
         found = layer.unit.log_conditional(value, zeta) - layer.unit.log_h(value)
-        return target.beta[0] * found.reshape(-1, shape[-2])
+        return np.asarray(target.beta[0] * found.reshape(-1, shape[-2]))
 
     def score(self, target: Target, f: Field) -> Array:
         """Return the score d log p(x | zeta) / d zeta of one child.
