@@ -87,7 +87,7 @@ def tiny_model(name, layers, couples=(), causes=(), scale=1.0, sparse=False, kee
 
 
 def with_tables(m, scopes=(), conditionals=(), zeros=0.0):
-    """The model with random tables over scopes of (layer, unit), the last the child of conditionals.
+    """The model with random tables over scopes of (layer, unit); a conditional has its child last.
 
     Units with a conditional have no bias. A share `zeros` of the entries is 0.
     """

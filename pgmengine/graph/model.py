@@ -150,7 +150,7 @@ class Model:
             for c in self.structure.couplings
         }
         checks |= {
-            t.key: lambda value, t=t: check_logs(self.structure.layers, t, value)
+            t.key: lambda value, t=t: check_logs(self.structure, t, value)
             for t in self.structure.tables
         }
         unknown = [name for name in params if name not in checks]

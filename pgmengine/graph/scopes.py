@@ -12,7 +12,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.memory import no_room
 from pgmengine.base.types import Array, Weight
 from pgmengine.graph.structure import Structure
-from pgmengine.graph.tables import Tables, check_table, state_count
+from pgmengine.graph.tables import Tables, check_finite, check_table
 from pgmengine.graph.variables import Member, Place, Variable, find, unit_name
 
 
@@ -47,7 +47,7 @@ def add_tables(
         tables, values, what = (
             _single(structure, one) if one.index is None else _many(structure, one)
         )
-        shape = tables.shape(structure.layers)
+        shape = tables.shape(structure)
         if values.shape != shape:
             raise PgmError(f"{what} has shape {values.shape}, expected {shape}")
         tables = replace(tables, name=_free(tables.name, made))
@@ -78,6 +78,8 @@ def _single(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
     if not one.scope:
         raise PgmError("a table needs at least one unit in its scope")
     places = [find(structure, member, what) for member in one.scope]
+    for layer, _ in places:
+        check_finite(structure, layer)
     _check_distinct(structure, places, what)
     names = [unit_name(structure.layers, place) for place in places]
     name = f"{names[-1]}|{','.join(names[:-1])}" if one.conditional else ",".join(names)
@@ -117,7 +119,9 @@ def _many(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
     if twice.any():
         row = int(np.flatnonzero(twice)[0])
         raise PgmError(f"{what}: a unit occurs twice in index[{row}], {index[row].tolist()}")
-    values, states = one.values, [state_count(structure.layers[name]) for name in layers]
+    for name in layers:
+        check_finite(structure, name)
+    values, states = one.values, [structure.state_counts[name] for name in layers]
     if why := no_room(24 * len(index) * float(np.prod(states)), "take fewer or smaller tables"):
         raise PgmError(f"{what} do not fit into memory: {why}")
     if values.ndim == len(layers):

@@ -53,6 +53,12 @@ class Structure:
         return dict(zip(self.layers, map(int, ends), strict=False))
 
     @cached_property
+    def state_counts(self) -> dict[str, int]:
+        """Layer -> the number of states of its units, 0 if there are infinitely many."""
+        supports = {name: layer.unit.support for name, layer in self.layers.items()}
+        return {name: 0 if s is None else len(s) for name, s in supports.items()}
+
+    @cached_property
     def table_index(self) -> TableIndex:
         """All tables as arrays."""
         return index_tables(self)

@@ -14,7 +14,8 @@ All units of a structure are numbered in the order of their layers (`Structure.f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,6 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, States
-from pgmengine.graph.layer import Layer
 
 if TYPE_CHECKING:
     from pgmengine.graph.structure import Structure
@@ -58,19 +58,19 @@ class Tables:
         """Name of the parameter."""
         return f"{self.name}.table"
 
-    def shape(self, layers: Mapping[str, Layer]) -> tuple[int, ...]:
+    def shape(self, structure: Structure) -> tuple[int, ...]:
         """Return the shape of the parameter."""
-        states = tuple(state_count(layers[name]) for name in self.layers)
+        states = tuple(structure.state_counts[name] for name in self.layers)
         return states if self.single else (len(self.index), *states)
 
 
-def state_count(layer: Layer) -> int:
-    """Return the number of states of each unit; PgmError if there are infinitely many."""
-    if layer.unit.support is None:
+def check_finite(structure: Structure, name: str) -> None:
+    """PgmError unless the units of a layer have finitely many states."""
+    if not structure.state_counts[name]:
         raise PgmError(
-            f"layer {layer.name!r} has {layer.unit!r} units: a table needs finitely many states"
+            f"layer {name!r} has {structure.layers[name].unit!r} units: a table needs finitely "
+            "many states"
         )
-    return len(layer.unit.support)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +149,7 @@ def index_tables(structure: Structure) -> TableIndex:
     unit, stride, child, states = (list[Array]() for _ in range(4))
     axes = entries = 0
     for tables in structure.tables:
-        counts = np.array([state_count(structure.layers[name]) for name in tables.layers])
+        counts = np.array([structure.state_counts[name] for name in tables.layers])
         steps = np.append(np.cumprod(counts[:0:-1])[::-1], 1).astype(np.int64)
         n, m, size = *tables.index.shape, int(counts.prod())
         begin = np.array([structure.first_unit[name] for name in tables.layers])
@@ -166,15 +166,20 @@ def index_tables(structure: Structure) -> TableIndex:
 
 
 def table_base(structure: Structure) -> Array:
-    """Return log h of the child's state at every entry of a conditional; 0 in other tables."""
+    """Return log h of the child's state at every entry of a conditional, 0 in other tables.
+
+    Where it is 0 everywhere, one 0 stands for all.
+    """
+    bases = {name: layer.unit.log_base for name, layer in structure.layers.items()}
+    if all(base is None or not base.any() for base in bases.values()):
+        return np.zeros(1)
     parts = [np.empty(0)]
     for tables in structure.tables:
-        child = structure.layers[tables.layers[-1]].unit
-        size = np.prod(tables.shape(structure.layers), dtype=np.int64)
-        if not tables.conditional or child.log_base is None:
+        base, size = bases[tables.layers[-1]], math.prod(tables.shape(structure))
+        if not tables.conditional or base is None:
             parts.append(np.zeros(size))
         else:
-            parts.append(np.tile(child.log_base, size // len(child.log_base)))
+            parts.append(np.tile(base, size // len(base)))
     return np.concatenate(parts)
 
 
@@ -206,8 +211,8 @@ def table_gradient(structure: Structure, logs: Array, counts: Array) -> dict[str
     out: dict[str, Array] = {}
     place = 0
     for tables in structure.tables:
-        shape = tables.shape(structure.layers)
-        size = int(np.prod(shape, dtype=np.int64))
+        shape = tables.shape(structure)
+        size = math.prod(shape)
         part = slice(place, place + size)
         found = counts[part].reshape(shape)
         if tables.conditional:
@@ -218,12 +223,12 @@ def table_gradient(structure: Structure, logs: Array, counts: Array) -> dict[str
     return out
 
 
-def check_logs(layers: Mapping[str, Layer], tables: Tables, logs: Any) -> Array:
+def check_logs(structure: Structure, tables: Tables, logs: Any) -> Array:
     """Return the logarithms of tables as a parameter of the right shape, conditionals normalised.
 
     PgmError if an entry is NaN or +inf, if no entry is possible, or if the shape is another one.
     """
-    what, shape = f"parameter {tables.key!r}", tables.shape(layers)
+    what, shape = f"parameter {tables.key!r}", tables.shape(structure)
     array = np.asarray(logs, dtype=np.float64)
     if array.shape != shape:
         raise PgmError(f"{what} has shape {array.shape}, expected {shape}")

@@ -59,7 +59,7 @@ class Expected:
         return self.marginals(slice(number, number + 1))
 
     def joints(self, sets: list[tuple[int, ...]]) -> list[Array]:
-        """Return the joint distributions (rows, states, ...) of the sets of units of `condition`."""
+        """Return the joint distribution (rows, states, ...) of each set of `condition`."""
         s, target = self.target.structure, self.target
         states = joined_states(s, target.evidence.values)
         counts = np.concatenate(
