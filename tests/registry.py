@@ -21,6 +21,7 @@ UNITS = (
     pgm.Categorical(4),
     pgm.NoisyOr(),
     pgm.Input(),
+    pgm.Constant(),
 )
 KERNELS = (pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.3))
 
@@ -32,6 +33,8 @@ def first_of_v(x):
 
 METHODS = {
     "Exact": pgm.Exact(draws=4000),
+    "Enumeration": pgm.Enumeration(draws=4000),
+    "Elimination": pgm.Elimination(draws=4000),
     "MeanField": pgm.MeanField(),
     "MCMC": pgm.MCMC(warmup=50, draws=1000),
     "AIS": pgm.AIS(chains=400, betas=60),

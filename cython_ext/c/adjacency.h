@@ -76,9 +76,10 @@ static void pgm_adjacency_tidy(pgm_adjacency *g, int32_t v)
     g->length[v] = kept;
 }
 
-/* the graph of a set of scopes: pairs are counted into the pool, and repetitions dropped */
+/* The graph of a set of scopes: pairs are counted into the pool, and repetitions dropped. A vertex
+ * with one state has no edges; cards may be NULL. */
 static int pgm_adjacency_build(pgm_adjacency *g, int32_t n, int64_t factors, const int64_t *start,
-                               const int32_t *scope)
+                               const int32_t *scope, const int64_t *cards)
 {
     int64_t total = 0;
     for (int64_t f = 0; f < factors; f++)
@@ -90,12 +91,14 @@ static int pgm_adjacency_build(pgm_adjacency *g, int32_t n, int64_t factors, con
         return -1;
     }
     for (int64_t f = 0; f < factors; f++)
-        for (int64_t i = start[f]; i < start[f + 1]; i++) end[scope[i]] += start[f + 1] - start[f] - 1;
+        for (int64_t i = start[f]; i < start[f + 1]; i++)
+            end[scope[i]] += start[f + 1] - start[f] - 1;
     for (int32_t v = 0; v < n; v++) g->at[v] = g->used, g->used += end[v], end[v] = g->at[v];
     for (int64_t f = 0; f < factors; f++)
         for (int64_t i = start[f]; i < start[f + 1]; i++)
             for (int64_t j = start[f]; j < start[f + 1]; j++)
-                if (i != j) g->pool[end[scope[i]]++] = scope[j];
+                if (i != j && (!cards || (cards[scope[i]] > 1 && cards[scope[j]] > 1)))
+                    g->pool[end[scope[i]]++] = scope[j];
     for (int32_t v = 0; v < n; v++) last[v] = -1;
     for (int32_t v = 0; v < n; v++) {
         int32_t kept = 0, *list = g->pool + g->at[v];

@@ -89,7 +89,8 @@ static int pgm_bound_of(const pgm_adjacency *graph, const double *bits, double *
     int status = 0;
     if (pgm_greedy_allocate(&s, graph->n, graph->used)) return -1;
     status = pgm_greedy_start(&s, graph, bits, PGM_ORDER_WEIGHT, 0, 0.0, -1.0);
-    for (int32_t v = 0; v < graph->n; v++) s.missing[v] = 1, s.fill[v] = 0.0, pgm_greedy_touch(&s, v);
+    for (int32_t v = 0; status == 0 && v < graph->n; v++)
+        s.missing[v] = 1, s.fill[v] = 0.0, pgm_greedy_touch(&s, v);
     while (status == 0 && work < 50000000) {
         pgm_greedy_settle(&s);
         if (!s.waiting) break;
@@ -196,7 +197,7 @@ pgm_orders *pgm_orders_open(int64_t n, const int64_t *cards, int64_t factors, co
     if (!o) return NULL;
     o->n = n;
     o->bits = malloc((n + 1) * sizeof *o->bits), o->prefix = malloc((n + 1) * sizeof *o->prefix);
-    if (!o->bits || !o->prefix || pgm_adjacency_build(&o->graph, n, factors, start, scope)) {
+    if (!o->bits || !o->prefix || pgm_adjacency_build(&o->graph, n, factors, start, scope, cards)) {
         pgm_orders_close(o);
         return NULL;
     }

@@ -1,6 +1,7 @@
 /* Elimination orders of factor graphs: greedy searches, local search, and a lower bound.
  *
- * The graph has a vertex for each variable and an edge for each two variables of one factor.
+ * The graph has a vertex for each variable and an edge for each two variables of one factor
+ * that have several states.
  * Eliminating a vertex joins its neighbours and removes it; its clique is the vertex with its
  * neighbours. The cost of an order is the number of table entries of its cliques (each the product
  * of the numbers of states) that are contained in no other clique of the order.
@@ -21,8 +22,9 @@
 /* What a greedy search minimises at each step. The fill of a vertex is the sum over pairs of its
  * neighbours that are not adjacent of the product of their weights: 1 (FILL), the logarithms of
  * their numbers of states (FILL_LOG), or the numbers of states themselves (FILL_STATES). WEIGHT is
- * the number of entries of the clique, SIZE its number of variables, GROWTH the entries of the
- * clique over those of the separator that remains, times its fill. */
+ * the number of entries of the clique, SIZE its number of variables, WEIGHT_FILL the number of
+ * entries times the fill. Vertices with equal neighbours need no rule of their own: when one of
+ * them is eliminated, the others become simplicial, and follow at once. */
 enum {
     PGM_ORDER_FILL,
     PGM_ORDER_FILL_LOG,

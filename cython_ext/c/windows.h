@@ -8,7 +8,8 @@
  * later neighbours of each vertex that hangs below the window. The border is made a clique, because
  * it becomes one anyway, and fill within it must not count. Randomised greedy searches order the
  * window anew; an order that is at least as good replaces the old one, so that the search can
- * wander between orders of equal cost.
+ * wander between orders of equal cost. Each try computes the cost of the whole component, which is
+ * cheap beside the search up to some thousand vertices.
  */
 #ifndef PGM_WINDOWS_H
 #define PGM_WINDOWS_H
@@ -21,7 +22,7 @@ typedef struct {
     const double *bits;
     int32_t *order, *trial; /* the best order, and one that is being tried */
     pgm_cliques c;
-    int32_t *member, *local; /* vertices of the window, then the border; their places there, or -1 */
+    int32_t *member, *local; /* the window, then its border; the places of vertices there, or -1 */
     int32_t size, all;
     int32_t *scope; /* the factors of the small problem */
     int64_t *start, factors, room, many;
@@ -192,7 +193,7 @@ static int pgm_window_round(pgm_window *w, int32_t most, double low, double *tot
     if (pgm_window_problem(w)) return -1;
     double limit = 0.0;
     for (int32_t i = 0; i < w->size; i++) limit += exp2(w->c.clique[w->member[i]]);
-    if (pgm_adjacency_build(&graph, w->all, w->factors, w->start, w->scope)) return -1;
+    if (pgm_adjacency_build(&graph, w->all, w->factors, w->start, w->scope, NULL)) return -1;
     w->work += 4 * graph.used;
     int status = 0;
     for (int tries = 0; status == 0 && tries < 6; tries++)

@@ -70,8 +70,8 @@ def test_other_units_observed_than_promised():
 def test_a_question_that_nobody_can_answer():
     with pytest.raises(pgm.PgmError, match="AIS refused: importance weights give no marginals"):
         pgm.prepare(RBM, method=pgm.AIS())
-    with pytest.raises(pgm.PgmError, match="no method can answer: Exact: refused"):
-        pgm.prepare(RBM, method=pgm.Auto(candidates=(pgm.Exact(max_bits=0),)))
+    with pytest.raises(pgm.PgmError, match="no method can answer: Enumeration: refused"):
+        pgm.prepare(RBM, method=pgm.Auto(candidates=(pgm.Enumeration(max_bits=0),)))
 
 
 def test_the_values_of_noisy_or_units_are_planned_for():

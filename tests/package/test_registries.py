@@ -10,7 +10,7 @@ import pgmengine as pgm
 OTHERS = {
     "errors": {pgm.NotAsked, pgm.PgmError},
     "graphs": {pgm.GraphBuilder, pgm.Model, pgm.Target, pgm.Unit},
-    "answers": {pgm.Plan, pgm.Result, pgm.Status},
+    "answers": {pgm.Joint, pgm.Plan, pgm.Result, pgm.Status},
     "contracts": {pgm.Axis, pgm.Method, pgm.Prepared, pgm.Scheme},
     "ladders": {pgm.Adaptive, pgm.FlatHistogram, pgm.Linear, pgm.OneOverT, pgm.ThreePiece},
     "chains": {pgm.CoupledTempering},

@@ -51,3 +51,13 @@ def exact_answers(target: Target, log_z: Array, found: Answer) -> dict[str, Any]
     out["log_z"], out["log_z_error"] = log_z, np.zeros(len(log_z))
     out["log_z_interval"] = np.repeat(log_z, 2).reshape(-1, 2)
     return out
+
+
+def output_bytes(target: Target, want: tuple[str, ...], draws: int) -> float:
+    """Return the memory of the answers."""
+    layers = target.structure.layers
+    width = sum(layer.width for layer in layers.values())
+    each = 16.0 * width + 8.0 * draws * width * ("samples" in wanted)
+    if "pairs" in wanted:
+        each += 8.0 * sum(layers[c.a].width * layers[c.b].width for c in target.structure.couplings)
+    return target.rows * each

@@ -28,10 +28,11 @@ from pgmengine.graph.target import Target
 from pgmengine.graph.variables import find
 from pgmengine.infer.answers import add_gradients, evidence_patterns
 from pgmengine.infer.by_name import Joint
-from pgmengine.infer.exact.answered import Answer, check_possible, exact_answers, put
+from pgmengine.infer.exact.answered import Answer, check_possible, exact_answers, output_bytes, put
 from pgmengine.infer.exact.conditioned import Conditioned, JointTerm, condition
 from pgmengine.infer.exact.expected import Expected
 from pgmengine.infer.exact.factors import Scopes
+from pgmengine.infer.exact.leaks import with_leaks
 from pgmengine.infer.exact.order import Order, best_order
 from pgmengine.infer.exact.possible import Possible, remove_impossible
 from pgmengine.infer.exact.summed import InfiniteTerm
@@ -92,7 +93,7 @@ class Elimination(Method):
             basis = _planned(target, want)
         except PgmError as error:
             return Scheme(refusal=str(error))
-        trees = [*basis.posterior, *basis.without_evidence]
+        trees = basis.trees
         if "mode" in want and any(any(t.conditioned.places(InfiniteTerm)) for t in trees):
             return Scheme(refusal="units with infinitely many values are summed out, not maximised")
         most = max(trees, key=lambda tree: tree.order.entries)
@@ -105,13 +106,13 @@ class Elimination(Method):
             )
             return Scheme(work=work, refusal=refusal)
         memory = max(tree.bytes(want) for tree in trees)
+        memory += output_bytes(target, want, self.draws)
         return Scheme(most.described, work, memory, work * ENTRY, basis)
 
     def rebound(self, basis: Any, target: Target) -> Any:
         """Return the trees of another target: which states are possible depends on its values."""
         planned: _Planned = basis
-        trees = (*planned.posterior, *planned.without_evidence)
-        by_value = any(tree.possible is not None for tree in trees)
+        by_value = any(tree.possible is not None for tree in planned.trees)
         return _planned(target, planned.want) if by_value and target is not None else basis
 
     def answer(
@@ -120,7 +121,7 @@ class Elimination(Method):
         """Pass messages on the tree of every evidence pattern."""
         target, trees = question.target, question.basis.posterior
         generator = seeded(rng) if "samples" in question.want else None
-        log_z, found = _eliminated(trees, target, question.want, self.draws, generator)
+        log_z, found = self._all(question, generator)
         answers = exact_answers(target, log_z, found)
         if "log_prob" in question.want:
             answers["log_prob"] = log_z - _normaliser(question.basis.without_evidence, target)
@@ -139,9 +140,21 @@ class Elimination(Method):
         weighed = replace(target, weights=target.weighed(weights))
         question = self.prepare(weighed, ("gradient",))
         question.check()
-        trees = question.basis.posterior
-        found: dict[str, Any] = _eliminated(trees, weighed, ("gradient",), 0, None)[1]["gradient"]
+        found: dict[str, Any] = self._all(question, None)[1]["gradient"]
         return found
+
+    def _all(self, question: Prepared, rng: np.random.Generator | None) -> tuple[Array, Answer]:
+        """Return log_z (rows,) of the posterior, and the other answers."""
+        planned: _Planned = question.basis
+        target, want = question.target, planned.want
+        if not planned.slope:
+            return _eliminated(planned.posterior, target, want, self.draws, rng)
+        rest = tuple(w for w in want if w != "gradient")
+        log_z, found = _eliminated(planned.posterior, target, rest, self.draws, rng)
+        check_possible(log_z, np.arange(target.rows), target)
+        return log_z, found | _eliminated(
+            planned.slope, with_leaks(target), ("gradient",), 0, None
+        )[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,6 +240,13 @@ class _Planned:
     want: tuple[str, ...]
     posterior: list[_Tree]
     without_evidence: list[_Tree]
+    # Of leaks of 0 lifted, for the gradient alone (leaks.py).
+    slope: list[_Tree]
+
+    @property
+    def trees(self) -> list[_Tree]:
+        """All trees."""
+        return [*self.posterior, *self.without_evidence, *self.slope]
 
 
 def _planned(target: Target, want: tuple[str, ...]) -> _Planned:
@@ -234,7 +254,11 @@ def _planned(target: Target, want: tuple[str, ...]) -> _Planned:
     without: list[_Tree] = []
     if "log_prob" in want and not _normalised(target):
         without = _trees(target.nothing_observed, ("log_z",))
-    return _Planned(want, _trees(target, want), without)
+    lifted = with_leaks(target) if "gradient" in want else target
+    if lifted is target:
+        return _Planned(want, _trees(target, want), without, [])
+    rest = tuple(w for w in want if w != "gradient") or ("log_z",)
+    return _Planned(want, _trees(target, rest), without, _trees(lifted, ("gradient",)))
 
 
 def _normalised(target: Target) -> bool:

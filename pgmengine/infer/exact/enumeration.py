@@ -17,7 +17,7 @@ from pgmengine.base.types import Array, RngLike
 from pgmengine.engine.cost import enumerating
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import add_gradients, evidence_patterns
-from pgmengine.infer.exact.answered import Answer, check_possible, exact_answers, put
+from pgmengine.infer.exact.answered import Answer, check_possible, exact_answers, output_bytes, put
 from pgmengine.infer.exact.assemble import Expectations
 from pgmengine.infer.exact.cover import Cover, choose_cover
 from pgmengine.infer.exact.gray import TASK
@@ -85,7 +85,7 @@ class Enumeration(Method):
             return Scheme(refusal=str(error))
         groups = [group for part in parts.values() for group in part.groups]
         work = sum(len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups)
-        memory = max(g.bytes for g in groups) + _output_bytes(target, want, self.draws)
+        memory = max(g.bytes for g in groups) + output_bytes(target, want, self.draws)
         largest = max((g.cover for g in groups), key=lambda cover: cover.bits)
         if largest.bits > self.max_bits:
             refusal = (
@@ -225,15 +225,6 @@ def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> f
         )
         for g in groups
     )
-
-
-def _output_bytes(target: Target, wanted: tuple[str, ...], draws: int) -> float:
-    layers = target.structure.layers
-    width = sum(layer.width for layer in layers.values())
-    each = 16.0 * width + 8.0 * draws * width * ("samples" in wanted)
-    if "pairs" in wanted:
-        each += 8.0 * sum(layers[c.a].width * layers[c.b].width for c in target.structure.couplings)
-    return target.rows * each
 
 
 def _enumerated(

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.base.types import Array
+from pgmengine.infer.exact.by_goatd import order_by_goatd
 
 # Seconds of elimination for one table entry (3 passes of 3 ns), and of a search for one entry of a
 # list that it reads.
@@ -36,7 +36,8 @@ ENTRY = 9e-9
 READ = 5e-9
 # The share of the time of the elimination that the search may take.
 SHARE = 0.05
-# Totals above this are taken for infeasible, and the search uses all of its seconds.
+# Totals above this are taken for infeasible, and the search uses all of its seconds, unless the
+# largest clique is as small as it can be.
 FEASIBLE = 2.0**27
 # goatd runs where the search may take this many seconds, and takes about this share of them.
 GOATD, GOATD_SHARE = 0.2, 0.25
@@ -82,7 +83,7 @@ class _Search:
 
     def __init__(self, cards: Array, start: Array, scope: Array, seconds: float) -> None:
         self.orders = _kernels.Orders(cards, start, scope)
-        self.graph = (cards, start, scope)
+        self.graph, self.bound = (cards, start, scope), self.orders.bound()
         self.end = time.monotonic() + seconds
         self.seconds, self.rule, self.entries, self.largest = seconds, "", math.inf, math.inf
         self.order: Array | None = None
@@ -97,7 +98,7 @@ class _Search:
 
     def allowed(self) -> float:
         """Return the seconds that the search may take in all."""
-        if self.entries > FEASIBLE:
+        if self.entries > FEASIBLE and self.largest > self.bound + 1e-6:
             return self.seconds
         return min(self.seconds, SHARE * ENTRY * self.entries)
 
@@ -141,14 +142,13 @@ def best_order(cards: Array, start: Array, scope: Array, seconds: float = 10.0) 
     cards, start = np.ascontiguousarray(cards, np.int64), np.ascontiguousarray(start, np.int64)
     scope = np.ascontiguousarray(scope, np.int32)
     search = _Search(cards, start, scope, seconds)
-    bound = search.orders.bound()
     for step in _steps(search):
         search.note(step)
         if not search.orders.parts or search.left() <= 0.0:
             break
     if search.order is None:
         raise AssertionError("the first pass has no limit, so that it finds an order")
-    return Order(search.order, search.entries, search.largest, search.rule, bound)
+    return Order(search.order, search.entries, search.largest, search.rule, search.bound)
 
 
 def _steps(search: _Search) -> Iterator[str]:
@@ -166,62 +166,7 @@ def _steps(search: _Search) -> Iterator[str]:
         yield "local search"
         if with_goatd and search.left() > GOATD:
             with_goatd = False
-            order = _by_goatd(search.graph, GOATD_SHARE * search.left())
+            order = order_by_goatd(search.graph, GOATD_SHARE * search.left())
             if order is not None:
                 search.orders.offer(order)
                 yield "goatd"
-
-
-def _by_goatd(graph: tuple[Array, Array, Array], seconds: float) -> Array | None:
-    """Return an order of goatd, or None where it is not installed or has not ended in time.
-
-    It runs in a thread, since it stops at twice its deadline, and a thread can be left behind.
-    """
-    try:
-        import goatd
-    except ImportError:
-        return None
-    cards, start, scope = graph
-    found: list[Array] = []
-
-    def run() -> None:
-        try:
-            pairs = goatd.Graph(len(cards), _pairs(start, scope))
-            tree = goatd.decompose(pairs, seed=1, budget_ms=max(1, int(500 * seconds)))
-            found.append(_leaves_first(len(cards), tree.bags, tree.edges))
-        except goatd.Error:
-            return
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(2.0 * seconds)
-    return found[0] if found else None
-
-
-def _pairs(start: Array, scope: Array) -> list[tuple[int, int]]:
-    """Return the edges of the graph, each once."""
-    pairs: set[tuple[int, int]] = set()
-    for first, last in itertools.pairwise(start.tolist()):
-        pairs.update(itertools.combinations(sorted(scope[first:last].tolist()), 2))
-    return sorted(pairs)
-
-
-def _leaves_first(n: int, bags: list[list[int]], edges: list[tuple[int, int]]) -> Array:
-    """Return the order in which leaves of a tree of bags lose the variables that no other has."""
-    near: list[set[int]] = [set() for _ in bags]
-    for a, b in edges:
-        near[a].add(b)
-        near[b].add(a)
-    order: list[int] = []
-    leaves = [bag for bag, others in enumerate(near) if len(others) <= 1]
-    for leaf in leaves:
-        parent = next(iter(near[leaf]), None)
-        kept = set() if parent is None else set(bags[parent])
-        order.extend(v for v in bags[leaf] if v not in kept)
-        if parent is not None:
-            near[parent].discard(leaf)
-            near[leaf].clear()
-            if len(near[parent]) == 1:
-                leaves.append(parent)
-    order += sorted(set(range(n)).difference(order))
-    return np.array(order, dtype=np.int32)
