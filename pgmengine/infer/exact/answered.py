@@ -57,7 +57,7 @@ def output_bytes(target: Target, want: tuple[str, ...], draws: int) -> float:
     """Return the memory of the answers."""
     layers = target.structure.layers
     width = sum(layer.width for layer in layers.values())
-    each = 16.0 * width + 8.0 * draws * width * ("samples" in wanted)
-    if "pairs" in wanted:
+    each = 16.0 * width + 8.0 * draws * width * ("samples" in want)
+    if "pairs" in want:
         each += 8.0 * sum(layers[c.a].width * layers[c.b].width for c in target.structure.couplings)
     return target.rows * each

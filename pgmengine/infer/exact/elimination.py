@@ -109,22 +109,17 @@ class Elimination(Method):
         memory += output_bytes(target, want, self.draws)
         return Scheme(most.described, work, memory, work * ENTRY, basis)
 
-    def rebound(self, basis: Any, target: Target) -> Any:
-        """Return the trees of another target: which states are possible depends on its values."""
-        planned: _Planned = basis
-        by_value = any(tree.possible is not None for tree in planned.trees)
-        return _planned(target, planned.want) if by_value and target is not None else basis
-
     def answer(
         self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
         """Pass messages on the tree of every evidence pattern."""
-        target, trees = question.target, question.basis.posterior
+        target, planned = question.target, _on(question.basis, question.target)
         generator = seeded(rng) if "samples" in question.want else None
-        log_z, found = self._all(question, generator)
+        log_z, found = self._all(planned, target, generator)
         answers = exact_answers(target, log_z, found)
         if "log_prob" in question.want:
-            answers["log_prob"] = log_z - _normaliser(question.basis.without_evidence, target)
+            answers["log_prob"] = log_z - _normaliser(planned.without_evidence, target)
+        trees = planned.posterior
         width = max((tree.order.largest for tree in trees), default=0.0)
         entries = float(sum(tree.order.entries for tree in trees))
         return question.result(answers, {"width": width, "entries": entries})
@@ -140,13 +135,14 @@ class Elimination(Method):
         weighed = replace(target, weights=target.weighed(weights))
         question = self.prepare(weighed, ("gradient",))
         question.check()
-        found: dict[str, Any] = self._all(question, None)[1]["gradient"]
+        found: dict[str, Any] = self._all(question.basis, weighed, None)[1]["gradient"]
         return found
 
-    def _all(self, question: Prepared, rng: np.random.Generator | None) -> tuple[Array, Answer]:
+    def _all(
+        self, planned: _Planned, target: Target, rng: np.random.Generator | None
+    ) -> tuple[Array, Answer]:
         """Return log_z (rows,) of the posterior, and the other answers."""
-        planned: _Planned = question.basis
-        target, want = question.target, planned.want
+        want = planned.want
         if not planned.slope:
             return _eliminated(planned.posterior, target, want, self.draws, rng)
         rest = tuple(w for w in want if w != "gradient")
@@ -247,6 +243,16 @@ class _Planned:
     def trees(self) -> list[_Tree]:
         """All trees."""
         return [*self.posterior, *self.without_evidence, *self.slope]
+
+
+def _on(planned: _Planned, target: Target) -> _Planned:
+    """Return the trees of a question for a target with the same evidence pattern.
+
+    Which states are possible depends on its values; the trees of values that were seen before are
+    remembered by the structure.
+    """
+    by_value = any(tree.possible is not None for tree in planned.trees)
+    return _planned(target, planned.want) if by_value else planned
 
 
 def _planned(target: Target, want: tuple[str, ...]) -> _Planned:

@@ -77,10 +77,6 @@ class Exact(Method):
             return _scheme(walk)
         return _scheme(tree, f" (enumeration: 2^{bits:.4g})" if np.isfinite(bits) else "")
 
-    def rebound(self, basis: Any, target: Target) -> Any:
-        """Return the question of the method that was chosen, on another target."""
-        return basis.on(target)
-
     def answer(
         self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
     ) -> Result:
