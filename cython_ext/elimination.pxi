@@ -155,24 +155,29 @@ cdef class JunctionTree:
         return np.array([self.tree.parent[i] for i in range(self.cliques)], dtype=np.int32)
 
     def bytes(self, int64_t lanes=1, bint distribute=False):
-        """Return the most memory of a run: tables, messages and schedule, less its results."""
+        """Return the most memory of a run: tables, messages and schedule, less its results.
+
+        It is an upper bound, as if all factors had lanes. distribute: whether more is wanted than
+        log_z.
+        """
         cdef jt.pgm_tree *t = &self.tree
-        cdef double plan = 0.0, inner = 1.0, most = 1.0, width = 1.0, separator = 0.0
-        cdef int64_t i, operands
+        cdef double plan = 0.0, below = 0.0, spare = 1.0
+        cdef int64_t i, axes, inner = 1, most = 1
         for i in range(t.cliques):
-            operands = 2 + t.child_start[i + 1] - t.child_start[i]
-            separator = max(separator, t.separator[i])
-            inner = max(inner, min(t.size[i], <double> 512))
-            plan += min(t.size[i], <double> 512) * 4 * operands
-            plan += 16.0 * operands * (t.member_start[i + 1] - t.member_start[i]) + 200
-        for i in range(t.variables):
-            most = max(most, t.card[i])
-        inner = max(inner, most)
-        plan += 560.0 * t.factors * 4
-        width = self.factor_entries + self.separators + separator + inner * 2
-        if distribute:
-            width += self.children
-        return 8.0 * lanes * (width + t.cliques + 2) + plan
+            jt.pgm_block_axes(t, i, &inner)
+            most = max(most, inner)
+            axes = t.member_start[i + 1] - t.member_start[i]
+            # each clique is an operand of its own and of its parent
+            plan += 2.0 * (4 * inner + 16 * axes + sizeof(c.pgm_operand)) + sizeof(c.pgm_clique)
+            spare = max(spare, t.separator[i])
+        for i in range(t.factors):
+            if t.home[i] >= 0:
+                jt.pgm_block_axes(t, t.home[i], &inner)
+                axes = t.member_start[t.home[i] + 1] - t.member_start[t.home[i]]
+                plan += 4 * inner + 16 * axes + sizeof(c.pgm_operand)
+        below = self.separators + self.children if distribute else t.peak
+        return plan + 24.0 * (t.factors + t.cliques) + 8.0 * lanes * (
+            self.factor_entries + spare + below + 2 * most + t.cliques + 2)
 
     cdef plan(self):
         """Make the schedule, once."""
@@ -243,7 +248,7 @@ cdef class JunctionTree:
         r.ask(marginals, expected)
         r.random(draws, uniforms, key, stream)
         self.plan()
-        r.allocate(marginals, draws)
+        r.allocate(marginals or expected is not None, mode, draws)
         r.watch.progress = progress
         r.watch.total = max(1.0, self.entries * lanes * (
             (log_z or draws > 0) + (marginals or expected is not None) + mode))
@@ -275,6 +280,7 @@ cdef class Run:
     cdef arrays a
     cdef void *memory
     cdef int64_t lanes, gained
+    cdef bint stacked
     cdef Watch watch
     cdef object keep, held, log_scale, margin, expected
     cdef const double[::1] values
@@ -371,19 +377,21 @@ cdef class Run:
         d.key, d.stream = &words[0], &streams[0]
         self.held = words, streams
 
-    cdef allocate(self, bint marginals, int64_t draws):
+    cdef allocate(self, bint down, bint mode, int64_t draws):
         """Make room for everything but the results, in one piece."""
         cdef jt.pgm_tree *t = &self.tree.tree
         cdef arrays *a = &self.a
         cdef int64_t f, i, n, tables = 0, spare = 1, lanes = self.lanes
         cdef int64_t room = t.factors + t.cliques
+        cdef int64_t messages
         cdef double *at
-        cdef bint down = marginals or self.keep is not None
+        self.stacked = not (down or mode or draws)
+        messages = <int64_t> (t.peak if self.stacked else self.tree.separators)
         for f in range(t.factors):
             tables += self.tree.size[f] * (lanes if self.wide[f] else 1)
         for i in range(t.cliques):
             spare = max(spare, t.clique[i].separator)
-        n = 3 * room + tables + (<int64_t> self.tree.separators + spare + t.cliques) * lanes
+        n = 3 * room + tables + (messages + spare + t.cliques) * lanes
         n += (<int64_t> self.tree.children * lanes if down else 0) + 2 * draws
         n += (2 * t.most_inner + 1) * lanes + 64 + t.most_operands + t.most_axes
         self.memory = malloc(n * sizeof(double))
@@ -407,7 +415,7 @@ cdef class Run:
         a.tables = at
         at += tables
         a.separators = at
-        at += <int64_t> self.tree.separators * lanes
+        at += messages * lanes
         a.spare = at
         at += spare * lanes
         a.child = at
@@ -437,6 +445,7 @@ cdef class Run:
             additive, largest, a.table, a.gain, &self.wide[0]
         j.scale, j.log_scale, j.spare, j.child = a.scale, &log_scale[0], a.spare, a.child
         j.margin, j.block, j.sums, j.offset, j.digit = NULL, a.block, a.sums, a.offset, a.digit
+        j.stack = a.separators if self.stacked else NULL
         j.flagged = j.stopped = 0
         j.poll, j.token = watch, &self.watch.state
         j.due = j.done + (1 << 20)

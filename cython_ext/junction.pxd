@@ -20,9 +20,11 @@ cdef extern from "junction.h" nogil:
         int32_t *home
         double *size
         double *separator
+        double peak
         pgm_clique *clique
         int64_t most_operands, most_axes, most_inner
 
+    int32_t pgm_block_axes(const pgm_tree *tree, int64_t clique, int64_t *inner)
     bint pgm_tree_build(pgm_tree *tree)
     bint pgm_tree_plan(pgm_tree *tree)
     void pgm_tree_free(pgm_tree *tree)

@@ -190,6 +190,9 @@ cdef extern from "routines.h" nogil:
         double *weight
         int failed
 
+    ctypedef struct pgm_operand:
+        int64_t table
+
     ctypedef struct pgm_clique:
         int32_t axes, residual, outer, factors, operands, parent
         int64_t inner, entries, separator
@@ -203,6 +206,7 @@ cdef extern from "routines.h" nogil:
         const uint8_t *wide
         double *scale
         double *log_scale
+        double *stack
         double *spare
         double *child
         double *margin

@@ -2,9 +2,10 @@
  *
  * Collect. The message of clique C to its parent is
  *     m_C(s) = sum_r prod_f f(r, s) prod_children m_D(r, s),
- * r the residual states and s the states of the separator. It is divided by its largest entry, whose
- * logarithm goes to log_scale; log Z is the sum of these logarithms. Only messages are stored, and
- * never a table of a clique: a block of entries is computed in the nearest cache and summed at once.
+ * r the residual states and s the states of the separator. It is divided by its largest entry,
+ * whose logarithm goes to log_scale; log Z is the sum of these logarithms. Only messages are
+ * stored, and never a table of a clique: a block of entries is computed in the nearest cache and
+ * summed at once. Where log Z alone is wanted, messages wait for their parents on a stack.
  * Distribute. From the root down, the table of a separator becomes d_C(s) = b(s) / (m_C(s) scale),
  * where b is the marginal on the separator, and 0 / 0 = 0. The product of the factors, of the
  * messages of the children and of d_C is then the marginal on the clique (Jensen, Lauritzen and
@@ -70,21 +71,34 @@ PGM_INLINE void pgm_join_lanes(double *restrict b, const double *restrict t,
     }
 }
 
+/* The same, with the commonest short segments as constants. */
+PGM_INLINE void pgm_join_runs(double *b, const double *t, const pgm_operand *p, int64_t inner,
+                              int along, int how)
+{
+    int64_t segments = inner / p->run;
+    if (p->run == 1)
+        pgm_join_one(b, t, p->at, segments, 1, along, how);
+    else if (p->run == 2)
+        pgm_join_one(b, t, p->at, segments, 2, along, how);
+    else if (p->run == 3)
+        pgm_join_one(b, t, p->at, segments, 3, along, how);
+    else if (p->run == 4)
+        pgm_join_one(b, t, p->at, segments, 4, along, how);
+    else if (p->run == 8)
+        pgm_join_one(b, t, p->at, segments, 8, along, how);
+    else
+        pgm_join_one(b, t, p->at, segments, p->run, along, how);
+}
+
 PGM_INLINE void pgm_join_as(double *b, const double *t, const pgm_operand *p, int64_t inner,
                             int how, int64_t w, int64_t step, int wide)
 {
     int64_t segments = inner / p->run;
     if (w == 1 && step == 1) {
-        if (p->run == 1)
-            pgm_join_one(b, t, p->at, segments, 1, 1, how);
-        else if (p->run == 4)
-            pgm_join_one(b, t, p->at, segments, 4, p->along, how);
-        else if (p->run == 8)
-            pgm_join_one(b, t, p->at, segments, 8, p->along, how);
-        else if (p->along)
-            pgm_join_one(b, t, p->at, segments, p->run, 1, how);
+        if (p->along)
+            pgm_join_runs(b, t, p, inner, 1, how);
         else
-            pgm_join_one(b, t, p->at, segments, p->run, 0, how);
+            pgm_join_runs(b, t, p, inner, 0, how);
     } else if (w == PGM_TREE_LANES && wide)
         pgm_join_lanes(b, t, p->at, segments, p->run, p->along, how, PGM_TREE_LANES, step, 1);
     else if (wide)
@@ -127,6 +141,14 @@ PGM_INLINE double pgm_gained(double t, double b, int largest)
     return largest ? (b > t ? b : t) : t + b;
 }
 
+PGM_INLINE double pgm_reduced(const double *b, int64_t run, int largest)
+{
+    if (run > 4) return largest ? pgm_max_of(b, run) : pgm_sum_of(b, run);
+    double x = b[0];
+    for (int64_t i = 1; i < run; i++) x = pgm_gained(x, b[i], largest);
+    return x;
+}
+
 /* t gains a block of one lane */
 PGM_INLINE void pgm_gain_one(double *restrict t, const double *restrict b,
                              const int32_t *restrict at, int64_t segments, int64_t run, int along,
@@ -137,8 +159,24 @@ PGM_INLINE void pgm_gain_one(double *restrict t, const double *restrict b,
         if (along)
             for (int64_t i = 0; i < run; i++) row[i] = pgm_gained(row[i], b[i], largest);
         else
-            *row = pgm_gained(*row, largest ? pgm_max_of(b, run) : pgm_sum_of(b, run), largest);
+            *row = pgm_gained(*row, pgm_reduced(b, run, largest), largest);
     }
+}
+
+PGM_INLINE void pgm_gain_runs(double *t, const double *b, const pgm_operand *p, int64_t inner,
+                              int along, int largest)
+{
+    int64_t segments = inner / p->run;
+    if (p->run == 1)
+        pgm_gain_one(t, b, p->at, segments, 1, along, largest);
+    else if (p->run == 2)
+        pgm_gain_one(t, b, p->at, segments, 2, along, largest);
+    else if (p->run == 3)
+        pgm_gain_one(t, b, p->at, segments, 3, along, largest);
+    else if (p->run == 4)
+        pgm_gain_one(t, b, p->at, segments, 4, along, largest);
+    else
+        pgm_gain_one(t, b, p->at, segments, p->run, along, largest);
 }
 
 PGM_INLINE void pgm_gain_lanes(double *restrict t, const double *restrict b,
@@ -157,12 +195,10 @@ PGM_INLINE void pgm_gain_as(double *t, const double *b, const pgm_operand *p, in
 {
     int64_t segments = inner / p->run;
     if (w == 1 && step == 1) {
-        if (p->run == 1)
-            pgm_gain_one(t, b, p->at, segments, 1, 1, largest);
-        else if (p->along)
-            pgm_gain_one(t, b, p->at, segments, p->run, 1, largest);
+        if (p->along)
+            pgm_gain_runs(t, b, p, inner, 1, largest);
         else
-            pgm_gain_one(t, b, p->at, segments, p->run, 0, largest);
+            pgm_gain_runs(t, b, p, inner, 0, largest);
     } else if (w == PGM_TREE_LANES)
         pgm_gain_lanes(t, b, p->at, segments, p->run, p->along, largest, PGM_TREE_LANES, step);
     else
@@ -252,20 +288,35 @@ static void pgm_gain_outer(const pgm_piece *q)
     }
 }
 
+/* row (states, lanes) gains the sums of blocks (above, card, below, w) over all axes but `card` and
+ * w. */
+PGM_INLINE void pgm_gain_axis(double *row, const double *b, int64_t above, int64_t card,
+                              int64_t below, int64_t w, int64_t step)
+{
+    for (int64_t i = 0; i < above; i++)
+        for (int64_t s = 0; s < card; s++)
+            if (w == 1)
+                row[s * step] += pgm_sum_of(b, below), b += below;
+            else
+                for (int64_t k = 0; k < below; k++, b += w)
+                    for (int64_t l = 0; l < w; l++) row[s * step + l] += b[l];
+}
+
 /* The marginals of residual variables on inner axes gain the sums of all blocks. */
 static void pgm_gain_inner(const pgm_piece *q, const double *sums)
 {
     pgm_tree_job *j = q->job;
     const pgm_clique *c = q->clique;
-    int64_t below = c->inner;
+    int64_t above = 1, below = c->inner;
     for (int32_t a = c->outer; a < c->residual; a++) {
         int64_t card = c->card[a];
+        double *row = j->margin + j->margin_at[c->variable[a]] * j->lanes + q->lane;
         below /= card;
-        for (int64_t i = 0; i < c->inner; i++) {
-            double *row = j->margin
-                          + (j->margin_at[c->variable[a]] + i / below % card) * j->lanes + q->lane;
-            for (int64_t l = 0; l < q->w; l++) row[l] += sums[i * q->w + l];
-        }
+        if (q->w == 1)
+            pgm_gain_axis(row, sums, above, card, below, 1, j->lanes);
+        else
+            pgm_gain_axis(row, sums, above, card, below, q->w, j->lanes);
+        above *= card;
     }
 }
 
@@ -371,7 +422,8 @@ static void pgm_rescale(pgm_tree_job *j, int64_t i)
     }
     for (int64_t l = 0; l < lanes; l++) j->log_scale[l] += j->additive ? top[l] : log(top[l]);
     if (lanes == 1) {
-        double t = j->additive ? (top[0] > -INFINITY ? top[0] : 0.0) : (top[0] > 0.0 ? top[0] : 1.0);
+        double t = j->additive ? 0.0 : 1.0;
+        if (top[0] > (j->additive ? -INFINITY : 0.0)) t = top[0];
         for (int64_t s = 0; s < c->separator; s++) m[s] = j->additive ? m[s] - t : m[s] / t;
         return;
     }
@@ -401,23 +453,42 @@ static void pgm_collect_logs(pgm_tree_job *j, int64_t i)
     for (int64_t s = 0; s < n; s++) m[s] = log(j->spare[s]) - m[s];
 }
 
+/* Put the message of clique i in the place of those of its children, at the end of the stack. */
+static void pgm_pop_children(pgm_tree_job *j, int64_t i)
+{
+    const pgm_clique *c = j->clique + i;
+    double **m = j->table + j->factors + i, *end = *m;
+    if (c->operands - 1 > c->factors) end = j->table[c->operand[c->factors].table];
+    memmove(end, *m, sizeof(double) * (size_t)(c->separator * j->lanes));
+    *m = end;
+    j->stack = end + (c->parent < 0 ? 0 : c->separator * j->lanes);
+}
+
+/* Compute the message of clique i, before it is scaled. */
+static void pgm_collect_clique(pgm_tree_job *j, int64_t i)
+{
+    double **m = j->table + j->factors + i;
+    if (j->stack) *m = j->stack;
+    if (j->additive)
+        pgm_collect_logs(j, i);
+    else {
+        memset(*m, 0, sizeof(double) * (size_t)(j->clique[i].separator * j->lanes));
+        pgm_pass_clique(j, j->clique + i, PGM_SUM_UP);
+    }
+}
+
 /* Send the messages of cliques first .. last - 1 to their parents. */
 static void pgm_collect(pgm_tree_job *j, int64_t first, int64_t last)
 {
-    for (int64_t i = first; i < last && !j->stopped; i++) {
-        if (j->additive)
-            pgm_collect_logs(j, i);
-        else {
-            memset(j->table[j->factors + i], 0,
-                   sizeof(double) * (size_t)(j->clique[i].separator * j->lanes));
-            pgm_pass_clique(j, j->clique + i, PGM_SUM_UP);
-        }
+    for (int64_t i = first; i < last; i++) {
+        pgm_collect_clique(j, i);
         if (j->stopped) return;
         pgm_rescale(j, i);
         if (!j->additive && fetestexcept(FE_UNDERFLOW)) {
             j->flagged = 1;
             return;
         }
+        if (j->stack) pgm_pop_children(j, i);
     }
 }
 
@@ -594,25 +665,32 @@ static void pgm_keep_state(const pgm_walker *w, int32_t *state)
         state[w->clique->variable[a]] = (int32_t)w->job->digit[a];
 }
 
-/* Set the residual states of largest value, the first of equals; returns the value of the
- * factors. */
-static double pgm_most_probable(pgm_tree_job *j, const pgm_walker *w, int32_t *state)
+/* Set the residual states of largest value, the first of equals. */
+static void pgm_most_probable(pgm_tree_job *j, const pgm_walker *w, int32_t *state)
 {
-    const pgm_clique *c = w->clique;
-    double best = -INFINITY, factors = 0.0;
+    double best = -INFINITY;
     int64_t count = 0;
     pgm_begin_walk(w, state);
     do {
-        double value = pgm_walk_value(w, c->operands - 1);
+        double value = pgm_walk_value(w, w->clique->operands - 1);
         count++;
         if (value > best) {
             best = value;
-            factors = pgm_walk_value(w, c->factors);
             pgm_keep_state(w, state);
         }
     } while (pgm_next_walk(w));
     pgm_go_on(j, count);
-    return factors;
+}
+
+/* The sum of the factors of a clique at a state. */
+static double pgm_factors_at(const pgm_walker *w, const int32_t *state)
+{
+    const pgm_clique *c = w->clique;
+    pgm_begin_walk(w, state);
+    for (int32_t a = 0; a < c->residual; a++)
+        for (int32_t o = 0; o < c->factors; o++)
+            w->job->offset[o] += state[c->variable[a]] * c->stride[a * c->operands + o];
+    return pgm_walk_value(w, c->factors);
 }
 
 /* The largest value of a clique given its separator, for additive jobs; else 0. */
@@ -634,13 +712,11 @@ PGM_INLINE double pgm_walk_weight(const pgm_walker *w, double top)
     return w->job->additive ? exp(value - top) : value;
 }
 
-/* Draw the residual states of many draws that share the states of the separator (none at a root).
- * sorted (draws, 2) has uniforms, ascending, and numbers of draws; state 0 serves to begin. */
-static void pgm_draw_sorted(pgm_tree_job *j, const pgm_walker *w, const double *sorted,
-                            int64_t draws, int32_t *state, int64_t apart)
+/* Draw the residual states given those of the separator. */
+static void pgm_draw_given(pgm_tree_job *j, const pgm_walker *w, double uniform, int32_t *state)
 {
     double top = pgm_walk_top(w, state), total = 0.0, sum = 0.0;
-    int64_t next = 0, count = 0;
+    int64_t count = 0;
     pgm_begin_walk(w, state);
     do total += pgm_walk_weight(w, top), count++;
     while (pgm_next_walk(w));
@@ -648,11 +724,90 @@ static void pgm_draw_sorted(pgm_tree_job *j, const pgm_walker *w, const double *
     do {
         double weight = pgm_walk_weight(w, top);
         sum += weight;
-        if (weight > 0.0)
-            for (; next < draws && (sum >= sorted[2 * next] * total); next++)
-                pgm_keep_state(w, state + (int64_t)sorted[2 * next + 1] * apart);
-    } while (next < draws && pgm_next_walk(w));
+        if (weight > 0.0 && sum >= uniform * total) {
+            pgm_keep_state(w, state);
+            break;
+        }
+    } while (pgm_next_walk(w));
     pgm_go_on(j, 2 * count);
+}
+
+/* ---- the states of roots, by blocks ---- */
+
+static void pgm_begin_blocks(const pgm_piece *q)
+{
+    memset(q->job->offset, 0, sizeof *q->job->offset * (size_t)q->clique->operands);
+    memset(q->job->digit, 0, sizeof *q->job->digit * (size_t)q->clique->axes);
+}
+
+/* Compute the current block of a root in one lane: values, or exp(value - top). */
+PGM_INLINE int pgm_root_block(const pgm_piece *q, double top)
+{
+    pgm_tree_job *j = q->job;
+    const pgm_clique *c = q->clique;
+    pgm_product_block(q, c->operands - 1);
+    if (j->additive && top > -INFINITY) {
+        for (int64_t i = 0; i < c->inner; i++) j->block[i] -= top;
+        pgm_exp_block(j->block, c->inner);
+    }
+    return pgm_go_on(j, c->inner);
+}
+
+/* Set the states of entry i of the current block. */
+static void pgm_keep_entry(const pgm_piece *q, int64_t i, int32_t *state)
+{
+    const pgm_clique *c = q->clique;
+    for (int32_t a = c->axes - 1; a >= c->outer; a--) {
+        state[c->variable[a]] = (int32_t)(i % c->card[a]);
+        i /= c->card[a];
+    }
+    for (int32_t a = 0; a < c->outer; a++) state[c->variable[a]] = (int32_t)q->job->digit[a];
+}
+
+/* The largest value of a root; its first states, if wanted. */
+static double pgm_top_of_root(const pgm_piece *q, int32_t *state)
+{
+    double best = -INFINITY;
+    int64_t i;
+    pgm_begin_blocks(q);
+    do {
+        if (!pgm_root_block(q, -INFINITY)) return best;
+        double top = pgm_max_of(q->job->block, q->clique->inner);
+        if (!(top > best)) continue;
+        best = top;
+        for (i = 0; q->job->block[i] < top; i++) continue;
+        if (state) pgm_keep_entry(q, i, state);
+    } while (pgm_step_block(q));
+    return best;
+}
+
+/* Draw the states of a root. sorted (draws, 2) has uniforms, ascending, and numbers of draws. A
+ * target that lies behind all entries of its block by rounding goes to the last possible one. */
+static void pgm_draw_blocks(const pgm_piece *q, const double *sorted, int64_t draws,
+                            int32_t *state, int64_t apart)
+{
+    const double *b = q->job->block;
+    int64_t n = q->clique->inner, next = 0;
+    double total = 0.0, before = 0.0;
+    double top = q->job->additive ? pgm_top_of_root(q, NULL) : 0.0;
+    pgm_begin_blocks(q);
+    do {
+        if (!pgm_root_block(q, top)) return;
+        total += pgm_sum_of(b, n);
+    } while (pgm_step_block(q));
+    pgm_begin_blocks(q);
+    do {
+        if (!pgm_root_block(q, top)) return;
+        double after = before + pgm_sum_of(b, n), sum = before;
+        int64_t i = -1, last = n - 1;
+        while (last > 0 && !(b[last] > 0.0)) last--;
+        for (; after > before && next < draws && after >= sorted[2 * next] * total; next++) {
+            while (i < last && (i < 0 || !(b[i] > 0.0) || sum < sorted[2 * next] * total))
+                sum += b[++i];
+            pgm_keep_entry(q, i, state + (int64_t)sorted[2 * next + 1] * apart);
+        }
+        before = after;
+    } while (next < draws && pgm_step_block(q));
 }
 
 static int pgm_by_uniform(const void *a, const void *b)
@@ -675,7 +830,7 @@ static double pgm_draw_uniform(const pgm_tree_job *j, const pgm_draw_job *d, int
 /* Draw the states of root i for all draws of a lane. */
 static void pgm_draw_root(pgm_tree_job *j, pgm_draw_job *d, int64_t i, int64_t lane)
 {
-    pgm_walker w = {j, j->clique + i, lane};
+    pgm_piece q = {j, j->clique + i, lane, 1, PGM_SUM_UP};
     int64_t apart = j->lanes * j->variables;
     for (int64_t k = 0; k < d->draws; k++) {
         if (!d->uniform)
@@ -685,7 +840,7 @@ static void pgm_draw_root(pgm_tree_job *j, pgm_draw_job *d, int64_t i, int64_t l
         d->sorted[2 * k + 1] = (double)k;
     }
     qsort(d->sorted, (size_t)d->draws, 2 * sizeof *d->sorted, pgm_by_uniform);
-    pgm_draw_sorted(j, &w, d->sorted, d->draws, d->state + lane * j->variables, apart);
+    pgm_draw_blocks(&q, d->sorted, d->draws, d->state + lane * j->variables, apart);
 }
 
 /* Draw the states of all cliques that are no roots. */
@@ -701,8 +856,7 @@ static void pgm_draw_rest(pgm_tree_job *j, pgm_draw_job *d, int64_t draw, int64_
             pgm_fill_uniforms(d->key, (uint32_t)draw, d->stream[lane], 0, (uint32_t)block, 1,
                               d->made);
         }
-        double one[2] = {pgm_draw_uniform(j, d, draw, lane, i, d->made), 0.0};
-        pgm_draw_sorted(j, &w, one, 1, state, 0);
+        pgm_draw_given(j, &w, pgm_draw_uniform(j, d, draw, lane, i, d->made), state);
     }
 }
 
@@ -719,7 +873,12 @@ static void pgm_draw_states(pgm_tree_job *j, pgm_draw_job *d)
         if (!d->draws)
             for (int64_t i = j->cliques - 1; i >= 0 && !j->stopped; i--) {
                 pgm_walker w = {j, j->clique + i, lane};
-                d->log_value[lane] += pgm_most_probable(j, &w, d->state + lane * n);
+                pgm_piece q = {j, j->clique + i, lane, 1, PGM_MAX_UP};
+                if (w.clique->parent < 0)
+                    pgm_top_of_root(&q, d->state + lane * n);
+                else
+                    pgm_most_probable(j, &w, d->state + lane * n);
+                if (!j->stopped) d->log_value[lane] += pgm_factors_at(&w, d->state + lane * n);
             }
         for (int64_t i = j->cliques - 1; d->draws && i >= 0 && !j->stopped; i--)
             if (j->clique[i].parent < 0) pgm_draw_root(j, d, i, lane);

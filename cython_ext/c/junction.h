@@ -12,7 +12,8 @@
  * Layout. Axes of cliques and separators are in the order of elimination, the last fastest. The
  * residual axes of a clique are therefore its slowest ones, a message is a sum of contiguous
  * pieces, and a separator has the same order of axes on both of its sides. Cliques are numbered
- * by their last residual variable, so that a parent has a higher number than its children.
+ * sub-tree by sub-tree, the root of each one last: the messages of the children of a clique are
+ * then the last ones of all that wait, and lie on top of a stack.
  *
  * Schedule. The last axes of a clique, up to PGM_TREE_BLOCK entries, make a block. For each table
  * that meets the clique the offsets of the segments of a block are listed once (pgm_operand), and
@@ -31,8 +32,6 @@
 #include "routines.h"
 
 #define PGM_TREE_BLOCK 512
-/* a segment that is shorter is listed entry by entry */
-#define PGM_TREE_RUN 4
 /* most cliques that are looked at for a smaller home of one factor */
 #define PGM_TREE_LOOKS 64
 
@@ -51,6 +50,7 @@ typedef struct {
     int32_t *own;
     double *size;          /* (cliques) entries */
     double *separator;     /* (cliques) entries of the separator */
+    double peak;           /* entries of the messages that a collect pass stores at once */
     /* the schedule, made before the first run */
     pgm_clique *clique;
     int64_t *card_of_axis, *stride, *delta;
@@ -214,48 +214,6 @@ static void pgm_sort_numbers(int32_t *x, int64_t n)
     }
 }
 
-/* Number the groups by their last variables and list their axes; 0 without memory. */
-static int pgm_list_cliques(pgm_tree *t, pgm_search *s)
-{
-    int64_t n = t->variables, cliques = 0, members = 0;
-    int32_t *number = s->mark; /* by position of the first variable of a group */
-    for (int32_t i = 0; i < n; i++)
-        if (s->last[s->lead[i]] == i) {
-            int32_t lead = s->lead[i];
-            number[lead] = (int32_t)cliques++;
-            members += s->begin[lead + 1] - s->begin[lead];
-        }
-    t->cliques = cliques;
-    t->member_start = pgm_tree_room(cliques + 1, sizeof(int64_t));
-    t->member = pgm_tree_room(members, sizeof(int32_t));
-    t->residual = pgm_tree_room(cliques, sizeof(int32_t));
-    t->parent = pgm_tree_room(cliques, sizeof(int32_t));
-    t->size = pgm_tree_room(cliques, sizeof(double));
-    t->separator = pgm_tree_room(cliques, sizeof(double));
-    if (!t->member_start || !t->member || !t->residual || !t->parent || !t->size || !t->separator)
-        return 0;
-    int64_t c = 0;
-    for (int32_t i = 0; i < n; i++) {
-        int32_t lead = s->lead[i];
-        if (s->last[lead] != i) continue;
-        int64_t count = s->begin[lead + 1] - s->begin[lead], above = s->begin[i + 1] - s->begin[i];
-        int32_t *axis = t->member + t->member_start[c];
-        memcpy(axis, s->list + s->begin[lead], (size_t)count * sizeof *axis);
-        pgm_sort_numbers(axis, count);
-        t->residual[c] = (int32_t)(count - above + 1);
-        t->parent[c] = s->up[i] < 0 ? -1 : number[s->lead[s->up[i]]];
-        t->size[c] = t->separator[c] = 1.0;
-        for (int64_t k = 0; k < count; k++) {
-            axis[k] = t->order[axis[k]];
-            t->size[c] *= (double)t->card[axis[k]];
-            if (k >= t->residual[c]) t->separator[c] *= (double)t->card[axis[k]];
-        }
-        t->member_start[c + 1] = t->member_start[c] + count;
-        c++;
-    }
-    return 1;
-}
-
 /* List numbers 0 .. count - 1 by their key in 0 .. keys - 1 (-1: not listed). */
 static int pgm_group_by(const int32_t *key, int64_t count, int64_t keys, int64_t **start,
                         int32_t **list)
@@ -273,6 +231,154 @@ static int pgm_group_by(const int32_t *key, int64_t count, int64_t keys, int64_t
     (*start)[keys] = 0;
     for (int64_t i = 0; i < count; i++) (*start)[keys] += key[i] >= 0;
     return 1;
+}
+
+/* The groups while they are put in order: by their last variables, then as cliques. */
+typedef struct {
+    int64_t count;
+    int32_t *lead;   /* position of the first variable */
+    int32_t *parent; /* -1 at a root */
+    int32_t *number; /* of the clique */
+    int64_t *start;  /* children of each group, */
+    int32_t *child;  /* in the order in which they send their messages */
+    double *message; /* entries of the separator */
+    double *peak;    /* entries that are stored at once while its sub-tree is collected */
+} pgm_groups;
+
+static void pgm_groups_free(pgm_groups *g)
+{
+    void *all[] = {g->lead, g->parent, g->number, g->start, g->child, g->message, g->peak};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+/* Find the groups, their parents and the sizes of their messages; 0 without memory. */
+static int pgm_find_groups(const pgm_tree *t, const pgm_search *s, pgm_groups *g)
+{
+    int64_t n = t->variables, count = 0;
+    int32_t *number = s->mark; /* by position of the first variable of a group */
+    for (int32_t i = 0; i < n; i++)
+        if (s->last[s->lead[i]] == i) number[s->lead[i]] = (int32_t)count++;
+    g->count = count;
+    g->lead = pgm_tree_room(count, sizeof(int32_t));
+    g->parent = pgm_tree_room(count, sizeof(int32_t));
+    g->number = pgm_tree_room(count, sizeof(int32_t));
+    g->message = pgm_tree_room(count, sizeof(double));
+    g->peak = pgm_tree_room(count, sizeof(double));
+    if (!g->lead || !g->parent || !g->number || !g->message || !g->peak) return 0;
+    for (int32_t i = 0, k = 0; i < n; i++) {
+        if (s->last[s->lead[i]] != i) continue;
+        g->lead[k] = s->lead[i];
+        g->parent[k] = s->up[i] < 0 ? -1 : number[s->lead[s->up[i]]];
+        g->message[k] = 1.0;
+        for (int64_t m = s->begin[i] + 1; m < s->begin[i + 1]; m++)
+            g->message[k] *= (double)t->card[t->order[s->list[m]]];
+        k++;
+    }
+    return pgm_group_by(g->parent, count, count, &g->start, &g->child);
+}
+
+/* Sort the children of each group by what they need beyond their message, the largest first, and
+ * add up the peaks (Liu 1986). More than 16 children stay as they
+ * are. */
+static void pgm_sort_children(pgm_groups *g)
+{
+    for (int64_t i = 0; i < g->count; i++) {
+        int64_t first = g->start[i], end = g->start[i + 1], few = end - first <= 16;
+        for (int64_t k = first + 1; k < end; k++) {
+            int32_t c = g->child[k];
+            double need = g->peak[c] - g->message[c];
+            int64_t m = k;
+            for (; few && m > first; m--) {
+                int32_t d = g->child[m - 1];
+                if (g->peak[d] - g->message[d] >= need) break;
+                g->child[m] = d;
+            }
+            g->child[m] = c;
+        }
+        double below = 0.0;
+        for (int64_t k = first; k < end; k++) {
+            int32_t c = g->child[k];
+            if (below + g->peak[c] > g->peak[i]) g->peak[i] = below + g->peak[c];
+            below += g->message[c];
+        }
+        if (below + g->message[i] > g->peak[i]) g->peak[i] = below + g->message[i];
+    }
+}
+
+/* Number the groups so that each sub-tree comes before its root, child by child. A group that has
+ * not been left has the number -1 - (children that have been entered). */
+static void pgm_number_groups(pgm_groups *g)
+{
+    int32_t next = 0;
+    for (int64_t i = 0; i < g->count; i++) g->number[i] = -1;
+    for (int64_t root = 0; root < g->count; root++) {
+        int32_t at = (int32_t)root;
+        if (g->parent[root] >= 0) continue;
+        while (at >= 0) {
+            int64_t child = g->start[at] - 1 - g->number[at];
+            if (child < g->start[at + 1]) {
+                g->number[at]--;
+                at = g->child[child];
+            } else {
+                g->number[at] = next++;
+                at = g->parent[at];
+            }
+        }
+    }
+}
+
+static int pgm_clique_room(pgm_tree *t, int64_t cliques, int64_t members)
+{
+    t->cliques = cliques;
+    t->member_start = pgm_tree_room(cliques + 1, sizeof(int64_t));
+    t->member = pgm_tree_room(members, sizeof(int32_t));
+    t->residual = pgm_tree_room(cliques, sizeof(int32_t));
+    t->parent = pgm_tree_room(cliques, sizeof(int32_t));
+    t->size = pgm_tree_room(cliques, sizeof(double));
+    t->separator = pgm_tree_room(cliques, sizeof(double));
+    return t->member_start && t->member && t->residual && t->parent && t->size && t->separator;
+}
+
+/* Write group i as a clique. */
+static void pgm_write_clique(pgm_tree *t, const pgm_search *s, const pgm_groups *g, int64_t i)
+{
+    int32_t lead = g->lead[i], last = s->last[lead];
+    int64_t c = g->number[i], count = s->begin[lead + 1] - s->begin[lead];
+    int32_t *axis = t->member + t->member_start[c];
+    memcpy(axis, s->list + s->begin[lead], (size_t)count * sizeof *axis);
+    pgm_sort_numbers(axis, count);
+    t->residual[c] = (int32_t)(count - (s->begin[last + 1] - s->begin[last]) + 1);
+    t->parent[c] = g->parent[i] < 0 ? -1 : g->number[g->parent[i]];
+    t->size[c] = 1.0;
+    t->separator[c] = g->message[i];
+    for (int64_t k = 0; k < count; k++) {
+        axis[k] = t->order[axis[k]];
+        t->size[c] *= (double)t->card[axis[k]];
+    }
+    if (g->parent[i] < 0 && g->peak[i] > t->peak) t->peak = g->peak[i];
+}
+
+/* Make a clique of each group; 0 without memory. */
+static int pgm_list_cliques(pgm_tree *t, pgm_search *s)
+{
+    pgm_groups g = {0};
+    int64_t members = 0;
+    int fine = pgm_find_groups(t, s, &g);
+    if (fine) {
+        pgm_sort_children(&g);
+        pgm_number_groups(&g);
+        for (int64_t i = 0; i < g.count; i++)
+            members += s->begin[g.lead[i] + 1] - s->begin[g.lead[i]];
+        fine = pgm_clique_room(t, g.count, members);
+    }
+    if (fine) {
+        for (int64_t i = 0; i < g.count; i++)
+            t->member_start[g.number[i] + 1] = s->begin[g.lead[i] + 1] - s->begin[g.lead[i]];
+        for (int64_t c = 0; c < g.count; c++) t->member_start[c + 1] += t->member_start[c];
+        for (int64_t i = 0; i < g.count; i++) pgm_write_clique(t, s, &g, i);
+    }
+    pgm_groups_free(&g);
+    return fine;
 }
 
 /* Go down from a clique to smaller ones with the whole scope of factor f in their separator. */
@@ -373,7 +479,6 @@ static int64_t pgm_choose_segments(pgm_clique *c, int64_t o)
         if (c->card[a] > 1 && c->stride[a * c->operands + o] != (p->along ? p->run : 0)) break;
         p->run *= c->card[a];
     }
-    if (p->run < PGM_TREE_RUN) p->run = 1, p->along = 1;
     return c->inner / p->run;
 }
 

@@ -299,6 +299,7 @@ typedef struct {
     const uint8_t *wide;        /* (factors) whether a factor has lanes */
     double *scale;              /* (cliques, lanes) largest entry of each message */
     double *log_scale;          /* (lanes) sum of the logarithms of all that was divided by */
+    double *stack;              /* end of the messages that wait; NULL: all messages are kept */
     double *spare;              /* (largest separator, lanes), when additive */
     double *child;              /* (separators of the children of a clique, lanes) */
     double *margin;             /* (sum of cards, lanes), or NULL */

@@ -1,0 +1,415 @@
+"""The compiled junction tree against enumeration, against its reference in numpy, and its errors."""
+
+import itertools
+import signal
+import threading
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from pgmengine._kernels import JunctionTree
+from pgmengine.base.errors import PgmError
+from pgmengine.infer.exact import junction
+
+KEY = np.arange(4, dtype=np.uint32)
+
+
+def tree_of(cards, scopes, order):
+    start = np.cumsum([0, *map(len, scopes)], dtype=np.int64)
+    scope = np.array([v for s in scopes for v in s], dtype=np.int32)
+    return JunctionTree(
+        np.array(cards, dtype=np.int64), start, scope, np.array(order, dtype=np.int32)
+    )
+
+
+def flat(tables):
+    return np.concatenate([np.zeros(0), *(np.ravel(t) for t in tables)])
+
+
+def random_tables(rng, cards, scopes, lanes, wide, scale, zeros):
+    tables = []
+    for scope, has_lanes in zip(scopes, wide):
+        shape = tuple(cards[v] for v in scope) + ((lanes,) if has_lanes else ())
+        table = rng.normal(size=shape) * scale
+        tables.append(np.where(rng.random(shape) < zeros, -np.inf, table))
+    return tables
+
+
+def random_graph(rng, most=6):
+    n = int(rng.integers(0, most + 1))
+    cards = rng.integers(1, 5, n).tolist()
+    count = int(rng.integers(0, 9))
+    scopes = [
+        tuple(rng.permutation(n)[: rng.integers(0, min(n, 4) + 1)].tolist()) for _ in range(count)
+    ]
+    return cards, scopes, rng.permutation(n).tolist()
+
+
+def enumerated(cards, scopes, tables):
+    """All states (count, n), and their log weights."""
+    states = np.array(list(itertools.product(*map(range, cards))), dtype=int)
+    states = states.reshape(int(np.prod(cards)), len(cards))
+    weight = np.zeros(len(states))
+    for scope, table in zip(scopes, tables):
+        weight = weight + table[tuple(states[:, v] for v in scope)]
+    return states, weight
+
+
+def lane_of(tables, wide, lane):
+    return [t[..., lane] if w else t for t, w in zip(tables, wide)]
+
+
+def counted(states, prob, cards, scope):
+    """The marginal over a scope, flat."""
+    number = np.zeros(len(states), dtype=int)
+    for v in scope:
+        number = number * cards[v] + states[:, v]
+    return np.bincount(number, prob, minlength=int(np.prod([cards[v] for v in scope])))
+
+
+def check_lane(result, lane, cards, scopes, tables, tolerance):
+    """One lane of all results against enumeration."""
+    states, weight = enumerated(cards, scopes, tables)
+    top = weight.max()
+    close = {"rtol": tolerance, "atol": tolerance}
+    if top == -np.inf:
+        assert result["log_z"][lane] == result["mode_value"][lane] == -np.inf
+        assert np.isnan(result["marginals"][:, lane]).all()
+        assert np.isnan(result["expected"][:, lane]).all()
+        assert (result["mode"][lane] == -1).all() and (result["samples"][:, lane] == -1).all()
+        return
+    log_z = top + np.log(np.exp(weight - top).sum())
+    prob = np.exp(weight - log_z)
+    assert np.isclose(result["log_z"][lane], log_z, **close)
+    assert np.isclose(result["mode_value"][lane], top, **close)
+    assert np.isclose(weight[(states == result["mode"][lane]).all(axis=1)], top, **close).all()
+    marginals = flat([counted(states, prob, cards, (v,)) for v in range(len(cards))])
+    expected = flat([counted(states, prob, cards, s) for s in scopes])
+    np.testing.assert_allclose(result["marginals"][:, lane], marginals, atol=tolerance)
+    np.testing.assert_allclose(result["expected"][:, lane], expected, atol=tolerance)
+    for drawn in result["samples"][:, lane]:
+        assert prob[(states == drawn).all(axis=1)].sum() > 0.0
+
+
+@pytest.mark.parametrize("log_space", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_random_graphs_by_enumeration(seed, log_space, *, graphs=100, tolerance=1e-10):
+    rng = np.random.default_rng(seed)
+    for _ in range(graphs):
+        cards, scopes, order = random_graph(rng)
+        lanes = int(rng.choice([1, 1, 2, 3, 8, 9]))
+        wide = rng.integers(0, 2, len(scopes)).astype(np.uint8)
+        scale, zeros = rng.choice([1.0, 1.0, 30.0, 500.0]), rng.choice([0.0, 0.1, 0.4])
+        tables = random_tables(rng, cards, scopes, lanes, wide, scale, zeros)
+        tree = tree_of(cards, scopes, order)
+        result = tree.run(
+            flat(tables),
+            lanes=lanes,
+            wide=wide,
+            marginals=True,
+            expected=np.arange(len(scopes)),
+            mode=True,
+            draws=2,
+            key=KEY,
+            log_space=log_space,
+        )
+        alone = tree.run(flat(tables), lanes=lanes, wide=wide, log_space=log_space)
+        np.testing.assert_array_equal(alone["log_z"], result["log_z"])
+        for lane in range(lanes):
+            check_lane(result, lane, cards, scopes, lane_of(tables, wide, lane), tolerance)
+
+
+def grid(rows, columns, rng, scale):
+    """A lattice of spins with couplings of both signs, row by row."""
+    name = np.arange(rows * columns).reshape(rows, columns)
+    scopes = [(int(a), int(b)) for a, b in zip(name[:, :-1].ravel(), name[:, 1:].ravel())]
+    scopes += [(int(a), int(b)) for a, b in zip(name[:-1].ravel(), name[1:].ravel())]
+    couplings = rng.uniform(-scale, scale, len(scopes))
+    return scopes, [j * np.array([[1.0, -1.0], [-1.0, 1.0]]) for j in couplings]
+
+
+def mixed(rng, n, most):
+    """Factors over close variables of 2 to `most` states: cliques of several blocks."""
+    cards = rng.integers(2, most + 1, n).tolist()
+    scopes = [
+        tuple(rng.permutation(np.arange(i, min(n, i + 5)))[: rng.integers(1, 4)].tolist())
+        for i in range(n)
+    ]
+    scopes += [(i, i + 5) for i in range(n - 5)]
+    return cards, scopes, random_tables(rng, cards, scopes, 1, [0] * len(scopes), 2.0, 0.05)
+
+
+def numbers(compiled, plain):
+    """The number of each clique of the reference in the compiled tree, which has the same ones."""
+    scopes = [tuple(s.tolist()) for s in compiled.clique_scopes()]
+    assert sorted(scopes) == sorted(plain.variables)
+    return [scopes.index(s) for s in plain.variables]
+
+
+@pytest.mark.parametrize("log_space", [False, True])
+@pytest.mark.parametrize("lanes", [1, 3, 8, 20])
+@pytest.mark.parametrize("seed", range(4))
+def test_cliques_of_many_blocks_are_those_of_the_reference(seed, lanes, log_space):
+    rng = np.random.default_rng(seed)
+    cards, scopes, tables = mixed(rng, 14, 2 + seed)
+    order = rng.permutation(14).tolist() if seed < 2 else list(range(14))
+    wide = rng.integers(0, 2, len(scopes)).astype(np.uint8)
+    given = [
+        np.stack([t + rng.normal(size=t.shape) for _ in range(lanes)], axis=-1) if w else t
+        for t, w in zip(tables, wide)
+    ]
+    compiled, plain = tree_of(cards, scopes, order), junction.build_tree(cards, scopes, order)
+    number = numbers(compiled, plain)
+    parents = compiled.parents()
+    for i, above in enumerate(plain.parent):
+        assert parents[number[i]] == (number[above] if above >= 0 else -1)
+    result = compiled.run(
+        flat(given),
+        lanes=lanes,
+        wide=wide,
+        marginals=True,
+        expected=np.arange(len(scopes)),
+        mode=True,
+        log_space=log_space,
+    )
+    alone = compiled.run(flat(given), lanes=lanes, wide=wide, log_space=log_space)
+    np.testing.assert_array_equal(alone["log_z"], result["log_z"])
+    for lane in range(0, lanes, 7):
+        own = lane_of(given, wide, lane)
+        log_z, messages = junction.collect(plain, own)
+        marginals, expected = junction.distribute(plain, own, messages)
+        value, largest = junction.collect(plain, own, junction.largest)
+        mode = junction.states(plain, own, largest, lambda _, w: int(np.argmax(w)))
+        assert np.isclose(result["log_z"][lane], log_z, rtol=1e-12, atol=1e-10)
+        np.testing.assert_allclose(result["marginals"][:, lane], flat(marginals), atol=1e-10)
+        np.testing.assert_allclose(result["expected"][:, lane], flat(expected), atol=1e-10)
+        assert np.isclose(result["mode_value"][lane], value, rtol=1e-12, atol=1e-10)
+        assert result["mode"][lane].tolist() == mode
+
+
+def transfer(rows, columns, scopes, tables):
+    """log Z and the mode's value of a lattice, row by row in logarithms; table by table."""
+    pairs = dict(zip(scopes, tables))
+    spins = np.array(list(itertools.product((0, 1), repeat=columns)))
+    total = best = None
+    for r in range(rows):
+        inside = np.zeros(len(spins))
+        for c in range(columns - 1):
+            a = r * columns + c
+            inside += pairs[a, a + 1][spins[:, c], spins[:, c + 1]]
+        if r:
+            across = np.zeros((len(spins), len(spins)))
+            for c in range(columns):
+                a = (r - 1) * columns + c
+                across += pairs[a, a + columns][spins[:, None, c], spins[None, :, c]]
+            total = np.logaddexp.reduce(total[:, None] + across, axis=0)
+            best = (best[:, None] + across).max(axis=0)
+        total = inside if total is None else total + inside
+        best = inside if best is None else best + inside
+    return np.logaddexp.reduce(total), best.max()
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 500.0])
+def test_strong_frustrated_couplings(scale, *, tolerance=1e-10):
+    rng = np.random.default_rng(3)
+    scopes, tables = grid(20, 8, rng, scale)
+    log_z, value = transfer(20, 8, scopes, tables)
+    result = tree_of([2] * 160, scopes, range(160)).run(flat(tables), mode=True, marginals=True)
+    assert abs(result["log_z"][0] - log_z) <= tolerance * abs(log_z)
+    assert abs(result["mode_value"][0] - value) <= tolerance * abs(value)
+    # No field: every spin is up with probability 1/2.
+    np.testing.assert_allclose(result["marginals"], 0.5, atol=1e-9)
+
+
+def test_a_long_chain_whose_products_would_underflow():
+    n = 5000
+    scopes = [(i, i + 1) for i in range(n - 1)]
+    table = np.log([[1e-3, 2e-3], [3e-3, 1e-3]])
+    where = np.zeros(n - 1, dtype=np.int64)
+    tree = tree_of([2] * n, scopes, range(n))
+    result = tree.run(table.ravel(), where=where, marginals=True)
+    vector, log_z = np.ones(2), 0.0
+    for _ in range(n - 1):
+        vector = np.exp(table) @ vector
+        log_z += np.log(vector.sum())
+        vector /= vector.sum()
+    assert not result["log_space"]
+    assert np.isclose(result["log_z"][0], log_z, rtol=1e-12)
+
+
+def test_lost_entries_start_again_with_logarithms():
+    # The first factors exclude all but e^-800, the last one takes that back.
+    tables = [np.array([0.0, -800.0]), np.array([-800.0, 0.0]), np.array([0.0, -1.0])]
+    result = tree_of([2], [(0,), (0,), (0,)], [0]).run(flat(tables), marginals=True)
+    assert result["log_space"]
+    np.testing.assert_allclose(result["log_z"], -800.0 + np.log1p(np.exp(-1.0)), rtol=1e-14)
+
+
+@pytest.mark.parametrize("log_space", [False, True])
+@pytest.mark.parametrize("big_root", [False, True])
+def test_draws_have_the_distribution(log_space, big_root, *, false_alarm=1e-7, draws=20_000):
+    """Chi-square of the counts of all states against enumeration; null: chi2 with states - 1."""
+    rng = np.random.default_rng(11)
+    cards, lanes = [2, 3, 2, 4, 2], 2
+    scopes = [(0, 1), (1, 2, 3), (3, 4), (4, 0)]
+    if big_root:
+        scopes = [(0, 1, 2, 3, 4)]
+    tables = random_tables(rng, cards, scopes, lanes, [1] * len(scopes), 0.7, 0.1)
+    key = rng.integers(0, 2**32, 4, dtype=np.uint32)
+    result = tree_of(cards, scopes, rng.permutation(5)).run(
+        flat(tables),
+        lanes=lanes,
+        wide=np.ones(len(scopes)),
+        draws=draws,
+        key=key,
+        log_space=log_space,
+    )
+    for lane in range(lanes):
+        states, weight = enumerated(cards, scopes, [t[..., lane] for t in tables])
+        prob = np.exp(weight - np.logaddexp.reduce(weight))
+        number = np.ravel_multi_index(tuple(result["samples"][:, lane].T), cards)
+        counts = np.bincount(number, minlength=len(states))
+        assert (counts[prob == 0] == 0).all()
+        # Rare states are put together.
+        rare = prob * draws < 10
+        seen = np.append(counts[~rare], counts[rare].sum())
+        mean = np.append(prob[~rare], prob[rare].sum()) * draws
+        seen, mean = seen[mean > 0], mean[mean > 0]
+        statistic = ((seen - mean) ** 2 / mean).sum()
+        assert statistic < scipy.stats.chi2.isf(false_alarm / 4, len(mean) - 1)
+
+
+def test_draws_are_their_own_whatever_the_lanes_and_uniforms_can_be_given():
+    rng = np.random.default_rng(5)
+    cards, scopes, tables = mixed(rng, 10, 3)
+    tree = tree_of(cards, scopes, range(10))
+    both = tree.run(flat(tables), lanes=2, draws=5, key=KEY, stream=[7, 3])["samples"]
+    alone = tree.run(flat(tables), draws=5, key=KEY, stream=[3])["samples"]
+    np.testing.assert_array_equal(both[:, 1], alone[:, 0])
+    given = rng.random((5, 1, tree.cliques))
+    drawn = tree.run(flat(tables), draws=5, uniforms=given)["samples"]
+    plain = junction.build_tree(cards, scopes, list(range(10)))
+    _, messages = junction.collect(plain, tables)
+    number = numbers(tree, plain)
+    for k in range(5):
+
+        def choose(clique, weights, k=k):
+            total = np.cumsum(np.exp(weights - weights.max()))
+            return int(np.searchsorted(total, given[k, 0, number[clique]] * total[-1]))
+
+        assert drawn[k, 0].tolist() == junction.states(plain, tables, messages, choose)
+
+
+def test_ties_go_to_the_first_state():
+    result = tree_of([3, 2], [(0, 1)], [0, 1]).run(np.zeros(6), mode=True, log_z=False)
+    assert result["mode"].tolist() == [[0, 0]] and "log_z" not in result
+
+
+def test_an_impossible_lane_does_not_harm_the_others():
+    table = np.array([[0.0, -np.inf], [np.log(3.0), -np.inf]])
+    result = tree_of([2], [(0,)], [0]).run(
+        table.ravel(), lanes=2, wide=[1], marginals=True, mode=True, draws=1, key=KEY
+    )
+    np.testing.assert_allclose(result["log_z"], [np.log(4.0), -np.inf])
+    np.testing.assert_allclose(result["marginals"], [[0.25, np.nan], [0.75, np.nan]])
+    assert result["mode"].tolist() == [[1], [-1]] and result["samples"][0, 1].tolist() == [-1]
+
+
+@pytest.mark.parametrize(
+    ("cards", "start", "scope", "order", "message"),
+    [
+        ([2, 2], [0, 2], [0, 2], [0, 1], "variable 2"),
+        ([2, 2], [0, 2], [0, -1], [0, 1], "variable -1"),
+        ([2, 2], [0, 2], [1, 1], [0, 1], "twice"),
+        ([2, 2], [0, 2], [0, 1], [0, 0], "permutation"),
+        ([2, 2], [0, 2], [0, 1], [0, 5], "permutation"),
+        ([2, 2], [0, 2], [0, 1], [0], "expected 2"),
+        ([2, 0], [0, 2], [0, 1], [0, 1], "0 states"),
+        ([2, 2], [0, 3], [0, 1], [0, 1], "start goes"),
+        ([2, 2], [1, 2], [0, 1], [0, 1], "start goes"),
+        ([2, 2], [0, 2, 1, 2], [0, 1], [0, 1], "start falls"),
+        ([2, 2], [], [0, 1], [0, 1], "one number more"),
+        ([2**20] * 3, [0, 3], [0, 1, 2], [0, 1, 2], "entries"),
+    ],
+)
+def test_malformed_graphs_are_refused(cards, start, scope, order, message):
+    arrays = [np.array(cards), np.array(start, dtype=np.int64)]
+    arrays += [np.array(scope, dtype=np.int32), np.array(order, dtype=np.int32)]
+    with pytest.raises(PgmError, match=message):
+        JunctionTree(*arrays)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"values": np.zeros(3)}, "expected 4"),
+        ({"values": np.array([0.0, np.nan, 0.0, 0.0])}, "NaN"),
+        ({"values": np.array([0.0, np.inf, 0.0, 0.0])}, "NaN or"),
+        ({"lanes": 0}, "lanes"),
+        ({"wide": [1, 1]}, "wide"),
+        ({"where": [1]}, "from 1 on"),
+        ({"where": [-1]}, "from -1 on"),
+        ({"where": [2**62]}, "on, and"),
+        ({"where": [0, 0]}, "where"),
+        ({"expected": [1]}, "expected"),
+        ({"expected": [0, 0]}, "twice"),
+        ({"draws": 1}, "key"),
+        ({"draws": -1}, "draws"),
+        ({"draws": 1, "key": [1, 2, 3]}, "words"),
+        ({"draws": 1, "uniforms": np.zeros((1, 1, 5))}, "shape"),
+        ({"draws": 1, "uniforms": np.full((1, 1, 1), 2.0)}, "outside"),
+    ],
+)
+def test_malformed_questions_are_refused(change, message):
+    tree = tree_of([2, 2], [(0, 1)], [0, 1])
+    with pytest.raises(PgmError, match=message):
+        tree.run(**{"values": np.zeros(4)} | change)
+
+
+def test_a_tree_that_is_too_large_says_so_and_is_measured():
+    tree = tree_of([2] * 64, [(i, j) for i in range(64) for j in range(i)], range(64))
+    assert tree.cliques == 1 and tree.largest == 64.0 and tree.bytes() > 8 * tree.separators
+    with pytest.raises(PgmError, match="elimination order"):
+        tree.run(np.zeros(64 * 63 // 2 * 4))
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("log_space", [False, True])
+def test_a_run_is_stopped_by_signals_and_by_progress(log_space):
+    n = 34
+    tree = tree_of([2] * n, [(i, j) for i in range(n) for j in range(i)], range(n))
+    values = np.zeros(n * (n - 1) // 2 * 4)
+
+    def stop(*_):
+        raise Stop
+
+    with pytest.raises(Stop):
+        tree.run(values, progress=stop, log_space=log_space)
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Stop):
+            tree.run(values, log_space=log_space)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_one_tree_serves_many_threads():
+    rng = np.random.default_rng(8)
+    cards, scopes, tables = mixed(rng, 14, 3)
+    tree, values, found = tree_of(cards, scopes, range(14)), flat(tables), []
+
+    def ask():
+        found.extend(tree.run(values, marginals=True)["log_z"] for _ in range(20))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 80 and len({float(x[0]) for x in found}) == 1
