@@ -45,6 +45,21 @@ def model():
     return b.build()
 
 
+def tabled():
+    """Variables with conditionals and tables, some of them many, beside a coupling."""
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.MultiValued(2), 3, bias=[0.5, 0.0, 0.125])
+    b.layer("h", pgm.Binary(), 2)
+    b.couple("v", "h", weight=np.arange(6).reshape(3, 2) / 8)
+    b.variable("rain", states=("no", "yes"))
+    b.variable("wet", states=3)
+    b.conditional("rain", (), [0.1, 0.9])
+    b.conditional("wet", ("rain",), [[1 / 3, 1 / 3, 1 / 3], [0.0, 0.3, 0.7]])
+    b.table(("rain", ("h", 0)), [[1.0, 2.0], [0.1, 0.0]])
+    b.tables(("v", "v"), [[0, 1], [1, 2]], np.arange(18.0).reshape(2, 3, 3) / 7)
+    return b.build()
+
+
 def parts_of(path):
     """(tensors, metadata) of a .safetensors file."""
     with safe_open(str(path), framework="numpy") as file:

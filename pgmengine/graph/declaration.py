@@ -12,6 +12,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
+from pgmengine.graph.stored_tables import table_entries
 from pgmengine.units import Unit
 
 # Entries of a layer besides the fields of its unit.
@@ -19,7 +20,11 @@ RESERVED = {"name", "unit", "size", "bias", "labels", "states"}
 
 
 def declaration_of(model: Model) -> dict[str, Any]:
-    """Return the declaration of a model's graph, without its parameters."""
+    """Return the declaration of a model's graph, without its parameters.
+
+    Tables are entries without their units, and variables are not in it: `stored_tables` has both as
+    arrays.
+    """
     layers, types = [], unit_types()
     for layer in model.structure.layers.values():
         own = types.get(kind := type(layer.unit).__name__)
@@ -37,7 +42,10 @@ def declaration_of(model: Model) -> dict[str, Any]:
     couplings = [
         {"cause" if c.directed else "couple": [c.a, c.b]} for c in model.structure.couplings
     ]
-    return {"layers": layers, "couplings": couplings}
+    out: dict[str, Any] = {"layers": layers, "couplings": couplings}
+    if model.structure.tables:
+        out["tables"] = table_entries(model.structure)
+    return out
 
 
 def _fields(layer: Layer) -> dict[str, Any]:

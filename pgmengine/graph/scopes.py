@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import networkx as nx
@@ -57,7 +57,7 @@ def add_tables(
     places = tuple(structure.places[v.name] for v in variables)
     whole = replace(structure, tables=tuple(made.values()), variables=places)
     if made:
-        _check_conditionals(whole, params)
+        check_conditionals(whole, params)
     return whole, params | logs
 
 
@@ -104,6 +104,19 @@ def _many(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
             f"{what}: index has shape {given.shape}, expected (tables, {len(layers)}), with at "
             "least one table"
         )
+    index = check_units(structure, layers, given, what)
+    for name in layers:
+        check_finite(structure, name)
+    values, states = one.values, [structure.state_counts[name] for name in layers]
+    if why := no_room(24 * len(index) * float(np.prod(states)), "take fewer or smaller tables"):
+        raise PgmError(f"{what} do not fit into memory: {why}")
+    if values.ndim == len(layers):
+        values = np.broadcast_to(values, (len(index), *values.shape))
+    return Tables(",".join(layers), layers, index, single=False), values, what
+
+
+def check_units(structure: Structure, layers: Sequence[str], given: Array, what: str) -> Array:
+    """Return the units (n, m) of tables as integers; PgmError unless they are different units."""
     sizes = np.array([structure.layers[name].size for name in layers])
     bad = ~((given >= 0) & (given < sizes) & (given == np.floor(given)))
     if bad.any():
@@ -119,17 +132,10 @@ def _many(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
     if twice.any():
         row = int(np.flatnonzero(twice)[0])
         raise PgmError(f"{what}: a unit occurs twice in index[{row}], {index[row].tolist()}")
-    for name in layers:
-        check_finite(structure, name)
-    values, states = one.values, [structure.state_counts[name] for name in layers]
-    if why := no_room(24 * len(index) * float(np.prod(states)), "take fewer or smaller tables"):
-        raise PgmError(f"{what} do not fit into memory: {why}")
-    if values.ndim == len(layers):
-        values = np.broadcast_to(values, (len(index), *values.shape))
-    return Tables(",".join(layers), layers, index, single=False), values, what
+    return index
 
 
-def _check_conditionals(structure: Structure, params: dict[str, Weight]) -> None:
+def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> None:
     """PgmError unless each unit has at most one conditional, then no bias, and no cycle occurs."""
     index, layers = structure.table_index, structure.layers
     children = index.child[index.child >= 0]

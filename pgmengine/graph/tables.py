@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 # Deviation of the sum of a conditional's row from one that is taken for rounding.
 ROUNDING = 1e-6
 
+# Deviation up to which a row keeps its bits: dividing again would change them at every reading.
+KEPT = 1e-12
+
 
 @dataclass(frozen=True, eq=False)
 class Tables:
@@ -264,7 +267,8 @@ def check_table(values: Array, conditional: bool, what: str, scope: Sequence[str
         where = f" {int(np.flatnonzero(empty)[0])}" if empty.ndim else ""
         raise PgmError(f"{what}: all entries of table{where} are 0, so that no state is possible")
     if conditional:
-        values = values / _row_sums(values, what, scope)
+        sums = _row_sums(values, what, scope)
+        values = values / np.where(np.abs(sums - 1) < KEPT, 1.0, sums)
     with np.errstate(divide="ignore"):
         return np.log(values)
 
@@ -288,5 +292,11 @@ def _row_sums(values: Array, what: str, scope: Sequence[str]) -> Array:
 
 
 def normalised(tables: Tables, logs: Array) -> Array:
-    """Return the logarithms of tables, with the rows of conditionals normalised."""
-    return logs - log_sum(logs)[..., None] if tables.conditional else logs
+    """Return the logarithms of tables, with the rows of conditionals normalised.
+
+    Rows that are normalised already keep their bits.
+    """
+    if not tables.conditional:
+        return logs
+    sums = log_sum(logs)[..., None]
+    return logs - np.where(np.abs(sums) < KEPT, 0.0, sums)

@@ -1,6 +1,7 @@
 """Models in files: a .safetensors file for a whole model, and a TOML declaration of a graph.
 
 A .safetensors file has the parameters as tensors, and the declaration as JSON in its metadata. A
+model with tables or variables has two more tensors, the units of the tables and of the variables. A
 declaration, in TOML, lists layers and couplings:
 
     # Optional: a file of parameters by name.
@@ -50,10 +51,17 @@ from pgmengine.graph.declaration import RESERVED, declaration_of, plain_label, u
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.sparse import compressed
+from pgmengine.graph.stored_tables import table_units, variable_units, with_stored_tables
 from pgmengine.graph.validate import check_size
 from pgmengine.graph.weights import is_sparse
 
 FORMAT = "pgmengine-2"
+
+# The format of models with tables or variables, which earlier versions do not read.
+WITH_TABLES = "pgmengine-3"
+
+# The tensors of the units of tables and of variables.
+UNITS, VARIABLES = "tables/units", "variables/units"
 
 # The format of earlier files, which have no checksum.
 WITHOUT_SUM = "pgmengine-1"
@@ -107,9 +115,12 @@ def save(model: Model, path: str | Path) -> None:
             }
         else:
             tensors[name] = value
-    write_tensors(
-        path, tensors, {"format": FORMAT, "declaration": json.dumps(declaration_of(model))}
-    )
+    structure, form = model.structure, FORMAT
+    if structure.tables or structure.variables:
+        form = WITH_TABLES
+        tensors |= {UNITS: table_units(structure), VARIABLES: variable_units(structure)}
+    declaration = json.dumps(declaration_of(model))
+    write_tensors(path, tensors, {"format": form, "declaration": declaration})
 
 
 def load(path: str | Path) -> Model:
@@ -139,11 +150,11 @@ def load(path: str | Path) -> Model:
     """
     with _of_file(path):
         tensors, metadata = read_tensors(path)
-        if metadata.get("format") not in (FORMAT, WITHOUT_SUM):
+        if metadata.get("format") not in (FORMAT, WITH_TABLES, WITHOUT_SUM):
             raise PgmError(
                 f"not a model of pgmengine (format {metadata.get('format')!r}, expected {FORMAT!r})"
             )
-        if metadata["format"] == FORMAT and SUM not in metadata:
+        if metadata["format"] != WITHOUT_SUM and SUM not in metadata:
             raise PgmError("is damaged: its checksum is missing; take another copy")
         if "declaration" not in metadata:
             raise PgmError("is damaged: its declaration is missing; take another copy")
@@ -151,12 +162,28 @@ def load(path: str | Path) -> Model:
             declaration = json.loads(metadata["declaration"])
         except ValueError as error:
             raise PgmError(f"its declaration cannot be read: {error}") from None
+        tabled = UNITS in tensors and isinstance(declaration, dict)
+        stored = _take_tables(declaration, tensors) if tabled else None
         params = _parameters(tensors)
         found = set(params)
         model = _build(declaration, params, None)
         if missing := [name for name in model.params if name not in found]:
             raise PgmError(f"parameter {missing[0]!r} is missing")
-    return model
+        return model if stored is None else with_stored_tables(model, *stored)
+
+
+def _take_tables(
+    declaration: dict[str, Any], tensors: dict[str, Array]
+) -> tuple[object, Array, Array, dict[str, Array]]:
+    """Take tables and variables out of a declaration and its tensors, as `stored_tables` has them.
+
+    The parts are the entries, the units of the tables and of the variables, and the logarithms.
+    """
+    if VARIABLES not in tensors:
+        raise PgmError(f"is damaged: the tensor {VARIABLES!r} is missing")
+    logs = {name: tensors.pop(name) for name in list(tensors) if name.endswith(".table")}
+    entries = declaration.pop("tables", [])
+    return entries, tensors.pop(UNITS), tensors.pop(VARIABLES), logs
 
 
 def load_declaration(path: str | Path, rng: RngLike = None) -> Model:

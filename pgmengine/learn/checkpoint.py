@@ -31,6 +31,7 @@ from pgmengine.base.files import SUM, read_tensors, writable, write_tensors
 from pgmengine.base.types import Array
 from pgmengine.graph.declaration import declaration_of
 from pgmengine.graph.model import Model
+from pgmengine.graph.stored_tables import table_units
 from pgmengine.graph.weights import numbers, pattern
 
 if TYPE_CHECKING:
@@ -229,8 +230,8 @@ def mark_of(
 
 
 def parameters_digest(model: Model) -> str:
-    """Return a digest of the parameters and of the patterns of sparse ones."""
-    found = hashlib.sha256()
+    """Return a digest of the parameters, the patterns of sparse ones, and the units of tables."""
+    found = hashlib.sha256(table_units(model.structure).tobytes())
     for name, value in model.params.items():
         found.update(name.encode() + numbers(value).tobytes() + pattern(value))
     return found.hexdigest()[:16]

@@ -10,7 +10,7 @@ import tomllib
 
 import numpy as np
 import pytest
-from damaged import TOML, answered, model, parts_of
+from damaged import TOML, answered, model, parts_of, tabled
 from mutations import ODD, array, cut, json_of, pick, raw, tensors, toml_of, tree
 from safetensors.numpy import save
 
@@ -71,9 +71,10 @@ def mutated_file(whole, found, metadata, text, rng):
     )
 
 
-def test_model_files(tmp_path, seed=1):
+@pytest.mark.parametrize("made", [model, tabled])
+def test_model_files(made, tmp_path, seed=1):
     path, rng = tmp_path / "m", np.random.default_rng(seed)
-    pgm.save(model(), path)
+    pgm.save(made(), path)
     whole, (found, metadata) = path.read_bytes(), parts_of(path)
 
     def act():
