@@ -34,7 +34,7 @@ from pgmengine.infer.methods import (
 )
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import Plan, Result, Status
-from pgmengine.io.formats import read, read_evidence
+from pgmengine.io.formats import read, read_evidence, write
 from pgmengine.io.store import load, load_declaration, save
 from pgmengine.learn.fit import Fit, fit
 from pgmengine.learn.initial import base_rate_start, pretrain
@@ -182,4 +182,5 @@ __all__ = [
     "read_evidence",
     "save",
     "sbn",
+    "write",
 ]

@@ -18,7 +18,7 @@ from pgmengine.graph.tabular import Network
 from pgmengine.io.bif import read_bif, write_bif
 from pgmengine.io.blocks import read_dsl, read_net
 from pgmengine.io.markup import read_xdsl, read_xmlbif
-from pgmengine.io.network import build
+from pgmengine.io.network import build, network_of
 from pgmengine.io.opened import named, suffix_of, text_of, write_text
 from pgmengine.io.uai import read_uai, read_uai_evidence, write_uai
 
@@ -93,6 +93,39 @@ def write_network(network: Network, path: str | Path) -> None:
     """
     with named(path):
         write_text(path, _known(path, WRITERS, "written")(network))
+
+
+def write(model: Model, path: str | Path) -> None:
+    """Write a model to a file in a format of the field.
+
+    Use `save` for files that only pgmengine reads: it keeps every model, to the bit.
+
+    Parameters
+    ----------
+    model : a model of units with finitely many states. A .bif file holds a conditional for each
+        variable. A .uai file holds tables, too, and biases and undirected couplings as tables.
+    path : a file whose suffix tells its format, .uai or .bif; .gz behind it compresses the file.
+
+    Raises
+    ------
+    PgmError
+        For unknown suffixes, and for models that the format cannot hold: units with infinitely many
+        values, arrows, and in .bif files whatever is no conditional.
+    OSError
+        If the disk is full or broken. An existing file is then unchanged.
+
+    >>> import pgmengine as pgm, tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "coin.bif"
+    >>> b = pgm.GraphBuilder()
+    >>> b.variable("coin", states=("heads", "tails"))
+    >>> b.conditional("coin", (), [0.1, 0.9])
+    >>> pgm.write(b.build(), file)
+    >>> pgm.read(file).variables
+    ['coin']
+    """
+    with named(path):
+        _known(path, WRITERS, "written")
+        write_network(network_of(model), path)
 
 
 def read_evidence(path: str | Path, network: Network | None = None) -> dict[str, int | Array]:

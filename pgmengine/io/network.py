@@ -1,15 +1,29 @@
-"""Networks of tables to models.
+"""Networks of tables to models, and back.
 
-`Network` itself is in `graph`, because builders take networks of other libraries, too.
+`Network` itself is in `graph`, because builders take networks of other libraries, too. A model has
+the logarithms of its tables, a network the entries. An entry is written as the number with the
+fewest digits that has this logarithm, so that 0.1 stays 0.1, and the same logarithm is read again.
+
+Biases and undirected couplings become tables of one and of two variables: their product is the
+density of the model.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import cast
 
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
 from pgmengine.graph.builder import GraphBuilder
+from pgmengine.graph.couplings import Undirected
+from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
-from pgmengine.graph.tabular import Declares, Network
+from pgmengine.graph.tabular import Conditional, Declares, Network, Table
+from pgmengine.graph.variables import Place, unit_name
+from pgmengine.graph.weights import is_sparse
 
 
 def build(network: Network) -> Model:
@@ -23,3 +37,152 @@ def build(network: Network) -> Model:
     builder = GraphBuilder()
     network.declare(cast(Declares, builder))
     return builder.build()
+
+
+def network_of(model: Model) -> Network:
+    """Return the network of a model: its variables, conditionals and tables.
+
+    Named variables come first, in their order, then units of other layers. Biases and undirected
+    couplings become tables.
+
+    Raises
+    ------
+    PgmError for units with infinitely many values, for arrows, and for entries that double
+    precision cannot hold.
+
+    >>> import pgmengine as pgm
+    >>> n = network_of(pgm.boltzmann_machine(3, rng=0))
+    >>> n.names, [t.scope for t in n.tables]
+    (('x[0]', 'x[1]', 'x[2]'), [(0, 1), (0, 2), (1, 2)])
+    """
+    s = model.structure
+    if s.arrows:
+        raise PgmError(
+            f"arrows {s.arrows[0].key!r} cannot be written: a network has tables only; declare the "
+            "children with GraphBuilder.conditional"
+        )
+    for name, layer in s.layers.items():
+        if layer.unit.support is None:
+            raise PgmError(
+                f"layer {name!r} has {layer.unit!r} units: a network has variables with finitely "
+                "many states only"
+            )
+    places = _places(model)
+    number = {place: i for i, place in enumerate(places)}
+    conditionals, tables = _tables(model, number)
+    return Network(
+        _names(model, places),
+        tuple(_states(s.layers[name]) for name, _ in places),
+        tuple(conditionals),
+        (*tables, *_bias_tables(model, number), *_pair_tables(model, number)),
+    )
+
+
+def _places(model: Model) -> list[Place]:
+    """Return all units: variables in their order, then others by layer."""
+    s = model.structure
+    units = ((name, i) for name, layer in s.layers.items() for i in range(layer.size))
+    return list(dict.fromkeys([*s.variables, *units]))
+
+
+def _names(model: Model, places: list[Place]) -> tuple[str, ...]:
+    """Return a name for every unit, with the layer's in front where two would be the same."""
+    layers = model.structure.layers
+    names = [unit_name(layers, place) for place in places]
+    if len(set(names)) == len(names):
+        return tuple(names)
+    return tuple(
+        name if names.count(name) == 1 else f"{layer}[{i}]"
+        for name, (layer, i) in zip(names, places, strict=True)
+    )
+
+
+def _states(layer: Layer) -> tuple[str, ...]:
+    """Return the names of the states of a layer's units, or their numbers."""
+    count = len(_support(layer))
+    return tuple(map(str, layer.state_names or range(count)))
+
+
+def _support(layer: Layer) -> Array:
+    """Return the values of each state, (states,), or the rows of the unit matrix if one-hot."""
+    assert layer.unit.support is not None
+    return layer.unit.support
+
+
+def _tables(model: Model, number: dict[Place, int]) -> tuple[list[Conditional], list[Table]]:
+    """Return the conditionals and the tables of a model in their order."""
+    conditionals, tables = list[Conditional](), list[Table]()
+    for t in model.structure.tables:
+        logs = np.asarray(model.params[t.key])
+        values = _entries(logs[None] if t.single else logs, f"parameter {t.key!r}")
+        for units, entries in zip(t.index.tolist(), values, strict=True):
+            scope = tuple(number[place] for place in zip(t.layers, units, strict=True))
+            if t.conditional:
+                conditionals.append(Conditional(scope[-1], scope[:-1], entries))
+            else:
+                tables.append(Table(scope, entries))
+    return conditionals, tables
+
+
+def _bias_tables(model: Model, number: dict[Place, int]) -> Iterator[Table]:
+    """Yield a table for each unit whose bias or base measure is not 0."""
+    s = model.structure
+    for name, layer in s.layers.items():
+        bias = model.bias(name).reshape(layer.size, -1)
+        values = _support(layer).reshape(len(_support(layer)), -1)
+        base = np.zeros(len(values)) if layer.unit.log_base is None else layer.unit.log_base
+        logs = bias @ values.T + base
+        for i in np.flatnonzero((s.child_tables[name] < 0) & (logs != 0).any(axis=1)).tolist():
+            yield Table((number[name, i],), _entries(logs[i], f"bias of {name!r}"))
+
+
+def _pair_tables(model: Model, number: dict[Place, int]) -> Iterator[Table]:
+    """Yield a table for each pair of units whose weight is not 0."""
+    for c in model.structure.undirected:
+        layers = model.structure.layers
+        one, two = (_support(layers[n]).reshape(len(_support(layers[n])), -1) for n in (c.a, c.b))
+        for i, j, block in _blocks(model, c):
+            if c.a != c.b or i < j:
+                values = _entries(one @ block @ two.T, f"weight of {c.key!r}")
+                yield Table((number[c.a, i], number[c.b, j]), values)
+
+
+def _blocks(model: Model, c: Undirected) -> Iterator[tuple[int, int, Array]]:
+    """Yield (i, j, weight of units i and j) of a coupling where it is not 0."""
+    layers, weight = model.structure.layers, model.weight(c)
+    wa, wb = layers[c.a].unit.width, layers[c.b].unit.width
+    rows, columns = weight.nonzero()
+    for i, j in np.unique(np.stack([rows // wa, columns // wb]), axis=1).T.tolist():
+        block = weight[i * wa : (i + 1) * wa][:, j * wb : (j + 1) * wb]
+        yield i, j, block.toarray() if is_sparse(block) else block
+
+
+def _entries(logs: Array, what: str) -> Array:
+    """Return the numbers that have these logarithms, each with the fewest digits that do."""
+    with np.errstate(over="ignore"):
+        found = np.exp(logs)
+    lost = np.isinf(found) | ((found == 0) & ~np.isneginf(logs))
+    if lost.any():
+        raise PgmError(
+            f"{what}: the exponential of {logs[lost][0]:.6g} is no number in double precision; "
+            "save the model with pgm.save"
+        )
+    # Entries repeat, and digits are counted one by one.
+    different, places = np.unique(logs, return_inverse=True)
+    return _shortest(different)[places].reshape(logs.shape)
+
+
+def _shortest(logs: Array) -> Array:
+    """Return the number with the fewest digits for each logarithm, or its exponential."""
+    out = np.exp(logs)
+    waiting = np.isfinite(logs)
+    for digits in (3, 6, 10, 15, 16, 17):
+        near = np.array([float(f"{x:.{digits}g}") for x in np.exp(logs[waiting])])
+        out[waiting], right = near, np.log(near) == logs[waiting]
+        waiting[waiting] = ~right
+    for towards in (0.0, np.inf):
+        near = np.nextafter(np.exp(logs[waiting]), towards)
+        right = np.log(near) == logs[waiting]
+        out[np.flatnonzero(waiting)[right]] = near[right]
+        waiting[waiting] = ~right
+    return out

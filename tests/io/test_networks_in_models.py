@@ -5,11 +5,12 @@ The answers are sums over all joint states, which are few.
 
 import numpy as np
 import pytest
-from small_networks import NAMES, RAIN, TEXTS, WET, WIND, drawn, network
+from small_networks import NAMES, RAIN, TEXTS, WET, WIND, drawn, network, same
+from tiny import MODELS
 
 import pgmengine as pgm
 from pgmengine.io.formats import read, read_evidence, write_network
-from pgmengine.io.network import build
+from pgmengine.io.network import build, network_of
 
 JOINT = RAIN[:, None, None] * WIND[None, :, None] * WET
 
@@ -49,3 +50,79 @@ def test_rows_that_do_not_sum_to_1_are_refused_by_file(tmp_path):
     path.write_text(TEXTS[".bif"].replace("0.15, 0.85", "0.15, 0.75"))
     with pytest.raises(pgm.PgmError, match=f"^{path}: .*wet"):
         read(path)
+
+
+def drawn_model(rng, directed):
+    return build(drawn(rng, directed=directed))
+
+
+@pytest.mark.parametrize("suffix", [".bif", ".uai", ".uai.gz"])
+@pytest.mark.parametrize("directed", [True, False])
+def test_a_model_that_is_written_and_read_is_the_same(suffix, directed, tmp_path, seed=0):
+    rng, path = np.random.default_rng(seed), tmp_path / f"m{suffix}"
+    for _ in range(5):
+        m = drawn_model(rng, directed)
+        if suffix == ".bif" and not directed:
+            with pytest.raises(pgm.PgmError, match=f"^{path}: the table of .* is a potential"):
+                pgm.write(m, path)
+            continue
+        pgm.write(m, path)
+        back = pgm.read(path)
+        assert len(m.structure.tables) == len(back.structure.tables)
+        for one, two in zip(m.structure.tables, back.structure.tables, strict=True):
+            np.testing.assert_array_equal(m.params[one.key], back.params[two.key])
+        assert same(network_of(m), network_of(back), names=suffix == ".bif")
+
+
+def test_entries_of_a_network_come_back_with_the_digits_that_they_had():
+    assert same(network(), network_of(build(network())))
+
+
+def test_many_tables_and_variables_of_several_layers_keep_their_order():
+    b = pgm.GraphBuilder()
+    b.variable("a", states=3)
+    b.layer("x", pgm.Spin(), 3)
+    b.variable("b")
+    b.tables(("x", "x"), [[0, 1], [2, 1]], [[1.0, 2.0], [3.0, 0.0]])
+    b.conditional("b", ("a",), [[0.5, 0.5], [0.25, 0.75], [1.0, 0.0]])
+    n = network_of(b.build())
+    assert n.names == ("a", "b", "x[0]", "x[1]", "x[2]")
+    assert [t.scope for t in n.tables] == [(2, 3), (4, 3)]
+    assert n.conditionals[0].child == 1 and n.conditionals[0].parents == (0,)
+    np.testing.assert_array_equal(n.tables[1].values, [[1.0, 2.0], [3.0, 0.0]])
+
+
+FINITE = [
+    m
+    for m in MODELS
+    if not m.directed and all(layer.unit.support is not None for layer in m.layers)
+]
+
+
+@pytest.mark.parametrize("tiny", FINITE, ids=repr)
+def test_couplings_are_written_as_tables_with_the_same_sum(tiny, tmp_path):
+    m = tiny.build()
+    pgm.write(m, tmp_path / "m.uai")
+    one, two = (pgm.infer(x, want=("log_z",)).log_z for x in (m, pgm.read(tmp_path / "m.uai")))
+    np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("made", "name", "match"),
+    [
+        (lambda: pgm.sbn([2, 3], rng=0), "m.uai", "arrows '.*' cannot be written"),
+        (lambda: pgm.rbm(2, 2, visible=pgm.Gaussian(), rng=0), "m.uai", "'v' has Gaussian"),
+        (lambda: pgm.rbm(2, 2, rng=0), "m.bif", "is a potential, and .bif files"),
+        (lambda: pgm.rbm(2, 2, rng=0), "m.net", "'.net' cannot be written"),
+    ],
+)
+def test_models_that_a_file_cannot_hold_are_refused(made, name, match, tmp_path):
+    with pytest.raises(pgm.PgmError, match=f"^{tmp_path / name}: .*{match}"):
+        pgm.write(made(), tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_entries_beyond_double_precision_are_refused(tmp_path):
+    m = pgm.rbm(1, 1, rng=0).with_params({"v-h.weight": [[800.0]]})
+    with pytest.raises(pgm.PgmError, match="weight of 'v-h': the exponential of 800"):
+        pgm.write(m, tmp_path / "m.uai")
