@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import networkx as nx
 import numpy as np
@@ -79,12 +80,14 @@ def at_means(model: Model, x: States, names: Sequence[str]) -> States:
 def settled_layers(s: Structure, given: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the layers that chains may leave out, parents first.
 
-    They are directed, without arrows inside, not given, and all their children are such layers.
+    They are directed, without arrows inside, not given, in no table, and all their children are
+    such layers.
     """
     out: list[str] = []
     for name in reversed(s.directed_layers):
         children = {arrow.b for arrow in s.arrows_from[name]}
-        if name not in given and name not in s.undirected_layers and children <= set(out):
+        meets = name in s.undirected_layers or s.tabled[name].any()
+        if name not in given and not meets and children <= set(out):
             out.insert(0, name)
     return tuple(out)
 
@@ -104,6 +107,7 @@ def idle_parameters(target: Target, given: Sequence[str]) -> tuple[str, ...]:
             for c in s.couplings
             if {c.a, c.b} <= known and (not c.directed or c.b in whole)
         ),
+        *(t.key for t in s.tables if known.issuperset(t.layers)),
     )
 
 
@@ -118,6 +122,8 @@ def outward(target: Target, given: Sequence[str]) -> tuple[tuple[str, ...], tupl
     graph: nx.Graph = nx.Graph()
     graph.add_nodes_from(name for name in s.layers if name not in given)
     graph.add_edges_from((c.a, c.b) for c in s.couplings if c.a in graph and c.b in graph)
+    joined = (pair for t in s.tables for pair in combinations(t.layers, 2))
+    graph.add_edges_from((a, b) for a, b in joined if a in graph and b in graph)
     data = {name for name in graph if not target.pattern.all_free[name]}
     far = nx.multi_source_dijkstra_path_length(graph, data) if data else {}
     order = [name for color in s.colors for name in color]

@@ -63,7 +63,9 @@ def base_rate_start(model: Model, data: LayerValues, strength: float = 0.05) -> 
         unit = layers[name].unit
         # The input z of a noisy-or unit is A(eta).
         z = eta if unit.canonical else unit.log_normalizer(eta)
-        bias[f"{name}.bias"] = np.reshape(z, layers[name].bias_shape)
+        # Units with a conditional have no bias.
+        biased = layers[name].components(model.structure.child_tables[name] < 0)
+        bias[f"{name}.bias"] = np.reshape(np.ravel(z) * biased, layers[name].bias_shape)
     return model.with_params(bias)
 
 

@@ -25,6 +25,7 @@ from pgmengine.base.threads import parts
 from pgmengine.base.types import Array, Weight
 from pgmengine.graph.model import freeze
 from pgmengine.graph.structure import Structure
+from pgmengine.graph.tables import normalised
 from pgmengine.graph.weights import elementwise, like, numbers
 from pgmengine.learn.schedules import Rate, rate_at
 from pgmengine.learn.statistics import Gradient
@@ -102,6 +103,10 @@ class _Ascent:
         for k, value in params.items():
             p, g = numbers(value), numbers(gradient[k])
             g = g if g.dtype == np.float32 else g.astype(np.float64, copy=False)
+            impossible = np.isneginf(p) if k.endswith(".table") else np.zeros(0, dtype=bool)
+            if impossible.any():
+                # The routine takes finite numbers only; moments of these entries stay 0.
+                p, g = np.where(impossible, 0.0, p), np.where(impossible, g.dtype.type(0), g)
             new, single = np.empty(len(p)), np.empty(len(p), dtype=np.float32)
             within = _kernels.ascend(
                 **rule,
@@ -120,6 +125,8 @@ class _Ascent:
                     f"update {t + 1}: {_diverged(k, g, new)}; learning has diverged, try a "
                     "smaller rate"
                 )
+            if impossible.any():
+                new[impossible] = single[impossible] = -np.inf
             out[k] = freeze(like(value, new))
             out.singles[k] = out[k], like(value, single)
         return out
@@ -267,6 +274,20 @@ def floors(structure: Structure) -> dict[str, float]:
             out[f"{name}.bias"] = LEAK
             out |= {f"{c.key}.weight": 0.0 for c in structure.arrows_into[name]}
     return out
+
+
+def projected(structure: Structure, params: Params) -> Params:
+    """Return the parameters in their ranges: none below its least value, conditionals normalised.
+
+    Parameters that are in their ranges are the same arrays.
+    """
+    return with_normalised(structure, raised(params, floors(structure)))
+
+
+def with_normalised(structure: Structure, params: Params) -> Params:
+    """Return the parameters, with the rows of conditionals normalised."""
+    tables = [t for t in structure.tables if t.conditional]
+    return {**params, **{t.key: normalised(t, params[t.key]) for t in tables}} if tables else params
 
 
 def raised(params: Params, least: Mapping[str, float]) -> Params:

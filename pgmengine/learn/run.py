@@ -19,7 +19,7 @@ from pgmengine.graph.weights import elementwise, like, numbers
 from pgmengine.infer.prepared import Method
 from pgmengine.learn.batch import Batch, idle_parameters, only, outward, settled_layers, without
 from pgmengine.learn.checkpoint import parameters_digest
-from pgmengine.learn.optimizers import Stepped, floors, raised
+from pgmengine.learn.optimizers import Stepped, floors, raised, with_normalised
 from pgmengine.learn.positive import data_phase, default_positive, factorises, posterior_draw
 from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.protocols import ModelPhase, Negative, Optimizer, Params, Positive
@@ -111,12 +111,16 @@ class Run:
         made = params.singles if isinstance(params, Stepped) else None
         if made is None:
             self._check_step(params)
-        model = Model(self.model.structure, raised(params, self.floors) if self.floors else params)
+        model = Model(self.model.structure, self._projected(params))
         # The chains need them in single precision, and need not convert them again.
         packed(model).singles |= {
             k: single for k, (value, single) in (made or {}).items() if model.params[k] is value
         }
         return model
+
+    def _projected(self, params: Params) -> Params:
+        """Return the parameters of a step in their ranges, as `projected` does."""
+        return with_normalised(self.model.structure, raised(params, self.floors))
 
     def _check_step(self, params: Params) -> None:
         """PgmError if the parameters that an optimizer of a user's own made are unusable."""

@@ -92,7 +92,9 @@ class Centered:
             for name, share in ((c.a, slope @ b), (c.b, a @ slope))[: 1 + (c.a != c.b)]:
                 if (key := f"{name}.bias") not in gradient.idle:
                     before = out.get(key, gradient[key])
-                    out[key] = before - share.reshape(np.shape(before))
+                    # Units with a conditional have no bias.
+                    biased = structure.layers[name].components(structure.child_tables[name] < 0)
+                    out[key] = before - (share * biased).reshape(np.shape(before))
         return self.optimizer.step(structure, params, gradient.replaced(out), moments, t)
 
 
@@ -187,12 +189,18 @@ class Tied:
         """Return the parameters after step t along the sums of the groups' gradients."""
         out: dict[str, Weight] = {}
         least = floors(structure)
+        rows = {t.key for t in structure.tables if t.conditional}
         for group in self.groups:
             for name in group:
                 if least.get(name) != least.get(group[0]):
                     raise PgmError(
                         f"Tied: {name!r} and {group[0]!r} have not the same range, which "
                         "noisy-or units bound"
+                    )
+                if (name in rows) != (group[0] in rows):
+                    raise PgmError(
+                        f"Tied: one of {name!r} and {group[0]!r} is a conditional, whose rows are "
+                        "normalised"
                     )
             total = gradient[group[0]]
             for name in group[1:]:
@@ -265,7 +273,10 @@ class Averaged:
             share = min(max(EVERY * self.follow, EVERY / made), 1.0)
             for k, value in raised(stepped, floors(structure)).items():
                 average = moments[f"average/{k}"]
-                average += share * (numbers(value) - average)
+                # Entries of tables that are impossible stay so: -inf less -inf is no number.
+                with np.errstate(invalid="ignore"):
+                    moved = share * (numbers(value) - average)
+                average += np.where(np.isneginf(average), 0.0, moved)
         return stepped
 
 
