@@ -28,6 +28,23 @@ declaration, in TOML, lists layers and couplings:
     couple = ["v", "h"]
     # Optional: drawn if absent.
     weight = [[0.1, 0.2]]
+
+    [[variables]]
+    name = "wet"
+    # Names, or a number; 2 if absent.
+    states = ["no", "yes"]
+
+    [[conditionals]]
+    child = "wet"
+    # A name, or ["layer", number of a unit]. Absent for a root.
+    parents = ["rain", ["v", 0]]
+    # Probabilities; the axes are the parents in order, then the child.
+    values = [[[0.9, 0.1], [0.5, 0.5]], [[0.2, 0.8], [0.1, 0.9]]]
+
+    [[tables]]
+    # Or the layers of many tables, with index = [[0, 1], [1, 2]], a row of units for each.
+    scope = ["wet", ["h", 3]]
+    values = [[1.0, 2.0], [0.5, 1.0]]
 """
 
 from __future__ import annotations
@@ -53,6 +70,7 @@ from pgmengine.graph.model import Model
 from pgmengine.graph.sparse import compressed
 from pgmengine.graph.stored_tables import table_units, variable_units, with_stored_tables
 from pgmengine.graph.validate import check_size
+from pgmengine.graph.variables import Member
 from pgmengine.graph.weights import is_sparse
 
 FORMAT = "pgmengine-2"
@@ -76,6 +94,9 @@ DEPTH = 64
 LARGEST = 10**308
 
 COUPLING = {"couple", "cause", "weight"}
+
+# The lists of a declaration, and with them the name of a file of parameters.
+LISTS = ("layers", "couplings", "variables", "conditionals", "tables")
 
 
 def save(model: Model, path: str | Path) -> None:
@@ -162,7 +183,7 @@ def load(path: str | Path) -> Model:
             declaration = json.loads(metadata["declaration"])
         except ValueError as error:
             raise PgmError(f"its declaration cannot be read: {error}") from None
-        tabled = UNITS in tensors and isinstance(declaration, dict)
+        tabled = metadata["format"] == WITH_TABLES and isinstance(declaration, dict)
         stored = _take_tables(declaration, tensors) if tabled else None
         params = _parameters(tensors)
         found = set(params)
@@ -179,8 +200,8 @@ def _take_tables(
 
     The parts are the entries, the units of the tables and of the variables, and the logarithms.
     """
-    if VARIABLES not in tensors:
-        raise PgmError(f"is damaged: the tensor {VARIABLES!r} is missing")
+    if missing := [name for name in (UNITS, VARIABLES) if name not in tensors]:
+        raise PgmError(f"is damaged: the tensor {missing[0]!r} is missing")
     logs = {name: tensors.pop(name) for name in list(tensors) if name.endswith(".table")}
     entries = declaration.pop("tables", [])
     return entries, tensors.pop(UNITS), tensors.pop(VARIABLES), logs
@@ -193,8 +214,8 @@ def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
 
     Parameters
     ----------
-    path : a TOML file with tables [[layers]] and [[couplings]], in the format that the
-        documentation of files describes.
+    path : a TOML file with tables [[layers]], [[couplings]], [[variables]], [[conditionals]] and
+        [[tables]], in the format that the documentation of files describes.
     rng : a seed or a generator, for the weights that the file leaves out.
 
     Returns
@@ -278,19 +299,26 @@ def _build(declaration: object, params: dict[str, Any], rng: RngLike) -> Model:
         _add_layer(b, dict(entry), params, f"layers[{i}]")
     for i, entry in enumerate(_tables(declaration, "couplings")):
         _add_coupling(b, dict(entry), params, f"couplings[{i}]")
-    unknown = [key for key in declaration if key not in ("layers", "couplings")]
+    for i, entry in enumerate(_tables(declaration, "variables")):
+        _add_variable(b, dict(entry), f"variables[{i}]")
+    for key in ("conditionals", "tables"):
+        for i, entry in enumerate(_tables(declaration, key)):
+            _add_table(b, dict(entry), key == "conditionals", f"{key}[{i}]")
+    unknown = [key for key in declaration if key not in LISTS]
     if unknown:
         raise PgmError(
             f"{unknown[0]!r} belongs to no layer or coupling of the declaration"
-            f"{nearest(unknown[0], ('layers', 'couplings', 'weights'))}"
+            f"{nearest(unknown[0], (*LISTS, 'weights'))}"
         )
+    logs = {key: params.pop(key) for key in list(params) if key.endswith(".table")}
     if params:
         names = [f"{x.name}.bias" for x in b.layers] + [f"{c.key}.weight" for c in b.couplings]
         extra = next(iter(params))
         raise PgmError(
             f"{extra!r} belongs to no layer or coupling of the declaration{nearest(extra, names)}"
         )
-    return b.build(rng)
+    model = b.build(rng)
+    return model.with_params(logs) if logs else model
 
 
 def _check_plain(declaration: Mapping[str, Any]) -> None:
@@ -383,3 +411,59 @@ def _add_coupling(
     a, c = names
     key = f"{a}->{c}.weight" if kind == "cause" else f"{a}-{c}.weight"
     (b.cause if kind == "cause" else b.couple)(a, c, weight=params.pop(key, weight))
+
+
+def _add_variable(b: GraphBuilder, entry: dict[str, Any], where: str) -> None:
+    """Add the variable of one table."""
+    _check_keys(entry, ("name",), ("name", "states"), where, "a variable")
+    b.variable(entry["name"], entry.get("states", 2))
+
+
+def _add_table(b: GraphBuilder, entry: dict[str, Any], conditional: bool, where: str) -> None:
+    """Add a conditional, a table, or many tables."""
+    if conditional:
+        keys = ("child", "parents", "values")
+        _check_keys(entry, ("child", "values"), keys, where, "a conditional")
+        parents = [_member(one, where) for one in _listed(entry.get("parents", []), where)]
+        b.conditional(_member(entry["child"], where), parents, entry["values"])
+        return
+    keys = ("scope", "values", "index")
+    _check_keys(entry, ("scope", "values"), keys, where, "a table")
+    scope = [_member(one, where) for one in _listed(entry["scope"], where)]
+    if "index" not in entry:
+        b.table(scope, entry["values"])
+        return
+    if not all(isinstance(one, str) for one in scope):
+        raise PgmError(f"{where}: the scope of tables with an index must be names of layers")
+    b.tables([str(one) for one in scope], entry["index"], entry["values"])
+
+
+def _check_keys(
+    entry: Mapping[str, Any], needed: Collection[str], known: Collection[str], where: str, what: str
+) -> None:
+    """Raise PgmError unless an entry has the needed keys and no unknown ones."""
+    missing = [key for key in needed if key not in entry]
+    wrong = [key for key in entry if key not in known]
+    if missing or wrong:
+        fault = f"{missing[0]!r} is missing" if missing else f"{wrong[0]!r} is unknown"
+        raise PgmError(
+            f"{where}: {what} has {', '.join(known)}, and {fault}{_hint(wrong, set(known))}"
+        )
+
+
+def _listed(value: object, where: str) -> list[object]:
+    """Return a list of units; PgmError if it is none."""
+    if not isinstance(value, list):
+        raise PgmError(f"{where}: units must be a list such as [{value!r:.40}], not {value!r:.40}")
+    return value
+
+
+def _member(value: object, where: str) -> Member:
+    """Return a unit: the name of a variable, or (layer, number or label)."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str):
+        return value[0], plain_label(value[1])
+    raise PgmError(
+        f"{where}: a unit is the name of a variable, or [layer, number], not {value!r:.40}"
+    )

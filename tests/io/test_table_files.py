@@ -113,7 +113,7 @@ UNITS = [0, 0, 0, 0, 0, 0, 1, 1, 2]
     ("change", "match"),
     [
         (lambda t, d: t.pop("variables/units"), "'variables/units' is missing"),
-        (lambda t, d: t.pop("tables/units"), "belongs to no layer or coupling"),
+        (lambda t, d: t.pop("tables/units"), "'tables/units' is missing"),
         (lambda t, d: t.pop("rain,h[0].table"), "parameter 'rain,h.0..table' is missing"),
         (lambda t, d: d["tables"].pop(), "the tables have 9 axes, expected 5"),
         (lambda t, d: d.update(tables=3), "'tables' must be a list, not int"),
