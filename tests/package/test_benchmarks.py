@@ -294,3 +294,50 @@ def test_absent_peers_are_named_in_their_rows(monkeypatch):
         assert TORCH.name in row.cases and all(
             row.cases[who] is None for who in row.cases if who != "pgmengine"
         ), name
+
+
+def test_jobs_end_at_their_limits():
+    from apart import apart
+
+    def endless():
+        while True:
+            pass
+
+    def wrong():
+        raise ValueError("no")
+
+    assert apart(lambda: 3, 5, 64).value == 3
+    assert apart(wrong, 5, 64).failed == "ValueError: no"
+    assert apart(endless, 0.2, 64).failed == "over 0.2 s"
+    assert "MemoryError" in apart(lambda: np.ones(2**34), 5, 64).failed
+
+
+def test_blocks_replace_their_predecessors(tmp_path):
+    from apart import put_block
+
+    file = tmp_path / "results.md"
+    file.write_text("# Results\n")
+    for name, text in (("a", "one"), ("b", "two"), ("a", "three")):
+        put_block(file, name, text)
+    found = file.read_text()
+    assert found.startswith("# Results") and "one" not in found
+    assert found.index("three") < found.index("two") and found.count("<!--") == 4
+
+
+def test_published_values_agree_to_their_last_digit():
+    from exact import agrees
+
+    assert agrees(303.0859566, "303.086") and not agrees(303.0871, "303.086")
+    assert agrees(97.44127767991, "97.4412776799") and not agrees(97.441278, "97.4412776799")
+    # A trailing zero is not printed.
+    assert agrees(-69.70004, "-69.7") and not agrees(-69.7003, "-69.7")
+
+
+def test_exact_answers_are_measured_without_data(tmp_path):
+    out = tmp_path / "exact.md"
+    options = ["--only", "scaling: rows: chain of 100, 10 rows", "--repeats", "1", "--out", out]
+    command = [sys.executable, "benchmarks/exact.py", *options]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = out.read_text().splitlines()
+    assert "### Scaling" in lines and any(x.startswith("| rows: chain of 100") for x in lines)
