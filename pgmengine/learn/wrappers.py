@@ -14,7 +14,7 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.graph.model import Model
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.weights import is_sparse, like, numbers, pattern, plus
-from pgmengine.learn.optimizers import SGD, check_optimizer, floors, raised
+from pgmengine.learn.optimizers import SGD, check_optimizer, floors, projected, raised
 from pgmengine.learn.statistics import Gradient
 from pgmengine.protocols import Optimizer, Params, Snapshot
 
@@ -288,4 +288,4 @@ def averaged(model: Model, state: Mapping[str, Array]) -> Model:
             "there is no average of the parameters: fit with an optimizer pgm.Averaged(optimizer)"
         )
     params = {k: like(value, np.array(state[kept[k]])) for k, value in model.params.items()}
-    return Model(model.structure, raised(params, floors(model.structure)))
+    return Model(model.structure, projected(model.structure, params))

@@ -17,7 +17,7 @@ from pgmengine.graph.target import Target
 from pgmengine.graph.weights import elementwise, like, numbers
 from pgmengine.learn.batch import Batch
 from pgmengine.learn.negative.base import Kernels, Persistent, sweep
-from pgmengine.learn.optimizers import floors, raised
+from pgmengine.learn.optimizers import projected
 from pgmengine.learn.schedules import Rate, rate_at
 from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.protocols import ModelPhase, Snapshot
@@ -105,7 +105,7 @@ class _Phase(Persistent):
         """Return the model with the fast weights added, in single precision as the chains are."""
         slow = packed(model)
         params = {k: elementwise(np.add, slow.single(k), f) for k, f in self.fast.items()}
-        return Model(model.structure, raised(params, floors(model.structure)))
+        return Model(model.structure, projected(model.structure, params))
 
     def snapshot(self) -> Snapshot:
         """Return the states of the chains and the fast weights."""
