@@ -271,7 +271,11 @@ class Expected:
         counts = np.zeros(len(target.model.table_entries))
         tables = self.conditioned.counted.copy()
         for term, place in self.conditioned.places(TableTerm):
-            np.add.at(counts, term.entries(target), self.marginals(place) * weights)
+            at, found = term.entries(target), self.marginals(place) * weights
+            if at.shape[1] == 1:
+                # No unit of the tables is observed: all rows count at the same entries.
+                found = found.sum(axis=1, keepdims=True)
+            np.add.at(counts, at, found)
             tables[term.tables] = False
         # All units of the others are observed.
         whole = np.flatnonzero(tables)
