@@ -31,9 +31,9 @@ def values_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -
             i: _numbers(layer, value, f"{what}: {key!r}") for i, (key, value) in members.items()
         }
         gathered = _gathered(layer.size, parts, what, np.nan)
-        if layer.unit.width > 1:
-            rows = layer.values_of(np.atleast_2d(gathered), what)
-            gathered = rows if gathered.ndim == 2 else rows[0]
+        if layer.unit.width > 1 and gathered.ndim == 2:
+            # One row stays a vector of labels: its values, (size, k), could be rows of labels.
+            gathered = layer.values_of(gathered, what)
         out[name] = gathered
     return out
 

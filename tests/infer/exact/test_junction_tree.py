@@ -1,4 +1,4 @@
-"""The compiled junction tree against enumeration, against its reference in numpy, and its errors."""
+"""The compiled junction tree against enumeration, its reference in numpy, and its errors."""
 
 import itertools
 import signal
