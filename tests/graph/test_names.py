@@ -1,0 +1,274 @@
+"""Evidence, interventions and answers by the names of variables and states."""
+
+import numpy as np
+import pytest
+
+import pgmengine as pgm
+
+EXACT = {"rtol": 1e-12, "atol": 1e-12}
+nan, inf = np.nan, np.inf
+
+
+def network(leaf=True):
+    """smoke -> lung, a deterministic child, and layers of spins and of a Gaussian beside them."""
+    b = pgm.GraphBuilder()
+    b.variable("smoke", states=("yes", "no"))
+    b.variable("lung", states=("low", "high", "none"))
+    b.variable("age", 4)
+    b.variable("same", states=("yes", "no"))
+    b.layer("h", pgm.Spin(), 3, labels=("left", "middle", "right"))
+    if leaf:
+        b.layer("g", pgm.Gaussian(1.0), 1)
+    b.conditional("smoke", (), [0.25, 0.75])
+    b.conditional("lung", ("smoke",), [[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])
+    b.conditional("same", ("smoke",), np.eye(2))
+    return b.build()
+
+
+def test_answers_by_name():
+    model = network(leaf=False)
+    assert model.variables == ["smoke", "lung", "age", "same"]
+    r = pgm.infer(
+        model,
+        {"lung": "high"},
+        want=("marginals", "mode", "samples", "log_prob", pgm.Joint("same", "smoke")),
+        method=pgm.Elimination(draws=50),
+        rng=0,
+    )
+    p = 0.25 * 0.3 / (0.25 * 0.3 + 0.75 * 0.1)
+    np.testing.assert_allclose(r.log_prob, np.log(0.15), **EXACT)
+    found = r.marginal("smoke")
+    assert list(found) == ["yes", "no"]
+    np.testing.assert_allclose(list(found.values()), [p, 1 - p], **EXACT)
+    assert list(r.marginal("age")) == [0, 1, 2, 3]
+    np.testing.assert_allclose(r.joint["same", "smoke"], np.diag([p, 1 - p]), **EXACT)
+    best = r.assignment()
+    assert best["lung"] == "high"
+    assert best["same"] == best["smoke"]
+    frame = r.samples_frame()
+    assert len(frame) == 50
+    assert set(frame["lung"]) == {"high"}
+    assert (frame["same"] == frame["smoke"]).all()
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    (
+        {"lung": ["low", None, "none"]},
+        {"lung": [0, nan, 2]},
+        {"lung": np.array([0.0, nan, 2.0])},
+        {"lung": np.array(["low", None, "none"], dtype=object)},
+    ),
+    ids=("names", "numbers", "array", "objects"),
+)
+def test_many_rows_by_name(evidence):
+    r = pgm.infer(network(False), evidence, want=("marginals", "log_prob", "mode"))
+    p = np.array([0.25 * 0.2 / 0.125, 0.25, 0.25 * 0.5 / 0.725])
+    np.testing.assert_allclose(r.marginal("smoke")["yes"], p, **EXACT)
+    np.testing.assert_allclose(r.log_prob, np.log([0.125, 1, 0.725]), **EXACT)
+    assert list(r.assignment()["lung"]) == ["low", "none", "none"]
+
+
+def test_a_frame_with_a_column_for_each_variable():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"lung": ["low", None, "none"], "age": [0, 3, 1]})
+    model = network()
+    r = pgm.infer(model, frame, want=("marginals", "log_prob"))
+    p = [0.25 * 0.2 / 0.125, 0.25, 0.25 * 0.5 / 0.725]
+    np.testing.assert_allclose(r.marginal("smoke")["yes"], p, **EXACT)
+    np.testing.assert_allclose(r.marginal("age")[3], [0, 1, 0], **EXACT)
+    with pytest.raises(pgm.PgmError, match="lungs.*lung"):
+        pgm.infer(model, frame.rename(columns={"lung": "lungs"}))
+    with pytest.raises(pgm.PgmError, match="lung.*huge"):
+        pgm.infer(model, pd.DataFrame({"lung": ["low", "huge"]}))
+
+
+def test_do_by_name():
+    model = network()
+    r = pgm.infer(model, {"lung": "low"}, do={"same": "no"}, want=("marginals",))
+    np.testing.assert_allclose(r.marginal("smoke")["yes"], 0.4, **EXACT)
+    r = pgm.infer(model, {"lung": "low"}, do={"smoke": "no"}, want=("log_prob",))
+    np.testing.assert_allclose(r.log_prob, np.log(0.1), **EXACT)
+
+
+BAD = {
+    "unknown variable": ({"smok": "yes"}, "smok.*smoke"),
+    "unknown state": ({"lung": "hihg"}, "lung.*high"),
+    "unknown state of a row": ({"lung": ["low", "hihg"]}, "lung.*high"),
+    "number outside": ({"lung": 3}, "lung.*3"),
+    "number below zero": ({"lung": -1}, "lung.*-1"),
+    "fraction": ({"lung": 0.5}, r"lung.*0\.5"),
+    "infinite": ({"lung": inf}, "lung.*inf"),
+    "rows of unequal number": ({"lung": [0, 1], "smoke": [0, 1, 1]}, "smoke.*(2|3)|lung.*(2|3)"),
+    "rows beside a layer": ({"lung": [0, 1], "h": [[1, 1, 1]] * 3}, "lung|h"),
+    "table as rows": ({"lung": [[0, 1]]}, "lung"),
+    "object": ({"lung": object()}, "lung"),
+    "mapping": ({"lung": {"low": 1.0}}, "lung"),
+    "layer of wrong value": ({"h": [0.5, nan, nan]}, "h"),
+    "layer of wrong size": ({"h": [1, 1]}, "h"),
+    "ragged layer": ({"h": [[1, 1, 1], [1, 1]]}, "h"),
+    "text in a layer": ({"h": ["a", "b", "c"]}, "h"),
+    "name that is no text": ({3: 1}, "3"),
+    "tuple as a name": ({("h", 7): 1}, "h"),
+    "evidence is text": ("lung", "evidence|do"),
+    "evidence is a number": (3, "evidence|do"),
+    "evidence is a list": (["lung"], "evidence|do"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_evidence_is_refused_and_named(name):
+    evidence, message = BAD[name]
+    with pytest.raises(pgm.PgmError, match=message):
+        pgm.infer(network(), evidence)
+
+
+@pytest.mark.parametrize("name", sorted(set(BAD) - {"table as rows"}))
+def test_bad_interventions_are_refused(name):
+    evidence, message = BAD[name]
+    with pytest.raises(pgm.PgmError, match=message):
+        pgm.infer(network(), {}, do=evidence)
+
+
+@pytest.mark.parametrize(
+    "soft",
+    (
+        {"smok": 1.0},
+        {"smoke": "yes"},
+        {"lung": 1.0},
+        {"lung": [1.0, 2.0]},
+        {"lung": [0.0, nan, 1.0]},
+        {"smoke": [[1.0, 2.0, 3.0]]},
+        {"smoke": object()},
+        3,
+    ),
+    ids=str,
+)
+def test_bad_hints_are_refused(soft):
+    with pytest.raises(pgm.PgmError):
+        pgm.infer(network(), {}, soft=soft)
+
+
+def test_evidence_of_a_unit_by_name_and_by_layer():
+    """Both are refused, or they agree; they never win silently over each other."""
+    model = network()
+    layer = next(n for n, x in model.structure.layers.items() if "smoke" in (x.labels or ()))
+    size = model.structure.layers[layer].size
+    with pytest.raises(pgm.PgmError, match="smoke"):
+        pgm.infer(model, {layer: [0] * size, "smoke": "no"})
+
+
+@pytest.mark.parametrize(
+    "want",
+    (
+        lambda: pgm.Joint(),
+        lambda: pgm.Joint("smoke", "smoke"),
+        lambda: pgm.Joint("smok"),
+        lambda: pgm.Joint(("h", 3)),
+        lambda: pgm.Joint(("h", -1)),
+        lambda: pgm.Joint(("h", "a")),
+        lambda: pgm.Joint(("g", 0)),
+        lambda: pgm.Joint(3),
+        lambda: pgm.Joint(("h", 0.5)),
+        lambda: pgm.Joint(("h",)),
+        lambda: "marginal",
+        lambda: 3,
+    ),
+    ids=str,
+)
+def test_bad_questions_are_refused(want):
+    with pytest.raises(pgm.PgmError):
+        pgm.infer(network(), want=(want(),))
+
+
+@pytest.mark.parametrize("name", ("smok", ("h", 3), ("h", -1), ("h", "a"), 3, None, ("g", 0), "h"))
+def test_marginals_of_unknown_units_are_refused(name):
+    r = pgm.infer(network())
+    with pytest.raises(pgm.PgmError):
+        r.marginal(name)
+
+
+@pytest.mark.parametrize("want", ("marginals", "mode", "samples", "pairs", "gradient"))
+@pytest.mark.parametrize("method", (None, pgm.Elimination()), ids=str)
+def test_contradictory_evidence_names_the_row(want, method):
+    evidence = {"smoke": ["yes", "yes", "no"], "same": ["yes", "no", "no"]}
+    with pytest.raises(pgm.PgmError, match="row 1"):
+        pgm.infer(network(False), evidence, want=(want,), method=method)
+    with pytest.raises(pgm.PgmError):
+        pgm.infer(network(False), {"smoke": "yes", "same": "no"}, want=(want,), method=method)
+
+
+@pytest.mark.parametrize("method", (None, pgm.Elimination()), ids=str)
+def test_contradictory_evidence_has_log_z_minus_infinity(method):
+    evidence = {"smoke": ["yes", "yes", "no"], "same": ["yes", "no", "no"]}
+    for want in (("log_z",), ("log_prob",), ("log_z", "log_prob")):
+        r = pgm.infer(network(), evidence, want=want, method=method)
+        for name in want:
+            expected = np.log([0.25, 0, 0.75], where=[True, False, True], out=np.full(3, -inf))
+            # log_z adds 4 states of age and 2^3 of h.
+            np.testing.assert_allclose(
+                getattr(r, name) - np.log(32) * (name == "log_z"), expected, **EXACT
+            )
+
+
+@pytest.mark.parametrize(
+    "declared",
+    (
+        lambda b: b.variable(""),
+        lambda b: b.variable(3),
+        lambda b: b.variable(None),
+        lambda b: b.variable("a", 1.5),
+        lambda b: b.variable("a", 0),
+        lambda b: b.variable("a", -2),
+        lambda b: b.variable("a", nan),
+        lambda b: b.variable("a", None),
+        lambda b: b.variable("a", ()),
+        lambda b: b.variable("a", ("yes", "yes")),
+        lambda b: b.variable("a", (1, None)),
+        lambda b: b.variable(("h", 0)),
+    ),
+)
+def test_bad_variables_are_refused(declared):
+    b = pgm.GraphBuilder()
+    with pytest.raises(pgm.PgmError):
+        declared(b)
+        b.build()
+
+
+@pytest.mark.parametrize(
+    "name", ("a b", "a,b", "a|b", "a.table", "a-b", "a->b", "ä", "a[0]", "'", "{")
+)
+def test_names_of_any_text(name):
+    """Whatever is accepted works under its name, and no two parameters share one."""
+    b = pgm.GraphBuilder()
+    try:
+        for n in (name, "a", "b"):
+            b.variable(n, 3)
+        b.table((name, "a"), np.arange(1.0, 10).reshape(3, 3))
+        b.conditional("b", (name,), np.full((3, 3), 1 / 3))
+        model = b.build()
+    except pgm.PgmError as error:
+        assert name in str(error)
+        return
+    r = pgm.infer(model, {name: 2}, want=("marginals", "gradient"))
+    np.testing.assert_allclose(list(r.marginal("a").values()), np.array([7, 8, 9]) / 24, **EXACT)
+    tables = [n for n in model.params if n.endswith(".table")]
+    assert len(tables) == 2
+    assert set(r.gradient) == set(model.params)
+
+
+def test_variables_named_after_generated_layers():
+    """Names that the builder uses for its own layers may be taken."""
+    model = network()
+    b = pgm.GraphBuilder()
+    for name in model.structure.layers:
+        if name not in ("h", "g"):
+            b.variable(name)
+    b.variable("smoke")
+    b.variable("lung", 3)
+    b.table(("smoke", "lung"), np.ones((2, 3)))
+    try:
+        made = b.build()
+    except pgm.PgmError:
+        return
+    assert len(pgm.infer(made).marginal("smoke")) == 2
