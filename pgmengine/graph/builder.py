@@ -130,7 +130,7 @@ class GraphBuilder:
         parents : the parents in order, empty for a root.
         values : probabilities; the axes are the parents in order, then the child.
         """
-        if isinstance(parents, str):
+        if isinstance(parents, str) or not isinstance(parents, Iterable):
             raise PgmError(
                 f"the parents of {child!r} must be a sequence such as ({parents!r},), not "
                 f"{parents!r}"
@@ -146,7 +146,7 @@ class GraphBuilder:
         scope : names of variables, or (layer, number of a unit), one for each axis.
         values : the entries, axes in the order of the scope; 0 means impossible.
         """
-        if isinstance(scope, str):
+        if isinstance(scope, str) or not isinstance(scope, Iterable):
             raise PgmError(f"the scope must be a sequence such as ({scope!r},), not {scope!r}")
         self.declared.append(Declared(tuple(scope), as_floats(values, f"table of {scope!r}")))
 
@@ -161,7 +161,7 @@ class GraphBuilder:
         index : (n, m) numbers of units of these layers.
         values : (n, K_1, ..., K_m) entries >= 0, or (K_1, ..., K_m) for n equal tables.
         """
-        if isinstance(layers, str):
+        if isinstance(layers, str) or not isinstance(layers, Iterable):
             raise PgmError(f"the layers must be a sequence such as ({layers!r},), not {layers!r}")
         table = as_floats(values, f"tables of {layers!r}")
         self.declared.append(Declared(tuple(layers), table, as_floats(index, "tables: index")))

@@ -29,6 +29,7 @@ from pgmengine.graph.arrows_inside import arrows_inside, generations
 from pgmengine.graph.couplings import weighted_sum
 from pgmengine.graph.evidence import parse_evidence
 from pgmengine.graph.networks import variable_graph
+from pgmengine.graph.scopes import check_no_bias
 from pgmengine.graph.structure import Structure, layer_graph
 from pgmengine.graph.tables import check_logs, joined_states, table_gradient
 from pgmengine.graph.target import Target, make_target
@@ -157,10 +158,10 @@ class Model:
         if unknown:
             known = listed(list(checks))
             raise PgmError(f"parameter {unknown[0]!r} is unknown; the parameters are {known}")
-        return Model(
-            self.structure,
-            {**self.params, **{name: checks[name](value) for name, value in params.items()}},
-        )
+        values = {name: checks[name](value) for name, value in params.items()}
+        merged = {**self.params, **values}
+        check_no_bias(self.structure, merged)
+        return Model(self.structure, merged)
 
     def given(
         self,

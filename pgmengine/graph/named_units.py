@@ -12,6 +12,7 @@ from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.structure import Structure
+from pgmengine.graph.validate import as_floats
 
 
 def values_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -> dict[str, Any]:
@@ -25,11 +26,14 @@ def values_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -
     PgmError for unknown names of states, with the nearest name, and for a unit that is given twice.
     """
     out, named = _apart(structure, given, what)
+    rows: tuple[Any, int] | None = None
     for name, members in named.items():
         layer = structure.layers[name]
-        parts = {
-            i: _numbers(layer, value, f"{what}: {key!r}") for i, (key, value) in members.items()
-        }
+        parts = {}
+        for i, (key, value) in members.items():
+            parts[i] = _numbers(layer, value, f"{what}: {key!r}")
+            _check_states(layer, parts[i], f"{what}: {key!r}")
+            rows = _common_rows(rows, key, parts[i], what)
         gathered = _gathered(layer.size, parts, what, np.nan)
         if layer.unit.width > 1 and gathered.ndim == 2:
             # One row stays a vector of labels: its values, (size, k), could be rows of labels.
@@ -45,7 +49,11 @@ def hints_by_layer(structure: Structure, given: Mapping[Any, Any]) -> dict[str, 
         layer = structure.layers[name]
         parts: dict[int, Array] = {}
         for i, (key, value) in members.items():
-            hint = np.asarray(value, dtype=np.float64)
+            hint = as_floats(value, f"soft: {key!r}")
+            if layer.unit.width == 1 and hint.ndim > 1:
+                raise PgmError(
+                    f"soft: {key!r} has shape {hint.shape}, expected a number, or one for each row"
+                )
             if layer.unit.width > 1 and hint.shape[-1:] != (layer.unit.width,):
                 raise PgmError(
                     f"soft: {key!r} has shape {hint.shape}, expected (..., {layer.unit.width}), "
@@ -102,6 +110,31 @@ def _numbers(layer: Layer, value: Any, what: str) -> Array:
         return array.astype(np.float64)
     found = np.array([_number(layer, one, what) for one in array.ravel()], dtype=np.float64)
     return found.reshape(array.shape)
+
+
+def _check_states(layer: Layer, numbers: Array, what: str) -> None:
+    """PgmError unless the numbers () or (rows,) of one unit are states of it, or NaN."""
+    unit, support = layer.unit, layer.unit.support
+    if support is None:
+        return
+    known = np.arange(len(support)) if unit.width > 1 else support
+    bad = ~(np.isnan(numbers) | np.isclose(numbers[..., None], known, rtol=1e-6).any(axis=-1))
+    if bad.any():
+        row = f", row {np.flatnonzero(bad)[0]}" if numbers.ndim else ""
+        value = np.ravel(numbers)[np.ravel(bad)][0]
+        expected = ", ".join(map(repr, layer.state_names or known.tolist()[:8]))
+        raise PgmError(f"{what}{row}: {value:g} is no state, expected one of {expected}")
+
+
+def _common_rows(
+    rows: tuple[Any, int] | None, key: Any, part: Array, what: str
+) -> tuple[Any, int] | None:
+    """Return the number of rows of the units so far, with the name of one of them."""
+    if not part.ndim:
+        return rows
+    if rows is not None and rows[1] != len(part):
+        raise PgmError(f"{what}: {rows[0]!r} has {rows[1]} rows, and {key!r} has {len(part)}")
+    return key, len(part)
 
 
 def _number(layer: Layer, value: Any, what: str) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import networkx as nx
@@ -50,15 +51,26 @@ def add_tables(
         shape = tables.shape(structure)
         if values.shape != shape:
             raise PgmError(f"{what} has shape {values.shape}, expected {shape}")
+        if why := no_room(24 * math.prod(shape), "take a smaller scope"):
+            raise PgmError(f"{what} with {math.prod(shape):.3g} entries does not fit: {why}")
         tables = replace(tables, name=_free(tables.name, made))
         made[tables.name] = tables
-        scope = [str(name) for name in one.scope]
-        logs[tables.key] = check_table(values, one.conditional, what, scope)
+        logs[tables.key] = check_table(values, one.conditional, what, _axes(structure, one))
     places = tuple(structure.places[v.name] for v in variables)
     whole = replace(structure, tables=tuple(made.values()), variables=places)
     if made:
         check_conditionals(whole, params)
     return whole, params | logs
+
+
+def _axes(structure: Structure, one: Declared) -> list[tuple[str, tuple[Hashable, ...]]]:
+    """Return the name of each axis of a declaration and the names of its states, for messages."""
+    out: list[tuple[str, tuple[Hashable, ...]]] = []
+    for member in one.scope:
+        layer = str(member) if one.index is not None else find(structure, member, "table")[0]
+        names = structure.layers[layer].state_names
+        out.append((str(member), names or tuple(range(structure.state_counts[layer]))))
+    return out
 
 
 def _free(name: str, made: dict[str, Tables]) -> str:
@@ -144,23 +156,35 @@ def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> No
     if (counts > 1).any():
         name = unit_name(layers, place_of[units[counts > 1][0]])
         raise PgmError(f"unit {name!r} has two conditionals, expected at most one")
-    for name, layer in layers.items():
+    for name in layers:
         inside = structure.child_tables[name] >= 0
         if inside.any() and structure.arrows_into[name]:
             unit = unit_name(layers, (name, int(np.flatnonzero(inside)[0])))
             raise PgmError(f"unit {unit!r} has a conditional, and arrows into its layer {name!r}")
-        bias = np.asarray(params[f"{name}.bias"]).reshape(layer.size, -1)
-        wrong = inside & (bias != 0).any(axis=1)
-        if wrong.any():
-            unit = unit_name(layers, (name, int(np.flatnonzero(wrong)[0])))
-            raise PgmError(f"unit {unit!r} has a conditional, and a bias, expected 0")
-    # A unit has one conditional, whose other members are its parents.
+    check_no_bias(structure, params)
+    # A unit has one conditional, whose other members are its parents. Arrows join parents and
+    # children as well.
     child_of_axis = index.child[index.table]
     arrows = (child_of_axis >= 0) & (index.unit != child_of_axis)
     graph: nx.DiGraph = nx.DiGraph()
     graph.add_edges_from(
         zip(index.unit[arrows].tolist(), child_of_axis[arrows].tolist(), strict=True)
     )
+    for c in structure.arrows:
+        rows, columns = params[f"{c.key}.weight"].nonzero()
+        parents = structure.first_unit[c.a] + layers[c.a].owners(rows)
+        children = structure.first_unit[c.b] + layers[c.b].owners(columns)
+        graph.add_edges_from(zip(parents.tolist(), children.tolist(), strict=True))
     if not nx.is_directed_acyclic_graph(graph):
         cycle = [unit_name(layers, place_of[edge[0]]) for edge in nx.find_cycle(graph)]
         raise PgmError(f"the conditionals form a cycle: {' -> '.join([*cycle, cycle[0]])}")
+
+
+def check_no_bias(structure: Structure, params: Mapping[str, Weight]) -> None:
+    """PgmError if a unit with a conditional has a bias."""
+    for name, layer in structure.layers.items() if structure.tables else ():
+        bias = np.asarray(params[f"{name}.bias"]).reshape(layer.size, -1)
+        wrong = (structure.child_tables[name] >= 0) & (bias != 0).any(axis=1)
+        if wrong.any():
+            unit = unit_name(structure.layers, (name, int(np.flatnonzero(wrong)[0])))
+            raise PgmError(f"unit {unit!r} has a conditional, and a bias, expected 0")

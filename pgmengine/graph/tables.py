@@ -15,7 +15,7 @@ All units of a structure are numbered in the order of their layers (`Structure.f
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -232,7 +232,10 @@ def check_logs(structure: Structure, tables: Tables, logs: Any) -> Array:
     PgmError if an entry is NaN or +inf, if no entry is possible, or if the shape is another one.
     """
     what, shape = f"parameter {tables.key!r}", tables.shape(structure)
-    array = np.asarray(logs, dtype=np.float64)
+    try:
+        array = np.asarray(logs, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise PgmError(f"{what} is not an array of numbers: {error}") from None
     if array.shape != shape:
         raise PgmError(f"{what} has shape {array.shape}, expected {shape}")
     bad = np.isnan(array) | np.isposinf(array)
@@ -247,7 +250,11 @@ def check_logs(structure: Structure, tables: Tables, logs: Any) -> Array:
     return normalised(tables, array).copy()
 
 
-def check_table(values: Array, conditional: bool, what: str, scope: Sequence[str]) -> Array:
+# The name of an axis, and the names of its states, for messages.
+Axis = tuple[str, Sequence[Hashable]]
+
+
+def check_table(values: Array, conditional: bool, what: str, scope: Sequence[Axis]) -> Array:
     """Return the logarithms of the entries of tables; conditionals are normalised.
 
     Parameters
@@ -255,7 +262,7 @@ def check_table(values: Array, conditional: bool, what: str, scope: Sequence[str
     values : (..., K_1, ..., K_m), at least 0.
     conditional : whether the last axis sums to one.
     what : the name of the table in messages.
-    scope : names of the units of its axes, for messages about a single table.
+    scope : names of the axes of one table and of their states, for messages.
     """
     bad = ~(np.isfinite(values) & (values >= 0))
     if bad.any():
@@ -273,20 +280,18 @@ def check_table(values: Array, conditional: bool, what: str, scope: Sequence[str
         return np.log(values)
 
 
-def _row_sums(values: Array, what: str, scope: Sequence[str]) -> Array:
+def _row_sums(values: Array, what: str, scope: Sequence[Axis]) -> Array:
     """Return the sums (..., 1) of the rows of conditionals; PgmError unless they are one."""
     sums: Array = values.sum(axis=-1, keepdims=True)
     wrong = np.argwhere(np.abs(sums[..., 0] - 1) > ROUNDING)
     if len(wrong):
         at = wrong[0].tolist()
-        states = ", ".join(
-            f"{name} = {k}"
-            for name, k in zip(scope[:-1], at[len(at) - len(scope) + 1 :], strict=True)
-        )
+        row = at[len(at) - len(scope) + 1 :]
+        states = ", ".join(f"{n} = {names[k]}" for (n, names), k in zip(scope, row, strict=False))
         total = float(sums[tuple(at)][0])
         given = f" given states {states}" if states else ""
         raise PgmError(
-            f"{what}: the probabilities of {scope[-1]!r}{given} sum to {total:.9g}, expected 1"
+            f"{what}: the probabilities of {scope[-1][0]!r}{given} sum to {total:.9g}, expected 1"
         )
     return sums
 
