@@ -207,11 +207,27 @@ class GraphBuilder:
     def from_networkx(graph: nx.Graph, unit: Unit | None = None) -> GraphBuilder:
         """Return a builder for an nx.Graph or nx.DiGraph whose nodes are variables.
 
-        Node attributes: bias (0), unit (`unit`, Binary() by default), states (names). Edge
-        attribute: weight (1; between Categorical units a matrix, its rows the states of the parent,
-        or of the node that the graph has first). Nodes become units of layers: c0, c1, ... by
-        colour class of an nx.Graph, g0, g1, ... by topological generation of an nx.DiGraph; their
-        names are the labels of the units. PgmError for attributes of other names.
+        Node attributes: bias (0), unit (`unit`, Binary() by default), states (names), and cpt, the
+        conditional of the node: an array whose axes are the predecessors in the order of the graph,
+        then the node, or {"parents": nodes, "values": array}. A node with the attributes table (an
+        array of numbers >= 0) and scope (a node for each axis) is a factor and no variable; its
+        edges lead to the nodes of its scope.
+
+        Edge attribute: weight (1; between Categorical units a matrix, its rows the states of the
+        parent, or of the node that the graph has first). Edges into a node with a cpt have none.
+
+        Nodes become units of layers: c0, c1, ... by colour class of an nx.Graph, g0, g1, ... by
+        topological generation of an nx.DiGraph; their names are the labels of the units. Strings
+        with tables and without weights become variables. PgmError for attributes of other names.
+
+        >>> import networkx as nx
+        >>> import pgmengine as pgm
+        >>> g = nx.DiGraph([("rain", "wet")])
+        >>> g.nodes["rain"]["cpt"] = [0.8, 0.2]
+        >>> g.nodes["wet"]["cpt"] = [[0.9, 0.1], [0.2, 0.8]]
+        >>> model = pgm.GraphBuilder.from_networkx(g).build()
+        >>> round(float(pgm.infer(model, {"wet": 1}).marginal("rain")[1]), 6)
+        0.666667
         """
         b = GraphBuilder()
         add_variables(b, graph, Binary() if unit is None else unit)

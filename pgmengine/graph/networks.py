@@ -1,9 +1,14 @@
-"""Graphs of single variables: grouped into layers on reading, taken apart on writing."""
+"""Graphs of single variables: grouped into layers on reading, taken apart on writing.
+
+A node with the attribute "cpt" has a conditional, whose parents are its predecessors. A node with
+the attribute "table" is no variable but a factor: its attribute "scope" lists the nodes of its
+axes, and its edges lead to them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -12,8 +17,10 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, Weight
+from pgmengine.graph.entries import entries_of
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats, check_settings, check_unit_room
+from pgmengine.graph.variables import Variable
 from pgmengine.graph.weights import is_sparse
 from pgmengine.units import Unit
 
@@ -22,42 +29,69 @@ if TYPE_CHECKING:
     from pgmengine.graph.model import Model
 
 # The attributes that are read, and with them the attributes that variable_graph writes.
-NODE, EDGE = ("bias", "unit", "states"), ("weight",)
+NODE, EDGE = ("bias", "unit", "states", "cpt"), ("weight",)
+FACTOR = ("table", "scope")
 OF_NODES = {*NODE, "layer", "index"}
 OF_EDGES = {*EDGE, "directed"}
 
 
 def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
-    """Add the variables of a graph to a builder as layers.
+    """Add the variables of a graph to a builder.
 
-    Layers are colour classes "c0", "c1", ... of an nx.Graph, and topological generations "g0",
-    "g1", ... of an nx.DiGraph. Node attributes: bias (default 0; k numbers for Categorical), unit
-    (default `unit`), and states, the names of its states. Edge attribute: weight (default 1;
-    between Categorical units a matrix, its rows the states of the parent, or in an nx.Graph of the
-    node that the graph has first). Units of different types, or with other names of states, get
-    layers of their own in one class. The nodes become the labels of the units, in the order of the
-    graph. Attributes of other names are refused, except for the attributes that variable_graph
-    writes.
+    Strings that are in tables or conditionals, and in no weighted edge, become variables. Other
+    nodes become units of layers: colour classes "c0", "c1", ... of an nx.Graph, and topological
+    generations "g0", "g1", ... of an nx.DiGraph. Units of different types, or with other names of
+    states, get layers of their own in one class. The nodes become the labels of the units, in the
+    order of the graph. Attributes of other names than `GraphBuilder.from_networkx` lists are
+    refused, except for the attributes that variable_graph writes.
     """
     if not isinstance(graph, nx.Graph) or graph.is_multigraph() or not len(graph):
         raise PgmError("from_networkx takes an nx.Graph or nx.DiGraph with at least one node")
     _check_attributes(graph)
-    units = {node: data.get("unit", unit) for node, data in graph.nodes(data=True)}
-    for node, one in units.items():
-        if not isinstance(one, Unit):
-            raise PgmError(f"node {node!r}: the unit must be one such as Binary(), not {one!r}")
-        check_settings(one, f"node {node!r}")
-        check_unit_room(one, f"node {node!r}")
-    states = {node: _names_of_states(node, data) for node, data in graph.nodes(data=True)}
-    members = _groups(graph, {node: (units[node], states[node]) for node in graph})
+    families, tables = _families(graph), _tables(graph)
+    nodes: nx.Graph = graph.copy()
+    nodes.remove_nodes_from([node for node, data in graph.nodes(data=True) if "table" in data])
+    counts = _counts(families, tables)
+    units = {node: _unit(node, data, unit, counts) for node, data in nodes.nodes(data=True)}
+    states = {node: _names_of_states(node, data) for node, data in nodes.nodes(data=True)}
+    edges = [
+        edge for edge in nodes.edges(data=True) if not _into_conditional(edge, graph, families)
+    ]
+    members = _groups(nodes, {node: (units[node], states[node]) for node in nodes})
+    coupled = {node for one, two, _ in edges for node in (one, two)}
+    named = {
+        node
+        for node in nodes
+        if node in counts and node not in coupled and _is_variable(nodes, node, units, states)
+    }
+    for node in nodes:
+        if node in named:
+            b.variable(node, states[node] or counts[node])
+    kept = {name: [node for node in m if node not in named] for name, m in members.items()}
+    members = {name: m for name, m in kept.items() if m}
+    place = {node: (name, i) for name, m in members.items() for i, node in enumerate(m)}
+    for name, m in members.items():
+        bias = [graph.nodes[node].get("bias", np.zeros(units[node].width).squeeze()) for node in m]
+        b.layer(name, units[m[0]], len(m), bias=bias, labels=m, states=states[m[0]])
+    _add_edges(b, nodes, edges, members, units)
+    member = {node: place.get(node, str(node)) for node in nodes}
+    for child, (parents, values) in families.items():
+        b.conditional(member[child], [member[p] for p in parents], values)
+    for scope, values in tables:
+        b.table([member[node] for node in scope], values)
+
+
+def _add_edges(
+    b: GraphBuilder,
+    graph: nx.Graph,
+    edges: list[tuple[Hashable, Hashable, dict[str, Any]]],
+    members: dict[str, list[Hashable]],
+    units: dict[Hashable, Unit],
+) -> None:
+    """Add the weighted edges of a graph as couplings between the layers of its nodes."""
     place = {node: (name, i) for name, nodes in members.items() for i, node in enumerate(nodes)}
-    for name, nodes in members.items():
-        bias = [
-            graph.nodes[node].get("bias", np.zeros(units[node].width).squeeze()) for node in nodes
-        ]
-        b.layer(name, units[nodes[0]], len(nodes), bias=bias, labels=nodes, states=states[nodes[0]])
     blocks: dict[tuple[str, str], list[tuple[int, int, Array]]] = {}
-    for one, two, data in graph.edges(data=True):
+    for one, two, data in edges:
         (a, i), (c, j) = place[one], place[two]
         if graph.is_directed() and not data.get("directed", True):
             raise PgmError(
@@ -74,9 +108,134 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
         (b.cause if graph.is_directed() else b.couple)(a, c, weight=matrix)
 
 
+Family = tuple[tuple[Hashable, ...], Array]
+
+
+def _families(graph: nx.Graph) -> dict[Hashable, Family]:
+    """Return node -> (parents, values) of the nodes with a conditional."""
+    out: dict[Hashable, Family] = {}
+    for node, data in graph.nodes(data=True):
+        if "cpt" not in data:
+            continue
+        before = graph.predecessors(node) if graph.is_directed() else ()
+        parents = tuple(n for n in before if "table" not in graph.nodes[n])
+        values, what = data["cpt"], f"node {node!r}: cpt"
+        if isinstance(values, Mapping):
+            if set(values) != {"parents", "values"} or isinstance(values["parents"], str):
+                raise PgmError(f"{what} must be an array, or a dict with 'parents' and 'values'")
+            given, values = tuple(values["parents"]), values["values"]
+            if graph.is_directed() and set(given) != set(parents):
+                raise PgmError(
+                    f"{what} has the parents {given!r}, the graph has edges from {parents!r}"
+                )
+            parents = given
+        array = as_floats(values, what)
+        if array.ndim != len(parents) + 1:
+            raise PgmError(
+                f"{what} has {array.ndim} axes, expected {len(parents) + 1}: one for each of the "
+                f"parents {parents!r} in order, then the node"
+            )
+        _check_scope(graph, (*parents, node), what)
+        out[node] = parents, array
+    return out
+
+
+def _tables(graph: nx.Graph) -> list[Family]:
+    """Return (scope, values) of the nodes that are factors."""
+    out = list[Family]()
+    for node, data in graph.nodes(data=True):
+        if "table" not in data:
+            continue
+        what = f"node {node!r}: table"
+        scope, array = data.get("scope"), as_floats(data["table"], what)
+        if isinstance(scope, str) or not isinstance(scope, Iterable):
+            raise PgmError(f"{what} needs the attribute 'scope', a list of nodes, not {scope!r}")
+        scope = tuple(scope)
+        if array.ndim != len(scope):
+            raise PgmError(
+                f"{what} has {array.ndim} axes, expected {len(scope)}, one for each node"
+            )
+        _check_scope(graph, scope, what)
+        around = set(nx.all_neighbors(graph, node))
+        if not around <= set(scope):
+            other = next(n for n in around if n not in scope)
+            raise PgmError(f"{what} has an edge to {other!r}, which is not in its scope {scope!r}")
+        out.append((scope, array))
+    return out
+
+
+def _check_scope(graph: nx.Graph, scope: Iterable[Hashable], what: str) -> None:
+    """PgmError unless all of a scope are nodes of variables."""
+    for node in scope:
+        if node not in graph or "table" in graph.nodes[node]:
+            raise PgmError(f"{what}: {node!r} is no variable of the graph{nearest(node, graph)}")
+
+
+def _counts(families: Mapping[Hashable, Family], tables: Iterable[Family]) -> dict[Hashable, int]:
+    """Return the number of states of the nodes in tables and conditionals."""
+    scopes = [((*parents, child), values) for child, (parents, values) in families.items()]
+    return {
+        node: count
+        for scope, values in (*tables, *scopes)
+        for node, count in zip(scope, values.shape, strict=True)
+    }
+
+
+def _unit(
+    node: Hashable, data: Mapping[str, Any], default: Unit, counts: Mapping[Hashable, int]
+) -> Unit:
+    """Return the unit of a node: its own, the default, or one with as many states as its table."""
+    one = data.get("unit", default)
+    if not isinstance(one, Unit):
+        raise PgmError(f"node {node!r}: the unit must be one such as Binary(), not {one!r}")
+    check_settings(one, f"node {node!r}")
+    check_unit_room(one, f"node {node!r}")
+    if "unit" in data or node not in counts:
+        return one
+    fits = one.support is not None and len(one.support) == counts[node]
+    return one if fits or not counts[node] else Variable(str(node), counts[node]).unit
+
+
+def _is_variable(
+    graph: nx.Graph,
+    node: Hashable,
+    units: Mapping[Hashable, Unit],
+    states: Mapping[Hashable, tuple[Any, ...] | None],
+) -> bool:
+    """Whether GraphBuilder.variable declares a node as it is."""
+    unit, names = units[node], states[node]
+    count = 0 if unit.support is None else len(unit.support)
+    return (
+        isinstance(node, str)
+        and bool(node)
+        and count > 0
+        and unit == Variable(node, count).unit
+        and not np.any(np.asarray(graph.nodes[node].get("bias", 0.0)) != 0)
+        and (names is None or (len(names) == count and all(isinstance(n, str) for n in names)))
+    )
+
+
+def _into_conditional(
+    edge: tuple[Hashable, Hashable, dict[str, Any]],
+    graph: nx.Graph,
+    families: Mapping[Hashable, Family],
+) -> bool:
+    """Whether an edge leads from a parent to a node with a conditional, without a weight."""
+    one, two, data = edge
+    inside = graph.is_directed() and two in families
+    if inside and "weight" in data:
+        raise PgmError(
+            f"edge {one!r}, {two!r} has a weight, and node {two!r} has a cpt: remove one"
+        )
+    return inside
+
+
 def _check_attributes(graph: nx.Graph) -> None:
     """PgmError for attributes that are not read, because they may be mistyped."""
-    nodes = ((f"node {node!r}", data, NODE, OF_NODES) for node, data in graph.nodes(data=True))
+    nodes = (
+        (f"node {node!r}", data, *((FACTOR, FACTOR) if "table" in data else (NODE, OF_NODES)))
+        for node, data in graph.nodes(data=True)
+    )
     edges = ((f"edge {a!r}, {b!r}", data, EDGE, OF_EDGES) for a, b, data in graph.edges(data=True))
     for what, data, read, known in (*nodes, *edges):
         if unknown := [name for name in data if name not in known]:
@@ -156,24 +315,22 @@ def variable_graph(model: Model) -> nx.Graph:
     """Return the graph of single units, with an edge for every pair whose weight is not 0.
 
     Nodes are labels, or (layer, index), with unit, bias and states; labels that two layers share
-    become (layer, label). Rows of a weight are the states of the node that comes first. The graph
-    is an nx.DiGraph if all couplings are arrows, an nx.Graph if none is; with both it is an
-    nx.DiGraph whose undirected edges go one way and have directed=False.
+    become (layer, label). Rows of a weight are the states of the node that comes first. A unit with
+    a conditional has it as "cpt", with edges from its parents in the order of its axes. Other
+    tables are nodes ("table", i) with "table", "scope", and an edge from each node of the scope.
+
+    The graph is an nx.DiGraph if all couplings are arrows, or if there are conditionals, an
+    nx.Graph if no coupling is one; with both it is an nx.DiGraph whose undirected edges go one way
+    and have directed=False.
     """
     s = model.structure
-    graph: nx.Graph = nx.DiGraph() if s.arrows else nx.Graph()
+    directed = bool(s.arrows) or any(t.conditional for t in s.tables)
+    graph: nx.Graph = nx.DiGraph() if directed else nx.Graph()
     names = _node_names(s)
-    for name, layer in s.layers.items():
-        bias = model.params[f"{name}.bias"]
-        for i, node in enumerate(names[name]):
-            graph.add_node(
-                node,
-                unit=layer.unit,
-                bias=float(bias[i]) if layer.unit.width == 1 else bias[i],
-                layer=name,
-                index=i,
-                **({"states": layer.state_names} if layer.state_names else {}),
-            )
+    every = [(name, i) for name, layer in s.layers.items() for i in range(layer.size)]
+    for name, i in dict.fromkeys([*s.variables, *every]):
+        graph.add_node(names[name][i], **_node(model, name, i))
+    _add_table_nodes(model, graph, names)
     places = list(s.layers)
     for c in s.couplings:
         wa, wb = s.layers[c.a].unit.width, s.layers[c.b].unit.width
@@ -181,13 +338,13 @@ def variable_graph(model: Model) -> nx.Graph:
         if not c.directed and places.index(a) > places.index(b):
             weight, a, b, wa, wb = weight.T, b, a, wb, wa
         rows, columns = weight.nonzero()
-        units = {(int(i), int(j)) for i, j in zip(rows // wa, columns // wb, strict=True)}
-        for i, j in sorted(units):
+        pairs = {(int(i), int(j)) for i, j in zip(rows // wa, columns // wb, strict=True)}
+        for i, j in sorted(pairs):
             if c.a == c.b and not c.directed and i > j:
                 continue
             block = weight[i * wa : (i + 1) * wa][:, j * wb : (j + 1) * wb]
             block = block.toarray() if is_sparse(block) else block
-            extra = {"directed": c.directed} if s.arrows else {}
+            extra = {"directed": c.directed} if directed else {}
             graph.add_edge(
                 names[a][i],
                 names[b][j],
@@ -195,6 +352,40 @@ def variable_graph(model: Model) -> nx.Graph:
                 **extra,
             )
     return graph
+
+
+def _node(model: Model, name: str, i: int) -> dict[str, Any]:
+    """Return the attributes of the node of a unit; units with a conditional have no bias."""
+    layer, bias = model.structure.layers[name], model.params[f"{name}.bias"]
+    free = model.structure.child_tables[name][i] < 0
+    value = float(bias[i]) if layer.unit.width == 1 else bias[i]
+    return {
+        "unit": layer.unit,
+        **({"bias": value} if free else {}),
+        "layer": name,
+        "index": i,
+        **({"states": layer.state_names} if layer.state_names else {}),
+    }
+
+
+def _add_table_nodes(
+    model: Model, graph: nx.Graph, names: Mapping[str, tuple[Hashable, ...]]
+) -> None:
+    """Add conditionals as attributes of their children, and other tables as nodes."""
+    count = 0
+    for t in model.structure.tables:
+        logs = np.asarray(model.params[t.key])
+        values = entries_of(logs[None] if t.single else logs, f"parameter {t.key!r}")
+        for units, table in zip(t.index.tolist(), values, strict=True):
+            scope = tuple(names[layer][i] for layer, i in zip(t.layers, units, strict=True))
+            if t.conditional:
+                graph.nodes[scope[-1]]["cpt"] = table
+                graph.add_edges_from((parent, scope[-1]) for parent in scope[:-1])
+                continue
+            while ("table", count) in graph:
+                count += 1
+            graph.add_node(("table", count), table=table, scope=scope)
+            graph.add_edges_from((node, ("table", count)) for node in scope)
 
 
 def _node_names(s: Structure) -> dict[str, tuple[Hashable, ...]]:

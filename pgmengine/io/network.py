@@ -19,6 +19,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.graph.builder import GraphBuilder
 from pgmengine.graph.couplings import Undirected
+from pgmengine.graph.entries import entries_of
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.tabular import Conditional, Declares, Network, Table
@@ -114,7 +115,7 @@ def _tables(model: Model, number: dict[Place, int]) -> tuple[list[Conditional], 
     conditionals, tables = list[Conditional](), list[Table]()
     for t in model.structure.tables:
         logs = np.asarray(model.params[t.key])
-        values = _entries(logs[None] if t.single else logs, f"parameter {t.key!r}")
+        values = entries_of(logs[None] if t.single else logs, f"parameter {t.key!r}")
         for units, entries in zip(t.index.tolist(), values, strict=True):
             scope = tuple(number[place] for place in zip(t.layers, units, strict=True))
             if t.conditional:
@@ -133,7 +134,7 @@ def _bias_tables(model: Model, number: dict[Place, int]) -> Iterator[Table]:
         base = np.zeros(len(values)) if layer.unit.log_base is None else layer.unit.log_base
         logs = bias @ values.T + base
         for i in np.flatnonzero((s.child_tables[name] < 0) & (logs != 0).any(axis=1)).tolist():
-            yield Table((number[name, i],), _entries(logs[i], f"bias of {name!r}"))
+            yield Table((number[name, i],), entries_of(logs[i], f"bias of {name!r}"))
 
 
 def _pair_tables(model: Model, number: dict[Place, int]) -> Iterator[Table]:
@@ -143,7 +144,7 @@ def _pair_tables(model: Model, number: dict[Place, int]) -> Iterator[Table]:
         one, two = (_support(layers[n]).reshape(len(_support(layers[n])), -1) for n in (c.a, c.b))
         for i, j, block in _blocks(model, c):
             if c.a != c.b or i < j:
-                values = _entries(one @ block @ two.T, f"weight of {c.key!r}")
+                values = entries_of(one @ block @ two.T, f"weight of {c.key!r}")
                 yield Table((number[c.a, i], number[c.b, j]), values)
 
 
@@ -155,34 +156,3 @@ def _blocks(model: Model, c: Undirected) -> Iterator[tuple[int, int, Array]]:
     for i, j in np.unique(np.stack([rows // wa, columns // wb]), axis=1).T.tolist():
         block = weight[i * wa : (i + 1) * wa][:, j * wb : (j + 1) * wb]
         yield i, j, block.toarray() if is_sparse(block) else block
-
-
-def _entries(logs: Array, what: str) -> Array:
-    """Return the numbers that have these logarithms, each with the fewest digits that do."""
-    with np.errstate(over="ignore"):
-        found = np.exp(logs)
-    lost = np.isinf(found) | ((found == 0) & ~np.isneginf(logs))
-    if lost.any():
-        raise PgmError(
-            f"{what}: the exponential of {logs[lost][0]:.6g} is no number in double precision; "
-            "save the model with pgm.save"
-        )
-    # Entries repeat, and digits are counted one by one.
-    different, places = np.unique(logs, return_inverse=True)
-    return _shortest(different)[places].reshape(logs.shape)
-
-
-def _shortest(logs: Array) -> Array:
-    """Return the number with the fewest digits for each logarithm, or its exponential."""
-    out = np.exp(logs)
-    waiting = np.isfinite(logs)
-    for digits in (3, 6, 10, 15, 16, 17):
-        near = np.array([float(f"{x:.{digits}g}") for x in np.exp(logs[waiting])])
-        out[waiting], right = near, np.log(near) == logs[waiting]
-        waiting[waiting] = ~right
-    for towards in (0.0, np.inf):
-        near = np.nextafter(np.exp(logs[waiting]), towards)
-        right = np.log(near) == logs[waiting]
-        out[np.flatnonzero(waiting)[right]] = near[right]
-        waiting[waiting] = ~right
-    return out

@@ -1,0 +1,128 @@
+"""Graphs of networkx with conditionals and tables: there and back is the identity."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from tiny import MODELS
+
+import pgmengine as pgm
+
+
+def weather():
+    g = nx.DiGraph([("rain", "wet"), ("wind", "wet")])
+    g.nodes["rain"].update(cpt=[0.2, 0.8], states=("yes", "no"))
+    g.nodes["wind"].update(cpt=[0.5, 0.3, 0.2])
+    g.nodes["wet"]["cpt"] = np.random.default_rng(0).dirichlet(np.ones(2), (2, 3))
+    return g
+
+
+def same_graph(one, two):
+    assert type(one) is type(two) and set(one) == set(two)
+    for node, data in one.nodes(data=True):
+        other = two.nodes[node]
+        for key in ("cpt", "table", "bias"):
+            np.testing.assert_array_equal(data.get(key, 0), other.get(key, 0))
+        for key in ("unit", "states", "scope"):
+            assert data.get(key) == other.get(key)
+    if one.is_directed():
+        assert all(list(one.predecessors(n)) == list(two.predecessors(n)) for n in one)
+    else:
+        assert set(map(frozenset, one.edges)) == set(map(frozenset, two.edges))
+
+
+def test_conditionals_are_attributes_of_nodes():
+    model = pgm.GraphBuilder.from_networkx(weather()).build()
+    assert model.variables == ["rain", "wet", "wind"]
+    assert model.structure.normalized
+    found = model.to_networkx("variables")
+    assert list(found.predecessors("wet")) == ["rain", "wind"]
+    np.testing.assert_allclose(found.nodes["wet"]["cpt"], weather().nodes["wet"]["cpt"], rtol=1e-15)
+    back = pgm.GraphBuilder.from_networkx(found).build()
+    for name, value in model.params.items():
+        np.testing.assert_array_equal(value, back.params[name])
+    assert list(found) == list(back.to_networkx("variables"))
+    same_graph(found, back.to_networkx("variables"))
+
+
+def test_the_order_of_the_parents_may_be_given():
+    g, h = weather(), weather()
+    values = np.swapaxes(h.nodes["wet"]["cpt"], 0, 1)
+    h.nodes["wet"]["cpt"] = {"parents": ["wind", "rain"], "values": values}
+    one, two = (pgm.GraphBuilder.from_networkx(x).build() for x in (g, h))
+    evidence = {"rain": "no", "wind": 2}
+    assert pgm.infer(one, evidence).marginal("wet") == pgm.infer(two, evidence).marginal("wet")
+    assert "wet|wind,rain.table" in two.params
+
+
+def test_tables_are_nodes(seed=0):
+    rng, g = np.random.default_rng(seed), nx.Graph()
+    for i in range(4):
+        g.add_node(f"f{i}", table=rng.random((2, 3)), scope=(f"a{i}", f"b{i % 2}"))
+        g.add_edges_from([(f"f{i}", f"a{i}"), (f"f{i}", f"b{i % 2}")])
+    g.add_edge("a0", "x", weight=0.5)
+    model = pgm.GraphBuilder.from_networkx(g).build()
+    total = 0.0
+    for values in np.ndindex(2, 2, 2, 2, 3, 3, 2):
+        *a, b0, b1, x = values
+        factors = [g.nodes[f"f{i}"]["table"][a[i], (b0, b1)[i % 2]] for i in range(4)]
+        total += np.prod(factors) * np.exp(0.5 * a[0] * x)
+    np.testing.assert_allclose(pgm.infer(model, want=("log_z",)).log_z, np.log(total))
+    found = model.to_networkx("variables")
+    assert [n for n, d in found.nodes(data=True) if "table" in d] == [
+        ("table", i) for i in range(4)
+    ]
+    same_graph(found, pgm.GraphBuilder.from_networkx(found).build().to_networkx("variables"))
+
+
+def mixed(m):
+    """Whether the graph has undirected edges beside arrows or conditionals."""
+    arrows = m.directed or any(conditional for *_, conditional in m.tables)
+    return bool(m.undirected and arrows)
+
+
+TABLED = [m for m in MODELS if m.tables and not mixed(m)]
+
+
+@pytest.mark.parametrize("tiny", TABLED, ids=repr)
+def test_tiny_models_come_back_as_the_same_distribution(tiny):
+    model = tiny.build()
+    back = pgm.GraphBuilder.from_networkx(model.to_networkx("variables")).build()
+    one, two = (pgm.infer(m, want=("log_z",)).log_z for m in (model, back))
+    np.testing.assert_allclose(one, two, atol=1e-12)
+
+
+def broken(change):
+    g = weather()
+    change(g)
+    return g
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda g: g.nodes["wet"].update(cpt=[0.5, 0.5]), "'wet': cpt has 1 axes, expected 3"),
+        (lambda g: g.nodes["wet"].update(cpt="x"), "'wet': cpt is not an array of numbers"),
+        (lambda g: g.nodes["wet"].update(cpt={"values": 1}), "or a dict with 'parents' and"),
+        (
+            lambda g: g.nodes["wet"].update(cpt={"parents": ["rain"], "values": [[1, 0]] * 2}),
+            "has the parents .'rain',., the graph has edges from .'rain', 'wind'.",
+        ),
+        (lambda g: g.edges["rain", "wet"].update(weight=1), "has a weight, and node 'wet' has a"),
+        (lambda g: g.add_edge("wet", "rain"), "directed cycle|'rain': cpt has 1 axes"),
+        (lambda g: g.nodes["wet"].update(ctp=3), "attribute 'ctp' is unknown; did you mean cpt"),
+        (lambda g: g.add_node("f", table=[1, 2]), "node 'f': table needs the attribute 'scope'"),
+        (lambda g: g.add_node("f", table=[1, 2], scope="rain"), "'f': table needs the .* 'scope'"),
+        (lambda g: g.add_node("f", table=[1, 2], scope=["ran"]), "'ran' is no variable.* rain"),
+        (lambda g: g.add_node("f", table=[1, 2], scope=["rain"] * 2), "has 1 axes, expected 2"),
+        (
+            lambda g: (g.add_node("f", table=[1, 2], scope=["rain"]), g.add_edge("f", "wet")),
+            "table has an edge to 'wet', which is not in its scope",
+        ),
+        (lambda g: g.add_node("f", table=[1, 2], scope=["rain"], bias=1), "'bias' is unknown"),
+        (lambda g: g.nodes["rain"].update(bias=1.0), "'rain' has a conditional, and a bias"),
+        (lambda g: g.add_node("f", table=[1, 2, 3], scope=["rain"]), r"shape \(3,\), expected"),
+    ],
+)
+def test_mistakes_are_refused(change, match):
+    with pytest.raises(pgm.PgmError, match=match):
+        pgm.GraphBuilder.from_networkx(broken(change)).build()
