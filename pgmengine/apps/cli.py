@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Hashable, Mapping
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,17 +29,30 @@ from pgmengine.base.files import plain_text, readable, shown, writable, write_wh
 from pgmengine.base.memory import no_room
 from pgmengine.base.threads import threads
 from pgmengine.base.types import Array
+from pgmengine.graph.named_units import state_number
 from pgmengine.graph.validate import as_floats
 from pgmengine.infer.auto import drawing
+from pgmengine.io.formats import EVIDENCE, READERS
+from pgmengine.io.network import network_of
+from pgmengine.io.opened import suffix_of
 
 app = typer.Typer(
     add_completion=False,
     help="Graphical models: declare, learn, ask.",
     pretty_exceptions_enable=False,
 )
-ModelFile = Annotated[Path, typer.Argument(help="a .safetensors model, or a .toml declaration")]
+ModelFile = Annotated[
+    Path,
+    typer.Argument(
+        help="a .safetensors model, a .toml declaration, or a .bif, .uai, .net, .dsl or .xdsl file"
+    ),
+]
 Evidence = Annotated[
-    list[str] | None, typer.Option(help='inline "v=1,0,?,1", or a .npz, .csv or .json file')
+    list[str] | None,
+    typer.Option(
+        help='inline "v=1,0,?,1" or "rain=yes", or a .npz, .csv, .json or .evid file; may be given '
+        "several times"
+    ),
 ]
 Want = Annotated[
     str,
@@ -75,8 +90,10 @@ def main() -> None:
 
 
 def read_model(path: Path, seed: int = 0) -> pgm.Model:
-    """Return the model of a .toml declaration or a .safetensors file."""
-    return pgm.load_declaration(path, rng=seed) if path.suffix == ".toml" else pgm.load(path)
+    """Return the model of a .toml declaration, a file of the field, or a .safetensors file."""
+    if path.suffix == ".toml":
+        return pgm.load_declaration(path, rng=seed)
+    return pgm.read(path) if suffix_of(path) in READERS else pgm.load(path)
 
 
 def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
@@ -85,16 +102,29 @@ def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
     for text in given or ():
         # os.path.exists is False for texts that are too long for a file name.
         if "=" in text and not os.path.exists(text):
-            name, _, values = text.partition("=")
-            model.structure.layer(name.strip(), what=f"evidence {text!r}: layer")
-            numbers = [_number(v, f"evidence {text!r}") for v in values.split(",")]
-            found: dict[str, Any] = {name.strip(): numbers}
+            found = _inline(model, text)
         else:
             found = read_arrays(model, Path(text))
         if twice := sorted(set(found) & set(evidence)):
-            raise pgm.PgmError(f"evidence {text!r}: layer {twice[0]!r} has been given before")
+            raise pgm.PgmError(f"evidence {text!r}: {twice[0]!r} has been given before")
         evidence |= found
     return evidence
+
+
+def _inline(model: pgm.Model, text: str) -> dict[str, Any]:
+    """Return the evidence of one text: a state of a variable by its name, or values of a layer."""
+    key, _, given = text.partition("=")
+    name, what = key.strip(), f"evidence {text!r}"
+    s = model.structure
+    if name in s.places:
+        layer, unit = s.places[name]
+        state = given.strip()
+        named = s.layers[layer].state_names or ()
+        number = state_number(s.layers[layer], state, what) if state != "?" else math.nan
+        # A layer of one unit takes numbers.
+        return {name: [number]} if name in s.layers else {name: state if state in named else number}
+    s.layer(name, what=f"{what}: layer")
+    return {name: [_number(v, what) for v in given.split(",")]}
 
 
 def _number(text: str, where: str) -> float:
@@ -110,8 +140,10 @@ def read_arrays(model: pgm.Model, path: Path) -> dict[str, Any]:
     """Return arrays by layer from a .npz, .csv or .json file; a .csv is for the first layer."""
     place = shown(path)
     readers = {".npz": _read_npz, ".json": _read_json, ".csv": _read_csv}
+    if suffix_of(path) == EVIDENCE:
+        return dict(pgm.read_evidence(path))
     if path.suffix not in readers:
-        raise pgm.PgmError(f"evidence file {place}: expected .npz, .csv or .json")
+        raise pgm.PgmError(f"evidence file {place}: expected .npz, .csv, .json or .evid")
     try:
         return readers[path.suffix](model, readable(path))
     except pgm.PgmError as error:
@@ -164,8 +196,11 @@ def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
 
 @app.command()
 def info(model: ModelFile) -> None:
-    """Show the layers, couplings and parameters of a model."""
+    """Show the layers, couplings and parameters of a model, or its variables and tables."""
     m = read_model(model)
+    if m.structure.variables:
+        _show(_variables(m, str(model)))
+        return
     layers = Table("layer", "unit", "size", title=str(model))
     for x in m.structure.layers.values():
         layers.add_row(x.name, repr(x.unit), str(x.size))
@@ -175,6 +210,29 @@ def info(model: ModelFile) -> None:
         low, high = (f"{f(dense):.4g}" if dense.size else "-" for f in (np.min, np.max))
         params.add_row(name, "x".join(map(str, value.shape)), low, high)
     _show(layers, params)
+
+
+def _variables(model: pgm.Model, title: str) -> Table:
+    """Return a table of the variables of a model, with their states and conditionals."""
+    network = network_of(model)
+    entries = sum(c.values.size for c in network.conditionals)
+    entries += sum(t.values.size for t in network.tables)
+    out = Table(
+        "variable",
+        "states",
+        "parents",
+        "tables",
+        title=title,
+        caption=f"{len(network.names)} variables, {len(network.conditionals)} conditionals, "
+        f"{len(network.tables)} tables, {entries} entries",
+    )
+    parents = {
+        c.child: ", ".join(network.names[p] for p in c.parents) for c in network.conditionals
+    }
+    inside = Counter(i for t in network.tables for i in t.scope)
+    for i, (name, states) in enumerate(zip(network.names, network.states, strict=True)):
+        out.add_row(name, ", ".join(states), parents.get(i, ""), str(inside[i] or ""))
+    return out
 
 
 def _show(*tables: Table) -> None:
@@ -213,7 +271,9 @@ def infer(
     _check_out(out)
     result = pgm.infer(m, read_evidence(m, evidence), want=_wanted(want), rng=seed)
     arrays = _flat_answers(result)
-    if out is None:
+    if out is None and m.structure.variables:
+        _print_by_name(m, result, arrays)
+    elif out is None:
         _print_answers(result, arrays)
     else:
         _write(out, arrays)
@@ -274,9 +334,35 @@ def _print_answers(result: pgm.Result, arrays: Mapping[str, Array]) -> None:
             array, precision=4, suppress_small=True, threshold=60, max_line_width=80
         )
         table.add_row(name, str(array.shape), text)
-    _show(table)
+    if arrays:
+        _show(table)
     for warning in result.warnings:
         print(f"warning: {warning}", file=sys.stderr)
+
+
+def _print_by_name(model: pgm.Model, result: pgm.Result, arrays: Mapping[str, Array]) -> None:
+    """Print marginals and the mode by the names of variables and states, and other answers."""
+    table = Table("variable", title=f"{result.kind}: {result.plan}")
+    mode = result.assignment() if "mode" in result.answers else {}
+    if "prob" in result.answers:
+        table.add_column("probabilities")
+    if mode:
+        table.add_column("most probable complete state")
+    for name in model.variables if table.columns[1:] else ():
+        shares = ["  ".join(_shares(result.marginal(name)))] if "prob" in result.answers else []
+        table.add_row(name, *shares, *([str(mode[name])] if mode else []))
+    if table.rows:
+        _show(table)
+    by_name = ("prob.", "mean.", "mode.")
+    _print_answers(result, {n: a for n, a in arrays.items() if not n.startswith(by_name)})
+
+
+def _shares(marginal: Mapping[Hashable, float | Array]) -> list[str]:
+    """Return "state 0.25" for each state, with a number for each row."""
+    return [
+        f"{state} {' '.join(f'{p:.4f}' for p in np.atleast_1d(np.asarray(prob)))}"
+        for state, prob in marginal.items()
+    ]
 
 
 @app.command()
@@ -295,6 +381,9 @@ def sample(
     arrays = {name: value[:draws] for name, value in result.samples.items()}
     if out is not None:
         _write(out, arrays)
+        return
+    if m.structure.variables:
+        print(result.samples_frame().to_csv(sep="\t", index=False), end="")
         return
     rows = next(iter(arrays.values())).shape[1]
     for i, row in np.ndindex(draws, rows):

@@ -108,7 +108,7 @@ def _numbers(layer: Layer, value: Any, what: str) -> Array:
         raise PgmError(f"{what} has shape {array.shape}, expected a value, or one for each row")
     if array.dtype.kind in "biuf":
         return array.astype(np.float64)
-    found = np.array([_number(layer, one, what) for one in array.ravel()], dtype=np.float64)
+    found = np.array([state_number(layer, one, what) for one in array.ravel()], dtype=np.float64)
     return found.reshape(array.shape)
 
 
@@ -137,7 +137,7 @@ def _common_rows(
     return key, len(part)
 
 
-def _number(layer: Layer, value: Any, what: str) -> float:
+def state_number(layer: Layer, value: Any, what: str) -> float:
     """Return one value of a unit as a number: names of states become states."""
     if value is None or value != value or type(value).__name__ == "NAType":
         return float("nan")

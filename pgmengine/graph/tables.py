@@ -71,8 +71,8 @@ def check_finite(structure: Structure, name: str) -> None:
     """PgmError unless the units of a layer have finitely many states."""
     if not structure.state_counts[name]:
         raise PgmError(
-            f"layer {name!r} has {structure.layers[name].unit!r} units: a table needs finitely "
-            "many states"
+            f"layer {name!r} has {structure.layers[name].unit!r} units: tables and joint "
+            "distributions need finitely many states"
         )
 
 

@@ -24,6 +24,7 @@ from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, States
 from pgmengine.graph.queries import hinted
+from pgmengine.graph.tables import check_finite
 from pgmengine.graph.target import Target
 from pgmengine.graph.variables import find
 from pgmengine.infer.answers import add_gradients, evidence_patterns
@@ -290,7 +291,9 @@ def _trees(target: Target, want: tuple[str, ...]) -> list[_Tree]:
 
 def _units(target: Target, joint: Joint) -> tuple[int, ...]:
     """Return the units of a Joint, numbered over all layers."""
-    places = (find(target.structure, unit, str(joint)) for unit in joint.units)
+    places = [find(target.structure, unit, str(joint)) for unit in joint.units]
+    for layer, _ in places:
+        check_finite(target.structure, layer)
     return tuple(target.structure.first_unit[layer] + i for layer, i in places)
 
 

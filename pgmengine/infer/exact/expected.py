@@ -72,7 +72,7 @@ class Expected:
         out = []
         for i, units in enumerate(sets):
             free = [k for k, u in enumerate(units) if self.conditioned.free.number[u] >= 0]
-            found = self.factor(place.start + i).T.reshape(-1, *counts[[units[k] for k in free]])
+            found = self.factor(place.start + i).T.reshape(-1, *(counts[units[k]] for k in free))
             for k, u in enumerate(units):
                 if k not in free:
                     seen = np.eye(counts[u])[states[:, u]]
