@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -314,20 +315,40 @@ def bound_gap(bound: ArrayLike, exact: ArrayLike, ax: Axes | None = None, bins: 
     return ax
 
 
-def graph(model: Model, ax: Axes | None = None) -> Axes:
-    """Draw the layers as boxes with their units, parents above children.
+def graph(model: Model, ax: Axes | None = None, result: Result | None = None, row: int = 0) -> Axes:
+    """Draw a model: its layers as boxes, or its named variables with their tables.
 
-    Arrows are directed couplings, and lines are undirected ones. Layers without arrows between them
-    stand in the order of their declaration, from the bottom up.
+    Layers have parents above children. Arrows are directed couplings, and lines are undirected
+    ones. Layers without arrows between them stand in the order of their declaration, from the
+    bottom up.
+
+    A model with named variables is drawn variable by variable, in ranks, parents above children;
+    tables of two variables are lines, and tables of more are small squares. With a result, a bar
+    in each box has the marginal probabilities, a colour for each state, the first state on the
+    left, and the frames of observed variables are thick.
 
     Parameters
     ----------
     model : the model to draw.
-    ax : where to draw; new Axes by default.
+    ax : where to draw; new Axes by default, whose size grows with the number of variables.
+    result : marginals of this model.
+    row : the row of evidence of the result that is drawn.
+
+    Raises
+    ------
+    PgmError
+        If the result has no marginals.
 
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.graph(pgm.dbn([12, 8, 4], rng=0))
     """
+    if model.structure.variables:
+        return _variables(model, ax, result, row)
+    return _layers(model, ax)
+
+
+def _layers(model: Model, ax: Axes | None) -> Axes:
+    """Draw the layers as boxes."""
     s, ax = model.structure, _axes(ax, (4.0, 0.9 * len(model.structure.layers)))
     inside = {c.a for c in s.couplings if c.a == c.b}
     place = {name: (0.0, float(i)) for i, name in enumerate(s.children_first)}
@@ -360,3 +381,155 @@ def graph(model: Model, ax: Axes | None = None) -> Axes:
     ax.set(xlim=(-1.5, 1.5), ylim=(-0.5, len(place) - 0.5))
     ax.set_axis_off()
     return ax
+
+
+# Sizes of the drawing of variables, in inches: the height of a rank, and of a letter its width.
+RANK, LETTER, GAP = 0.95, 0.085, 0.25
+
+# A box reaches so far below and above its middle, in inches.
+LOW, HIGH = 0.16, 0.2
+
+LINE = "#35618f"
+
+
+def _variables(model: Model, ax: Axes | None, result: Result | None, row: int) -> Axes:
+    """Draw named variables in ranks."""
+    nodes = model.to_networkx("variables")
+    names = [node for node in nodes if "table" not in nodes.nodes[node]]
+    widths = {n: 0.3 + LETTER * max(len(str(n)), 4) for n in names}
+    place = _places(nodes, widths)
+    across = max(abs(x) + widths.get(node, 0.2) / 2 for node, (x, _) in place.items())
+    down = max(-y for _, y in place.values())
+    ax = _axes(ax, (max(2 * across, 3.0), down + 1.0))
+    for one, two, data in nodes.edges(data=True):
+        arrow = nodes.is_directed() and data.get("directed", True) and two in widths
+        (x1, y1), (x2, y2) = place[one], place[two]
+        style = "-|>" if arrow else "-"
+        look = {"arrowstyle": style, "shrinkA": 0, "shrinkB": 0, "color": LINE, "lw": 0.8}
+        # Arrows lead from the lower edge of a box to the upper edge, so that their heads are seen.
+        ends = ((x2, y2 + HIGH), (x1, y1 - LOW)) if arrow else ((x2, y2), (x1, y1))
+        ax.annotate("", *ends, arrowprops={**look, "alpha": 0.7}, zorder=1)
+    for node, (x, y) in place.items():
+        if node in widths:
+            _variable(ax, model, node, (x, y, widths[node]), result, row)
+        else:
+            ax.plot([x], [y], "s", color=LINE, markersize=4, zorder=2)
+    ax.set(xlim=(-across - 0.2, across + 0.2), ylim=(-down - 0.5, 0.5))
+    ax.set_axis_off()
+    return ax
+
+
+def _variable(
+    ax: Axes,
+    model: Model,
+    name: Any,
+    at: tuple[float, float, float],
+    result: Result | None,
+    row: int,
+) -> None:
+    """Draw the box of a variable at (x, y, width), with its marginal."""
+    import matplotlib as mpl
+    from matplotlib.patches import Rectangle
+
+    x, y, wide = at
+    seen = result is not None and _observed(result, model, name, row)
+    box = Rectangle((x - wide / 2, y - LOW), wide, LOW + HIGH, facecolor="#eef3fa", zorder=3)
+    box.set(edgecolor=LINE, linewidth=2.2 if seen else 0.8)
+    ax.add_patch(box)
+    ax.text(
+        x, y + (0.05 if result else 0.02), str(name), ha="center", va="center", fontsize=8, zorder=5
+    )
+    if result is None:
+        return
+    shares = [np.atleast_1d(np.asarray(p))[row] for p in result.marginal(name).values()]
+    colors = mpl.colormaps["viridis"](np.linspace(0.1, 0.95, max(len(shares), 2)))
+    left = x - wide / 2
+    for share, color in zip(shares, colors, strict=False):
+        part = Rectangle((left, y - LOW), wide * float(share), 0.11, facecolor=color, zorder=4)
+        ax.add_patch(part)
+        left += wide * float(share)
+
+
+def _observed(result: Result, model: Model, name: Any, row: int) -> bool:
+    """Whether a variable is observed in a row of the result's evidence."""
+    if result.target is None:
+        return False
+    layer, unit = model.structure.places[name]
+    return not bool(result.target.free[layer][row, unit])
+
+
+def _places(graph: nx.Graph, widths: Mapping[Any, float]) -> dict[Any, tuple[float, float]]:
+    """Return node -> (x, y) in inches: ranks from above, in an order with few crossings."""
+    ranks = _ranks(graph)
+    order = _with_few_crossings(graph, ranks)
+    place = dict[Any, tuple[float, float]]()
+    for depth, nodes in enumerate(order):
+        total = sum(widths.get(n, 0.2) + GAP for n in nodes) - GAP
+        x = -total / 2
+        for node in nodes:
+            wide = widths.get(node, 0.2)
+            place[node] = x + wide / 2, -RANK * depth
+            x += wide + GAP
+    return _settled(graph, order, place, widths)
+
+
+def _ranks(graph: nx.Graph) -> list[list[Any]]:
+    """Return the nodes by rank: below all parents, or by the distance from a centre."""
+    if graph.is_directed():
+        ranks = [list(nodes) for nodes in nx.topological_generations(graph)]
+        depth = {node: i for i, nodes in enumerate(ranks) for node in nodes}
+        # A node moves down to just above its nearest child.
+        for node in reversed(list(nx.topological_sort(graph))):
+            below = [depth[child] for child in graph.successors(node)]
+            depth[node] = min(below) - 1 if below else depth[node]
+    else:
+        depth = {}
+        for part in nx.connected_components(graph):
+            start = nx.center(graph.subgraph(part))[0] if len(part) < 200 else next(iter(part))
+            depth |= nx.single_source_shortest_path_length(graph, start)
+    wide = max(6, round(1.3 * np.sqrt(len(graph))))
+    by_rank: dict[int, list[Any]] = {}
+    for node in graph:
+        by_rank.setdefault(depth[node], []).append(node)
+    out = list[list[Any]]()
+    for rank in sorted(by_rank):
+        nodes = by_rank[rank]
+        lines = -(-len(nodes) // wide)
+        # A rank of many nodes takes several lines.
+        out += [nodes[i::lines] for i in range(lines)]
+    return out
+
+
+def _with_few_crossings(graph: nx.Graph, ranks: list[list[Any]]) -> list[list[Any]]:
+    """Return the ranks in an order where neighbours are near, by means of their places.
+
+    Reference: Sugiyama, Tagawa and Toda (1981).
+    """
+    x = {n: i - (len(nodes) - 1) / 2 for nodes in ranks for i, n in enumerate(nodes)}
+    for _ in range(24):
+        for nodes in (*ranks, *reversed(ranks)):
+            near = {n: [x[m] for m in nx.all_neighbors(graph, n)] for n in nodes}
+            nodes.sort(key=lambda n, near=near: float(np.mean(near[n])) if near[n] else x[n])
+            x |= {n: i - (len(nodes) - 1) / 2 for i, n in enumerate(nodes)}
+    return ranks
+
+
+def _settled(
+    graph: nx.Graph,
+    order: list[list[Any]],
+    place: dict[Any, tuple[float, float]],
+    widths: Mapping[Any, float],
+) -> dict[Any, tuple[float, float]]:
+    """Return the places moved towards the neighbours, as far as boxes do not meet."""
+    x = {node: p[0] for node, p in place.items()}
+    for _ in range(12):
+        for nodes in order:
+            half = [widths.get(n, 0.2) / 2 + GAP / 2 for n in nodes]
+            for i, node in enumerate(nodes):
+                near = [x[m] for m in nx.all_neighbors(graph, node)]
+                wish = float(np.mean(near)) if near else x[node]
+                low = x[nodes[i - 1]] + half[i - 1] + half[i] if i else -np.inf
+                high = x[nodes[i + 1]] - half[i + 1] - half[i] if i + 1 < len(nodes) else np.inf
+                x[node] = min(max(wish, low), max(high, low))
+    middle = (max(x.values()) + min(x.values())) / 2
+    return {node: (x[node] - middle, p[1]) for node, p in place.items()}

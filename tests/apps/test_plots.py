@@ -127,3 +127,37 @@ def test_what_there_is_nothing_to_show_of():
         pgm.plots.images(np.zeros((0, 16)), (4, 4))
     with pytest.raises(pgm.PgmError, match="Exact has no chains"):
         pgm.plots.autocorrelation(pgm.infer(pgm.rbm(3, 2, rng=0)))
+
+
+def test_graph_draws_every_variable_with_its_marginal():
+    b = pgm.GraphBuilder()
+    for name in ("rain", "wind", "wet"):
+        b.variable(name, states=("no", "yes"))
+    b.conditional("rain", (), [0.25, 0.75])
+    b.conditional("wet", ("rain", "wind"), [[[0.5, 0.5]] * 2] * 2)
+    b.table(("wind",), [1.0, 3.0])
+    model = b.build()
+    ax = pgm.plots.graph(model, result=pgm.infer(model, {"wet": "yes"}))
+    place = {t.get_text(): t.get_position() for t in ax.texts if t.get_text()}
+    assert set(place) == {"rain", "wind", "wet"} and place["rain"][1] > place["wet"][1]
+    boxes = [p for p in ax.patches if p.get_zorder() == 3]
+    shares = [p.get_width() for p in ax.patches if p.get_zorder() == 4]
+    assert len(boxes) == 3 and sum(p.get_linewidth() > 2 for p in boxes) == 1
+    truth = np.repeat([p.get_width() for p in boxes], 2) * [0.25, 0.75, 0.25, 0.75, 0.0, 1.0]
+    np.testing.assert_allclose(shares, truth, atol=1e-12)
+    assert {t.get_text() for t in pgm.plots.graph(model).texts} >= {"rain", "wind", "wet"}
+
+
+def test_boxes_of_variables_do_not_overlap():
+    b = pgm.GraphBuilder()
+    rng = np.random.default_rng(0)
+    for i in range(60):
+        b.variable(f"variable {i}")
+    for i in range(60):
+        for j in rng.integers(0, 60, 2):
+            if i != j:
+                b.table((f"variable {i}", f"variable {j}"), [[1.0, 2.0], [2.0, 1.0]])
+    boxes = [p.get_bbox().shrunk(0.999, 0.999) for p in pgm.plots.graph(b.build()).patches]
+    boxes = [box for box in boxes if box.width > 0.5]
+    assert len(boxes) == 60
+    assert not any(one.overlaps(two) for i, one in enumerate(boxes) for two in boxes[:i])
