@@ -182,12 +182,12 @@ def test_huge_counts_are_refused_before_anything_is_allocated(declared):
 
 
 def test_a_table_of_huge_shape_is_refused_by_its_shape():
-    """A view of one number stands for 2^60 entries."""
+    """A view of one number stands for 2^51 entries."""
     b = pgm.GraphBuilder()
-    names = [f"x{i}" for i in range(20)]
+    names = [f"x{i}" for i in range(17)]
     for name in names:
         b.variable(name, 8)
-    b.table(names, np.broadcast_to(1.0, (8,) * 20))
+    b.table(names, np.broadcast_to(1.0, (8,) * 17))
     with pytest.raises(pgm.PgmError, match="x0"):
         b.build()
 
