@@ -97,10 +97,13 @@ class OwnFlip:
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("count", [100_000, pytest.param(600_000, marks=pytest.mark.long)])
 def test_mean_of_the_weights_is_unbiased_summed_out_or_not(
-    kernel, backward, joint, count, sure=5.0
+    kernel, backward, joint, count, sure=5.5
 ):
     """E exp(w) = Z_1 / Z_0 at any number of temperatures: what is summed out must be drawn anew,
     not flipped.
+
+    Two means in standard errors: false alarms are 8e-8, and still below 1e-6 with the skewness of
+    weights (6 for log weights of deviation 1, which makes an end of 5.5 four times as likely).
     """
     model = random_rbm(0, 4, 3, 0.8)
     target = model.given().at(0.0)
@@ -122,15 +125,19 @@ def covers(result, truth):
 
 
 @pytest.mark.long
-def test_ais_brackets_random_rbms_dbms_and_belief_nets():
+def test_ais_brackets_random_rbms_dbms_and_belief_nets(outside=5):
+    """Intervals end three standard errors away, so the truth is outside once in 370 models.
+
+    That it is outside for more than five of 60 has a probability of 4e-8 (binomial). With intervals
+    of half the width eight would be outside, of a third of it 19. The estimates of both directions
+    differ by 0.04 nats (a deviation), so 0.5 is 12 deviations.
+    """
     inside = []
     for seed in range(20):
         model = random_rbm(seed)
         r = pgm.infer(model, want=("log_z",), method=pgm.AIS(), rng=seed)
         inside.append(covers(r, pgm.infer(model, want=("log_z",)).log_z)[0])
         assert abs(r.log_z[0] - r.stats["reverse_log_z"][0]) < 0.5 and r.status.good
-    assert sum(inside) >= 19
-    inside = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
         model = pgm.dbm([10, 8, 6]).with_params(
@@ -141,22 +148,23 @@ def test_ais_brackets_random_rbms_dbms_and_belief_nets():
         )
         r = pgm.infer(model, want=("log_z",), method=pgm.AIS(), rng=seed)
         inside.append(covers(r, pgm.infer(model, want=("log_z",)).log_z)[0])
-    assert sum(inside) >= 19
-    inside = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
         model = pgm.sbn([12, 6, 3], rng=seed)
         leaves = np.where(np.arange(12) % 2, np.nan, rng.integers(0, 2, 12))
         r = pgm.infer(model, {"v": leaves}, want=("log_prob",), method=pgm.AIS(), rng=seed)
         inside.append(covers(r, pgm.infer(model, {"v": leaves}, want=("log_prob",)).log_prob)[0])
-    assert sum(inside) >= 19
+    assert len(inside) == 60 and sum(inside) >= 60 - outside
 
 
 @pytest.mark.parametrize(
     "tiny_model", [m for m in FINITE + INFINITE if "large" not in m.name], ids=repr
 )
 @pytest.mark.long
-def test_ais_on_the_table_with_evidence_row_by_row(tiny_model):
+def test_ais_on_the_table_with_evidence_row_by_row(tiny_model, sure=7.0):
+    """At most 20 numbers, whose errors come from 400 chains: normal, with errors too small by a
+    fifth, false alarms are 20 x 2e-8.
+    """
     rows = patterns(tiny_model)
     model = tiny_model.build()
     target = model.given(as_evidence(tiny_model, rows))
@@ -166,8 +174,9 @@ def test_ais_on_the_table_with_evidence_row_by_row(tiny_model):
         )
     r = pgm.AIS(chains=400, betas=pgm.Linear(60)).run(target, ("log_z",), rng=3)
     exact = pgm.Exact().run(target, ("log_z",)).log_z
-    assert np.all(np.abs(r.log_z - exact) <= 5 * r.log_z_error + 1e-4)
-    assert np.all(np.abs(r.stats["reverse_log_z"] - exact) <= 5 * r.stats["reverse_error"] + 1e-4)
+    assert np.all(np.abs(r.log_z - exact) <= sure * r.log_z_error + 1e-4)
+    off = np.abs(r.stats["reverse_log_z"] - exact)
+    assert np.all(off <= sure * r.stats["reverse_error"] + 1e-4)
 
 
 def test_log_prob_of_partial_rows():
@@ -178,7 +187,8 @@ def test_log_prob_of_partial_rows():
     exact = pgm.infer(model, {"v": x}, want=("log_prob",)).log_prob
     for method in (pgm.AIS(chains=300), pgm.ParallelTempering()):
         r = pgm.infer(model, {"v": x}, want=("log_prob",), method=method, rng=0)
-        assert r.status.good and np.all(np.abs(r.log_prob - exact) < 5 * r.stats["log_prob_error"])
+        # Four numbers with errors that may be too small by a fifth: 4 x 2e-8.
+        assert r.status.good and np.all(np.abs(r.log_prob - exact) < 7 * r.stats["log_prob_error"])
         assert r.stats["log_prob_error"].max() < 0.2
 
 
@@ -306,7 +316,7 @@ def test_base_rates_and_adaptive_temperatures_lower_the_variance(models=16):
         pgm.AIS(chains=1, betas=[1.0]),
         pgm.AIS(chains=1),
         pgm.AIS(betas=[0.0, 1.0]),
-        pgm.ParallelTempering(rungs=2, chains=1, warmup=0, draws=50),
+        pgm.ParallelTempering(rungs=2, chains=1, warmup=0, draws=500),
     ],
 )
 def test_extremes_give_an_answer_with_an_honest_error(method):
@@ -315,7 +325,9 @@ def test_extremes_give_an_answer_with_an_honest_error(method):
     exact = pgm.infer(model, want=("log_z",)).log_z[0]
     r = pgm.infer(model, want=("log_z",), method=method, rng=0)
     # The error is infinite where it cannot be estimated.
-    assert abs(r.log_z[0] - exact) < 6 * r.log_z_error[0]
+    # Errors of 500 draws that depend on each other may be too small by a fifth: 2e-8. (Those of 50
+    # draws are too rough for any such limit.)
+    assert abs(r.log_z[0] - exact) < 7 * r.log_z_error[0]
     assert np.isfinite(r.log_z[0]) and np.isinf(r.log_z_error[0]) == (
         isinstance(method, pgm.AIS) and method.chains == 1
     )
@@ -349,9 +361,10 @@ def test_annealing_of_a_row_does_not_depend_on_what_others_leave_open():
             rng=0,
         )
         assert r.log_z_error[order.index(0)] < 1e-5
-        assert np.all(np.abs(r.log_z - truth.log_z[order]) < 5 * r.log_z_error + 1e-4)
+        # Twelve numbers with errors from 400 chains (Student's t: 12 x 2.4e-10).
+        assert np.all(np.abs(r.log_z - truth.log_z[order]) < 6.5 * r.log_z_error + 1e-4)
         assert np.all(
-            np.abs(r.log_prob - truth.log_prob[order]) < 5 * r.stats["log_prob_error"] + 1e-4
+            np.abs(r.log_prob - truth.log_prob[order]) < 6.5 * r.stats["log_prob_error"] + 1e-4
         )
         assert r.stats["log_weights"].shape == (400, 3)
 

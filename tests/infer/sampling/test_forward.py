@@ -16,8 +16,12 @@ PURE = [m for m in MODELS if m.directed and not m.undirected]
 
 
 @pytest.mark.parametrize("m", PURE, ids=repr)
-def test_weighted_draws_agree_with_enumeration(m, errors=5.0):
-    """log_z, means, state probabilities and pairs of every row within standard errors."""
+def test_weighted_draws_agree_with_enumeration(m, errors=7.0):
+    """log_z, means, state probabilities and pairs of every row within standard errors.
+
+    Fewer than 100 numbers; the errors of weighted means may be too small by a seventh where few
+    draws carry the weight: 100 x 2e-9.
+    """
     rows = patterns(m)
     r = pgm.infer(m.build(), as_evidence(m, rows), want=("log_z", "log_prob", "marginals", "pairs"),
                   method=pgm.Forward(DRAWS, below=99), rng=0)  # fmt: skip
