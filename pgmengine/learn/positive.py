@@ -27,6 +27,8 @@ from pgmengine.protocols import Accumulator, Positive
 
 # Posteriors of up to so many bits are enumerated by default.
 BITS = 10
+# Table entries up to which elimination is cheap enough for every update.
+STATES = 2**14
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def default_positive(target: Target, precision: type) -> Positive | Method:
     bound = MeanField(updates=5, tolerance=tolerance, precision=precision)
     if each.pattern.independent:
         return bound
-    exact = Exact(BITS)
+    exact = Exact(BITS, max_states=STATES)
     if exact.plan(each, ("gradient",)).accepted:
         return exact
     s = target.structure
