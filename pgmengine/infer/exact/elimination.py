@@ -51,6 +51,11 @@ PAIRS = {"pairs", "gradient"}
 # Bytes of the rows that share a pass.
 ROWS_BYTES = 256 * 2**20
 
+# Seconds of the search for an order that fits. There is none where a quick search finds a largest
+# clique of more than 2^50 states, or proves that every order has one of more than 2^34.
+SEARCH = 3.0
+FAR, PROVEN = 50, 34
+
 # Table entries above which impossible states are looked for.
 WORTH = 2**16
 
@@ -316,7 +321,9 @@ def _tree(
     states, scopes = conditioned.free.states, conditioned.scopes
 
     def make() -> tuple[Order, JunctionTree]:
-        order = best_order(states, scopes.start, scopes.scope)
+        order = rough
+        if _may_fit(rough):
+            order = best_order(states, scopes.start, scopes.scope, seconds=SEARCH)
         return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
 
     rough: Order = memo.recall(
@@ -340,7 +347,9 @@ def _reduced(states: Array, scopes: Scopes, values: Array) -> tuple[Order, Junct
     p = remove_impossible(states, scopes.start, scopes.scope, values)
     # A sum without states is 0; the tree of one state each is never run.
     cards = np.maximum(p.cards, 1)
-    order = best_order(cards, p.start, p.scope)
+    order = best_order(cards, p.start, p.scope, seconds=0.0)
+    if _may_fit(order):
+        order = best_order(cards, p.start, p.scope, seconds=SEARCH)
     return order, JunctionTree(cards, p.start, p.scope, order.order), p
 
 

@@ -65,7 +65,9 @@ class Exact(Method):
         """Plan a walk, and a junction tree where it may be cheaper."""
         walk = Enumeration(self.max_bits, self.draws).prepare(target, want)
         bits = cover_bits(walk)
-        if walk.plan.accepted and walk.plan.seconds < SHORT or least_width(target) >= bits:
+        # Above either width no junction tree is smaller, or none fits.
+        hopeless = least_width(target) >= min(bits, np.log2(max(self.max_states, 1.0)))
+        if walk.plan.accepted and walk.plan.seconds < SHORT or hopeless:
             return _scheme(walk)
         tree = Elimination(self.max_states, self.draws).prepare(target, want)
         if not tree.plan.accepted and not walk.plan.accepted:
