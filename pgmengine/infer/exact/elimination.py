@@ -342,6 +342,11 @@ def _tree(
     return _Tree(rows, conditioned, *memo.recall(key, make))
 
 
+def _may_fit(rough: Order) -> bool:
+    """Whether a longer search may find an order that fits, after a quick one."""
+    return rough.largest <= FAR and rough.bound <= PROVEN
+
+
 def _reduced(states: Array, scopes: Scopes, values: Array) -> tuple[Order, JunctionTree, Possible]:
     """Return the tree over the states that are possible for some row."""
     p = remove_impossible(states, scopes.start, scopes.scope, values)
