@@ -264,6 +264,7 @@ static void pgm_product_block(const pgm_piece *q, int32_t count)
 /* b = e^b of n numbers; there is room for whole vectors */
 static void pgm_exp_block(double *b, int64_t n)
 {
+    for (int64_t i = n; i % PGM_LANES; i++) b[i] = 0.0;
     for (int64_t i = 0; i < n; i += PGM_LANES) *(pgm_vd *)(b + i) = pgm_exp_d(*(pgm_vd *)(b + i));
 }
 
