@@ -21,7 +21,6 @@ UNITS = (
     pgm.Categorical(4),
     pgm.NoisyOr(),
     pgm.Input(),
-    pgm.Constant(),
 )
 KERNELS = (pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.3))
 

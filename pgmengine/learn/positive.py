@@ -28,7 +28,7 @@ from pgmengine.protocols import Accumulator, Positive
 # Posteriors of up to so many bits are enumerated by default.
 BITS = 10
 # Table entries up to which elimination is cheap enough for every update.
-STATES = 2**14
+STATES = 2**11
 
 
 @dataclass(frozen=True)

@@ -45,4 +45,6 @@ def test_a_worker_that_dies_is_replaced_and_its_work_done_again(pool, monkeypatc
 def test_errors_of_workers_arrive(pool, monkeypatch):
     monkeypatch.setattr(executors, "WORTH", 1.0)
     with pytest.raises(pgm.PgmError, match="refused"):
-        pgm.infer(RBM, {"v": np.full((20, 8), np.nan)}, method=pgm.Exact(max_bits=1), executor=pool)
+        pgm.infer(
+            RBM, {"v": np.full((20, 8), np.nan)}, method=pgm.Enumeration(max_bits=1), executor=pool
+        )

@@ -41,7 +41,7 @@ QUESTIONS = {
     "forward": (NET, pgm.Forward(2000), ("marginals", "samples", "log_prob")),
     "auto": (
         RBM,
-        pgm.Auto(candidates=(pgm.Exact(max_bits=1), pgm.MCMC(draws=50), pgm.MeanField())),
+        pgm.Auto(candidates=(pgm.Enumeration(max_bits=1), pgm.MCMC(draws=50), pgm.MeanField())),
         ("marginals",),
     ),
 }
@@ -321,7 +321,7 @@ def test_a_worker_that_dies_takes_nothing_with_it(monkeypatch, tmp_path, caplog)
 def test_errors_of_workers_arrive_and_stop_the_rest(monkeypatch):
     monkeypatch.setattr(executors, "WORTH", 1.0)
     with ThreadPoolExecutor(1) as pool, pytest.raises(pgm.PgmError, match="refused"):
-        pgm.infer(RBM, {"v": ROWS}, method=pgm.Exact(max_bits=1), executor=pool)
+        pgm.infer(RBM, {"v": ROWS}, method=pgm.Enumeration(max_bits=1), executor=pool)
     began, gate = [], threading.Event()
 
     def job(i):

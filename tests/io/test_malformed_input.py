@@ -287,7 +287,11 @@ def test_names_in_tables_are_not_read_as_styles(tmp_path, capsys):
     ("node", "edge", "match"),
     [
         ({"baias": 1.0}, {}, "node 'a': attribute 'baias' is unknown; did you mean bias"),
-        ({"cpt": [1.0]}, {}, "node 'a': attribute 'cpt' is unknown; expected bias, unit, states"),
+        (
+            {"colour": 1.0},
+            {},
+            "node 'a': attribute 'colour' is unknown; expected bias, unit, states",
+        ),
         ({}, {"wieght": 2.0}, "edge 'a', 'b': attribute 'wieght' is unknown; did you mean weight"),
         ({"states": 3}, {}, "node 'a': states must be a list of names, not 3"),
         ({"states": [[], {}]}, {}, "node 'a': states must be a list of names"),

@@ -130,11 +130,13 @@ def test_the_data_phase_does_not_depend_on_how_many_rows_there_are_or_what_memor
         assert isinstance(default_positive(model.given({"v": rows}), np.float32), pgm.MeanField)
     assert default_positive(
         pgm.dbm([40, 30, 3], rng=0).given({"v": rows}), np.float64
-    ) == pgm.Exact(10)
+    ) == pgm.Exact(10, max_states=2**11)
     holes = np.where(np.arange(40) == 3, np.nan, rows[:50])
     # In an RBM, the units of the first row alone would be independent.
     holes[0] = 0.0
-    assert default_positive(pgm.rbm(40, 30, rng=0).given({"v": holes}), np.float64) == pgm.Exact(10)
+    assert default_positive(pgm.rbm(40, 30, rng=0).given({"v": holes}), np.float64) == pgm.Exact(
+        10, max_states=2**11
+    )
 
 
 def test_missing_values_are_left_out_of_the_bound():

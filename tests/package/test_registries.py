@@ -9,6 +9,8 @@ import pgmengine as pgm
 # Public classes that are no unit, kernel, method or negative phase.
 OTHERS = {
     "errors": {pgm.NotAsked, pgm.PgmError},
+    # A single value: no draw, no slope.
+    "units": {pgm.Constant},
     "graphs": {pgm.GraphBuilder, pgm.Model, pgm.Target, pgm.Unit},
     "answers": {pgm.Joint, pgm.Plan, pgm.Result, pgm.Status},
     "contracts": {pgm.Axis, pgm.Method, pgm.Prepared, pgm.Scheme},

@@ -52,6 +52,7 @@ class Exact(Method):
     gives = frozenset(WANTS) - {"bound"} | {"joint"}
     source = "exact answers give log_z itself,"
     guarantee = "exact"
+    statistics = Elimination.statistics
 
     max_bits: float = 25
     draws: int = 1000

@@ -238,7 +238,9 @@ class Expected:
                 score = term.score(target, f)
                 # (parents' states, child's states or 1, rows, width)
                 marginal = self.factor(place.start + i).reshape(*score.shape[:2], -1, 1)
-                heavy = (marginal * score).sum(axis=1) * weights[:, None]
+                # Where no probability is, the score may be infinite.
+                counted = np.where(marginal > 0, score, 0.0)
+                heavy = (marginal * counted).sum(axis=1) * weights[:, None]
                 bias[columns] += heavy.sum(axis=(0, 1))
                 for c in s.arrows_into[name]:
                     arrows[c.key][:, columns] += self._with_parents(c, f, heavy)

@@ -27,7 +27,7 @@ from pgmengine.base.types import Array, States
 from pgmengine.engine.chains import make_chains, over_chains
 from pgmengine.graph.queries import summed_layers
 from pgmengine.graph.target import Target
-from pgmengine.infer.exact.exact import Exact
+from pgmengine.infer.exact.enumeration import Enumeration
 from pgmengine.infer.prepared import Prepared
 from pgmengine.infer.sampling.resampling import systematic
 from pgmengine.infer.sampling.schedules import Betas, ladder
@@ -99,7 +99,7 @@ class Annealing:
     @cached_property
     def exact_draws(self) -> Prepared:
         """The question for exact draws to start the reverse run from; refused where too large."""
-        exact = Exact(max_bits=np.log2(SMALL), draws=self.settings.chains)
+        exact = Enumeration(max_bits=np.log2(SMALL), draws=self.settings.chains)
         return exact.prepare(self.target.at(1.0), ("samples",))
 
     def runs(
