@@ -48,5 +48,5 @@ def test_notebooks_are_their_scripts_executed(script):
     assert "image/png" in shown and 'output_type": "error' not in shown and " at 0x" not in shown
 
 
-def test_there_are_eight_tutorials():
-    assert [p.stem[:2] for p in TUTORIALS] == [f"0{i}" for i in range(1, 9)]
+def test_there_are_ten_tutorials():
+    assert [p.stem[:2] for p in TUTORIALS] == [f"{i:02}" for i in range(1, 11)]
