@@ -638,7 +638,11 @@ def mode_line(path: Path, settings: Settings) -> Line:
     ]
     if mine.value is None or peer.value is None:
         return [*cells, ""]
-    scores = log_density(path, mine.value[1]), log_density(path, peer.value[1])
+    both_states = mine.value[1], peer.value[1]
+    scored = apart(lambda: [log_density(path, x) for x in both_states], LONG, settings.gib)
+    if scored.value is None:
+        return [*cells, reason(scored.failed)]
+    scores = scored.value
     if abs(scores[0] - scores[1]) < 1e-6 * (1 + abs(scores[0])):
         return [*cells, "equal"]
     return [*cells, f"ours {scores[0]:.8g}, toulbar2 {scores[1]:.8g}"]
