@@ -182,4 +182,4 @@ assert abs(would - trains @ (late[0] / late[1])) < 1e-12
 # - `b.table(scope, values)` declares potentials that need not be normalised, beside conditionals and
 #   couplings.
 # - The next tutorial asks graphs of 10,000 variables.
-# - [How to choose](../docs/choose.md) says where exact answers end, and what answers beyond.
+# - The page "How to choose" says where exact answers end, and what answers beyond.

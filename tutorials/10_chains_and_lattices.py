@@ -204,5 +204,5 @@ for ax, k in zip(axes, (0.3, 0.4407, 0.6)):
 # ## What to read next
 # - Observe one column of a torus. The width falls, because observed units are no longer in the graph.
 # - Raise `pgm.Elimination(max_states=2**30)` where the memory allows it.
-# - [How far to trust an answer](../docs/trust.md) says what each status promises.
-# - [Tutorial 5](05_rough_landscapes.ipynb) shows ladders of temperatures on rough landscapes.
+# - The page "How far to trust an answer" says what each status promises.
+# - Tutorial 5 shows ladders of temperatures on rough landscapes.
