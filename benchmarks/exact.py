@@ -225,9 +225,9 @@ def network_line(path: Path, share: float, settings: Settings) -> Line:
         return [reason(done.failed), "", "", "", "", f"{done.gib:.2f}"]
     times, again, far, tree = done.value
     peer = times.get(AGRUM, [] if alone.value is None else [alone.value])
-    ratio = (
-        f"{min(peer) / min(times[OURS]):.2f}" if peer else f"> {PATIENCE / min(times[OURS]):.3g}"
-    )
+    ratio = f"{min(peer) / min(times[OURS]):.2f}" if peer else ""
+    if alone.failed.startswith("over"):
+        ratio = f"> {PATIENCE / min(times[OURS]):.3g}"
     theirs = both(peer) if peer else alone.failed
     apart_by = "" if far is None else f"{far:.0e}"
     return [both(times[OURS]), shown(again), theirs, ratio, apart_by, f"{done.gib:.2f}", tree]
@@ -777,7 +777,7 @@ def summary(name: str, lines: list[Line]) -> str:
         return f"{right} of {len(lines)} have all published digits."
     if name not in ("networks", "rows"):
         return ""
-    ratios = [float(x.strip("> ")) for line in lines if (x := line[4])]
+    ratios = [float(x) for line in lines if (x := line[4]) and not x.startswith(">")]
     if not ratios:
         return ""
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
