@@ -115,6 +115,8 @@ def condition(
     for name, layer in s.layers.items():
         if name in s.directed_layers:
             children = ~(target.cut[name][0] | left_out[name])
+            if layer.unit.support is None:
+                children &= ~target.free[name][0]
             terms.append(child_term(target, free, name, children, structural))
         if layer.unit.support is None and (target.free[name][0] & ~left_out[name]).any():
             terms.append(infinite_term(target, free, name, structural))

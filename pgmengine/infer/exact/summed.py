@@ -4,6 +4,8 @@
                 over its free parents, and the child itself where it is free
     infinite    A(eta_u), eta_u = bias + sum over neighbours of x_n W, over its free neighbours: the
                 unit has undirected couplings only, and is summed out
+    leaf        0, over the free parents of a unit with infinitely many values and arrows into it
+                only: its conditional sums to one, and its mean follows from its parents
 
 Both are functions of a field that is linear in the states of a few free units. `Field` holds these
 units and the steps that their states add to the field, so that the entries of a table are
@@ -234,14 +236,20 @@ def scopes_of(lists: list[list[int]]) -> Scopes:
 
 @dataclass(frozen=True, eq=False)
 class InfiniteTerm:
-    """Free units of one layer with infinitely many values, summed out: A(eta) over neighbours."""
+    """Free units of one layer with infinitely many values, summed out: A(eta) over neighbours.
+
+    `leaf` says that they are children without children, whose conditionals sum to one.
+    """
 
     name: str
     fields: tuple[Field, ...]
     scopes: Scopes
+    leaf: bool
 
     def values(self, target: Target) -> Array:
         """Return the entries of all units."""
+        if self.leaf:
+            return np.zeros((sum(f.entries for f in self.fields), 1))
         unit = target.structure.layers[self.name].unit
         parts = [unit.log_normalizer(self.shaped(target, f)) for f in self.fields]
         rows = max(p.shape[1] for p in parts)
@@ -254,6 +262,9 @@ class InfiniteTerm:
     def natural(self, target: Target, f: Field) -> Array:
         """Return eta (entries, rows, width) at every joint state of the neighbours."""
         columns = target.structure.layers[self.name].columns(np.array([f.unit]))
+        if self.leaf:
+            own = distinct(target.model.inputs(target.evidence.values, self.name))[:, columns]
+            return f.at_states(target, blocks_into(target, self.name), own)
         own = distinct(target.outer_field(target.evidence.values, self.name))[:, columns]
         blocks: dict[str, list[Weight]] = {}
         for source, block in target.model.neighbours[self.name]:
@@ -262,14 +273,21 @@ class InfiniteTerm:
 
 
 def infinite_term(target: Target, free: FreeUnits, name: str, structural: bool) -> InfiniteTerm:
-    """Return the term of the free units of a layer with infinitely many values."""
+    """Return the term of the free units of a layer with infinitely many values.
+
+    PgmError where their sum is no table over their neighbours.
+    """
     s = target.structure
-    if s.arrows_into[name] or s.arrows_from[name]:
+    into, coupled = bool(s.arrows_into[name]), name in s.undirected_layers
+    leaf = into and not coupled and not s.arrows_from[name] and target.untempered
+    if (into and not leaf) or s.arrows_from[name] or not s.layers[name].unit.canonical:
         raise PgmError(
             f"layer {name!r} has {s.layers[name].unit!r} units, which are free and have arrows: "
             "their sum is no table"
         )
-    fields = infinite_fields(target, free, name, structural)
-    return InfiniteTerm(
-        name, tuple(fields), scopes_of([[n.number for n in f.near] for f in fields])
-    )
+    if leaf:
+        fields = child_fields(target, free, name, target.free[name][0], structural)
+    else:
+        fields = infinite_fields(target, free, name, structural)
+    scopes = scopes_of([[n.number for n in f.near] for f in fields])
+    return InfiniteTerm(name, tuple(fields), scopes, leaf)
