@@ -23,9 +23,10 @@ from pgmengine.base.cache import Cache
 from pgmengine.base.checks import check_method
 from pgmengine.base.errors import PgmError
 from pgmengine.base.progress import showing
-from pgmengine.base.types import RngLike
+from pgmengine.base.types import Array, RngLike
 from pgmengine.graph.model import Model
 from pgmengine.graph.rows import distinct
+from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import count
 from pgmengine.infer.answers import check_want
@@ -167,6 +168,8 @@ class Ask:
     ) -> None:
         self.model, self.observed, self.want = model, observed, want
         self.method = as_method(method)
+        # Layer -> (size,) bool: the units that will be observed.
+        self._seen = _units_of(model.structure, observed)
         # Number of rows -> the question planned for so many.
         self._planned: Cache[Prepared] = Cache(most=16)
         question = self._question(self._any_evidence())
@@ -190,9 +193,9 @@ class Ask:
         """
         target = self.model.given(evidence)
         for name, seen in target.pattern.observed.items():
-            observed = name in self.observed
-            if not (seen.all() if observed else not seen.any()):
-                many = "all" if observed else "none"
+            expected = self._seen[name]
+            if not (distinct(seen) == expected).all():
+                many = "all" if expected.all() else "some" if expected.any() else "none"
                 raise PgmError(
                     f"layer {name!r}: the question was prepared with {many} of its units observed; "
                     "prepare another question, or use infer"
@@ -207,17 +210,30 @@ class Ask:
     def _any_evidence(self) -> Target:
         """Return a target with any values of the observed units."""
         evidence = {}
-        for name in self.observed:
-            layer = self.model.structure.layer(name, what="observed: layer")
+        for name, seen in self._seen.items():
+            layer = self.model.structure.layers[name]
             support = layer.unit.support
             one = np.zeros(1) if support is None else np.atleast_2d(support[:1])[0]
+            values = np.where(layer.components(seen), np.tile(one, layer.size), np.nan)
             # With an axis of rows: without it k units of Categorical(k) are ambiguous.
-            evidence[name] = layer.shaped(np.tile(one, layer.size)[None])
-        return self.model.given(evidence)
+            evidence[name] = layer.shaped(values[None])
+        return self.model.given({n: v for n, v in evidence.items() if self._seen[n].any()})
 
     def __repr__(self) -> str:
         given = ", ".join(self.observed) or "nothing"
         return f"Ask({', '.join(self.want)} given {given}; {self.plan})"
+
+
+def _units_of(structure: Structure, observed: tuple[str, ...]) -> dict[str, Array]:
+    """Return the units (size,) of each layer that names of layers and variables stand for."""
+    seen = {name: np.zeros(layer.size, dtype=bool) for name, layer in structure.layers.items()}
+    for name in observed:
+        if name not in structure.layers and name in structure.places:
+            layer, unit = structure.places[name]
+            seen[layer][unit] = True
+        else:
+            seen[structure.layer(name, what="observed: layer").name][:] = True
+    return seen
 
 
 def prepare(
@@ -234,7 +250,8 @@ def prepare(
     Parameters
     ----------
     model : the model.
-    observed : names of the layers whose units will all be observed; all other units will be free.
+    observed : names of the layers whose units will all be observed, and of variables that will
+        be; all other units will be free.
     want : as in `infer`.
     method : Auto() by default.
 
