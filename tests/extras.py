@@ -4,7 +4,9 @@ import pytest
 
 EXTRAS = {
     "arviz_base": "arviz",
+    "dimod": "dimod",
     "distributed": "distributed",
+    "goatd": "treewidth",
     "jupytext": "tutorials",
     "matplotlib": "plots",
     "pandas": "arviz",

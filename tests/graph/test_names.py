@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from extras import extra
 
 import pgmengine as pgm
 
@@ -70,7 +71,7 @@ def test_many_rows_by_name(evidence):
 
 
 def test_a_frame_with_a_column_for_each_variable():
-    pd = pytest.importorskip("pandas")
+    pd = extra("pandas")
     frame = pd.DataFrame({"lung": ["low", None, "none"], "age": [0, 3, 1]})
     model = network()
     r = pgm.infer(model, frame, want=("marginals", "log_prob"))

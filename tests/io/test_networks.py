@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from extras import extra
 from mutations import raw
 from small_networks import NAMES, RAIN, STATES, TEXTS, WET, WIND, drawn, network, same
 
@@ -134,7 +135,7 @@ def test_mutations_of_files(suffix, count, tmp_path, monkeypatch, seed=0):
 
 
 def test_a_dimod_model_is_a_layer_with_the_negative_energy(seed=0):
-    dimod = pytest.importorskip("dimod", reason="dimod is not installed: pip install dimod")
+    dimod = extra("dimod")
     rng = np.random.default_rng(seed)
     for kind in ("SPIN", "BINARY"):
         linear = {f"a{i}": rng.normal() for i in range(5)}

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from extras import extra
 
 from pgmengine import _kernels
 from pgmengine.base.errors import PgmError
@@ -167,7 +168,7 @@ def test_without_goatd_the_search_is_silent(monkeypatch):
 
 
 def test_orders_of_goatd_are_permutations():
-    pytest.importorskip("goatd")
+    extra("goatd")
     order = order_by_goatd(graph([2] * 25, grid(5)), 20.0)
     assert sorted(order) == list(range(25))
 
