@@ -22,7 +22,7 @@ from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array, LayerValues, States, Weight
 from pgmengine.graph.evidence import Evidence, parse_evidence, parse_soft
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.queries import EvidencePattern, barren
+from pgmengine.graph.queries import EvidencePattern, barren, barren_tables
 from pgmengine.graph.rows import common_rows, distinct, rows_of, spread
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
@@ -241,6 +241,7 @@ class Target:
 
         The score of a barren unit is 0 on average whatever its parents are, so that draws would add
         noise only; of a noisy-or unit with an input near 0 it rests on states that are never drawn.
+        Barren units in tables are found where all rows share one evidence pattern.
         """
         total = self.weights if weights is None else self.weighed(weights)
         return self.model.gradient(x, total, self._unscored)
@@ -259,8 +260,13 @@ class Target:
             if (name in s.directed_layers or (s.child_tables[name] >= 0).any())
             and (self.cut[name].any() or self.free[name].any())
         ]
-        hidden = barren(self) if names else {}
-        return {name: self.cut[name] | hidden[name] for name in names}
+        if not names:
+            return {}
+        unscored = {name: self.cut[name] | gone for name, gone in barren(self).items()}
+        masks = (*self.free.values(), *self.cut.values())
+        if s.tables and all((mask == mask[:1]).all() for mask in map(distinct, masks)):
+            unscored = {name: unscored[name] | gone for name, gone in barren_tables(self).items()}
+        return {name: unscored[name] for name in names}
 
     def log_z_at_0(self) -> Array:
         """Return log Z at beta = 0, where all free units are independent, (rows,).

@@ -5,6 +5,7 @@ import pytest
 
 import pgmengine as pgm
 from pgmengine.base.numerics import log_sum
+from pgmengine.graph.target import make_target
 
 NEGATIVES = [pgm.ExactGradient(), pgm.PCD(chains=50), pgm.CD(), pgm.FastPCD(chains=50)]
 
@@ -189,3 +190,18 @@ def test_starts_at_base_rates_leave_units_with_a_conditional():
     found = pgm.base_rate_start(model, drawn(model))
     assert (found.params[f"{model.structure.places['d'][0]}.bias"] == 0).any()
     pgm.infer(found)
+
+
+def test_barren_conditionals_add_no_noise():
+    """Without evidence the scores of a Bayesian network are 0 in every draw, not on average."""
+    b = pgm.GraphBuilder()
+    for name in "abc":
+        b.variable(name)
+    b.conditional("a", (), [0.3, 0.7])
+    b.conditional("b", ("a",), [[0.2, 0.8], [0.9, 0.1]])
+    b.conditional("c", ("b",), [[0.5, 0.5], [0.4, 0.6]])
+    model = b.build(rng=0)
+    for observed, scored in (("", set()), ("b", {"a", "b"}), ("ac", {"a", "b", "c"})):
+        target = make_target(model, {name: 0 for name in observed})
+        found = target.gradient(target.clamp(drawn(model, 1)))
+        assert {key[0] for key, score in found.items() if np.any(score)} == scored, observed
