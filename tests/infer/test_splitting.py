@@ -16,7 +16,7 @@ from extras import extra
 
 import pgmengine as pgm
 from pgmengine.base import executors
-from pgmengine.infer.sampling import collect
+from pgmengine.infer.sampling import trust
 from pgmengine.infer.splitting import _less as without_evidence_less
 from pgmengine.infer.splitting import joined
 
@@ -225,7 +225,7 @@ def test_chains_are_judged_over_all_rows(monkeypatch):
     rows = np.where(RNG.random((400, 6)) < 0.5, np.nan, RNG.integers(0, 2, (400, 6)))
 
     # Few draws are enough here, where the number of rows beyond the limit matters.
-    monkeypatch.setattr(collect, "ENOUGH", 0)
+    monkeypatch.setattr(trust, "ENOUGH", 0)
 
     def judged(limit):
         method = pgm.MCMC(warmup=50, draws=80, rhat_limit=limit)

@@ -25,7 +25,8 @@ import numpy as np
 
 from pgmengine.base.types import Array
 
-# As in cython_ext/c/chains.h. Two values keep the published kernel but for ties up to rounding.
+# Two values keep the published kernel but for ties up to rounding. The compiled transitions are
+# pgm_moves (two values) and pgm_draw (K values) in cython_ext/c/draws.h; chains.h has these limits.
 TIE, TIE_OF_MANY = 1e-5, 0.05
 
 

@@ -32,7 +32,7 @@ from pgmengine.graph.target import Target
 from pgmengine.infer.axes import Axis
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import Result, Status
-from pgmengine.infer.sampling.annealing import Annealing, Run
+from pgmengine.infer.sampling.annealing import Annealing, AnnealedRun
 from pgmengine.infer.sampling.bounded import below_a_bound
 from pgmengine.infer.sampling.schedules import Adaptive, Betas, count_of
 from pgmengine.infer.sampling.trust import SURE, few, heavy, interval, normal_end
@@ -179,7 +179,7 @@ class AIS(Method):
         return question.result(answers, stats, status, notes)
 
 
-def _statistics(up: Run, down: Run | None) -> dict[str, Array]:
+def _statistics(up: AnnealedRun, down: AnnealedRun | None) -> dict[str, Array]:
     """Return the statistics of both runs."""
     with np.errstate(invalid="ignore"):
         spread = np.nan_to_num(up.log_weights.std(axis=1), nan=np.inf)
@@ -200,12 +200,12 @@ def _statistics(up: Run, down: Run | None) -> dict[str, Array]:
     return stats
 
 
-def _two_sided(runs: Sequence[tuple[Run, Run | None]]) -> bool:
+def _two_sided(runs: Sequence[tuple[AnnealedRun, AnnealedRun | None]]) -> bool:
     """Return whether all reverse runs started from exact draws, or there was nothing to draw."""
     return all(not up.error.any() or (down is not None and down.exact.all()) for up, down in runs)
 
 
-def _interval(up: Run, down: Run | None) -> Array:
+def _interval(up: AnnealedRun, down: AnnealedRun | None) -> Array:
     """Return the interval (rows, 2) of both runs.
 
     Without exact draws it also ends above the log mean of normal log importance weights.
@@ -220,7 +220,9 @@ def _interval(up: Run, down: Run | None) -> Array:
     return ends
 
 
-def _notes(up: Run, down: Run | None, chains: int, first: int = 0) -> tuple[str, ...]:
+def _notes(
+    up: AnnealedRun, down: AnnealedRun | None, chains: int, first: int = 0
+) -> tuple[str, ...]:
     """Return a warning for each reason not to trust the importance weights of the two runs."""
     out = []
     for name, run in (("forward", up), ("reverse", down)):

@@ -66,7 +66,7 @@ class Settings(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class AnnealedRun:
     """Estimates of log Z by one run, with the statistics of their importance weights.
 
     Attributes
@@ -104,7 +104,7 @@ class Annealing:
 
     def runs(
         self, rng: np.random.Generator, work: float, executor: Executor | None
-    ) -> tuple[Run, Run | None]:
+    ) -> tuple[AnnealedRun, AnnealedRun | None]:
         """Return the forward run, and the reverse run if the settings ask for it."""
         moving = np.stack([free.any(axis=1) for free in self.target.free.values()])
         kind = np.unique(moving, axis=1, return_inverse=True)[1].ravel()
@@ -118,7 +118,7 @@ class Annealing:
 
     def _both(
         self, rng: np.random.Generator, work: float, executor: Executor | None
-    ) -> tuple[Run, Run | None]:
+    ) -> tuple[AnnealedRun, AnnealedRun | None]:
         """Anneal from independent units to the model, and from draws of the model back."""
         count, target = self.settings.chains, self.target.at(0.0, self.settings.reference)
         betas = ladder(self.settings.betas, target, self.settings.kernel, rng)
@@ -198,17 +198,17 @@ def _anneal(
     return chains.anneal(betas, backward=_backward(many)), chains.values()
 
 
-def _nothing(rows: int, chains: int) -> Run:
+def _nothing(rows: int, chains: int) -> AnnealedRun:
     """Return the reverse run of rows without a possible state."""
     unknown = np.full(rows, np.inf)
     none = np.full((rows, chains), -np.inf)
-    return Run(unknown, unknown, np.zeros(rows), none, -unknown, np.zeros(rows, dtype=bool))
+    return AnnealedRun(unknown, unknown, np.zeros(rows), none, -unknown, np.zeros(rows, dtype=bool))
 
 
-def _joined(runs: Sequence[Run], order: Array) -> Run:
+def _joined(runs: Sequence[AnnealedRun], order: Array) -> AnnealedRun:
     """Return runs of some rows each as one run, with the rows in the given order."""
-    parts = ([getattr(run, field.name) for field in fields(Run)] for run in runs)
-    return Run(*(np.concatenate(part)[order] for part in zip(*parts, strict=True)))
+    parts = ([getattr(run, field.name) for field in fields(AnnealedRun)] for run in runs)
+    return AnnealedRun(*(np.concatenate(part)[order] for part in zip(*parts, strict=True)))
 
 
 def _backward(target: Target) -> bool:
@@ -220,7 +220,7 @@ def _backward(target: Target) -> bool:
     return 0 < sizes[1] < sizes[0] or not sizes[0]
 
 
-def _estimate(log_weights: Array, at_0: Array, sign: float, moves: Array) -> Run:
+def _estimate(log_weights: Array, at_0: Array, sign: float, moves: Array) -> AnnealedRun:
     """Return log Z = log Z_0 + sign * log mean w from log importance weights (rows, chains).
 
     Rows in which nothing moves are exact.
@@ -239,7 +239,7 @@ def _estimate(log_weights: Array, at_0: Array, sign: float, moves: Array) -> Run
         error = np.hypot(error, ROUNDING * np.maximum(np.abs(at_0), np.abs(top[:, 0])))
         error = np.where(mean > 0, np.where(moves, error, 0.0), np.inf)
         ess = np.where(mean > 0, w.sum(axis=1) ** 2 / np.square(w).sum(axis=1), 0.0)
-    return Run(
+    return AnnealedRun(
         at_0 + sign * (log_sum(log_weights, axis=1) - np.log(count)),
         error,
         ess,

@@ -25,14 +25,8 @@ from pgmengine.infer.axes import Axis
 from pgmengine.infer.convergence import chain_statistics
 from pgmengine.infer.prepared import Method
 from pgmengine.infer.result import Status
+from pgmengine.infer.sampling.trust import unmixed_notes
 from pgmengine.units import Unit
-
-# R-hat and MCSE are themselves estimates. With fewer effective draws they cannot be relied upon
-# (Vehtari et al. 2021): chains of two wells that happen to agree had means off by five MCSE.
-ENOUGH = 400
-
-# Share of series that may be beyond a limit: the largest of thousands exceeds any by chance.
-SHARE = 0.01
 
 # A smaller relative variance is due to rounding.
 ROUNDING = 1e-13
@@ -297,44 +291,3 @@ def _side_by_side(parts: list[dict[str, Array]], axis: int) -> dict[str, Array]:
     if len(parts) == 1:
         return parts[0]
     return {name: np.concatenate([part[name] for part in parts], axis=axis) for name in parts[0]}
-
-
-def unmixed_notes(stats: Mapping[str, Any], limit: float) -> tuple[str, ...]:
-    """Return a warning for everything that has not mixed, and for impossible draws.
-
-    The energy of a draw is infinite if its state is impossible.
-    """
-    lost = np.isposinf(stats["energy"]).any(axis=(0, 1))
-    note = (
-        "some draws are impossible: the evidence may have probability zero, or the warm-up is too "
-        "short",
-    )
-    if "energy_rhat" not in stats:
-        return note * bool(lost.any())
-    rhat, ess = (
-        {"the energy": stats[f"energy_{key}"], **{f"layer {n!r}": v for n, v in stats[key].items()}}
-        for key in ("rhat", "ess")
-    )
-    chains, draws, _ = stats["energy"].shape
-    needed = min(ENOUGH, chains * draws / 2)
-    apart = tuple(
-        f"R-hat of {what} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
-        for what, v in rhat.items()
-        if unmixed(v, limit)
-    )
-    slow = tuple(
-        f"the draws of {what} are worth {np.nanmin(v):.3g} independent draws, at least "
-        f"{needed:g} are needed"
-        for what, v in ess.items()
-        if np.mean(v < needed) > SHARE
-    )
-    return note * bool(lost.any()) + apart + slow
-
-
-def unmixed(rhat: Array, limit: float) -> bool:
-    """Return whether an R-hat is infinite, or more than 1 in 100 are above the limit.
-
-    An infinite R-hat belongs to chains that are stuck apart. The largest of thousands of R-hats
-    exceeds any limit by chance alone.
-    """
-    return bool(np.isinf(rhat).any() or np.mean(rhat > limit) > SHARE)

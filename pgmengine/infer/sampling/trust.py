@@ -1,12 +1,16 @@
 """Rules for the trust in estimates, the same for all methods that make them.
 
-Importance weights are judged by their effective number, ess = (sum w)^2 / sum w^2, and by the shape
-of the Pareto tail of the largest ones; ladders by the round trips of their chains. The tests
+Chains are judged by R-hat and by their effective number of draws (infer/convergence.py computes
+both); importance weights by their effective number, ess = (sum w)^2 / sum w^2, and by the shape of
+the Pareto tail of the largest ones; ladders by the round trips of their chains. The tests
 compare the intervals with exact answers of many small models
 (tests/infer/test_interval_coverage.py).
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +41,13 @@ TRIPS = 20
 
 # Batches of each chain, for a standard error.
 BATCHES = 10
+
+# R-hat and MCSE are themselves estimates. With fewer effective draws they cannot be relied upon
+# (Vehtari et al. 2021): chains of two wells that happen to agree had means off by five MCSE.
+ENOUGH = 400
+
+# Share of series that may be beyond a limit: the largest of thousands exceeds any by chance.
+SHARE = 0.01
 
 
 def interval(low: Array, low_error: Array, high: Array, high_error: Array) -> Array:
@@ -123,3 +134,44 @@ def travelled(trips: Array, first: int) -> tuple[str, ...]:
         f"the chains of row {first + row} made {trips[row]:.0f} round trips between the ends of "
         f"the ladder, at least {TRIPS} are needed: use more temperatures, or draw longer",
     )
+
+
+def unmixed_notes(stats: Mapping[str, Any], limit: float) -> tuple[str, ...]:
+    """Return a warning for everything that has not mixed, and for impossible draws.
+
+    The energy of a draw is infinite if its state is impossible.
+    """
+    lost = np.isposinf(stats["energy"]).any(axis=(0, 1))
+    note = (
+        "some draws are impossible: the evidence may have probability zero, or the warm-up is too "
+        "short",
+    )
+    if "energy_rhat" not in stats:
+        return note * bool(lost.any())
+    rhat, ess = (
+        {"the energy": stats[f"energy_{key}"], **{f"layer {n!r}": v for n, v in stats[key].items()}}
+        for key in ("rhat", "ess")
+    )
+    chains, draws, _ = stats["energy"].shape
+    needed = min(ENOUGH, chains * draws / 2)
+    apart = tuple(
+        f"R-hat of {what} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
+        for what, v in rhat.items()
+        if unmixed(v, limit)
+    )
+    slow = tuple(
+        f"the draws of {what} are worth {np.nanmin(v):.3g} independent draws, at least "
+        f"{needed:g} are needed"
+        for what, v in ess.items()
+        if np.mean(v < needed) > SHARE
+    )
+    return note * bool(lost.any()) + apart + slow
+
+
+def unmixed(rhat: Array, limit: float) -> bool:
+    """Return whether an R-hat is infinite, or more than 1 in 100 are above the limit.
+
+    An infinite R-hat belongs to chains that are stuck apart. The largest of thousands of R-hats
+    exceeds any limit by chance alone.
+    """
+    return bool(np.isinf(rhat).any() or np.mean(rhat > limit) > SHARE)
