@@ -32,7 +32,7 @@ from pgmengine.graph.target import Target
 from pgmengine.infer.axes import Axis
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import Result, Status
-from pgmengine.infer.sampling.annealing import Annealing, AnnealedRun
+from pgmengine.infer.sampling.annealing import AnnealedRun, Annealing
 from pgmengine.infer.sampling.bounded import below_a_bound
 from pgmengine.infer.sampling.schedules import Adaptive, Betas, count_of
 from pgmengine.infer.sampling.trust import SURE, few, heavy, interval, normal_end
