@@ -36,6 +36,8 @@ class Count:
     log_z: int = 0
     log_z_held: int = 0
     worst: float = 0.0
+    # (units, units held) of each model whose means were compared.
+    by_model: list[tuple[int, int]] = field(default_factory=list)
     ended: Counter = field(default_factory=Counter)
 
     def __str__(self):
@@ -116,12 +118,14 @@ def _compare(out, r, exact, want):
         out.log_z_held += int(low <= exact.log_z[0] <= high)
         return
     free = r.target.free
+    before = out.means, out.means_held
     for name, mean in exact.mean.items():
         units = np.ravel(r.target.components(name, free[name]))
         off = np.ravel(np.abs(r.mean[name] - mean))[units]
         out.means += off.size
         out.means_held += int((off <= 1.96 * np.ravel(r.stats["mcse"][name])[units] + 1e-9).sum())
         out.worst = max(out.worst, off.max(initial=0.0))
+    out.by_model.append((out.means - before[0], out.means_held - before[1]))
 
 
 def main():

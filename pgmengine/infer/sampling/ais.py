@@ -208,10 +208,12 @@ def _two_sided(runs: Sequence[tuple[AnnealedRun, AnnealedRun | None]]) -> bool:
 def _interval(up: AnnealedRun, down: AnnealedRun | None) -> Array:
     """Return the interval (rows, 2) of both runs.
 
-    Without exact draws it also ends above the log mean of normal log importance weights.
+    Without exact draws it also ends above the log mean of normal log importance weights. It contains
+    the estimate of the forward run, which noise may put above the end of the reverse run.
     """
     high = down or up
     ends = interval(up.log_z, up.error, high.log_z, high.error)
+    ends[:, 1] = np.fmax(ends[:, 1], up.log_z)
     with np.errstate(invalid="ignore"):
         at_0 = up.log_z - (log_sum(up.log_weights, axis=1) - np.log(up.log_weights.shape[1]))
         alone = np.fmax(up.log_z + SURE * up.error, at_0 + normal_end(up.log_weights))

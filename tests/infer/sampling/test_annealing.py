@@ -12,6 +12,8 @@ from twin import Replay, key_of
 import pgmengine as pgm
 from pgmengine.engine import compiled, plain
 from pgmengine.engine.chains import make_chains, refusal, start
+from pgmengine.infer.sampling.ais import _interval
+from pgmengine.infer.sampling.annealing import AnnealedRun
 from pgmengine.infer.sampling.base_rates import base_rates
 
 
@@ -390,3 +392,17 @@ def test_weights_without_variance_have_the_error_of_their_rounding(sizes, revers
     )
     assert np.all(r.log_z_interval[:, 0] <= truth) and np.all(truth <= r.log_z_interval[:, 1])
     assert np.all(np.diff(r.log_z_interval, axis=1) < 1e-6 * (10 + np.abs(truth)[:, None]))
+
+
+def test_the_interval_of_both_runs_contains_the_estimate():
+    """Also where noise puts the forward run above the end of the reverse run."""
+
+    def run(log_z, error):
+        log_weights = np.full((1, 5), log_z)
+        one = np.ones(1)
+        return AnnealedRun(log_z * one, error * one, 5 * one, log_weights, np.nan * one, one > 0)
+
+    for up, down in ((2.0, 1.0), (1.0, 2.0), (1.5, 1.5)):
+        low, high = _interval(run(up, 0.1), run(down, 0.1))[0]
+        assert low == pytest.approx(up - 0.3)
+        assert high == pytest.approx(max(up, down + 0.3))
