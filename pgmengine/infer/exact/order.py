@@ -12,8 +12,8 @@ far. Its steps are:
    of variables, not of states, so its orders are compared like all others.
 
 The searches are limited by counted work, not by the clock, and the orders are the same on every
-machine, with two exceptions: `seconds` ends the search on a slow machine, and goatd works against
-the clock.
+computer, with two exceptions: `seconds` ends the search on a slow computer, and goatd has a time
+limit.
 """
 
 from __future__ import annotations
