@@ -1,9 +1,10 @@
-/* Neighbours of vertices as lists that grow, for orders.c.
+/* Neighbours of vertices as growing lists, for orders.c.
  *
  * The list of v is pool[at[v]] .. pool[at[v] + length[v] - 1], in any order, without repetition. A
- * vertex that is removed stays in the lists of its neighbours, and readers skip it by `alive`;
- * degree[v] counts the neighbours that are alive. A list that is full moves to the end of the pool
- * with twice the room, and the pool grows by realloc, so that pointers into it are short-lived.
+ * removed vertex stays in the lists of its neighbours, and readers skip vertices that are not
+ * `alive`. degree[v] counts the neighbours that are alive. A list that is full moves to the end of
+ * the pool with twice the room, and the pool grows by realloc. Pointers into the pool are therefore
+ * valid only until the next insertion.
  */
 #ifndef PGM_ADJACENCY_H
 #define PGM_ADJACENCY_H

@@ -1,22 +1,23 @@
-/* Mean field where free units have directed children (Saul, Jaakkola and Jordan 1996), PGM_LANES
- * rows of evidence at a time.
+/* Mean field where free units have directed children (Saul, Jaakkola and Jordan 1996), computed for
+ * PGM_LANES rows of evidence at a time.
  *
- * Q is a table of probabilities for each unit. A child with input z brings -E_Q[A(z)], which is
- * bounded below, for every xi (their eq. 20), by
+ * The distribution Q has a table of probabilities for each unit. A child with input z adds
+ * -E_Q[A(z)] to the bound of log Z. For every xi, this term is bounded below (their eq. 20) by
  *     -F(xi) = -xi E[z] - log sum_k exp(L_k),
  *     L_k = log h_k + log E_Q[exp((y_k - xi) z)],
- * with y_k the child's values. The expectations are products over the parents, so that
- *   - F is convex in xi: damped Newton steps, the derivatives being moments under the parents
- *     tilted by exp((y_k - xi) z);
- *   - given all others, -F is convex in the table of one parent, and its tangent, which is linear,
- *     gives a table that cannot lower the bound (their eq. 25, here for any number of values):
+ * where y_k are the values of the child. The expectations are products over the parents. Therefore
+ *   - F is convex in xi, and damped Newton steps find its minimum. The derivatives are moments
+ *     under the tables of the parents, tilted by exp((y_k - xi) z);
+ *   - given all other tables, -F is convex in the table of one parent. Maximising with its tangent,
+ *     which is linear, gives a table that cannot lower the bound (their eq. 25, here for any number
+ *     of values):
  *         q(x) ~ h(x) exp(eta x - share(x)),
  *         share(x) = sum_k phi_k exp(t_k x) / E_q[exp(t_k x)],  t_k = J (y_k - xi),
- *     phi_k being the share of exp(L_k) in the sum.
+ *     where phi_k is the share of exp(L_k) in the sum.
  * A child with A(z) = c z^2 / 2 needs no bound: E[A] = c (E[z]^2 + Var z) / 2.
  *
- * Layout: arrays (blocks, items, PGM_LANES), see pgm_batch; a lane is a row of evidence, and no
- * operation mixes lanes but the sums of pgm_learn_part.
+ * Layout: arrays are (blocks, items, PGM_LANES), see pgm_batch. A lane is a row of evidence. Only
+ * the sums of pgm_learn_part mix lanes.
  *
  * Reference: `Twin` in tests/infer/variational/test_compiled_rounds.py, `Beliefs` in
  * tests/bound_oracle.py.

@@ -1,10 +1,11 @@
-/* The walk of gray.h a bunch of states at a time, and the routine that walks a job.
+/* The walk of gray.h for a bunch of states at a time, and the routine that runs the walks of a job.
  *
- * A bunch has as many states as a vector has lanes: all states of the first (inner) units, which
- * must have two states each, while the Gray code goes over the other (outer) units. The components
- * of a bunch are these of its first state times factors that never change, so they stay in
- * registers, and a state costs three operations for each vector of components. Only log sums and
- * first moments can be had so, without complement blocks; pgm_in_bunches says where.
+ * A bunch has as many states as a vector has lanes. It consists of all states of the first (inner)
+ * units, which must have two states each. The Gray code goes over the other (outer) units. The
+ * components of a state are the components of the first state of its bunch, times factors that
+ * never change. They stay in registers, and a state costs three operations for each vector of
+ * components. Only log sums and first moments can be computed in this way, and complement blocks
+ * are not supported; pgm_in_bunches tells whether a job qualifies.
  *
  * Reference: PlainWalker in pgmengine/infer/exact/reference.py (test_enumeration_walks.py).
  */

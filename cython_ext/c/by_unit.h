@@ -1,9 +1,10 @@
 /* New states of a layer whose units depend on each other, one unit after the other.
  *
- * Units depend on each other through couplings inside the layer, whose inputs follow at each change
- * (link.at_once), and through common children: the log weight of a state gains sum over children of
- * log p(x_child | zeta + step) - log p(x_child | zeta), with step the change of the child's input.
- * Children reached by a sparse weight are visited alone.
+ * Units depend on each other through couplings inside the layer and through common children. The
+ * inputs from inside the layer are updated at each change (link.at_once). Common children add to
+ * the log weight of a state the sum over children of log p(x_child | zeta + step) - log p(x_child |
+ * zeta), where step is the change of the input of the child. With a sparse weight, only the
+ * children that the weight connects to the unit are visited.
  *
  * Reference: `_unit_by_unit` in pgmengine/engine/plain.py (test_compiled_sweeps.py).
  */

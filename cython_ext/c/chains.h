@@ -1,8 +1,9 @@
-/* Scratch memory and single values of the chains that the sweeps move; routines.h has the chains
- * themselves.
+/* Scratch memory of the sweeps, and access to single values of chains. routines.h defines the
+ * chains.
  *
  * Layers are padded to whole groups of PGM_GROUP units. Padding units are never free, their inputs
- * are finite, and nothing is read from them, so that loops over vectors need no tail.
+ * are finite, and no result depends on them. Loops over vectors therefore need no code for a
+ * remainder.
  */
 #ifndef PGM_CHAINS_H
 #define PGM_CHAINS_H

@@ -1,9 +1,9 @@
 /* The cliques of an elimination order, for orders.c.
  *
  * Vertices are taken in order. The later neighbours of v, after fill, are its own later neighbours
- * and those of its children: the vertices whose first later neighbour is v. The work is the total
- * size of the lists. A clique is contained in another one exactly where a child has one later
- * neighbour more than v.
+ * and those of its children: the vertices whose first later neighbour is v. The work is
+ * proportional to the total size of the lists. The clique of v is contained in another clique if
+ * and only if a child of v has one later neighbour more than v.
  */
 #ifndef PGM_CLIQUES_H
 #define PGM_CLIQUES_H

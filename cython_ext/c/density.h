@@ -1,13 +1,14 @@
 /* Log densities of chains on the tempering path, and increments of the importance weights of
  * annealing, with layers summed out.
  *
- * log p_beta(x) = path + beta power, each up to a constant that depends on the evidence alone:
+ * log p_beta(x) = path + beta power. Both terms are known up to a constant that depends on the
+ * evidence alone:
  *     path  = sum of log h(x) + x reference,
  *     power = sum of x (base + field) / 2 - x reference + log p(x_child | zeta).
- * Every coupling of two moving layers is seen from both of its ends, hence the half; base holds the
- * input from layers that never move. A layer that is summed out leaves sum over its units of
- * A(eta), its units being independent given the rest. Annealing gains log p_new - log p_old at the
- * present state of the other layers.
+ * A coupling of two moving layers is in the fields of both of its ends, hence the factor 1/2; base
+ * holds the input from layers that never move. The units of a layer that is summed out are
+ * independent given the other layers, and leave the sum of their A(eta). A step of annealing adds
+ * log p_new - log p_old, at the present state of the other layers, to the log importance weight.
  *
  * Reference: Target.log_density (test_compiled_sweeps.py: the trace is the log density after each
  * sweep), PlainChains.anneal (test_annealing.py: the importance weights of the plain engine).

@@ -3,9 +3,9 @@
  *
  * The natural parameter of a unit is eta = beta (field + link(zeta)) + (1 - beta) reference; its
  * log weights are eta x + log h(x) for each value x. A pass draws every free unit by the kernel
- * alpha T + (1 - alpha) G, T the flip-the-state kernel and G Gibbs, writes the new states, and
- * lists the changes in the order of the units. A unit uses the uniform of its own number
- * (random.h), whether it is free or not.
+ * alpha T + (1 - alpha) G, where T is the flip-the-state kernel and G the Gibbs kernel. It writes
+ * the new states, and lists the changes in the order of the units. A unit uses the uniform of its
+ * own number (random.h), whether it is free or not.
  *
  * Reference: pgmengine/engine/plain.py with engine/kernels/gibbs.py and flip_state.py, on the same
  * uniforms (test_compiled_sweeps.py); conditionals and detailed balance in test_kernel_contract.py

@@ -2,25 +2,29 @@
  *
  * Collect. The message of clique C to its parent is
  *     m_C(s) = sum_r prod_f f(r, s) prod_children m_D(r, s),
- * r the residual states and s the states of the separator. It is divided by its largest entry,
- * whose logarithm goes to log_scale; log Z is the sum of these logarithms. Only messages are
- * stored, and never a table of a clique: a block of entries is computed in the nearest cache and
- * summed at once. Where log Z alone is wanted, messages wait for their parents on a stack.
- * Distribute. From the root down, the table of a separator becomes d_C(s) = b(s) / (m_C(s) scale),
+ * where r are the states of the residual variables and s the states of the separator. It is divided
+ * by its largest entry, whose logarithm goes to log_scale; log Z is the sum of these logarithms.
+ * Only messages are stored, never the table of a clique: a block of entries is computed in the
+ * nearest cache and summed at once. If only log Z is wanted, messages are kept on a stack until
+ * their parents use them.
+ *
+ * Distribute. From the root down, the table of a separator becomes
+ *     d_C(s) = b(s) / (m_C(s) scale),
  * where b is the marginal on the separator, and 0 / 0 = 0. The product of the factors, of the
  * messages of the children and of d_C is then the marginal on the clique (Jensen, Lauritzen and
- * Olesen 1990, with clique tables computed again and not kept). Every block is added to all
- * marginals that are asked for.
- * `additive`: tables are logarithms. A message is then made in two passes, max_r and
- * log sum_r exp(. - max). The most probable states use the first pass alone.
+ * Olesen 1990, but clique tables are computed again and not stored). Every block is added to all
+ * marginals that are wanted.
  *
- * Layout. A table is (entries, lanes): the lane is the fastest axis. Lanes are taken in pieces, so
- * that a block of a clique fits the cache. junction.h describes blocks and segments.
+ * Logarithms. If `additive` is set, tables are logarithms. A message is then computed in two
+ * passes, max_r and log sum_r exp(. - max). The most probable states need only the first pass.
  *
- * Underflow. The tables are at most 1, and division of messages restores that. If no product
- * underflows in the collect pass, then d_C is at most 1 / DBL_MIN and all results are right to
- * rounding. The pass reads the flag that processors set after an underflow; the caller then starts
- * again with logarithms.
+ * Layout. A table is (entries, lanes): the lane is the fastest axis. Lanes are processed in pieces,
+ * so that a block of a clique fits the cache. junction.h describes blocks and segments.
+ *
+ * Underflow. The entries of the tables are at most 1. The division of messages by their largest
+ * entry keeps their entries at most 1 as well. If no product underflows in the collect pass, then
+ * d_C is at most 1 / DBL_MIN and all results are accurate to rounding. The pass reads the flag that
+ * processors set after an underflow. If the flag is set, the caller starts again with logarithms.
  *
  * Reference: pgmengine/infer/exact/junction.py (test_junction_tree.py).
  */

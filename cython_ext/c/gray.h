@@ -1,15 +1,18 @@
 /* Enumeration of a cover in reflected mixed-radix Gray-code order.
  *
- * A state of the cover is a set of indicators, one per unit and state >= 1. Its log weight is
+ * A state of the cover is a set of indicators. There is one indicator for each unit and each of its
+ * states >= 1. The log weight of a state is
  *     constant + sum_d theta_d + sum_{d<d'} pair_dd' + sum_blocks power * sum_t log(1 + sum_k e_kt)
- * (1 + sum_{k<K} e_kt - e_Kt in complement blocks), with log e_kt = offset_kt + sum_d V_d,kt linear
- * in the indicators. One step changes one unit by one state, so e is kept multiplicatively: e *=
- * exp(+-change). It is computed from scratch at the start of every piece, which bounds rounding.
+ * (1 + sum_{k<K} e_kt - e_Kt in complement blocks), where log e_kt = offset_kt + sum_d V_d,kt is
+ * linear in the indicators. One step changes one unit by one state, so e is updated by
+ * multiplication: e *= exp(+-change). It is computed from scratch at the start of every piece,
+ * which limits rounding errors.
  *
- * Layout. Components lie as [block][term][unit], units padded to whole vectors with e = 0, which
- * multiplies by 1. Products of sums are kept as a mantissa and an exponent; `every` says how many
- * factors cannot overflow, so that the exponent is rarely taken out. Weights are scaled by the
- * largest of a piece, nearly, and the scale is kept as a logarithm.
+ * Layout. Components are stored as [block][term][unit]. Units are padded to whole vectors with e =
+ * 0, for which the factor of the product is 1. Products of sums are kept as a mantissa and an
+ * exponent. `every` is a number of factors whose product cannot overflow, and the exponent is
+ * extracted only after so many factors. The weights of states are scaled by approximately the
+ * largest one of a piece, and the scale is kept as a logarithm.
  *
  * Reference: PlainWalker in pgmengine/infer/exact/reference.py (test_enumeration_walks.py,
  * test_exact.py).

@@ -1,22 +1,23 @@
-/* Greedy elimination with fills that are kept up to date, for orders.c.
+/* Greedy elimination with incremental updates of fills, for orders.c.
  *
  * missing[v] is the number of pairs of neighbours of v that are not adjacent, fill[v] the sum over
  * these pairs of the product of the weights of the two, sum[v] the weight of all neighbours, and
- * load[v] the sum of their bits (log2 of numbers of states). A new edge a-b takes the pair from
- * each common neighbour, and gives a the pairs of b with neighbours of a that b does not have:
+ * load[v] the sum of their bits (log2 of numbers of states). A new edge a-b removes the pair (a, b)
+ * from the missing pairs of each common neighbour. It adds to the missing pairs of a the pairs of b
+ * with those neighbours of a that are not neighbours of b:
  *     fill[a] += weight[b] * (sum[a] - sum over common neighbours of their weights).
- * The removal of v, whose neighbours C are a clique by then, takes from each u in C
+ * When v is removed, its neighbours C are a clique. The fill of each u in C decreases by
  *     weight[v] * (sum[u] - weight[v] - (sum[v] - weight[u])).
- * Weights are integers, so that fills are exact, and a vertex is simplicial where missing is 0.
- * The cost of a step is the sum of the degrees of C, and the degree of b for each new edge a-b;
- * `work` counts it, in entries of lists, so that limits of work do not depend on a clock.
+ * Weights are integers, so that fills are exact. A vertex v is simplicial if missing[v] is 0. The
+ * cost of a step is the sum of the degrees of C, plus the degree of b for each new edge a-b. `work`
+ * counts the cost in entries of lists, so that limits of work do not depend on a clock.
  *
- * Vertices wait in a heap by (first, second). Simplicial vertices come before all others. Then
- * come vertices whose neighbours lack one edge, if their clique has at most `low` bits, a lower
- * bound of the largest clique, and no neighbour has more states: contracting such a vertex into an
- * end of the missing edge gives the graph that its elimination leaves, so that the largest clique
- * need not grow (Bodlaender, Koster and van den Eijkhof, Preprocessing rules for triangulation of
- * probabilistic networks, 2005).
+ * Vertices wait in a heap by (first, second). Simplicial vertices come before all others. Next come
+ * vertices whose neighbours lack one edge, on two conditions: their clique has at most `low` bits,
+ * where `low` is a lower bound of the largest clique, and no neighbour has more states than the
+ * vertex. Contracting such a vertex into an end of the missing edge gives the same graph as
+ * eliminating it, so that the largest clique need not grow (Bodlaender, Koster and van den Eijkhof,
+ * Preprocessing rules for triangulation of probabilistic networks, 2005).
  */
 #ifndef PGM_GREEDY_H
 #define PGM_GREEDY_H

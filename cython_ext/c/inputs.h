@@ -1,12 +1,13 @@
-/* Inputs of layers: the effect of changes of states, and computation from scratch.
+/* Inputs of layers: updates after changes of states, and computation from scratch.
  *
- * Every chain keeps field_b = bias_b + sum over couplings of x_a W_ab, and zeta_b of the arrows
- * into a layer b. A change of component i by delta adds delta times row i of the weight. Dense
- * weights lie in panels (tiles, rows, tile) of columns, each contiguous, so that the panel in use
- * stays in cache while all chains of a block use it.
+ * For each layer b, every chain keeps field_b = bias_b + sum over couplings of x_a W_ab, and the
+ * input zeta_b from the arrows into b. A change of component i by delta adds delta times row i of
+ * the weight. Dense weights are stored as panels of columns, (tiles, rows, tile). A panel is
+ * contiguous, so that it stays in cache while all chains of a block use it.
  *
- * Invariant: a chain's sums are taken in the order of its own list of changes, in 64 running sums,
- * whichever of the ways below is taken; the way may therefore depend on all chains.
+ * Invariant: the sums of a chain are computed in the order of its own list of changes, in 64
+ * running sums, by each of the methods below. Their results have the same bits, so the choice of
+ * the method may depend on all chains.
  *
  * Reference: numpy products of states and weights (test_compiled_sweeps.py: inputs do not drift,
  * the way of adding does not show).

@@ -1,25 +1,27 @@
 /* The junction tree of an elimination order, and the schedule of its messages.
  *
- * Symbolic elimination. The variables are eliminated in order. The clique of variable v is v, the
- * scopes of the factors in which v comes first, and the separators of its children, which are the
- * earlier variables whose separator has v as its first member. The separator of v is its clique
- * without v. The clique of v lies in the clique of a child w exactly if it is the separator of w;
- * then v joins the group of w. A group is a maximal clique: the clique of its first variable. Its
- * residual variables are the members of the group, its separator is the separator of its last one
- * (Blair and Peyton 1993). Everything takes time and memory in the sum of the sizes of the cliques
- * of all variables.
+ * Symbolic elimination. The variables are eliminated in order. The clique of variable v contains v,
+ * the scopes of the factors in which v comes first, and the separators of the children of v. The
+ * separator of v is its clique without v. The children of v are the earlier variables whose
+ * separator has v as its first member. The clique of v is contained in the clique of a child w if
+ * and only if it equals the separator of w; then v joins the group of w. A group stands for a
+ * maximal clique, which is the clique of its first variable. The residual variables of this clique
+ * are the members of the group, and its separator is the separator of the last member (Blair and
+ * Peyton 1993). Time and memory are proportional to the sum of the sizes of the cliques of all
+ * variables.
  *
- * Layout. Axes of cliques and separators are in the order of elimination, the last fastest. The
- * residual axes of a clique are therefore its slowest ones, a message is a sum of contiguous
- * pieces, and a separator has the same order of axes on both of its sides. Cliques are numbered
- * sub-tree by sub-tree, the root of each one last: the messages of the children of a clique are
- * then the last ones of all that wait, and lie on top of a stack.
+ * Layout. Axes of cliques and separators are in the order of elimination, and the last one varies
+ * fastest. The residual axes of a clique are therefore its slowest ones, a message is a sum of
+ * contiguous pieces, and a separator has the same order of axes on both of its sides. Cliques are
+ * numbered sub-tree by sub-tree, with the root of each sub-tree last. The messages of the children
+ * of a clique are then the most recent ones that are still needed, and are on top of a stack.
  *
  * Schedule. The last axes of a clique, up to PGM_TREE_BLOCK entries, make a block. For each table
- * that meets the clique the offsets of the segments of a block are listed once (pgm_operand), and
- * the outer axes step through the clique by adding to the offsets of the tables (delta).
+ * that is multiplied into the clique, the offsets of the segments of a block are listed once
+ * (pgm_operand). The outer axes step through the clique by adding to the offsets of the tables
+ * (delta).
  *
- * Invariant: nothing here is proportional to the number of entries of a clique.
+ * Invariant: no time or memory of this file is proportional to the number of entries of a clique.
  * Reference: build_tree in pgmengine/infer/exact/junction.py (test_junction_tree.py).
  */
 #ifndef PGM_JUNCTION_H

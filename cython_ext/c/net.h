@@ -2,8 +2,8 @@
  *
  * All quantities are vectors: lane i belongs to row i of a block of PGM_LANES rows of evidence. The
  * tilt of a parent's table q by exp(t x) is q(x) e^(t x) / E_q[e^(t x)]. Products of expectations
- * over parents are collected as a sum of exponents and a product of factors in [1, 256], whose
- * logarithm is taken once for PGM_FLUSH factors.
+ * over parents are stored as a sum of exponents and a product of factors in [1, 256]. The logarithm
+ * of this product is taken once for every PGM_FLUSH factors.
  *
  * Reference: `Twin` in tests/infer/variational/test_compiled_rounds.py, `Beliefs` in
  * tests/bound_oracle.py.

@@ -10,8 +10,8 @@
  *              v = max(keep2 v, |g|)
  *              p += rate (m / unbias1) / (v + epsilon)
  *
- * All in double precision, with one pass over memory; the last numbers, less than a vector, are
- * computed in a padded one.
+ * All numbers are in double precision, and a step makes one pass over memory. If the last numbers
+ * do not fill a vector, they are computed in a padded vector.
  *
  * Reference: `twin` in test_compiled_updates.py.
  */

@@ -1,17 +1,18 @@
 /* Elimination orders of factor graphs: greedy searches, local search, and a lower bound.
  *
- * The graph has a vertex for each variable and an edge for each two variables of one factor
- * that have several states.
- * Eliminating a vertex joins its neighbours and removes it; its clique is the vertex with its
- * neighbours. The cost of an order is the number of table entries of its cliques (each the product
- * of the numbers of states) that are contained in no other clique of the order.
+ * The graph has a vertex for each variable. An edge joins two variables that have several states
+ * and are in the scope of one factor. Eliminating a vertex joins its neighbours to each other and
+ * removes the vertex. Its clique consists of the vertex and its neighbours. The cost of an order is
+ * the total number of table entries of its maximal cliques, which are contained in no other clique
+ * of the order. The number of table entries of a clique is the product of the numbers of states of
+ * its variables.
  *
- * pgm_orders_open removes vertices whose elimination cannot be a mistake, and splits the rest into
- * connected components. A search works on each component by itself and keeps the best order of
- * each, so that good parts of different searches meet. Everything follows from the arguments; no
- * result depends on time or on the kind of processor.
+ * pgm_orders_open removes vertices that can safely be eliminated first, and splits the remaining
+ * graph into connected components. A search treats each component separately and keeps the best
+ * order of each. The final order may therefore combine the results of different searches. Results
+ * depend only on the arguments, and not on time or on the kind of processor.
  *
- * Functions that return an int return 0, or -1 where memory ran out.
+ * Functions that return an int return 0, or -1 if memory ran out.
  * Reference: the plain symbolic elimination in tests/infer/exact/test_orders.py.
  */
 #ifndef PGM_ORDERS_H

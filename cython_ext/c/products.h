@@ -1,15 +1,15 @@
-/* Matrix products of learning whose left side has many zeros, and weights packed into panels.
+/* Matrix products for learning whose left factor has many zeros; packing of weights into panels.
  *
  *     multiply: out += a b, a (rows, n), b any view of a weight (n, m)
  *     outer:    out = a' b, a (rows, n), b (rows, m)
  * The numbers of a that are not 0 become lists of (row of b, number), and rows of b are added by
- * these lists, a tile of 64 columns at a time that stays in the nearest cache. Zeros cost nothing,
- * whatever stands against them in b.
+ * these lists, for one tile of 64 columns at a time, which stays in the nearest cache. Zeros of a
+ * cost nothing, whatever number of b they would be multiplied by.
  *
- * Invariants. The sum of an entry is taken over ascending rows, in one running sum of each column
- * (two rows first added to each other where all numbers are 1), so it does not depend on tiles, on
- * other rows, or on the number of threads. `multiply` adds the whole sum to out at the end: small
- * terms would be lost if each were added to a large number.
+ * Invariants. Each entry is summed over ascending rows in one running sum. (Where all numbers are
+ * 1, two rows are first added to each other.) The sum therefore does not depend on tiles, on other
+ * rows, or on the number of threads. `multiply` adds the whole sum to out at the end, because small
+ * terms would be lost if each of them were added to a large number.
  *
  * Reference: numpy products in double precision (test_compiled_updates.py).
  */

@@ -1,10 +1,10 @@
 /* Counter-based uniforms: Threefry4x32 of 12 rounds (Salmon, Moraes, Dror and Shaw 2011).
  *
- * The counter is (block, sweep, chain, layer), so every number has a place of its own and any of
- * them can be made at any time: what a chain draws depends neither on the other chains nor on the
- * number of threads. One call makes the PGM_BLOCK uniforms of a block: the first words of sixteen
- * consecutive counters, then their second words, and so on; the same numbers for any width of
- * vectors.
+ * The counter is (block, sweep, chain, layer). Every uniform number belongs to one counter, and can
+ * be computed at any time. The draws of a chain therefore depend neither on the other chains nor on
+ * the number of threads. One call computes the PGM_BLOCK uniforms of a block: the first words of
+ * sixteen consecutive counters, then their second words, and so on. The numbers are the same for
+ * any width of vectors.
  *
  * Reference: `threefry` and `uniforms` in tests/twin.py, and published answers
  * (test_compiled_sweeps.py).

@@ -1,13 +1,13 @@
 /* The interface of the compiled routines: the structures that cython_ext/kernels.pyx fills, and a
  * table of functions.
  *
- * routines.c is compiled once for each kind of processor, with other flags, and defines one
- * pgm_routines each time. pgm_routines_of chooses among them at run time. Nothing here depends on
- * the width of vectors, so that one Cython module serves all kinds. Arrays belong to the caller,
- * who keeps them alive; all of them are C-contiguous.
+ * routines.c is compiled once for each kind of processor, with different flags. Each compilation
+ * defines one pgm_routines, and pgm_routines_of chooses among them at run time. Nothing here
+ * depends on the width of vectors, so that one Cython module serves all kinds. The caller owns all
+ * arrays and keeps them alive. All arrays are C-contiguous.
  *
- * A routine of type pgm_task does items first .. last - 1 of a job; the parts of a job may run on
- * several threads (team.h), and no result depends on how a job is parted.
+ * A routine of type pgm_task processes the items first .. last - 1 of a job. The parts of a job may
+ * run on several threads (team.h), and no result depends on how a job is divided into parts.
  */
 #ifndef PGM_ROUTINES_H
 #define PGM_ROUTINES_H

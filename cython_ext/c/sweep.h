@@ -1,15 +1,15 @@
 /* Event-driven sweeps: each chain keeps the inputs of every layer, and a change of a unit by delta
  * adds delta times its weight row to the inputs of its neighbours.
  *
- * A pass over a layer draws the new states of all chains of a block and lists the changes; then
- * each link applies the lists, panel of columns by panel, so that the part of the weights in use
- * stays in cache while all chains use it. A layer whose units depend on each other (couplings
- * inside the layer, parents of one child) moves unit by unit.
+ * A pass over a layer draws the new states of all chains of a block and lists the changes. Each
+ * link then applies the lists, one panel of columns at a time, so that the panel stays in cache
+ * while all chains use it. If the units of a layer depend on each other (through couplings inside
+ * the layer, or as parents of one child), they are drawn one by one.
  *
- * Invariants. Between passes, field and zeta are those of the present states up to rounding, which
- * `refresh` removes. Streams of uniforms belong to chains, and a chain's sums are always taken in
- * the order of its own changes: the course of a chain depends neither on the other chains nor on
- * the number of threads.
+ * Invariants. Between passes, field and zeta are the inputs from the present states, up to rounding
+ * errors, which `refresh` removes. Each chain has its own stream of uniforms, and its sums are
+ * always computed in the order of its own changes. The path of a chain therefore depends neither on
+ * the other chains nor on the number of threads.
  *
  * Reference: PlainChains of pgmengine/engine/plain.py on the same uniforms
  * (test_compiled_sweeps.py, test_annealing.py).

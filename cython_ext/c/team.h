@@ -1,14 +1,15 @@
-/* A team of threads that share the parts of a job: a call costs a microsecond where a pool of
- * Python threads takes 60.
+/* A team of threads that share the parts of a job. A call costs about 1 us, where a pool of Python
+ * threads takes 60 us.
  *
  * Learning makes a dozen short calls an update, so workers spin for half a millisecond before they
- * sleep, and the next call finds them awake. The caller does the first part. There is one job at a
- * time: a second caller does its whole job alone. A child process starts with no workers, whatever
- * its parent did at the fork. Without POSIX threads, callers do all.
+ * sleep, and the next call finds them awake. The caller computes the first part itself. The team
+ * works on one job at a time; a second caller computes its whole job alone. After a fork, the child
+ * process starts without workers, whatever the team of its parent was doing. Without POSIX threads,
+ * callers compute everything.
  *
- * The number of a job (`job`) tells workers that there is one, and `pending` tells the caller that
- * all have finished; both are sequentially consistent, so the other fields of the team need no
- * protection.
+ * Workers recognise a new job by its number (`job`), and the caller waits until `pending` says that
+ * all workers have finished. Accesses to both are sequentially consistent, so the other fields of
+ * the team need no protection.
  *
  * Tests: test_compiled_updates.py, with many callers and forks.
  */

@@ -1,9 +1,9 @@
 /* New probabilities of a unit, given the probabilities of all others and every xi.
  *
  * Equations and notation are in belief.h: q(x) ~ h(x) exp(eta x - share(x)). When the table of a
- * unit changes by the factors `ratio`, phi of each of its terms follows in one product with the
- * tilted tables that computed the share, which are therefore kept (`kept`), so that a round needs
- * no second pass over the edges.
+ * unit changes by the factors `ratio`, the new phi of each of its terms is one product with the
+ * tilted tables from which the share was computed. These tables are therefore stored (`kept`), and
+ * a round needs no second pass over the edges.
  *
  * Reference: `Twin` in tests/infer/variational/test_compiled_rounds.py.
  */

@@ -1,16 +1,18 @@
-/* Vectors of numbers, and the one name of each operation on them.
+/* Types for vectors of numbers, and a name for each operation on them.
  *
  * A vector is as wide as a register of the kind of processor that this file is compiled for
- * (routines.c): wider vectors would be correct, too, but compilers keep them in memory. The types
- * are extensions of C that gcc and clang share; no instruction of a processor is named anywhere.
- * The last letter of a name is the type of the numbers: d  double          l  int64_t, bits or
- * masks of doubles f  float           i  int32_t, bits or masks of floats;  u  uint32_t A mask has
- * all bits of a lane set, or none, as comparisons give it. pgm_select(mask, a, b) is a where the
- * mask is set and b elsewhere; pgm_min and pgm_max return b where either is NaN; hsum, hprod and
- * hmax reduce the lanes of a vector.
+ * (routines.c). Wider vectors would also be correct, but compilers keep them in memory. The types
+ * are extensions of C that gcc and clang share. No code names an instruction of a particular
+ * processor. The last letter of a name is the type of the numbers:
+ *     d  double          l  int64_t, bits or masks of doubles
+ *     f  float           i  int32_t, bits or masks of floats
+ *     u  uint32_t
+ * In each lane of a mask, as comparisons return it, all bits are set or none of them.
+ * pgm_select(mask, a, b) is a where the mask is set, and b elsewhere. pgm_min and pgm_max return b
+ * where either is NaN. hsum, hprod and hmax reduce the lanes of a vector.
  *
- * Invariants. Results depend on nothing but the operands: no fused multiplication
- * (-ffp-contract=off), no reordering of sums. Reductions add neighbours first, so that hsum of
+ * Invariants. Results depend on the operands only: multiplications are not fused with additions
+ * (-ffp-contract=off), and sums are not reordered. Reductions add neighbours first, so that hsum of
  * floats in groups of 16 (pgm_sums) has the same bits for any width. Loads through these types need
  * no alignment beyond that of one number, and may alias.
  *

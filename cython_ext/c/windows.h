@@ -1,15 +1,16 @@
 /* Local search in an elimination order, for orders.c.
  *
  * The cliques of an order form a tree, in which the parent of a vertex is its first later
- * neighbour. A window is a connected piece of this tree. The graph that the elimination of a
- * window leaves does not depend on the order within the window, and neither does any clique outside
- * of it. A window is therefore a small problem of its own: its vertices, and the border, which are
- * the later neighbours of its top vertex. Its edges are those of the graph, and a clique on the
- * later neighbours of each vertex that hangs below the window. The border is made a clique, because
- * it becomes one anyway, and fill within it must not count. Randomised greedy searches order the
- * window anew; an order that is at least as good replaces the old one, so that the search can
- * wander between orders of equal cost. Each try computes the cost of the whole component, which is
- * cheap beside the search up to some thousand vertices.
+ * neighbour. A window is a connected part of this tree. The order of elimination within a window
+ * does not affect the graph that remains after it, nor any clique outside of the window. Each
+ * window is therefore a small separate problem. Its graph has the vertices of the window and the
+ * border, which consists of the later neighbours of the top vertex. It has the edges of the whole
+ * graph, and for each child of the window in the tree a clique on the later neighbours of this
+ * child. The border is made a clique, because it becomes one in any case, and fill within it must
+ * not count. Randomised greedy searches find new orders of the window. An order that is at least as
+ * good replaces the old one, so that the search can move between orders of equal cost. Each trial
+ * computes the cost of the whole component. Up to some thousand vertices, this takes little time
+ * compared with the search.
  */
 #ifndef PGM_WINDOWS_H
 #define PGM_WINDOWS_H

@@ -1,8 +1,8 @@
-/* The xi of a term, by Newton steps to the minimum of F, which is convex in xi.
+/* Newton steps that find the xi of a term, the minimum of F, which is convex in xi.
  *
- * F is in belief.h; its gradient and Hessian are differences of moments under the parents tilted
- * by exp((y_k - xi) z). All rows of a block take their steps together; in a row where F would rise,
- * the step is shortened.
+ * F is in belief.h; its gradient and Hessian are differences of moments under the parents tilted by
+ * exp((y_k - xi) z). All rows of a block take their steps together. The step of a row is shortened
+ * if F would rise.
  *
  * Reference: `simplex_least` and `scalar_least` in tests/bound_oracle.py (test_compiled_rounds.py:
  * xi is at its minimum).

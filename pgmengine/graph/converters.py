@@ -1,8 +1,9 @@
 """Models of other libraries in memory: pgmpy, pyAgrum and dimod.
 
-The libraries are not imported: their objects are known by their attributes. Arrays are copied,
-because pyAgrum's live only as long as the model, and pgmpy's may change. Networks of tables
-become a Network, and the energy of a dimod model becomes a layer with a bilinear coupling.
+The libraries are not imported: only attributes of their objects are used. Arrays are copied,
+because arrays of pyAgrum exist only as long as the model, and arrays of pgmpy may change. Models of
+pgmpy and pyAgrum become a Network. A dimod model becomes a layer with a bilinear coupling, whose
+weights follow from its energy.
 """
 
 from __future__ import annotations

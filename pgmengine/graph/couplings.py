@@ -1,9 +1,10 @@
 """Couplings: the edges of the layer graph, all bilinear, x_a W x_b.
 
-Every coupling fulfils `protocols.Coupling`: it has the blocks through which it reaches the fields
-of its layers, and the statistics of its weight. Undirected couplings also have a share of the log
-density; an arrow adds to the input of its child, whose conditional is in the log density instead.
-Weights are dense arrays, or scipy sparse arrays whose stored entries are the parameters.
+Every coupling implements `protocols.Coupling`: the blocks of its weight that act on the fields of
+its layers, and the statistics of its weight. An undirected coupling is also a term of the log
+density. An arrow is not: it adds to the input of its child, and the conditional of the child is a
+term of the log density. Weights are dense arrays, or scipy sparse arrays whose stored entries are
+the parameters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The declaration of a graph as plain data, as files and checkpoints hold it."""
+"""The declaration of a graph as plain data, for files and checkpoints."""
 
 from __future__ import annotations
 

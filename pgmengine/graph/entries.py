@@ -1,8 +1,9 @@
 """Entries of tables from their logarithms.
 
-A model has logarithms, files and graphs have entries. log(exp(log 0.1)) is log 0.1, but
-exp(log 0.1) is 0.10000000000000002. Of all numbers with the same logarithm, the one with the fewest
-digits is taken, so that 0.1 stays 0.1.
+A model stores the logarithms of entries; files and networkx graphs store the entries. The
+exponential of a logarithm may differ from the original entry: exp(log 0.1) is 0.10000000000000002,
+although log(exp(log 0.1)) equals log 0.1. Of all numbers with the same logarithm, the one with the
+fewest digits is taken, so that 0.1 stays 0.1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Evidence, parsed into complete arrays with a mask for each row.
 
-Hard evidence is the values that a user observed. Soft evidence is log-likelihoods of states, as
-linear fields added to natural parameters.
+Hard evidence consists of observed values. Soft evidence consists of log-likelihoods of states,
+which are added to the natural parameters of units as linear fields.
 """
 
 from __future__ import annotations

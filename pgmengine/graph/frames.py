@@ -1,4 +1,4 @@
-"""pandas DataFrames as evidence, data and results, with a column for each unit by its name."""
+"""pandas DataFrames as evidence, data and results, with a column for each unit, named after it."""
 
 from __future__ import annotations
 

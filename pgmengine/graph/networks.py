@@ -1,8 +1,8 @@
-"""Graphs of single variables: grouped into layers on reading, taken apart on writing.
+"""networkx graphs of single variables: conversion to layers, and of layers to single variables.
 
 A node with the attribute "cpt" has a conditional, whose parents are its predecessors. A node with
-the attribute "table" is no variable but a factor: its attribute "scope" lists the nodes of its
-axes, and its edges lead to them.
+the attribute "table" is a factor and not a variable. Its attribute "scope" lists the nodes of its
+axes, and its edges join it to these nodes.
 """
 
 from __future__ import annotations

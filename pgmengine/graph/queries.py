@@ -1,15 +1,16 @@
-"""Questions about a graph and its evidence that exact answers, sweeps, mean field and learning ask.
+"""Facts about a graph and its evidence that exact answers, sweeps, mean field and learning need.
 
 An evidence pattern says which units are observed and which of these do() has set, without their
 values. Facts about whole layers follow from the structure and the pattern alone: which layers have
 free units, which of them a sweep visits unit by unit, whether the free units are independent. They
-are properties of `EvidencePattern`, each worked out once. One pattern object serves every target
-with the same evidence, so a fit, whose models differ at each update, works them out once as well.
+are properties of `EvidencePattern`, and each is computed once. One pattern object serves every
+target with the same evidence. A fit therefore also computes them once, although its model changes
+at each update.
 
 Facts about single units also depend on the weights that are zero, on hints (soft evidence) and on
 beta: which units are barren, and which parents reach which children. They are functions of a
-target. The normaliser of a child couples all its parents; it drops out where do() sets the child,
-and where the child is barren, because its conditional then sums to one.
+target. The normaliser of a child couples all its parents. It is absent where do() sets the child.
+It is also absent where the child is barren, because its conditional then sums to one.
 """
 
 from __future__ import annotations

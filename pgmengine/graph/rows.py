@@ -1,7 +1,7 @@
-"""Arrays with a rows axis of which all rows may be equal.
+"""Arrays with a rows axis, whose rows may all be equal.
 
-An array whose rows are all equal is kept once and repeated by a stride of 0. `spread` makes such an
-array, `distinct` gives the rows that it holds, and `rows_of` selects rows without copying it.
+If all rows are equal, one row is stored, and a stride of 0 repeats it. `spread` makes such an
+array, `distinct` returns the rows that are stored, and `rows_of` selects rows without copying.
 """
 
 from __future__ import annotations

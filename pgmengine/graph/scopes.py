@@ -1,4 +1,4 @@
-"""Scopes: declared tables with the names of their units become `Tables` with numbers of units."""
+"""Scopes: conversion of declared tables, which name their units, to `Tables`, which number them."""
 
 from __future__ import annotations
 

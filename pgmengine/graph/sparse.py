@@ -1,9 +1,9 @@
-"""Sparse matrices that may be damaged, checked before compiled code follows their indices.
+"""Checks of sparse matrices that may be damaged, before compiled code follows their indices.
 
-scipy's constructors and methods trust the arrays of a sparse matrix: its own check is left out
-where the last entry of indptr is not positive, and compiled loops then write wherever wild entries
-lead. Nothing here calls a method of a matrix, or hands its arrays to scipy, before numpy has
-compared all of them with the matrix's shape.
+scipy's constructors and methods trust the arrays of a sparse matrix. scipy skips its own check
+where the last entry of indptr is not positive, and its compiled loops then write outside of their
+arrays. The functions here therefore compare all arrays of a matrix with its shape in numpy, before
+they call a method of the matrix or pass its arrays to scipy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tables and variables as files hold them: an entry for each group, and one array of units.
+"""Tables and variables in the form that files store: entries of groups, and an array of units.
 
 The entries are plain data: the name, the layers and the number of each group of tables. The units
-of all axes of all tables are one array, because tables may be hundreds of thousands. The logarithms
-are parameters, and come back to the bit.
+of all axes of all tables are in one array, because there may be hundreds of thousands of tables.
+The logarithms of their entries are stored as parameters, so that no bit is lost.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ density, the entry at the states of the units in its scope. An entry of 0, whose
 makes states impossible. A conditional is a table p(child | parents), whose rows sum to one; its
 last axis is the child.
 
-Tables of one shape over units of the same layers are one `Tables`, and one parameter. `TableIndex`
-lists all tables of a structure, one after the other, as arrays: no operation loops over tables.
-All units of a structure are numbered in the order of their layers (`Structure.first_unit`).
+Tables of one shape over units of the same layers can be grouped in one `Tables` object, which has
+one parameter. `TableIndex` lists all tables of a structure, one after the other, as arrays, so that
+no operation loops over tables in Python. All units of a structure are numbered in the order of
+their layers (`Structure.first_unit`).
 
     log density gains  sum over tables f of  entries[first_f + sum over axes a of stride_fa x_fa]
 """

@@ -1,10 +1,11 @@
-"""Networks of tables: the form between files or other libraries and a GraphBuilder.
+"""Networks of tables: the intermediate form between files or other libraries and a GraphBuilder.
 
 A Network has named variables with named states, conditionals p(child | parents), and tables over
-scopes of variables. Variables are numbered in their order. The axes of a conditional are its
-parents in order, then the child; those of a table are its scope in order. Readers of files and
-converters make networks, and `declare` calls the three functions of a builder. A network is checked
-when it is made, so that an error does not depend on where the network came from.
+scopes of variables. Variables are numbered from 0, in the order of the list of names. The axes of a
+conditional are its parents in order, then the child; the axes of a table are its scope in order.
+Readers of files and converters create networks, and `declare` passes a network to the methods
+`variable`, `conditional` and `table` of a builder. A network is checked when it is created, so that
+errors do not depend on its source.
 """
 
 from __future__ import annotations

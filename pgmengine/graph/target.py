@@ -1,10 +1,10 @@
 """Target: a model given evidence, at inverse temperature beta.
 
-Kernels and methods see targets only.
+Kernels and methods have access to the model and the evidence only through a target.
 
 The tempering path is geometric, log p_beta = (1 - beta) log r + beta log_density, where r is a
-product of independent units with natural parameters `reference` and the same base measure h, so
-that h keeps power 1. Soft evidence is part of the log density.
+distribution of independent units with natural parameters `reference` and the base measure h of the
+model. The power of h is therefore 1 at every beta. Soft evidence is part of the log density.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of a declaration; every refusal names the layer or coupling, the index, and what to do."""
+"""Checks of a declaration; every error names the layer or coupling, the index, and the remedy."""
 
 from __future__ import annotations
 

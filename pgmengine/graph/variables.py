@@ -1,8 +1,8 @@
 """Variables: units that are declared one by one, by name.
 
 A variable is a unit of a layer whose label is the name of the variable. Variables with the same
-states are one layer, so that a network of thousands of variables is a graph of a few layers. A
-variable that a coupling names is a layer of its own.
+states share one layer, so that a network of thousands of variables is a graph of a few layers. A
+variable that a coupling names has a layer of its own.
 """
 
 from __future__ import annotations

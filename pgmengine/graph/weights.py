@@ -1,7 +1,7 @@
-"""Parameters as arrays of numbers, dense or sparse; stored entries of sparse ones are parameters.
+"""Parameters as dense or sparse arrays; the stored entries of a sparse array are its parameters.
 
-Sums and products of scipy's sparse arrays drop entries that become 0, which are parameters all the
-same. The functions of this module keep them.
+Sums and products of scipy's sparse arrays drop entries that become 0. Such entries are still
+parameters, and the functions of this module keep them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Exact answers by enumeration of a cover."""
+"""Exact answers by enumeration of a cover and by elimination."""

@@ -1,4 +1,4 @@
-"""Answers of exact methods: rows that are answered in parts, and the form that users see."""
+"""Answers of exact methods: rows from several parts are joined and given their public form."""
 
 from __future__ import annotations
 

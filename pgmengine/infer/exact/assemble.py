@@ -1,9 +1,9 @@
-"""From the moments of a walk to expectations of layers, couplings and the gradient.
+"""Expectations of layers, couplings and the gradient, from the moments of a walk.
 
-`expected(name)` is F (n, 1 + D, width): F[:, 0] = E[x], F[:, 1 + d] = E[x ind_d], as many rows as
-the moments have (pairs and gradients need all, means and probabilities the first). A layer's value
-is x = origin + ind . steps + rest, and the units of the rest are independent given the indicators,
-so every pair statistic that a coupling needs follows from F.
+`expected(name)` is F (n, 1 + D, width): F[:, 0] = E[x], F[:, 1 + d] = E[x ind_d]. Axis 1 has as
+many entries as the moments have rows: pairs and gradients need all of them, means and probabilities
+only the first. The value of a layer is x = origin + ind . steps + rest. The units in `rest` are
+independent given the indicators, so every pair statistic that a coupling needs follows from F.
 """
 
 from __future__ import annotations

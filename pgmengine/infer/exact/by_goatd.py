@@ -1,8 +1,9 @@
 """Elimination orders by the optional package goatd, which decomposes graphs into trees of bags.
 
-goatd keeps its deadline softly: it stops at twice the budget. It runs in a thread that is left
-behind where even that does not hold, so that it cannot hang a question. Its orders minimise the
-number of variables of the largest bag.
+goatd may exceed its time budget by a factor of two, so it is given half of the time that is
+allowed. It runs in a daemon thread, which is abandoned if it still has not ended after twice the
+time allowed. A question can therefore never hang. Orders of goatd minimise the number of variables
+of the largest bag.
 """
 
 from __future__ import annotations

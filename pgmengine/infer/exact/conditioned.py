@@ -1,7 +1,7 @@
 """The conditioned model of one evidence pattern: all of its factors.
 
-`Conditioned` knows the terms of a pattern and the places of their factors among all factors, and
-makes the tables of any rows of this pattern. `condition` plans it.
+`Conditioned` holds the terms of a pattern and the positions of their factors among all factors. It
+computes the tables of any rows of the pattern. `condition` plans it from one row.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Covers: free units given which all other free units are independent, at the lowest cost.
 
-Two free units are in conflict when a coupling joins them. A free parent of a child whose normaliser
-counts has to be in the cover, because the normaliser couples all parents of the child. The other
-units are chosen by a minimum-weight vertex cover of the conflicts, where a unit weighs log2(number
-of its states). Units of a layer with equal neighbours are in the cover together or not at all, so
-they are merged before the search: a dense layer is one vertex.
+Two free units are in conflict when a coupling joins them. If the log density contains the
+normaliser of a child, all free parents of the child have to be in the cover, because the normaliser
+couples them. The other units are chosen by a minimum-weight vertex cover of the conflicts, where a
+unit weighs log2(number of its states). Units of a layer with equal neighbours are in the cover
+together or not at all, so they are merged before the search: a dense layer is one vertex.
 """
 
 from __future__ import annotations

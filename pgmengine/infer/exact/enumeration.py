@@ -1,4 +1,7 @@
-"""Exact enumeration over the cheapest cover; rows of one evidence pattern share a problem."""
+"""Enumeration: exact answers by a walk over the states of the cheapest cover.
+
+Rows of one evidence pattern share a log-linear problem and its cover.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The walk over the states of a cover wins on dense graphs with a small side, such as RBMs with few
 hidden units; elimination wins on sparse graphs of any size. Planning a junction tree takes longer
-than a short walk, so it is planned only where the walk takes long, and where the average number of
-neighbours does not already say that no junction tree can be smaller.
+than a short walk. A tree is therefore planned only if the walk would take long, and only if the
+average number of neighbours does not rule out a smaller tree.
 """
 
 from __future__ import annotations

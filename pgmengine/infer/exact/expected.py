@@ -1,8 +1,9 @@
-"""From marginals of units and factors to means, pairs and the gradient, for one evidence pattern.
+"""Means, pairs and the gradient of one evidence pattern, from marginals of units and factors.
 
-A pair of units that are not both free is independent given the evidence, so E[x_a x_b'] is the
-product of means; pairs of free units have factors of their own. A child's factor gives the expected
-score of its conditional, and the factor of a unit with infinitely many values its mean.
+If one unit of a pair is observed, the two are independent given the evidence, and E[x_a x_b'] is
+the product of their means. A pair of free units has a factor of its own. The factor of a child
+gives the expected score of its conditional. The factor of a unit with infinitely many values gives
+its mean.
 """
 
 from __future__ import annotations

@@ -9,9 +9,10 @@ Given the evidence, every term of the log density is a table over a few free uni
     constant    terms without a free unit
 
 Free units are numbered 0, 1, ..., in the order of the layers. Rows of one evidence pattern and one
-beta share the scopes, which are planned without values. `values` of a term gives its entries for a
-target, (entries, rows), or (entries, 1) where all rows are equal. Entries are in C order, the last
-unit of a scope fastest, and -inf where a state is impossible.
+beta share the scopes, which do not depend on the observed values. The method `values` of a term
+returns its entries for a target: (entries, rows), or (entries, 1) if all rows are equal. Entries
+are logarithms, and -inf where a state is impossible. They are in C order: the last unit of a scope
+varies fastest.
 
 Reference: the brute-force oracle of the tests (test_elimination.py).
 """

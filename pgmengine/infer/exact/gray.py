@@ -1,7 +1,7 @@
-"""The compiled walk over rows and pieces of states, on threads.
+"""The compiled walk, divided among threads by rows and by pieces of the states.
 
-It is multiplicative: a step of the Gray code multiplies the exponentials of all components by
-factors that are known beforehand (gray.h, bunches.h). The numpy walk of reference.py is its
+The walk is multiplicative: a step of the Gray code multiplies the exponentials of all components by
+factors that are computed before the walk (gray.h, bunches.h). The numpy walk of reference.py is its
 reference implementation.
 """
 

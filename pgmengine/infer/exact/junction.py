@@ -1,18 +1,18 @@
-"""The reference of the compiled junction tree: the same algorithms, plainly, with numpy.
+"""The reference implementation of the compiled junction tree: the same algorithms in plain numpy.
 
-Tables hold logarithms, and -inf is impossible. A clique is the set of variables that elimination
-of one variable connects; it is kept only if no other clique contains it. A clique i has
+Tables hold logarithms, and -inf is impossible. Eliminating a variable connects it and its remaining
+neighbours to a clique. A clique is kept only if no other clique contains it. A clique i has
 
     variables[i]   its axes, in the order of elimination
-    residual[i]    the number of its first axes that its parent does not have
+    residual[i]    the number of leading axes that its parent does not have
     parent[i]      a clique with a higher number that contains the other axes, or -1 at a root
     home[f]        a smallest clique that contains the scope of factor f
 
-Collect: the message of a clique to its parent is the sum of the product of its factors and of the
-messages of its children over its residual variables. Distribute: the marginal on a clique is that
-product times b / m, where b is the marginal of the parent on the separator and m the message
-(Jensen, Lauritzen and Olesen 1990). With the largest entry in place of the sum, the same messages
-give the most probable states.
+Collect: multiply the factors of a clique and the messages of its children, and sum the product over
+the residual variables. The result is the message m of the clique to its parent. Distribute: the
+marginal on a clique is the same product times b / m, where b is the marginal of the parent on the
+separator (Jensen, Lauritzen and Olesen 1990). With the largest entry in place of the sum, the same
+messages give the most probable states.
 
 The compiled routines in cython_ext/c/elimination.h are compared with these functions in
 tests/infer/exact/test_junction_tree.py.

@@ -1,14 +1,14 @@
-"""Slopes of log Z at a leak of exactly 0, where states that are impossible carry a part of them.
+"""Slopes of log Z at a leak of exactly 0, to which impossible states contribute.
 
-A noisy-or unit with input z is 1 with probability 1 - e^-z, whose slope in z is e^-z: 1 at z = 0,
-where the probability is 0. An expectation of scores over the posterior has 0 times infinity there
-and loses this part of
+A noisy-or unit with input z is 1 with probability 1 - e^-z. At z = 0 this probability is 0, but its
+slope e^-z is 1. There an expectation of scores over the posterior multiplies 0 by infinity, and
+loses the following part of the slope:
 
     d log Z / dz = sum over states of (product of all other factors) e^-z / Z.
 
-With a leak of LIFT in place of 0 the state has the probability LIFT and the score 1 / LIFT, and
-their product is right. The error is of the order of LIFT times the square of the slope, as that of
-a difference from the right, without its rounding.
+With a leak of LIFT in place of 0, the state has the probability LIFT and the score 1 / LIFT, whose
+product is right. The error is of the order of LIFT times the square of the slope. This is the error
+of a forward difference with step LIFT, but without the rounding of a difference.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Elimination orders of factor graphs: several searches, compared by their number of table entries.
 
-A search of cython_ext/c/orders.h costs microseconds to milliseconds, and the work of elimination is
-proportional to the table entries of the order, which differ by powers of ten between orders. The
-search goes on as long as it costs a small share of the elimination that the best order so far
-would cost:
+A search of cython_ext/c/orders.h takes microseconds to milliseconds. The work of elimination is
+proportional to the number of table entries, which differs by powers of ten between orders. The
+search continues while its cost is a small share of the cost of elimination by the best order so
+far. Its steps are:
 
 1. one greedy search by each rule, with ties broken by a second score;
 2. rounds of randomised greedy searches (random ties; scores with noise), and of local search in
@@ -12,8 +12,8 @@ would cost:
    of variables, not of states, so its orders are compared like all others.
 
 The searches are limited by counted work, not by the clock, and the orders are the same on every
-machine, with two exceptions: `seconds` ends the search on a slow machine, and goatd works against
-the clock.
+computer, with two exceptions: `seconds` ends the search on a slow computer, and goatd has a time
+limit.
 """
 
 from __future__ import annotations

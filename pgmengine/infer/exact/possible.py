@@ -1,13 +1,14 @@
-"""Impossible states go first: states that every completion in some table excludes are removed.
+"""Removal of impossible states: states for which some table has no possible entry.
 
 A state of a variable is impossible if a table is -inf at all entries with this state. Removing it
 can make states of other variables impossible, and so on until nothing changes (generalised arc
-consistency). The result does not depend on the order of removals, and the sum over all states keeps
-its value, because every term that leaves it is 0.
+consistency). The result does not depend on the order of removals. The sum over all states keeps its
+value, because every term that is removed from it is 0.
 
-Tables are visited in groups of equal shape, as arrays (tables, *shape) of what is possible. A visit
-removes the entries of states that have gone, and then the states without an entry. Only tables with
-a member that has lost states since their last visit are visited again.
+Tables are visited in groups of equal shape, as boolean arrays (tables, *shape) of the possible
+entries. A visit removes the entries of states that have been removed, and then the states that have
+no entry left. Only tables with a member that has lost states since their last visit are visited
+again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reduce a target of one evidence pattern to a log-linear problem over the states of its cover.
 
-A cover unit with K states becomes K - 1 indicators, one per state but the first. With every cover
-unit in its first state as the origin, the log weight of a state is
+A cover unit with K states becomes K - 1 indicators, one for each state except the first. The origin
+is the state in which every cover unit is in its first state. The log weight of a state of the cover
+is
 
     const + sum_d theta_d ind_d + sum_{d<d'} pair_dd' ind_d ind_d' + sum_blocks power * sum_t log(1
     +- sum_k exp(a_tk))
@@ -9,10 +10,10 @@ unit in its first state as the origin, the log weight of a state is
 where a_tk = offset_tk + sum_d value_d,tk ind_d. A unit that is summed out and the normaliser of a
 child have the same form, with power +1 and -beta. A child that is off with probability e^-z
 (noisy-or) has a last term with a minus sign. Units whose A is quadratic (Gaussian) are folded into
-theta and pair. Units with infinitely many values are smooth blocks, which the numpy walk alone
-reads.
+theta and pair. Other units with infinitely many values are smooth blocks, which only the numpy walk
+supports.
 
-Numbers that are the same in all rows are in a Skeleton (skeleton.py).
+A Skeleton holds the numbers that are the same in all rows (skeleton.py).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Programs: the marginals of a small evidence pattern as linear maps around one walk.
 
-With o the observed values and m the first moments of the walk, theta and the offsets are linear in
-(1, o), the constant is quadratic in them, and means and state probabilities are linear in (1, o,
-m). For a small pattern these maps are compiled once, by asking the general code about one basis
-vector after another; an answer is then three small matrix products and a walk, in half the time of
-the general code. Whether a question is answered so depends on the question alone, so that it has
-the same bits whenever it is asked.
+Let o be the observed values and m the first moments of the walk. Then theta and the offsets are
+linear in (1, o), the constant is quadratic in (1, o), and means and state probabilities are linear
+in (1, o, m). For a small pattern the matrices of these maps are found once, by asking the general
+code about one basis vector after another. An answer then takes three small matrix products and a
+walk, in half the time of the general code. The decision to use a program depends on the question
+alone, so that an answer has the same bits whenever the question is asked.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The numpy walk: pieces of states by all rows, in the log domain; it reads every kind of block.
+"""The numpy walk, in the log domain, for pieces of the states and all rows at once.
 
-It is the reference implementation of the compiled walk, and answers where that is not safe.
+It supports every kind of block. It is the reference implementation of the compiled walk, and
+answers where the compiled walk could overflow or lose digits, or would be slower.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Skeletons: the part of a log-linear problem that all rows of an evidence pattern share.
 
-A cover unit with K states has K - 1 indicators, one for each state but the first. The skeleton
-lists the indicators and the amounts that each adds to values, fields and inputs. A prepared
-question keeps its skeletons, so that asking again costs no more than the arithmetic of its values.
+A cover unit with K states has K - 1 indicators, one for each state except the first. The skeleton
+lists the indicators, and the amounts that each of them adds to values, fields and inputs. A
+prepared question keeps its skeletons, so that asking it again takes only the arithmetic that
+depends on the observed values.
 """
 
 from __future__ import annotations

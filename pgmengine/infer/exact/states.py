@@ -1,7 +1,7 @@
-"""The states of a cover by number, and complete states of a problem: draws and the mode.
+"""The states of a cover by number; draws and the mode as complete states of a problem.
 
 States are numbered in reflected mixed-radix Gray-code order: the digits of a number are the states
-of the cover units, and from one number to the next one unit changes by one state.
+of the cover units. From each number to the next, exactly one unit changes, by one state.
 """
 
 from __future__ import annotations

@@ -7,12 +7,14 @@
     leaf        0, over the free parents of a unit with infinitely many values and arrows into it
                 only: its conditional sums to one, and its mean follows from its parents
 
-Both are functions of a field that is linear in the states of a few free units. `Field` holds these
-units and the steps that their states add to the field, so that the entries of a table are
+The first two are functions of a field that is linear in the states of a few free units. `Field`
+holds these units and the steps that their states add to the field, so that the entries of a table
+are
 
     f(field_0 + sum over units n of step_n[state of n])
 
-with field_0 the part of the bias and of the observed units, which differs from row to row.
+where field_0 is the contribution of the bias and of the observed units, which differs from row to
+row.
 """
 
 from __future__ import annotations

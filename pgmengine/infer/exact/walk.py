@@ -1,12 +1,13 @@
 """Walks over the states of a problem's cover, which sum weights and weighted probabilities.
 
 Two walkers give the same answers in the same order of states. GrayWalker is compiled and
-multiplicative, for problems of finite units whose exponents stay in range. PlainWalker is numpy in
-the log domain, for all others, and the reference that tests compare GrayWalker with.
+multiplicative. It is used for problems of finite units whose exponents stay in range. PlainWalker
+works in the log domain with numpy. It is used for all other problems, and for few states with many
+rows. Tests compare GrayWalker with it.
 
-Moments of one row are a matrix (1 or 1 + D, columns): row 0 holds expectations, row 1 + d those
-times indicator d. Columns are the finite blocks' probabilities (block, state, unit), then the
-indicators, then the smooth blocks' statistics.
+The moments of one row of evidence are a matrix (1 or 1 + D, columns). Its row 0 holds expectations,
+and its row 1 + d the expectations of the same quantities times indicator d. Columns are the finite
+blocks' probabilities (block, state, unit), then the indicators, then the smooth blocks' statistics.
 """
 
 from __future__ import annotations
