@@ -208,8 +208,8 @@ def _two_sided(runs: Sequence[tuple[AnnealedRun, AnnealedRun | None]]) -> bool:
 def _interval(up: AnnealedRun, down: AnnealedRun | None) -> Array:
     """Return the interval (rows, 2) of both runs.
 
-    Without exact draws it also ends above the log mean of normal log importance weights. It contains
-    the estimate of the forward run, which noise may put above the end of the reverse run.
+    Without exact draws it also ends above the log mean of normal log importance weights. It
+    contains the estimate of the forward run, which noise may put above the reverse run's end.
     """
     high = down or up
     ends = interval(up.log_z, up.error, high.log_z, high.error)
