@@ -52,6 +52,7 @@ cdef struct arrays:
     double *block
     double *sums
     double *sorted
+    double *drawn
     int64_t *offset
     int64_t *digit
     double *tables
@@ -154,11 +155,10 @@ cdef class JunctionTree:
         """Return the parent of each clique, -1 for roots."""
         return np.array([self.tree.parent[i] for i in range(self.cliques)], dtype=np.int32)
 
-    def bytes(self, int64_t lanes=1, bint distribute=False):
+    def bytes(self, int64_t lanes=1, bint more=False, int64_t draws=0):
         """Return the most memory of a run: tables, messages and schedule, less its results.
 
-        It is an upper bound, as if all factors had lanes. distribute: whether more is wanted than
-        log_z.
+        It is an upper bound, as if all factors had lanes. more: whether more is wanted than log_z.
         """
         cdef jt.pgm_tree *t = &self.tree
         cdef double plan = 0.0, below = 0.0, spare = 1.0
@@ -175,7 +175,9 @@ cdef class JunctionTree:
                 jt.pgm_block_axes(t, t.home[i], &inner)
                 axes = t.member_start[t.home[i] + 1] - t.member_start[t.home[i]]
                 plan += 4 * inner + 16 * axes + sizeof(c.pgm_operand)
-        below = self.separators + self.children if distribute else t.peak
+        below = self.separators + self.children if more else t.peak
+        plan += 16.0 * draws + (8.0 * min(<double> c.PGM_TREE_SUMS, 2.0 ** self.largest)
+                                if draws else 0.0)
         return plan + 24.0 * (t.factors + t.cliques) + 8.0 * lanes * (
             self.factor_entries + spare + below + 2 * most + t.cliques + 2)
 
@@ -217,7 +219,8 @@ cdef class JunctionTree:
             Number of exact draws for each lane.
         uniforms : (draws, lanes, cliques) float64, optional
             Uniforms of the draws. Without them they come from the generator at `key` (4,) uint32,
-            sweep number draw, chain stream[lane]; stream (lanes,) uint32 is 0, 1, ... by default.
+            sweep number clique, chain stream[lane], one block for 32 draws; stream (lanes,) uint32
+            is 0, 1, ... by default.
         log_space : bool
             Compute with logarithms at once. A run does so by itself after an underflow.
         progress : callable, optional
@@ -383,7 +386,7 @@ cdef class Run:
         cdef arrays *a = &self.a
         cdef int64_t f, i, n, tables = 0, spare = 1, lanes = self.lanes
         cdef int64_t room = t.factors + t.cliques
-        cdef int64_t messages
+        cdef int64_t messages, drawn = 0
         cdef double *at
         self.stacked = not (down or mode or draws)
         messages = <int64_t> (t.peak if self.stacked else self.tree.separators)
@@ -391,9 +394,10 @@ cdef class Run:
             tables += self.tree.size[f] * (lanes if self.wide[f] else 1)
         for i in range(t.cliques):
             spare = max(spare, t.clique[i].separator)
+            drawn = max(drawn, c.pgm_sums_room(&t.clique[i], draws))
         n = 3 * room + tables + (messages + spare + t.cliques) * lanes
-        n += (<int64_t> self.tree.children * lanes if down else 0) + 2 * draws
-        n += (2 * t.most_inner + 1) * lanes + 64 + t.most_operands + t.most_axes
+        n += (<int64_t> self.tree.children * lanes if down else 0) + 2 * draws + drawn
+        n += (2 * t.most_inner + 1) * lanes + 80 + t.most_operands + t.most_axes
         self.memory = malloc(n * sizeof(double))
         if self.memory == NULL:
             raise MemoryError
@@ -406,6 +410,8 @@ cdef class Run:
         at += t.most_operands + t.most_axes
         a.sorted = at
         at += 2 * draws
+        a.drawn = at
+        at += drawn + 16
         a.block = at
         at += t.most_inner * lanes + 16
         a.sums = at
@@ -512,18 +518,17 @@ cdef class Run:
         self.margin, self.expected = np.asarray(margin), np.asarray(expected)
 
     cdef states(self, int64_t draws):
-        """Draw states; 0 draws are the most probable ones."""
+        """Draw states (draws, lanes, n); 0 draws are the most probable ones."""
         cdef int64_t n = self.tree.tree.variables
-        cdef int32_t[:, :, ::1] state = np.zeros((max(draws, 1), self.lanes, n), dtype=np.int32)
-        cdef float[::1] made = np.empty(64, dtype=np.float32)
+        cdef int32_t[:, :, ::1] state = np.zeros((self.lanes, n, max(draws, 1)), dtype=np.int32)
         cdef c.pgm_draw_job *d = &self.draw_job
-        d.draws, d.state, d.sorted, d.made = \
-            draws, (&state[0, 0, 0] if n else NULL), self.a.sorted, &made[0]
+        d.draws, d.state, d.sorted, d.sums = \
+            draws, (&state[0, 0, 0] if n else NULL), self.a.sorted, self.a.drawn
         if n:
             with nogil:
                 routines.draw_states(&self.job, d)
             self.check()
-        return np.asarray(state)
+        return np.asarray(state).transpose(2, 0, 1)
 
     cdef most_probable(self):
         """The most probable states of each lane, and the sum of the log values there."""

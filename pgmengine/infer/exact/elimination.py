@@ -113,7 +113,7 @@ class Elimination(Method):
                 f"{most.order.largest:.4g}, and no order has less than {most.order.bound:.4g}"
             )
             return Scheme(work=work, refusal=refusal)
-        memory = max(tree.bytes(want) for tree in trees)
+        memory = max(tree.bytes(want, self.draws) for tree in trees)
         memory += output_bytes(target, want, self.draws)
         return Scheme(most.described, work, memory, work * ENTRY, basis)
 
@@ -218,15 +218,21 @@ class _Tree:
         drawn = draws * len(self.conditioned.free.states) * ("samples" in kinds)
         return len(self.rows) * (passes * self.order.entries + drawn)
 
-    def bytes(self, want: tuple[str, ...]) -> float:
+    def bytes(self, want: tuple[str, ...], draws: int) -> float:
         """Return the most memory of a pass over some rows."""
-        moments = bool(MOMENTS & {quantity(w) for w in want})
-        return float(self.tree.bytes(min(len(self.rows), self.at_once(want)), moments))
+        return self._bytes(min(len(self.rows), self.at_once(want, draws)), want, draws)
 
-    def at_once(self, want: tuple[str, ...]) -> int:
+    def at_once(self, want: tuple[str, ...], draws: int) -> int:
         """Return the number of rows that share a pass."""
-        moments = bool(MOMENTS & {quantity(w) for w in want})
-        return int(max(1, ROWS_BYTES // max(self.tree.bytes(1, moments), 1)))
+        return int(max(1, ROWS_BYTES // max(self._bytes(1, want, draws), 1)))
+
+    def _bytes(self, rows: int, want: tuple[str, ...], draws: int) -> float:
+        """Return the memory of a pass over some rows."""
+        kinds = {quantity(w) for w in want}
+        draws = draws if "samples" in kinds else 0
+        # A state of a draw is there as a number of 4 bytes, and of 8 while values are looked up.
+        states = 12.0 * rows * draws * len(self.conditioned.free.states)
+        return states + float(self.tree.bytes(rows, bool(kinds - {"log_z", "log_prob"}), draws))
 
     @property
     def described(self) -> str:
@@ -370,7 +376,7 @@ def _eliminated(
     """Return log_z (rows,), and the other answers: quantity -> layer or coupling -> (rows, ...)."""
     log_z, answers = np.empty(target.rows), Answer()
     needs_posterior = any(w not in ("log_z", "log_prob") for w in want)
-    for tree, rows in _jobs(trees, want):
+    for tree, rows in _jobs(trees, want, draws):
         some = target if len(rows) == target.rows else target.take(rows)
         log_z[rows], more = _solved(tree, some, want, draws, rng)
         if needs_posterior:
@@ -382,10 +388,10 @@ def _eliminated(
     return log_z, answers
 
 
-def _jobs(trees: list[_Tree], want: tuple[str, ...]) -> Iterator[tuple[_Tree, Array]]:
+def _jobs(trees: list[_Tree], want: tuple[str, ...], draws: int) -> Iterator[tuple[_Tree, Array]]:
     """Yield the rows that share a pass, with their tree."""
     for tree in trees:
-        step = tree.at_once(want)
+        step = tree.at_once(want, draws)
         for first in range(0, len(tree.rows), step):
             yield tree, tree.rows[first : first + step]
 
@@ -419,11 +425,11 @@ def _solved(
         factors = tree.all_entries(asked, found["expected"])
         answers = _expected(Expected(target, conditioned, units, asked, factors), want)
     if "mode" in kinds:
-        answers["mode"] = _values(conditioned, target, tree.named(found["mode"]), None)
-    if "samples" in kinds:
-        drawn = tree.named(found["samples"])
-        each = [_values(conditioned, target, states, rng) for states in drawn]
-        answers["samples"] = {n: np.stack([x[n] for x in each], axis=1) for n in each[0]}
+        answers["mode"] = _values(conditioned, target, tree.named(found["mode"]))
+    if "samples" in kinds and rng is not None:
+        drawn = tree.named(found["samples"].swapaxes(0, 1))
+        x = _values(conditioned, target, drawn)
+        answers["samples"] = _with_infinite(conditioned, target, x, rng)
     return log_z, answers
 
 
@@ -452,27 +458,44 @@ def _expected(e: Expected, want: tuple[str, ...]) -> Answer:
     return answers
 
 
-def _values(
-    conditioned: Conditioned, target: Target, states: Array, rng: np.random.Generator | None
-) -> States:
-    """Return complete flat values (rows, width) from the states (rows, n) of the free units.
+def _values(conditioned: Conditioned, target: Target, states: Array) -> States:
+    """Return complete flat values (rows, ..., width) from states (rows, ..., n) of the free units.
 
-    Units with infinitely many values are drawn given all others.
+    Free units with infinitely many values are 0.
     """
-    x = {name: value.copy() for name, value in target.evidence.values.items()}
-    start = 0
-    for name, units in conditioned.free.layers.items():
-        layer = target.structure.layers[name]
-        support = layer.unit.support
-        assert support is not None
-        mine = support[states[:, start : start + len(units)]]
-        x[name][:, layer.columns(units)] = mine.reshape(len(mine), -1)
+    s, x, start = target.structure, States(), 0
+    for name, layer in s.layers.items():
+        units = conditioned.free.layers.get(name, np.empty(0, dtype=np.int64))
+        mine = states[..., start : start + len(units)]
         start += len(units)
-    if rng is None:
-        return x
-    for term, _ in conditioned.places(InfiniteTerm):
-        layer = target.structure.layers[term.name]
-        drawn = layer.unit.sample(layer.shaped(target.natural(x, term.name)), rng)
-        free = target.components(term.name, target.free[term.name])
-        x[term.name] = np.where(free, layer.flat(drawn), x[term.name])
+        drawn = None
+        if len(units):
+            assert layer.unit.support is not None
+            drawn = layer.unit.support.take(mine, axis=0).reshape(*states.shape[:-1], -1)
+        if drawn is not None and len(units) == layer.size:
+            x[name] = drawn
+            continue
+        seen = target.evidence.values[name]
+        x[name] = np.empty((*states.shape[:-1], layer.width))
+        x[name][:] = seen.reshape(len(seen), *(1,) * (states.ndim - 2), layer.width)
+        if drawn is not None:
+            x[name][..., layer.columns(units)] = drawn
     return x
+
+
+def _with_infinite(
+    conditioned: Conditioned, target: Target, x: States, rng: np.random.Generator
+) -> States:
+    """Draw the units with infinitely many values given the draws (rows, draws, width) of others."""
+    terms = [term for term, _ in conditioned.places(InfiniteTerm)]
+    if not terms:
+        return x
+    rows, draws = next(iter(x.values())).shape[:2]
+    each = target.take(np.repeat(np.arange(rows), draws))
+    flat = {name: value.reshape(rows * draws, -1) for name, value in x.items()}
+    for term in terms:
+        layer = target.structure.layers[term.name]
+        drawn = layer.unit.sample(layer.shaped(each.natural(flat, term.name)), rng)
+        free = each.components(term.name, each.free[term.name])
+        flat[term.name] = np.where(free, layer.flat(drawn), flat[term.name])
+    return {name: value.reshape(rows, draws, -1) for name, value in flat.items()}
