@@ -85,13 +85,18 @@ cdef class JunctionTree:
     cdef object keep
     cdef int64_t[::1] size
     cdef int64_t[::1] margin_at
-    cdef double children, segments, factor_entries
+    cdef double children, factor_entries
+    # a tree whose cliques belong to the tree in `keep`
+    cdef bint shares
 
     def __cinit__(self):
         memset(&self.tree, 0, sizeof(jt.pgm_tree))
 
     def __dealloc__(self):
-        jt.pgm_tree_free(&self.tree)
+        if self.shares:
+            jt.pgm_tree_free_part(&self.tree)
+        else:
+            jt.pgm_tree_free(&self.tree)
 
     def __init__(self, const int64_t[::1] cards, const int64_t[::1] start,
                  const int32_t[::1] scope, const int32_t[::1] order):
@@ -111,15 +116,25 @@ cdef class JunctionTree:
         if not fine:
             raise MemoryError
         self.cliques = t.cliques
+        self.size = np.zeros(max(t.factors, 1), dtype=np.int64)
+        self.margin_at = np.zeros(t.variables + 1, dtype=np.int64)
         self.measure()
+
+    cdef JunctionTree part(self, const int64_t *card):
+        """Return a tree that shares the cliques of this one, with numbers of states that change."""
+        cdef JunctionTree p = JunctionTree.__new__(JunctionTree)
+        p.shares, p.keep, p.cliques = True, self, self.cliques
+        if not jt.pgm_tree_part(&p.tree, &self.tree, card):
+            raise MemoryError
+        p.size, p.margin_at = np.zeros_like(self.size), np.zeros_like(self.margin_at)
+        return p
 
     cdef measure(self):
         """Sum up the sizes of tables; float64, because they may exceed any integer."""
         cdef jt.pgm_tree *t = &self.tree
         cdef int64_t i, k
         cdef double size, below
-        self.size = np.zeros(max(t.factors, 1), dtype=np.int64)
-        self.margin_at = np.zeros(t.variables + 1, dtype=np.int64)
+        self.entries = self.separators = self.largest = self.children = self.factor_entries = 0.0
         for i in range(t.variables):
             self.margin_at[i + 1] = self.margin_at[i] + t.card[i]
         for i in range(t.factors):

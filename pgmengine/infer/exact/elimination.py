@@ -1,10 +1,10 @@
 """Elimination: exact answers on graphs of small width, by message passing on a junction tree.
 
 Each evidence pattern has its conditioned model (factors over the free units), an elimination order,
-and a junction tree. One pass answers all rows of a pattern, which are lanes of the tables. log Z
-needs only the collect pass; marginals and expectations also need the distribute pass. The mode uses
-the same schedule with the maximum in place of the sum. Samples are drawn from the root of the tree
-to its leaves.
+and a junction tree. One pass answers all rows of a pattern, which are lanes of the tables; rows of
+rare patterns share a tree (shared.py). log Z needs only the collect pass; marginals and expectations
+also need the distribute pass. The mode uses the same schedule with the maximum in place of the sum.
+Samples are drawn from the root of the tree to its leaves.
 
 References: Lauritzen and Spiegelhalter (1988); Shafer and Shenoy (1990); Koller and Friedman
 (2009), chapter 10.
@@ -17,10 +17,11 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 
-from pgmengine._kernels import JunctionTree
+from pgmengine._kernels import JunctionTree, restricted_entries, run_restricted
 from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, States
@@ -37,6 +38,7 @@ from pgmengine.infer.exact.factors import Scopes
 from pgmengine.infer.exact.leaks import with_leaks
 from pgmengine.infer.exact.order import Order, best_order
 from pgmengine.infer.exact.possible import Possible, remove_impossible
+from pgmengine.infer.exact.shared import SHARED, free_in_some, freed, observed_states, rare_rows
 from pgmengine.infer.exact.summed import InfiniteTerm
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result, quantity
@@ -98,15 +100,15 @@ class Elimination(Method):
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Find an order for every evidence pattern; refuse above max_states."""
         try:
-            basis = _planned(target, want)
+            basis = _planned(target, want, self.max_states)
         except PgmError as error:
             return Scheme(refusal=str(error))
         trees = basis.trees
         if "mode" in want and any(any(t.conditioned.places(InfiniteTerm)) for t in trees):
             return Scheme(refusal="units with infinitely many values are summed out, not maximised")
-        most = max(trees, key=lambda tree: tree.order.entries)
+        most = max(trees, key=lambda tree: tree.entries.max())
         work = sum(tree.work(self.draws, want) for tree in trees)
-        if most.order.entries > self.max_states:
+        if most.entries.max() > self.max_states:
             refusal = (
                 f"the best elimination order needs 2^{np.log2(most.order.entries):.4g} table "
                 f"entries, the limit is 2^{np.log2(self.max_states):.4g}; its width is "
@@ -128,8 +130,8 @@ class Elimination(Method):
         if "log_prob" in question.want:
             answers["log_prob"] = log_z - _normaliser(planned.without_evidence, target)
         trees = planned.posterior
-        width = max((tree.order.largest for tree in trees), default=0.0)
-        entries = float(sum(tree.order.entries for tree in trees))
+        width = max((tree.largest for tree in trees), default=0.0)
+        entries = float(sum(tree.entries.sum() for tree in trees))
         return question.result(answers, {"width": width, "entries": entries})
 
     def expect(
@@ -163,7 +165,7 @@ class Elimination(Method):
 
 @dataclass(frozen=True, eq=False)
 class _Tree:
-    """Rows of one evidence pattern, with their factors and junction tree."""
+    """Rows of one evidence pattern, or rows that share a tree, with factors and junction tree."""
 
     rows: Array
     conditioned: Conditioned
@@ -171,14 +173,43 @@ class _Tree:
     tree: JunctionTree
     # The states that are left where impossible ones were removed.
     possible: Possible | None = None
+    # Where rows of several patterns share the tree: the entries of all cliques and of the largest
+    # one over the states that each row leaves, (rows, 2).
+    restricted: Array | None = None
 
-    def selected(self, parts: list[Array]) -> list[Array]:
-        """Return the entries (entries, rows or 1) of all terms at the states that are left."""
-        if self.possible is None:
-            return parts
-        ends = np.cumsum([0, *map(len, parts)])
-        stays = self.possible.stays
-        return [part[stays[a : a + len(part)]] for a, part in zip(ends, parts, strict=False)]
+    @property
+    def entries(self) -> Array:
+        """The table entries of the pattern, or of each row that shares the tree."""
+        if self.restricted is None:
+            return np.array([self.order.entries])
+        return self.restricted[:, 0]
+
+    @property
+    def largest(self) -> float:
+        """log2 of the table entries of the largest clique."""
+        if self.restricted is None:
+            return self.order.largest
+        return float(np.log2(max(self.restricted[:, 1].max(), 1.0)))
+
+    def given(self, target: Target) -> Target:
+        """Return the target with all units of the tree free."""
+        if self.restricted is None:
+            return target
+        free = {n: np.zeros(layer.size, dtype=bool) for n, layer in target.structure.layers.items()}
+        for name, units in self.conditioned.free.layers.items():
+            free[name][units] = True
+        return freed(target, free)
+
+    def values(self, target: Target) -> tuple[Array, Array]:
+        """Return the entries of all factors at the states that are left, and which have lanes."""
+        parts = self.conditioned.tables(target)
+        if self.possible is not None:
+            ends, stays = np.cumsum([0, *map(len, parts)]), self.possible.stays
+            parts = [part[stays[a : a + len(part)]] for a, part in zip(ends, parts, strict=False)]
+        wide = [part.shape[1] > 1 or target.rows == 1 for part in parts]
+        counts = [len(term.scopes) for term in self.conditioned.terms]
+        flat = np.concatenate([np.empty(0), *(part.ravel() for part in parts)])
+        return flat, np.repeat(np.array(wide, dtype=np.uint8), counts)
 
     def all_states(self, units: Array) -> Array:
         """Return marginals of units with a 0 at the states that were removed."""
@@ -216,7 +247,8 @@ class _Tree:
         kinds = {quantity(w) for w in want}
         passes = 1 + 2 * bool(MOMENTS & kinds) + ("mode" in kinds)
         drawn = draws * len(self.conditioned.free.states) * ("samples" in kinds)
-        return len(self.rows) * (passes * self.order.entries + drawn)
+        each = self.order.entries if self.restricted is None else float(self.entries.mean())
+        return len(self.rows) * (passes * each + drawn)
 
     def bytes(self, want: tuple[str, ...], draws: int) -> float:
         """Return the most memory of a pass over some rows."""
@@ -224,7 +256,8 @@ class _Tree:
 
     def at_once(self, want: tuple[str, ...], draws: int) -> int:
         """Return the number of rows that share a pass."""
-        return int(max(1, ROWS_BYTES // max(self._bytes(1, want, draws), 1)))
+        each = self._bytes(2, want, draws) - self._bytes(1, want, draws)
+        return int(max(1, ROWS_BYTES // max(each, 1)))
 
     def _bytes(self, rows: int, want: tuple[str, ...], draws: int) -> float:
         """Return the memory of a pass over some rows."""
@@ -232,14 +265,19 @@ class _Tree:
         draws = draws if "samples" in kinds else 0
         # A state of a draw is there as a number of 4 bytes, and of 8 while values are looked up.
         states = 12.0 * rows * draws * len(self.conditioned.free.states)
-        return states + float(self.tree.bytes(rows, bool(kinds - {"log_z", "log_prob"}), draws))
+        if self.restricted is None:
+            return states + float(self.tree.bytes(rows, bool(kinds - {"log_z", "log_prob"}), draws))
+        # Values and marginals of all rows; messages, and tables of sums, of one row.
+        each = float(self.conditioned.free.states.sum() + self.conditioned.sizes.sum())
+        return states + 16.0 * rows * each + 32.0 * float(self.entries.max())
 
     @property
     def described(self) -> str:
         """The tree in words."""
+        sharing = "" if self.restricted is None else f", shared by {len(self.rows)} rows"
         return (
-            f"junction tree of {self.tree.cliques} cliques, largest 2^{self.order.largest:.4g} "
-            f"states, 2^{np.log2(max(self.order.entries, 1)):.4g} in all"
+            f"junction tree of {self.tree.cliques} cliques{sharing}, largest 2^{self.largest:.4g} "
+            f"states, 2^{np.log2(max(self.entries.max(), 1)):.4g} in all"
         )
 
 
@@ -252,6 +290,8 @@ class _Planned:
     without_evidence: list[_Tree]
     # Of leaks of 0 lifted, for the gradient alone (leaks.py).
     slope: list[_Tree]
+    most: float
+    target: ReferenceType[Target]
 
     @property
     def trees(self) -> list[_Tree]:
@@ -265,20 +305,23 @@ def _on(planned: _Planned, target: Target) -> _Planned:
     Which states are possible depends on its values; the trees of values that were seen before are
     remembered by the structure.
     """
-    by_value = any(tree.possible is not None for tree in planned.trees)
-    return _planned(target, planned.want) if by_value else planned
+    if planned.target() is target:
+        return planned
+    by_value = any(t.possible is not None or t.restricted is not None for t in planned.trees)
+    return _planned(target, planned.want, planned.most) if by_value else planned
 
 
-def _planned(target: Target, want: tuple[str, ...]) -> _Planned:
-    """Return the trees of a question; PgmError where a term is no table."""
+def _planned(target: Target, want: tuple[str, ...], most: float) -> _Planned:
+    """Return the trees of a question with at most `most` states; PgmError if a term is no table."""
     without: list[_Tree] = []
     if "log_prob" in want and not _normalised(target):
-        without = _trees(target.nothing_observed, ("log_z",))
+        without = _trees(target.nothing_observed, ("log_z",), most)
     lifted = with_leaks(target) if "gradient" in want else target
     if lifted is target:
-        return _Planned(want, _trees(target, want), without, [])
+        return _Planned(want, _trees(target, want, most), without, [], most, ref(target))
     rest = tuple(w for w in want if w != "gradient") or ("log_z",)
-    return _Planned(want, _trees(target, rest), without, _trees(lifted, ("gradient",)))
+    slope = _trees(lifted, ("gradient",), most)
+    return _Planned(want, _trees(target, rest, most), without, slope, most, ref(target))
 
 
 def _normalised(target: Target) -> bool:
@@ -293,13 +336,40 @@ def _normaliser(trees: list[_Tree], target: Target) -> Array | float:
     return _eliminated(trees, target.nothing_observed, ("log_z",), 0, None)[0]
 
 
-def _trees(target: Target, want: tuple[str, ...]) -> list[_Tree]:
-    """Return a tree for every evidence pattern."""
+def _trees(target: Target, want: tuple[str, ...], most: float) -> list[_Tree]:
+    """Return a tree for every evidence pattern, and one that rows of rare patterns share."""
     kinds = {quantity(w) for w in want}
     structural = bool(PAIRS & kinds)
     prune = not kinds & {"samples", "mode", *MOMENTS}
     joints = tuple(_units(target, w) for w in want if isinstance(w, Joint))
-    return [_tree(target, rows, prune, structural, joints) for rows in evidence_patterns(target)]
+    patterns = evidence_patterns(target)
+    rare = rare_rows(target, patterns)
+    shared = _shared(target, rare, structural, joints, most) if len(rare) else []
+    done = np.zeros(target.rows, dtype=bool)
+    for tree in shared:
+        done[tree.rows] = True
+    alone = [rows for rows in patterns if not done[rows[0]]]
+    return shared + [_tree(target, rows, prune, structural, joints) for rows in alone]
+
+
+def _shared(
+    target: Target, rows: Array, structural: bool, joints: tuple[tuple[int, ...], ...], most: float
+) -> list[_Tree]:
+    """Return the tree that rows of several patterns share, without rows for which it is too large.
+
+    There is none where a term is no table before the evidence of single rows is known.
+    """
+    some = target if len(rows) == target.rows else target.take(rows)
+    try:
+        whole = freed(some, free_in_some(some))
+        tree = _tree(whole, np.arange(len(rows)), False, structural, joints)
+    except PgmError:
+        return []
+    values, wide = tree.values(whole)
+    seen = observed_states(some, tree.conditioned, tree.possible)
+    sizes = restricted_entries(tree.tree, values, seen, wide=wide)
+    fits = sizes[:, 0] <= min(SHARED, most)
+    return [replace(tree, rows=rows[fits], restricted=sizes[fits])] if fits.any() else []
 
 
 def _units(target: Target, joint: Joint) -> tuple[int, ...]:
@@ -400,24 +470,26 @@ def _solved(
     tree: _Tree, target: Target, want: tuple[str, ...], draws: int, rng: np.random.Generator | None
 ) -> tuple[Array, Answer]:
     """Return log_z of some rows of a pattern, and the other answers."""
-    kinds, conditioned = {quantity(w) for w in want}, tree.conditioned
+    kinds, conditioned, given = {quantity(w) for w in want}, tree.conditioned, target
     moments = bool(MOMENTS & kinds)
     asked = _asked_factors(conditioned, kinds)
+    target = tree.given(target)
     if tree.possible is not None and not tree.possible.cards.all():
         return np.full(target.rows, -np.inf), Answer()
-    parts = tree.selected(conditioned.tables(target))
-    wide = [part.shape[1] > 1 or target.rows == 1 for part in parts]
-    counts = [len(term.scopes) for term in conditioned.terms]
-    found = tree.tree.run(
-        np.concatenate([np.empty(0), *(part.ravel() for part in parts)]),
-        lanes=target.rows,
-        wide=np.repeat(np.array(wide, dtype=np.uint8), counts),
-        marginals=moments,
-        expected=asked if moments else None,
-        mode="mode" in kinds,
-        draws=draws if "samples" in kinds else 0,
-        key=None if rng is None else rng.integers(0, 2**32, 4, dtype=np.uint32),
-    )
+    values, wide = tree.values(target)
+    asking: dict[str, Any] = {
+        "wide": wide,
+        "marginals": moments,
+        "expected": asked if moments else None,
+        "mode": "mode" in kinds,
+        "draws": draws if "samples" in kinds else 0,
+        "key": None if rng is None else rng.integers(0, 2**32, 4, dtype=np.uint32),
+    }
+    if tree.restricted is None:
+        found = tree.tree.run(values, lanes=target.rows, **asking)
+    else:
+        seen = observed_states(given, conditioned, tree.possible)
+        found = run_restricted(tree.tree, values, seen, **asking)
     log_z = found["log_z"] + conditioned.constant(target)
     answers = Answer()
     if moments and not np.isneginf(log_z).any():
