@@ -40,7 +40,8 @@ cdef extern from "restrict.h" nogil:
         int32_t *kept
 
     bint pgm_any_zero(const double *value, int64_t n)
-    bint pgm_part_open(pgm_part *part, const pgm_tree *tree, const uint8_t *tight)
+    bint pgm_part_open(pgm_part *part, const pgm_tree *tree, const uint8_t *tight,
+                       const uint8_t *wide)
     void pgm_part_close(pgm_part *part)
     bint pgm_part_restrict(pgm_part *part, const int32_t *seen, const pgm_entries *entries)
     int64_t pgm_part_places(pgm_part *part, int64_t factor, int64_t *place)

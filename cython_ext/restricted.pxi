@@ -46,7 +46,8 @@ cdef class Part:
             n = whole.size[f] * (rows if self.wide[f] else 1)
             tight[f] = jt.pgm_any_zero(&values[0] + self.first[f], n)
         self.entries = <jt.pgm_entries *> malloc(max(factors, 1) * sizeof(jt.pgm_entries))
-        if self.entries == NULL or not jt.pgm_part_open(&self.part, t, &tight[0]):
+        if self.entries == NULL or not jt.pgm_part_open(&self.part, t, &tight[0],
+                                                                     &self.wide[0]):
             raise MemoryError
         self.tables, self.where = np.empty(max(total, 1)), np.zeros(max(factors, 1), dtype=np.int64)
         self.place = np.empty(most, dtype=np.int64)

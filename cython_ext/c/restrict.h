@@ -38,6 +38,7 @@ typedef struct {
     int32_t *of;       /* factors with zeros that each variable is in */
     int32_t *queue;    /* (factors) waiting for a visit */
     uint8_t *waiting;  /* (factors) */
+    uint8_t *own;      /* (factors) whether zeros differ from row to row */
     int64_t waits;
 } pgm_part;
 
@@ -50,13 +51,15 @@ static int pgm_any_zero(const double *value, int64_t n)
 
 static void pgm_part_close(pgm_part *p)
 {
-    void *all[] = {p->first, p->card, p->kept,  p->found,   p->stride,
-                   p->digit, p->of,   p->queue, p->waiting, p->of_start};
+    void *all[] = {p->first, p->card,  p->kept,    p->found, p->stride,  p->digit,
+                   p->of,    p->queue, p->waiting, p->own,   p->of_start};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-/* Make room, and list the factors of each variable that have zeros (tight); 0 without memory. */
-static int pgm_part_open(pgm_part *p, const pgm_tree *t, const uint8_t *tight)
+/* Make room, and list the factors of each variable that have zeros (tight); 0 without memory.
+ * Tables of `wide` factors differ from row to row. */
+static int pgm_part_open(pgm_part *p, const pgm_tree *t, const uint8_t *tight,
+                         const uint8_t *wide)
 {
     int64_t axes = 0, states = 0;
     p->whole = t;
@@ -66,7 +69,9 @@ static int pgm_part_open(pgm_part *p, const pgm_tree *t, const uint8_t *tight)
     p->of = pgm_tree_room(t->start[t->factors], sizeof(int32_t));
     p->queue = pgm_tree_room(t->factors, sizeof(int32_t));
     p->waiting = pgm_tree_room(t->factors, 1);
-    if (!p->first || !p->card || !p->of_start || !p->of || !p->queue || !p->waiting) return 0;
+    p->own = pgm_tree_room(t->factors, 1);
+    if (!p->first || !p->card || !p->of_start || !p->of || !p->queue || !p->waiting || !p->own)
+        return 0;
     for (int64_t v = 0; v < t->variables; v++) p->first[v + 1] = p->first[v] + t->card[v];
     for (int64_t f = 0; f < t->factors; f++) {
         int64_t own = 0, n = t->start[f + 1] - t->start[f];
@@ -76,6 +81,7 @@ static int pgm_part_open(pgm_part *p, const pgm_tree *t, const uint8_t *tight)
         }
         if (own > states) states = own;
         if (n > axes) axes = n;
+        p->own[f] = tight[f] && wide[f] && n;
     }
     for (int64_t v = 0; v < t->variables; v++) p->of_start[v + 2] += p->of_start[v + 1];
     for (int64_t f = 0; f < t->factors; f++)
@@ -192,8 +198,11 @@ static int pgm_part_visit(pgm_part *p, int64_t f, pgm_entries e)
 static int pgm_part_restrict(pgm_part *p, const int32_t *seen, const pgm_entries *e)
 {
     const pgm_tree *t = p->whole;
-    memset(p->waiting, 0, (size_t)t->factors);
     p->waits = 0;
+    for (int64_t f = 0; f < t->factors; f++) {
+        p->waiting[f] = p->own[f];
+        if (p->own[f]) p->queue[p->waits++] = (int32_t)f;
+    }
     for (int64_t v = 0; v < t->variables; v++) {
         int32_t *own = p->kept + p->first[v];
         p->card[v] = seen[v] < 0 ? t->card[v] : 1;

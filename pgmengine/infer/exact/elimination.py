@@ -38,14 +38,21 @@ from pgmengine.infer.exact.factors import Scopes
 from pgmengine.infer.exact.leaks import with_leaks
 from pgmengine.infer.exact.order import Order, best_order
 from pgmengine.infer.exact.possible import Possible, remove_impossible
-from pgmengine.infer.exact.shared import SHARED, free_in_some, freed, observed_states, rare_rows
+from pgmengine.infer.exact.shared import (
+    RARE,
+    SHARED,
+    free_in_some,
+    freed,
+    observed_states,
+    rare_rows,
+)
 from pgmengine.infer.exact.summed import InfiniteTerm
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result, quantity
 from pgmengine.protocols import Accumulator
 
-# Seconds for a table entry and a pass.
-ENTRY = 3e-9
+# Seconds for a table entry and a pass, and for a clique of a row that has a tree of its own.
+ENTRY, CLIQUE = 3e-9, 3e-7
 
 # Quantities that need the marginals of units, and those that need the factors of all parameters.
 MOMENTS = {"marginals", "pairs", "gradient", "joint"}
@@ -193,8 +200,6 @@ class _Tree:
 
     def given(self, target: Target) -> Target:
         """Return the target with all units of the tree free."""
-        if self.restricted is None:
-            return target
         free = {n: np.zeros(layer.size, dtype=bool) for n, layer in target.structure.layers.items()}
         for name, units in self.conditioned.free.layers.items():
             free[name][units] = True
@@ -210,6 +215,12 @@ class _Tree:
         counts = [len(term.scopes) for term in self.conditioned.terms]
         flat = np.concatenate([np.empty(0), *(part.ravel() for part in parts)])
         return flat, np.repeat(np.array(wide, dtype=np.uint8), counts)
+
+    def sizes(self, target: Target) -> Array:
+        """Return the entries of all cliques and of the largest over the states of each row."""
+        values, wide = self.values(self.given(target))
+        seen = observed_states(target, self.conditioned, self.possible)
+        return np.asarray(restricted_entries(self.tree, values, seen, wide=wide))
 
     def all_states(self, units: Array) -> Array:
         """Return marginals of units with a 0 at the states that were removed."""
@@ -349,7 +360,8 @@ def _trees(target: Target, want: tuple[str, ...], most: float) -> list[_Tree]:
     for tree in shared:
         done[tree.rows] = True
     alone = [rows for rows in patterns if not done[rows[0]]]
-    return shared + [_tree(target, rows, prune, structural, joints) for rows in alone]
+    trees = [_tree(target, rows, prune, structural, joints) for rows in alone]
+    return shared + [_row_by_row(tree, target, most) for tree in trees]
 
 
 def _shared(
@@ -365,11 +377,26 @@ def _shared(
         tree = _tree(whole, np.arange(len(rows)), False, structural, joints)
     except PgmError:
         return []
-    values, wide = tree.values(whole)
-    seen = observed_states(some, tree.conditioned, tree.possible)
-    sizes = restricted_entries(tree.tree, values, seen, wide=wide)
+    sizes = tree.sizes(some)
     fits = sizes[:, 0] <= min(SHARED, most)
     return [replace(tree, rows=rows[fits], restricted=sizes[fits])] if fits.any() else []
+
+
+def _row_by_row(tree: _Tree, target: Target, most: float) -> _Tree:
+    """Return the tree of one pattern, restricted to each row where that is cheaper than lanes.
+
+    It is where the evidence of a row excludes many states that other rows leave possible.
+    """
+    if tree.possible is None or len(tree.rows) < RARE or not tree.possible.cards.all():
+        return tree
+    some = np.unique(np.linspace(0, len(tree.rows) - 1, RARE).astype(int))
+    mean = tree.sizes(target.take(tree.rows[some]))[:, 0].mean()
+    if mean * ENTRY + tree.tree.cliques * CLIQUE > 0.5 * tree.order.entries * ENTRY:
+        return tree
+    step = tree.at_once(("marginals",), 0)
+    parts = np.split(tree.rows, range(step, len(tree.rows), step))
+    sizes = np.concatenate([tree.sizes(target.take(rows)) for rows in parts])
+    return replace(tree, restricted=sizes) if sizes[:, 0].max() <= most else tree
 
 
 def _units(target: Target, joint: Joint) -> tuple[int, ...]:
@@ -473,7 +500,7 @@ def _solved(
     kinds, conditioned, given = {quantity(w) for w in want}, tree.conditioned, target
     moments = bool(MOMENTS & kinds)
     asked = _asked_factors(conditioned, kinds)
-    target = tree.given(target)
+    target = tree.given(target) if tree.restricted is not None else target
     if tree.possible is not None and not tree.possible.cards.all():
         return np.full(target.rows, -np.inf), Answer()
     values, wide = tree.values(target)

@@ -108,6 +108,19 @@ def test_states_that_the_evidence_excludes_do_not_cost():
     assert np.isnan(found["marginals"][:, 1]).all()
 
 
+def test_zeros_of_tables_that_differ_between_rows_exclude_states():
+    n, k = 10, 3
+    copy = np.where(np.eye(k, dtype=bool), 0.0, -np.inf)
+    scopes = [(0,)] + [(i, i + 1) for i in range(n - 1)]
+    tree = JunctionTree(np.full(n, k), *arrays(scopes), np.arange(n, dtype=np.int32))
+    own = np.array([[0.0, -np.inf], [-np.inf, 0.0], [-np.inf, 0.0]])
+    wide = np.zeros(n)
+    wide[0] = 1
+    values = np.concatenate([own.ravel(), np.tile(copy.ravel(), n - 1)])
+    found = restricted_entries(tree, values, np.full((2, n), -1), wide=wide)
+    np.testing.assert_allclose(found, [[n - 1, 1], [4 * (n - 1), 4]])
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_impossible_states_are_those_of_the_reference(seed, *, tolerance=1e-12):
     """Answers on the reference's reduced factors are the same."""

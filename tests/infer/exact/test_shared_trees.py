@@ -114,6 +114,22 @@ def test_rows_that_are_too_large_have_trees_of_their_own(monkeypatch):
     same(found.answers, right.answers, right.answers)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_of_one_pattern_that_exclude_different_states(seed, monkeypatch):
+    """Each is restricted to its own states, where that leaves far fewer of them."""
+    model = network(10 + seed)
+    draws = rows_of(model, 20, 1.0)
+    evidence = {name: draws[name] for name in ("x9", "x10", "x11")}
+    want = ("log_z", "marginals", "mode", "gradient")
+    method = pgm.Elimination()
+    right = pgm.infer(model, evidence, want=want, method=method)
+    monkeypatch.setattr(elimination, "WORTH", 0)
+    monkeypatch.setattr(elimination, "CLIQUE", -1.0)
+    found = pgm.infer(model.with_params({}), evidence, want=want, method=method)
+    assert "shared by" in found.plan.why and "shared by" not in right.plan.why
+    same(found.answers, right.answers, right.answers)
+
+
 def test_the_row_of_contradictory_evidence_is_named():
     b = pgm.GraphBuilder()
     b.variable("a"), b.variable("b"), b.variable("c")
