@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -25,8 +26,9 @@ from pgmengine.infer.exact.factors import (
     pair_term,
     table_term,
     unit_term,
+    whole_tables,
 )
-from pgmengine.infer.exact.summed import child_term, infinite_term
+from pgmengine.infer.exact.summed import InfiniteTerm, child_term, infinite_term
 
 T = TypeVar("T", bound=Term)
 
@@ -54,6 +56,7 @@ class Conditioned:
     scopes : the scopes of all factors, in the order of the terms.
     sizes : (factors,) the number of entries of each.
     counted : (tables,) whether each table of the model counts.
+    whole : numbers of the tables that count and have no free unit.
     left_out : layer -> (size,) barren units, which are summed out to one.
     """
 
@@ -62,6 +65,7 @@ class Conditioned:
     scopes: Scopes
     sizes: Array
     counted: Array
+    whole: Array
     left_out: dict[str, Array]
 
     def tables(self, target: Target) -> list[Array]:
@@ -70,7 +74,17 @@ class Conditioned:
 
     def constant(self, target: Target) -> Array:
         """Return the part (rows,) of the log density that has no free units."""
-        return observed_constant(target, self.counted)
+        return observed_constant(target, self.whole)
+
+    @cached_property
+    def for_means(self) -> Array:
+        """The factors whose marginals means and joint distributions need, ascending.
+
+        Means of units with infinitely many values are read from the factors of their neighbours.
+        """
+        places = [place for _, place in self.places((InfiniteTerm, JointTerm))]
+        ranges = [np.arange(place.start, place.stop) for place in places]
+        return np.concatenate([np.empty(0, dtype=np.int64), *ranges])
 
     def places(self, kind: type[T] | tuple[type[T], ...]) -> Iterator[tuple[T, slice]]:
         """Yield the terms of a kind, or of several, with the places of their factors."""
@@ -127,7 +141,8 @@ def condition(
     states = free.states[scopes.scope]
     sizes = np.multiply.reduceat(np.append(states, 1), scopes.start[:-1]) if len(scopes) else states
     sizes[np.diff(scopes.start) == 0] = 1
-    return Conditioned(free, found, scopes, sizes, counted, left_out)
+    whole = whole_tables(target, counted)
+    return Conditioned(free, found, scopes, sizes, counted, whole, left_out)
 
 
 def _joint_term(free: FreeUnits, joints: tuple[tuple[int, ...], ...]) -> JointTerm:

@@ -32,7 +32,7 @@ from pgmengine.graph.variables import find
 from pgmengine.infer.answers import add_gradients, evidence_patterns
 from pgmengine.infer.by_name import Joint
 from pgmengine.infer.exact.answered import Answer, check_possible, exact_answers, output_bytes, put
-from pgmengine.infer.exact.conditioned import Conditioned, JointTerm, condition
+from pgmengine.infer.exact.conditioned import Conditioned, condition
 from pgmengine.infer.exact.expected import Expected
 from pgmengine.infer.exact.factors import Scopes
 from pgmengine.infer.exact.leaks import with_leaks
@@ -267,6 +267,8 @@ class _Tree:
 
     def at_once(self, want: tuple[str, ...], draws: int) -> int:
         """Return the number of rows that share a pass."""
+        if len(self.rows) == 1:
+            return 1
         each = self._bytes(2, want, draws) - self._bytes(1, want, draws)
         return int(max(1, ROWS_BYTES // max(each, 1)))
 
@@ -534,12 +536,7 @@ def _solved(
 
 def _asked_factors(conditioned: Conditioned, kinds: set[str]) -> Array:
     """Return the factors whose marginals are needed, ascending."""
-    if PAIRS & kinds:
-        return np.arange(len(conditioned.scopes))
-    # Means of units with infinitely many values are read from the factors of their neighbours.
-    places = [place for _, place in conditioned.places((InfiniteTerm, JointTerm))]
-    ranges = [np.arange(place.start, place.stop) for place in places]
-    return np.concatenate([np.empty(0, dtype=np.int64), *ranges])
+    return np.arange(len(conditioned.scopes)) if PAIRS & kinds else conditioned.for_means
 
 
 def _expected(e: Expected, want: tuple[str, ...]) -> Answer:

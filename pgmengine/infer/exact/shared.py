@@ -21,7 +21,6 @@ from pgmengine.base.types import Array
 from pgmengine.graph.evidence import Evidence
 from pgmengine.graph.queries import EvidencePattern
 from pgmengine.graph.rows import distinct, spread
-from pgmengine.graph.tables import joined_states
 from pgmengine.graph.target import Target
 from pgmengine.infer.exact.conditioned import Conditioned
 from pgmengine.infer.exact.possible import Possible
@@ -77,7 +76,7 @@ def observed_states(target: Target, conditioned: Conditioned, possible: Possible
     """
     units = np.flatnonzero(conditioned.free.number >= 0)
     seen = np.concatenate([target.pattern.observed[n] for n in target.structure.layers], axis=1)
-    states = joined_states(target.structure, target.evidence.values)[:, units]
+    states = target.states[:, units]
     if possible is not None:
         number = np.full((len(units), int(conditioned.free.states.max(initial=1))), -2)
         for v, kept in enumerate(possible.kept):
