@@ -141,6 +141,8 @@ class Structure:
         They are layers with directed parents, and roots: layers with directed children and without
         undirected couplings or conditional tables.
         """
+        if not self.arrows:
+            return ()
         chosen = {
             name
             for name in self.layers

@@ -66,6 +66,9 @@ ROWS_BYTES = 256 * 2**20
 SEARCH = 3.0
 FAR, PROVEN = 50, 34
 
+# Table entries up to which the quick search takes longer than elimination.
+QUICK = 2**12
+
 # Table entries above which impossible states are looked for.
 WORTH = 2**16
 
@@ -429,7 +432,7 @@ def _tree(
 
     def make() -> tuple[Order, JunctionTree]:
         order = rough
-        if _may_fit(rough):
+        if _may_fit(rough) and rough.entries > QUICK:
             order = best_order(states, scopes.start, scopes.scope, seconds=SEARCH)
         return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
 
