@@ -1,4 +1,4 @@
-/* Messages on a junction tree: sums, largest entries, marginals and draws.
+/* Messages on a junction tree: sums, largest entries and marginals.
  *
  * Collect. The message of clique C to its parent is
  *     m_C(s) = sum_r prod_f f(r, s) prod_children m_D(r, s),
