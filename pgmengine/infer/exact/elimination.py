@@ -1,10 +1,10 @@
 """Elimination: exact answers on graphs of small width, by message passing on a junction tree.
 
 Each evidence pattern has its conditioned model (factors over the free units), an elimination order,
-and a junction tree. One pass answers all rows of a pattern, which are lanes of the tables; rows of
-rare patterns share a tree (shared.py). log Z needs only the collect pass; marginals and expectations
-also need the distribute pass. The mode uses the same schedule with the maximum in place of the sum.
-Samples are drawn from the root of the tree to its leaves.
+and a junction tree. One pass answers all rows of a pattern, which are lanes of the tables. Rows of
+rare patterns share a tree (shared.py). log Z needs only the collect pass; marginals and
+expectations also need the distribute pass. The mode uses the same schedule with the maximum in
+place of the sum. Samples are drawn from the root of the tree to its leaves.
 
 References: Lauritzen and Spiegelhalter (1988); Shafer and Shenoy (1990); Koller and Friedman
 (2009), chapter 10.
