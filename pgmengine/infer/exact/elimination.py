@@ -219,11 +219,16 @@ class _Tree:
         flat = np.concatenate([np.empty(0), *(part.ravel() for part in parts)])
         return flat, np.repeat(np.array(wide, dtype=np.uint8), counts)
 
-    def sizes(self, target: Target) -> Array:
+    def sizes(self, target: Target, rows: Array) -> Array:
         """Return the entries of all cliques and of the largest over the states of each row."""
-        values, wide = self.values(self.given(target))
-        seen = observed_states(target, self.conditioned, self.possible)
-        return np.asarray(restricted_entries(self.tree, values, seen, wide=wide))
+        step = int(max(1, ROWS_BYTES // (16 * max(self.conditioned.sizes.sum(), 1))))
+        found = [np.empty((0, 2))]
+        for part in np.split(rows, range(step, len(rows), step)):
+            some = target if len(part) == target.rows else target.take(part)
+            values, wide = self.values(self.given(some))
+            seen = observed_states(some, self.conditioned, self.possible)
+            found.append(restricted_entries(self.tree, values, seen, wide=wide))
+        return np.concatenate(found)
 
     def all_states(self, units: Array) -> Array:
         """Return marginals of units with a 0 at the states that were removed."""
@@ -382,7 +387,7 @@ def _shared(
         tree = _tree(whole, np.arange(len(rows)), False, structural, joints)
     except PgmError:
         return []
-    sizes = tree.sizes(some)
+    sizes = tree.sizes(some, tree.rows)
     fits = sizes[:, 0] <= min(SHARED, most)
     return [replace(tree, rows=rows[fits], restricted=sizes[fits])] if fits.any() else []
 
@@ -395,12 +400,10 @@ def _row_by_row(tree: _Tree, target: Target, most: float) -> _Tree:
     if tree.possible is None or len(tree.rows) < RARE or not tree.possible.cards.all():
         return tree
     some = np.unique(np.linspace(0, len(tree.rows) - 1, RARE).astype(int))
-    mean = tree.sizes(target.take(tree.rows[some]))[:, 0].mean()
+    mean = tree.sizes(target, tree.rows[some])[:, 0].mean()
     if mean * ENTRY + tree.tree.cliques * CLIQUE > 0.5 * tree.order.entries * ENTRY:
         return tree
-    step = tree.at_once(("marginals",), 0)
-    parts = np.split(tree.rows, range(step, len(tree.rows), step))
-    sizes = np.concatenate([tree.sizes(target.take(rows)) for rows in parts])
+    sizes = tree.sizes(target, tree.rows)
     return replace(tree, restricted=sizes) if sizes[:, 0].max() <= most else tree
 
 
