@@ -40,10 +40,10 @@ from pgmengine.infer.exact.order import Order, best_order
 from pgmengine.infer.exact.possible import Possible, remove_impossible
 from pgmengine.infer.exact.shared import (
     RARE,
-    SHARED,
     free_in_some,
     freed,
     observed_states,
+    planning_seconds,
     rare_rows,
 )
 from pgmengine.infer.exact.summed import InfiniteTerm
@@ -53,6 +53,9 @@ from pgmengine.protocols import Accumulator
 
 # Seconds for a table entry and a pass, and for a clique of a row that has a tree of its own.
 ENTRY, CLIQUE = 3e-9, 3e-7
+
+# Passes of a question about marginals.
+PASSES = 3
 
 # Quantities that need the marginals of units, and those that need the factors of all parameters.
 MOMENTS = {"marginals", "pairs", "gradient", "joint"}
@@ -65,6 +68,9 @@ ROWS_BYTES = 256 * 2**20
 # clique of more than 2^50 states, or proves that every order has one of more than 2^34.
 SEARCH = 3.0
 FAR, PROVEN = 50, 34
+
+# The longest search for a tree that rows of rare patterns share. It is enough for trees that fit.
+SHORT_SEARCH = 0.05
 
 # Table entries up to which the quick search takes longer than elimination.
 QUICK = 2**12
@@ -264,7 +270,7 @@ class _Tree:
     def work(self, draws: int, want: tuple[str, ...]) -> float:
         """Return the number of table entries of all passes and rows."""
         kinds = {quantity(w) for w in want}
-        passes = 1 + 2 * bool(MOMENTS & kinds) + ("mode" in kinds)
+        passes = 1 + (PASSES - 1) * bool(MOMENTS & kinds) + ("mode" in kinds)
         drawn = draws * len(self.conditioned.free.states) * ("samples" in kinds)
         each = self.order.entries if self.restricted is None else float(self.entries.mean())
         return len(self.rows) * (passes * each + drawn)
@@ -384,11 +390,13 @@ def _shared(
     some = target if len(rows) == target.rows else target.take(rows)
     try:
         whole = freed(some, free_in_some(some))
-        tree = _tree(whole, np.arange(len(rows)), False, structural, joints)
+        tree = _tree(whole, np.arange(len(rows)), False, structural, joints, SHORT_SEARCH)
     except PgmError:
         return []
     sizes = tree.sizes(some, tree.rows)
-    fits = sizes[:, 0] <= min(SHARED, most)
+    seconds = PASSES * ENTRY * sizes[:, 0] + CLIQUE * tree.tree.cliques
+    fits = seconds <= planning_seconds(tree.conditioned, tree.possible)
+    fits &= sizes[:, 0] <= most
     return [replace(tree, rows=rows[fits], restricted=sizes[fits])] if fits.any() else []
 
 
@@ -416,9 +424,17 @@ def _units(target: Target, joint: Joint) -> tuple[int, ...]:
 
 
 def _tree(
-    target: Target, rows: Array, prune: bool, structural: bool, joints: tuple[tuple[int, ...], ...]
+    target: Target,
+    rows: Array,
+    prune: bool,
+    structural: bool,
+    joints: tuple[tuple[int, ...], ...],
+    search: float = SEARCH,
 ) -> _Tree:
-    """Return the tree of one evidence pattern, remembered by the structure."""
+    """Return the tree of one evidence pattern, remembered by the structure.
+
+    `search` is the longest time in seconds of the search for an order.
+    """
     # Hints are no part of the pattern, so that their rows are looked at all together.
     one = target.take(rows if target.soft else rows[:1])
     masks = [mask[0] for both in (one.free, one.cut) for mask in both.values()]
@@ -436,7 +452,7 @@ def _tree(
     def make() -> tuple[Order, JunctionTree]:
         order = rough
         if _may_fit(rough) and rough.entries > QUICK:
-            order = best_order(states, scopes.start, scopes.scope, seconds=SEARCH)
+            order = best_order(states, scopes.start, scopes.scope, seconds=search)
         return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
 
     rough: Order = memo.recall(
@@ -449,10 +465,10 @@ def _tree(
         if zeros.any():
             digest = sha256(np.packbits(zeros).tobytes()).digest()
             found = memo.recall(
-                ("possible", digest, *key), lambda: _reduced(states, scopes, values)
+                ("possible", search, digest, *key), lambda: _reduced(states, scopes, values, search)
             )
             return _Tree(rows, conditioned, *found)
-    return _Tree(rows, conditioned, *memo.recall(key, make))
+    return _Tree(rows, conditioned, *memo.recall((search, *key), make))
 
 
 def _may_fit(rough: Order) -> bool:
@@ -460,14 +476,16 @@ def _may_fit(rough: Order) -> bool:
     return rough.largest <= FAR and rough.bound <= PROVEN
 
 
-def _reduced(states: Array, scopes: Scopes, values: Array) -> tuple[Order, JunctionTree, Possible]:
+def _reduced(
+    states: Array, scopes: Scopes, values: Array, search: float
+) -> tuple[Order, JunctionTree, Possible]:
     """Return the tree over the states that are possible for some row."""
     p = remove_impossible(states, scopes.start, scopes.scope, values)
     # A sum without states is 0; the tree of one state each is never run.
     cards = np.maximum(p.cards, 1)
     order = best_order(cards, p.start, p.scope, seconds=0.0)
     if _may_fit(order):
-        order = best_order(cards, p.start, p.scope, seconds=SEARCH)
+        order = best_order(cards, p.start, p.scope, seconds=search)
     return order, JunctionTree(cards, p.start, p.scope, order.order), p
 
 

@@ -106,7 +106,9 @@ def test_rows_that_are_too_large_have_trees_of_their_own(monkeypatch):
     model = network(2)
     evidence = rows_of(model, 30, 0.3)
     sizes = np.sort(np.concatenate([tree.entries for tree in _trees(model, evidence)]))
-    monkeypatch.setattr(elimination, "SHARED", sizes[10])
+    limit = 3 * elimination.ENTRY * sizes[10]
+    monkeypatch.setattr(elimination, "CLIQUE", 0.0)
+    monkeypatch.setattr(elimination, "planning_seconds", lambda *_: limit)
     trees = _trees(model, evidence)
     assert len(trees) > 1 and 0 < len(trees[0].rows) < 30
     assert sorted(np.concatenate([tree.rows for tree in trees]).tolist()) == list(range(30))
