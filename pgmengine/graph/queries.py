@@ -30,10 +30,14 @@ from pgmengine.graph.rows import distinct, rows_of, spread
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.weights import is_sparse
 from pgmengine.protocols import Coupling
+from pgmengine.units.base import Draw
 
 if TYPE_CHECKING:
     from pgmengine.graph.model import Model
     from pgmengine.graph.target import Target
+
+# Layers from which sweeps of single units pay, if the layers have at most two units on average.
+MANY_LAYERS = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +148,29 @@ class EvidencePattern:
         )
 
     @cached_property
+    def in_lanes(self) -> bool:
+        """Whether the compiled sweeps of single units, with chains as lanes, are the ones to take.
+
+        They know tables and undirected couplings of units with finitely many states, but neither
+        arrows nor units with infinitely many values. Without tables, sweeps of whole layers are
+        faster unless the layers are tiny.
+        """
+        s = self.structure
+        tiny = len(s.layers) >= MANY_LAYERS and 2 * len(s.layers) >= sum(
+            layer.size for layer in s.layers.values()
+        )
+        return (
+            bool(s.tables or tiny)
+            and not s.arrows
+            and all(
+                unit.draw is Draw.TABLE and len(unit.log_base) <= _kernels.MOST_STATES
+                for unit in {layer.unit for layer in s.layers.values()}
+            )
+        )
+
+    @cached_property
     def drawable(self) -> bool:
-        """Whether the compiled sweeps can draw every unit that they have to."""
+        """Whether the compiled sweeps of whole layers can draw every unit that they have to."""
         s = self.structure
         if s.tables:
             return False
