@@ -133,32 +133,26 @@ PGM_INLINE void pgm_add_terms_alone(const pgm_tabled *m, const pgm_slot *t, int 
 
 /* Add what the tables of a unit say about its states to their log weights. */
 PGM_INLINE void pgm_table_weights(const pgm_tabled *m, const pgm_site *s, int states, int64_t lane,
-                                  pgm_vf beta, int alone, pgm_vf *lw)
+                                  pgm_vf beta, pgm_vf *lw)
 {
     const pgm_slot *slot = m->slot + s->slot;
     const pgm_vf none = pgm_splat_f(0.0f);
     const pgm_vi off = beta == 0.0f;
     pgm_vf sum[PGM_MOST_STATES];
-    if (alone) {
-        float one[PGM_MOST_STATES];
-        for (int k = 0; k < states; k++) one[k] = 0.0f;
-        for (int64_t i = 0; i < s->slots; i++) pgm_add_terms_alone(m, slot + i, states, one);
-        for (int k = 0; k < states; k++) sum[k] = none + one[k];
-    } else {
-        for (int k = 0; k < states; k++) sum[k] = none;
-        for (int64_t i = 0; i < s->slots; i++) pgm_add_terms(m, slot + i, states, lane, sum);
-    }
+    for (int k = 0; k < states; k++) sum[k] = none;
+    for (int64_t i = 0; i < s->slots; i++) pgm_add_terms(m, slot + i, states, lane, sum);
     for (int k = 0; k < states; k++) lw[k] += pgm_select_f(off, none, sum[k] * beta);
 }
 
-/* ---- a visit ---- */
+/* ---- new states ---- */
 
 /* The Gibbs move of units with K values from their log weights, which are overwritten: pgm_draw_by
  * with alpha = 0. */
-PGM_INLINE pgm_vi pgm_gibbs(pgm_vf *lw, int states, pgm_vf top, pgm_vi current, pgm_vf u)
+PGM_INLINE pgm_vi pgm_gibbs(pgm_vf *lw, int states, pgm_vi current, pgm_vf u)
 {
-    pgm_vf sum = pgm_splat_f(0.0f), reached = sum;
+    pgm_vf top = lw[0], sum = pgm_splat_f(0.0f), reached = sum;
     pgm_vi chosen = current, open = ~(pgm_vi){0};
+    for (int k = 1; k < states; k++) top = pgm_max_f(lw[k], top);
     for (int k = 0; k < states; k++) {
         lw[k] = pgm_exp_f(pgm_max_f(lw[k] - top, pgm_splat_f(-87.0f)));
         sum += lw[k];
@@ -174,40 +168,114 @@ PGM_INLINE pgm_vi pgm_gibbs(pgm_vf *lw, int states, pgm_vf top, pgm_vi current, 
     return chosen;
 }
 
-/* Return the next states of a unit in the lanes from `lane` on. */
+/* Return the next states of a unit in the lanes from `lane` on. Where all states are impossible,
+ * differences of log weights are NaN, and all weights become equal. */
 PGM_INLINE pgm_vi pgm_next(const pgm_tabled *m, const pgm_site *s, int states, int64_t lane,
-                           pgm_vi now, pgm_vf u, float alpha, int alone)
+                           pgm_vi now, pgm_vf u, float alpha)
 {
     const pgm_vf beta = *(const pgm_vf *)(m->beta + lane), none = pgm_splat_f(0.0f);
     /* at beta = 0 the exact draw is at hand */
     const pgm_vf share = pgm_select_f(beta == 0.0f, none, pgm_splat_f(alpha));
     pgm_vf lw[PGM_MOST_STATES];
     pgm_linear_weights(m, s, states, lane, beta, lw);
-    if (s->slots) pgm_table_weights(m, s, states, lane, beta, alone, lw);
-    pgm_vf top = lw[0];
-    for (int k = 1; k < states; k++) top = pgm_max_f(lw[k], top);
-    const pgm_vi lost = top == -INFINITY;
-    if (pgm_any_i(lost)) {
-        for (int k = 0; k < states; k++) lw[k] = pgm_select_f(lost, none, lw[k]);
-        top = pgm_select_f(lost, none, top);
+    if (s->slots) pgm_table_weights(m, s, states, lane, beta, lw);
+    if (states == 2) {
+        pgm_vf eta = lw[1] - lw[0];
+        eta = pgm_select_f(eta == eta, eta, none);
+        return now ^ (pgm_moves_by(eta, -now, u, alpha > 0.0f, share) & 1);
     }
-    if (states == 2)
-        return now ^ (pgm_moves_by(lw[1] - lw[0], -now, u, alpha > 0.0f, share) & 1);
-    if (alpha == 0.0f) return pgm_gibbs(lw, states, top, now, u);
-    return pgm_draw_by(lw, states, now, u, share);
+    if (alpha > 0.0f) return pgm_draw_by(lw, states, now, u, share);
+    return pgm_gibbs(lw, states, now, u);
 }
+
+/* ---- the same in one chain, by the same operations on scalars ---- */
+
+/* pgm_exp_f */
+PGM_INLINE float pgm_exp_alone(float x)
+{
+    float shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
+    float r = x - n * 0.693145752f - n * 1.42860677e-6f;
+    float p = r * 1.38888889e-3f + 8.33333333e-3f;
+    uint32_t bits, power;
+    p = p * r + 4.16666667e-2f;
+    p = p * r + 1.66666667e-1f;
+    p = p * r + 0.5f;
+    p = p * (r * r) + (r + 1.0f);
+    memcpy(&bits, &p, sizeof bits);
+    memcpy(&power, &shifted, sizeof power);
+    bits += power << 23;
+    memcpy(&p, &bits, sizeof bits);
+    return p;
+}
+
+/* pgm_moves_by */
+PGM_INLINE int pgm_moves_alone(float eta, int upper, float u, float alpha)
+{
+    float size = fabsf(eta), t = pgm_exp_alone(-(size < 87.0f ? size : 87.0f));
+    float rate = (eta > 0.0f) == upper ? t : 1.0f;
+    if (alpha > 0.0f && size >= PGM_TIE) rate *= alpha * (1.0f + t) + (1.0f - alpha);
+    return u * (1.0f + t) < rate;
+}
+
+/* pgm_gibbs */
+PGM_INLINE int pgm_gibbs_alone(const float *lw, int states, int now, float u)
+{
+    float top = lw[0], sum = 0.0f, reached = 0.0f, w[PGM_MOST_STATES];
+    int chosen = now;
+    for (int k = 1; k < states; k++) top = lw[k] > top ? lw[k] : top;
+    for (int k = 0; k < states; k++) {
+        float below = lw[k] - top;
+        w[k] = pgm_exp_alone(below > -87.0f ? below : -87.0f);
+        sum += w[k];
+    }
+    u *= sum;
+    /* w[k] becomes what is reached at a move to k */
+    for (int k = 0; k < states; k++) {
+        reached += k == now ? 0.0f : w[k];
+        w[k] = k == now ? 0.0f : reached;
+    }
+    for (int k = states - 1; k >= 0; k--) chosen = u < w[k] ? k : chosen;
+    return chosen;
+}
+
+PGM_INLINE int pgm_next_alone(const pgm_tabled *m, const pgm_site *s, int states, int now, float u,
+                              float alpha)
+{
+    const float beta = *m->beta, share = beta == 0.0f ? 0.0f : alpha;
+    const float *log_base = m->log_base + s->support;
+    float lw[PGM_MOST_STATES], sum[PGM_MOST_STATES];
+    if (s->linear) {
+        pgm_vf all[PGM_MOST_STATES];
+        pgm_linear_weights(m, s, states, 0, pgm_splat_f(beta), all);
+        for (int k = 0; k < states; k++) lw[k] = all[k][0];
+    } else
+        for (int k = 0; k < states; k++) lw[k] = log_base[k];
+    if (s->slots && beta != 0.0f) {
+        for (int k = 0; k < states; k++) sum[k] = 0.0f;
+        for (int64_t i = 0; i < s->slots; i++)
+            pgm_add_terms_alone(m, m->slot + s->slot + i, states, sum);
+        for (int k = 0; k < states; k++) lw[k] += sum[k] * beta;
+    }
+    if (states == 2) {
+        const float eta = lw[1] - lw[0];
+        return now ^ pgm_moves_alone(eta == eta ? eta : 0.0f, now, u, share);
+    }
+    if (alpha > 0.0f) {
+        pgm_vf all[PGM_MOST_STATES];
+        for (int k = 0; k < states; k++) all[k] = pgm_splat_f(lw[k]);
+        return pgm_draw_by(all, states, (pgm_vi){0} + now, pgm_splat_f(u), pgm_splat_f(share))[0];
+    }
+    return pgm_gibbs_alone(lw, states, now, u);
+}
+
+/* ---- a visit ---- */
 
 /* Write the values of a unit in new states. */
 PGM_INLINE void pgm_write_values(const pgm_tabled *m, const pgm_site *s, int states, int64_t lane,
-                                 pgm_vi state, int alone)
+                                 pgm_vi state)
 {
     const float *support = m->support + s->support;
     float *row = m->value + s->value * m->apart + lane;
-    if (alone) {
-        if (s->width == 1) *row = support[state[0]];
-        for (int64_t k = 0; s->width > 1 && k < s->width; k++) row[k] = state[0] == k;
-        return;
-    }
     pgm_vf x = pgm_splat_f(support[0]);
     for (int k = 0; k < states; k++) {
         const pgm_vi here = state == k;
@@ -219,43 +287,54 @@ PGM_INLINE void pgm_write_values(const pgm_tabled *m, const pgm_site *s, int sta
     if (s->width == 1) *(pgm_vf *)row = x;
 }
 
-/* Visit one unit in lanes first .. last - 1; u (PGM_TOGETHER) has its uniforms. */
-PGM_INLINE void pgm_visit_of(const pgm_tabled *m, int64_t unit, int states, int64_t first,
-                             int64_t last, const float *u, float alpha, int alone)
+/* Visit a unit in lanes first .. last - 1; u has its uniforms. */
+PGM_INLINE void pgm_visit_lanes(const pgm_tabled *m, int64_t unit, int states, int64_t first,
+                                int64_t last, const float *u, float alpha)
 {
     const pgm_site *s = m->site + unit;
     for (int64_t lane = first; lane < last; lane += PGM_WIDE) {
         uint8_t *state = m->state + unit * m->apart + lane;
         const pgm_vi now = pgm_load_bytes(state);
-        pgm_vi next = pgm_next(m, s, states, lane, now, *(const pgm_vf *)(u + lane - first), alpha,
-                               alone);
+        const pgm_vf own = *(const pgm_vf *)(u + lane - first);
+        pgm_vi next = pgm_next(m, s, states, lane, now, own, alpha);
         if (m->free)
             next = pgm_select_i(-(pgm_load_bytes(m->free + unit * m->apart + lane) & 1), next, now);
-        if (alone)
-            *state = (uint8_t)next[0];
-        else
-            *(pgm_bytes *)state = pgm_narrow(next);
-        if (s->value >= 0) pgm_write_values(m, s, states, lane, next, alone);
+        *(pgm_bytes *)state = pgm_narrow(next);
+        if (s->value >= 0) pgm_write_values(m, s, states, lane, next);
     }
 }
 
-static void pgm_visit(const pgm_tabled *m, int64_t unit, int64_t first, int64_t last,
-                      const float *u, float alpha, int alone)
+/* Visit a unit of one chain. */
+PGM_INLINE void pgm_visit_alone(const pgm_tabled *m, int64_t unit, int states, float u, float alpha)
+{
+    const pgm_site *s = m->site + unit;
+    if (m->free && !m->free[unit]) return;
+    const int next = pgm_next_alone(m, s, states, m->state[unit], u, alpha);
+    m->state[unit] = (uint8_t)next;
+    if (s->value < 0) return;
+    if (s->width == 1) m->value[s->value] = m->support[s->support + next];
+    for (int64_t k = 0; s->width > 1 && k < s->width; k++) m->value[s->value + k] = next == k;
+}
+
+/* A visit of either kind. Loops over a constant number of states run in registers. */
+PGM_INLINE void pgm_visit(const pgm_tabled *m, int64_t unit, int64_t first, int64_t last,
+                          const float *u, float alpha, int alone)
 {
     const int states = (int)m->site[unit].states;
-    /* loops over a constant number of states run in registers */
-    if (states == 2)
-        alone ? pgm_visit_of(m, unit, 2, first, last, u, alpha, 1)
-              : pgm_visit_of(m, unit, 2, first, last, u, alpha, 0);
-    else if (states == 3)
-        alone ? pgm_visit_of(m, unit, 3, first, last, u, alpha, 1)
-              : pgm_visit_of(m, unit, 3, first, last, u, alpha, 0);
-    else if (states == 4)
-        alone ? pgm_visit_of(m, unit, 4, first, last, u, alpha, 1)
-              : pgm_visit_of(m, unit, 4, first, last, u, alpha, 0);
+    if (alone)
+        switch (states) {
+        case 2: pgm_visit_alone(m, unit, 2, *u, alpha); break;
+        case 3: pgm_visit_alone(m, unit, 3, *u, alpha); break;
+        case 4: pgm_visit_alone(m, unit, 4, *u, alpha); break;
+        default: pgm_visit_alone(m, unit, states, *u, alpha);
+        }
     else
-        alone ? pgm_visit_of(m, unit, states, first, last, u, alpha, 1)
-              : pgm_visit_of(m, unit, states, first, last, u, alpha, 0);
+        switch (states) {
+        case 2: pgm_visit_lanes(m, unit, 2, first, last, u, alpha); break;
+        case 3: pgm_visit_lanes(m, unit, 3, first, last, u, alpha); break;
+        case 4: pgm_visit_lanes(m, unit, 4, first, last, u, alpha); break;
+        default: pgm_visit_lanes(m, unit, states, first, last, u, alpha);
+        }
 }
 
 /* ---- log densities ---- */

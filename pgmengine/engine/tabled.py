@@ -33,7 +33,7 @@ from pgmengine.graph.weights import is_sparse
 from pgmengine.protocols import Kernel
 
 # Chains up to which one after the other is faster than all of them as lanes.
-FEW_CHAINS = 3
+FEW_CHAINS = 2
 
 # Unit updates: of a thread, and between two looks at Ctrl-C.
 WORTH_A_THREAD = 20_000

@@ -271,13 +271,13 @@ def forgotten_cut(monkeypatch):
         (forgotten_couplings, "tables and couplings", "nothing"),
         (forgotten_bias, "tables and couplings", "nothing"),
         (forgotten_clamp, "network", "row"),
-        (forgotten_cut, "network", "do"),
+        (forgotten_cut, "network zeros", "do"),
     ],
     ids=lambda v: getattr(v, "__name__", str(v)),
 )
 def test_broken_engines_are_caught(mutant, name, given, monkeypatch):
     tiny_model = next(m for m in TABLED if m.name == name)
-    # The second unit of "network" has a parent and children.
+    # The second unit has a parent that depends on nothing else, and children.
     seen = {x.name: [None] * x.size for x in tiny_model.layers} | {"v": [None, 1, None, None]}
     asked = {} if given == "nothing" else {given: seen}
     assert after_sweeps(tiny_model, pgm.Gibbs(), **asked) > ALARM
@@ -303,12 +303,12 @@ def chains_of(target, index, kernel=KERNELS[2], seed=4):
 @kernels
 @pytest.mark.parametrize("number", range(12))
 def test_a_chain_does_not_depend_on_the_others(number, kernel):
-    """One chain, three one after the other, and lanes of one vector or of several."""
+    """One chain, two one after the other, and lanes of one vector or of several."""
     seed, graph = graphs(25)[number]
     target = mixed_rows(seed, graph, 150)
     together = chains_of(target, np.arange(150), kernel)
     together.sweep(5)
-    for count in (1, 3, 4, 17, 70):
+    for count in (1, 2, 3, 17, 70):
         index = np.random.default_rng(count).choice(150, size=count, replace=False)
         some = chains_of(target, index, kernel)
         some.sweep(5)
@@ -366,7 +366,7 @@ def test_trace_is_the_log_density_after_each_sweep(rows):
         np.testing.assert_allclose(path + 0.7 * power, found[t], **CLOSE)
 
 
-@pytest.mark.parametrize("rows", [3, 30])
+@pytest.mark.parametrize("rows", [2, 30])
 def test_kept_chains_come_back_and_chains_can_be_placed(rows):
     target = lattice(4).given().take(np.zeros(rows, dtype=int))
     rng = np.random.default_rng(0)
