@@ -39,21 +39,14 @@ FEW_CHAINS = 2
 WORTH_A_THREAD = 20_000
 AT_ONCE = 10_000_000
 
-# The columns of pgm_site and pgm_slot (cython_ext/c/routines.h).
-SITE = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            *("states", "width", "support", "slot", "slots", "component", "value", "soft"),
-            *("rank", "linear", "based", "moves", "summed"),
-        )
-    ]
+# The fields of pgm_site and pgm_slot (cython_ext/c/routines.h).
+SITE_FIELDS = (
+    *("states", "width", "support", "slot", "slots", "component", "value", "soft"),
+    *("rank", "linear", "based", "moves", "summed"),
 )
-SLOT = np.dtype(
-    [
-        (name, np.int64)
-        for name in ("first", "stride", "configs", "member", "members", "child", "leads")
-    ]
+SLOT_FIELDS = ("first", "stride", "configs", "member", "members", "child", "leads")
+SITE, SLOT = (
+    np.dtype([(name, np.int64) for name in fields]) for fields in (SITE_FIELDS, SLOT_FIELDS)
 )
 
 
@@ -252,8 +245,8 @@ class TabledChains:
         self.routine = _kernels.TabledSweeps(
             chains=self.rows,
             alone=self.alone,
-            sites=self.sites.view(np.int64).reshape(-1, len(SITE)),
-            slots=_some(self.graph.slots).view(np.int64).reshape(-1, len(SLOT)),
+            sites=self.sites.view(np.int64).reshape(-1, len(SITE_FIELDS)),
+            slots=_some(self.graph.slots).view(np.int64).reshape(-1, len(SLOT_FIELDS)),
             members=_some(self.graph.members),
             visit=visit,
             support=self.graph.support,

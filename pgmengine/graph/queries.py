@@ -162,10 +162,8 @@ class EvidencePattern:
         return (
             bool(s.tables or tiny)
             and not s.arrows
-            and all(
-                unit.draw is Draw.TABLE and len(unit.log_base) <= _kernels.MOST_STATES
-                for unit in {layer.unit for layer in s.layers.values()}
-            )
+            and all(layer.unit.draw is Draw.TABLE for layer in s.layers.values())
+            and max(s.state_counts.values()) <= _kernels.MOST_STATES
         )
 
     @cached_property
