@@ -73,7 +73,7 @@ cdef extern from "routines.h" nogil:
 
     ctypedef struct pgm_site:
         int64_t states, width, support, slot, slots, component, value, soft, rank, linear, based
-        int64_t moves, summed
+        int64_t moves, summed, directed, complement
 
     ctypedef struct pgm_tabled:
         int64_t units, visits, chains, values, softs, apart
@@ -90,6 +90,11 @@ cdef extern from "routines.h" nogil:
         const int64_t *link_start
         const int32_t *link_from
         const float *link_weight
+        const int64_t *arrow_start
+        const int32_t *arrow_from
+        const float *arrow_weight
+        const int64_t *child_start
+        const int32_t *child
         uint8_t *state
         float *value
         const float *soft

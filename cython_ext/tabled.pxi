@@ -4,7 +4,7 @@
 cdef class TabledSweeps:
     """The chains of one target with tables; every array given is kept, and changed in place.
 
-    sites (units, 13), slots (n, 7) and members (n, 2) have the columns of pgm_site, pgm_slot and
+    sites (units, 15), slots (n, 7) and members (n, 2) have the columns of pgm_site, pgm_slot and
     pgm_member in c/routines.h; visit (visits,) has the units in the order of a sweep. support and
     log_base have the values of each kind of unit and log h of these. state (units, chains), value,
     soft, free and cut have their rows padded to whole groups of chains, or are (chains, units) with
@@ -48,12 +48,18 @@ cdef class TabledSweeps:
 
     def parameters(self, const float[::1] term, const float[::1] bias,
                    const int64_t[::1] link_start, const int32_t[::1] link_from,
-                   const float[::1] link_weight):
-        """Take the parameters of a model: logarithms of entries, biases, and couplings as csr."""
-        self.keep[1] = (term, bias, link_start, link_from, link_weight)
+                   const float[::1] link_weight, const int64_t[::1] arrow_start,
+                   const int32_t[::1] arrow_from, const float[::1] arrow_weight,
+                   const int64_t[::1] child_start, const int32_t[::1] child):
+        """Take the parameters of a model: logarithms of entries, biases, couplings as csr."""
+        self.keep[1] = (term, bias, link_start, link_from, link_weight, arrow_start, arrow_from,
+                        arrow_weight, child_start, child)
         self.chains.term, self.chains.bias = &term[0], &bias[0]
         self.chains.link_start = &link_start[0]
         self.chains.link_from, self.chains.link_weight = &link_from[0], &link_weight[0]
+        self.chains.arrow_start = &arrow_start[0]
+        self.chains.arrow_from, self.chains.arrow_weight = &arrow_from[0], &arrow_weight[0]
+        self.chains.child_start, self.chains.child = &child_start[0], &child[0]
 
     def rekey(self, const uint32_t[::1] key, float alpha):
         """Take another key of the uniforms, and another share of the flip-the-state kernel."""

@@ -123,13 +123,15 @@ typedef struct {
     int64_t support;     /* where the values and log h of its kind begin */
     int64_t slot, slots; /* the first of its slots, and their number */
     int64_t component;   /* its first component in bias, reference and link_start */
-    int64_t value;       /* its first row of `value`, or -1: it is in no coupling */
+    int64_t value;       /* its first row of `value`, or -1: no coupling reads it */
     int64_t soft;        /* its first row of `soft`, or -1 */
     int64_t rank;        /* the number of its uniform */
     int64_t linear;      /* whether its natural parameter may differ from 0 */
     int64_t based;       /* whether log h differs from 0 */
     int64_t moves;       /* whether it is free in some chain */
     int64_t summed;      /* summed out of importance weights: bit 1 forward, bit 2 backward */
+    int64_t directed;    /* has a directed input, to which the bias belongs */
+    int64_t complement;  /* p(0 | zeta) = e^-zeta */
 } pgm_site;
 
 /* The chains of one target. The states of unit i in chain c are at state[i * apart + c]. With
@@ -151,6 +153,11 @@ typedef struct {
     const int64_t *link_start; /* (components + 1) couplings of each component, as a csr matrix */
     const int32_t *link_from;  /* rows of `value` */
     const float *link_weight;
+    const int64_t *arrow_start; /* (components + 1) arrows into each component, likewise */
+    const int32_t *arrow_from;
+    const float *arrow_weight;
+    const int64_t *child_start; /* (units + 1) the children of each unit, */
+    const int32_t *child;       /* listed here */
     uint8_t *state;       /* (units, chains) */
     float *value;         /* (values, chains) values of the units in couplings */
     const float *soft;    /* (softs, chains) added to the natural parameter */

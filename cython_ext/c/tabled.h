@@ -1,9 +1,13 @@
-/* Sweeps of models with tables: chains are lanes, and one unit is visited at a time.
+/* Sweeps of models with tables, and of networks of single units: chains are lanes, and one unit is
+ * visited at a time.
  *
  * Given all others, the log weight of state k of a unit, with the value x_k, is
- *     log h(x_k) + x_k ((1 - beta) reference + beta (bias + soft + sum of weights times values))
- *     + beta * sum over its tables of the entry at k and the states of the other members.
- * Nothing but states and values is kept between visits, so nothing drifts. A unit of which every
+ *     log h(x_k) + x_k ((1 - beta) reference + beta (soft + sum of weights times values + zeta))
+ *     + beta * sum over its tables of the entry at k and the states of the other members
+ *     + beta * sum over its children of log p(x_child | zeta_child at x_k),
+ * where zeta is the sum of the bias and of the inputs from the parents of arrows (a link of it for
+ * noisy-or units). Inputs of children are summed up anew, without the unit and then with each of
+ * its values: parents in great numbers are for sweep.h, which keeps inputs. Nothing but states and values is kept between visits, so nothing drifts. A unit of which every
  * state is impossible moves to any of them. At beta = 0 tables do not count, whatever is in them.
  *
  * A row of an array belongs to one unit and has a number for each chain, so that a vector holds the
@@ -31,7 +35,7 @@
 /* component k of the natural parameter at beta = 1, without couplings */
 PGM_INLINE pgm_vf pgm_own(const pgm_tabled *m, const pgm_site *s, int64_t k, int64_t lane)
 {
-    pgm_vf own = pgm_splat_f(m->bias[s->component + k]);
+    pgm_vf own = pgm_splat_f(s->directed ? 0.0f : m->bias[s->component + k]);
     if (s->soft >= 0) own += *(const pgm_vf *)(m->soft + (s->soft + k) * m->apart + lane);
     return own;
 }
@@ -46,11 +50,35 @@ PGM_INLINE pgm_vf pgm_linked(const pgm_tabled *m, const pgm_site *s, int64_t k, 
     return sum;
 }
 
+/* Component k of the directed input zeta of a unit. The parents in rows row .. row + rows - 1 are
+ * left out, and their weights are written to w, (rows). */
+PGM_INLINE pgm_vf pgm_input(const pgm_tabled *m, const pgm_site *s, int64_t k, int64_t lane,
+                            int64_t row, int64_t rows, float *w)
+{
+    const int64_t c = s->component + k;
+    pgm_vf zeta = pgm_splat_f(m->bias[c]);
+    for (int64_t i = 0; i < rows; i++) w[i] = 0.0f;
+    for (int64_t e = m->arrow_start[c]; e < m->arrow_start[c + 1]; e++) {
+        const int64_t from = m->arrow_from[e];
+        if (from >= row && from < row + rows)
+            w[from - row] = m->arrow_weight[e];
+        else
+            zeta += *(const pgm_vf *)(m->value + from * m->apart + lane) * m->arrow_weight[e];
+    }
+    return zeta;
+}
+
 /* component k of the natural parameter at beta */
 PGM_INLINE pgm_vf pgm_tempered(const pgm_tabled *m, const pgm_site *s, int64_t k, int64_t lane,
                                pgm_vf beta)
 {
-    pgm_vf eta = (pgm_own(m, s, k, lane) + pgm_linked(m, s, k, lane)) * beta;
+    pgm_vf eta = pgm_own(m, s, k, lane) + pgm_linked(m, s, k, lane);
+    if (s->directed) {
+        pgm_vf zeta = pgm_input(m, s, k, lane, 0, 0, NULL);
+        for (int i = 0; s->complement && i < PGM_WIDE; i++) zeta[i] = pgm_link_of(zeta[i]);
+        eta += zeta;
+    }
+    eta *= beta;
     if (m->reference) eta += m->reference[s->component + k] * (1.0f - beta);
     return eta;
 }
@@ -131,16 +159,108 @@ PGM_INLINE void pgm_add_terms_alone(const pgm_tabled *m, const pgm_slot *t, int 
     for (int k = 0; k < states; k++) sum[k] += term[k * t->stride];
 }
 
-/* Add what the tables of a unit say about its states to their log weights. */
-PGM_INLINE void pgm_table_weights(const pgm_tabled *m, const pgm_site *s, int states, int64_t lane,
-                                  pgm_vf beta, pgm_vf *lw)
+/* ---- children of arrows ---- */
+
+/* log(1 - e^-z) in double precision; -inf at z <= 0 */
+PGM_INLINE pgm_vf pgm_log_of_complement(pgm_vf z)
+{
+    const pgm_vh *half = (const pgm_vh *)&z;
+    pgm_vf out;
+    for (int i = 0; i < 2; i++) {
+        const pgm_vd x = __builtin_convertvector(half[i], pgm_vd);
+        /* its series, where the difference loses digits */
+        const pgm_vd near = x * (1.0 - x * 0.5 * (1.0 - x * (1.0 / 3) * (1.0 - x * 0.25)));
+        const pgm_vd y = pgm_select_d(x < 0.01, near, 1.0 - pgm_exp_d(-x));
+        const pgm_vd found = pgm_log_d(pgm_max_d(y, pgm_splat_d(1e-300)));
+        ((pgm_vh *)&out)[i] = __builtin_convertvector(
+            pgm_select_d(x > 0.0, found, pgm_splat_d(-INFINITY)), pgm_vh);
+    }
+    return out;
+}
+
+/* log(e^a + e^b); a may be -inf */
+PGM_INLINE pgm_vf pgm_log_add(pgm_vf a, pgm_vf b)
+{
+    return pgm_select_f(a == -INFINITY, b, a + pgm_softplus_f(b - a));
+}
+
+/* log p(now | zeta) of a unit with two states */
+PGM_INLINE pgm_vf pgm_log_of_two(const pgm_tabled *m, const pgm_site *c, pgm_vi now, pgm_vf zeta)
+{
+    const float *x = m->support + c->support, *h = m->log_base + c->support;
+    if (c->complement) {
+        const pgm_vf z = pgm_max_f(zeta, pgm_splat_f(0.0f));
+        return pgm_any_i(now) ? pgm_select_f(now == 1, pgm_log_of_complement(z), -z) : -z;
+    }
+    const pgm_vf odds = zeta * (x[1] - x[0]) + (h[1] - h[0]);
+    return -pgm_softplus_f(pgm_select_f(now == 1, -odds, odds));
+}
+
+/* Add log p(now | zeta) of a unit with a directed input to `sum` for each value x (states) of one
+ * of its parents, which has the rows row .. row + rows - 1; several rows belong to one-hot values.
+ * Without a parent, rows = 0. */
+PGM_INLINE void pgm_add_child(const pgm_tabled *m, const pgm_site *c, pgm_vi now, int64_t lane,
+                              int64_t row, int64_t rows, const float *x, int states, pgm_vf *sum)
+{
+    const float *support = m->support + c->support, *log_base = m->log_base + c->support;
+    float w[PGM_MOST_STATES];
+    pgm_vf all[PGM_MOST_STATES], own[PGM_MOST_STATES], zeta = pgm_splat_f(0.0f);
+    w[0] = 0.0f;
+    if (c->states == 2 && c->width == 1) {
+        zeta = pgm_input(m, c, 0, lane, row, rows, w);
+        for (int k = 0; k < states; k++)
+            sum[k] += pgm_log_of_two(m, c, now, zeta + (rows > 1 ? w[k] : x[k] * w[0]));
+        return;
+    }
+    for (int k = 0; k < states; k++) all[k] = own[k] = pgm_splat_f(-INFINITY);
+    for (int d = 0; d < c->states; d++) {
+        if (d == 0 || c->width > 1) zeta = pgm_input(m, c, d, lane, row, rows, w);
+        const float scale = c->width > 1 ? 1.0f : support[d];
+        const pgm_vi here = now == d;
+        for (int k = 0; k < states; k++) {
+            const pgm_vf z = zeta + (rows > 1 ? w[k] : x[k] * w[0]);
+            const pgm_vf weight = z * scale + log_base[d];
+            all[k] = pgm_log_add(all[k], weight);
+            own[k] = pgm_select_f(here, weight, own[k]);
+        }
+    }
+    for (int k = 0; k < states; k++) sum[k] += own[k] - all[k];
+}
+
+/* Add the log probabilities of the children of a unit at each of its states. */
+PGM_INLINE void pgm_add_children(const pgm_tabled *m, const pgm_site *s, int states, int64_t lane,
+                                 pgm_vf *sum)
+{
+    const int64_t unit = s - m->site;
+    const pgm_vf none = pgm_splat_f(0.0f);
+    pgm_vf found[PGM_MOST_STATES];
+    for (int64_t i = m->child_start[unit]; i < m->child_start[unit + 1]; i++) {
+        const int64_t child = m->child[i];
+        const pgm_vi now = pgm_load_bytes(m->state + child * m->apart + lane);
+        for (int k = 0; k < states; k++) found[k] = none;
+        pgm_add_child(m, m->site + child, now, lane, s->value, s->width, m->support + s->support,
+                      states, found);
+        if (m->cut) {
+            const pgm_vi gone = -(pgm_load_bytes(m->cut + child * m->apart + lane) & 1);
+            for (int k = 0; k < states; k++) found[k] = pgm_select_f(gone, none, found[k]);
+        }
+        for (int k = 0; k < states; k++) sum[k] += found[k];
+    }
+}
+
+/* Add what tables and children say about the states of a unit to their log weights. */
+PGM_INLINE void pgm_factor_weights(const pgm_tabled *m, const pgm_site *s, int states,
+                                   int64_t lane, pgm_vf beta, pgm_vf *lw)
 {
     const pgm_slot *slot = m->slot + s->slot;
+    const int64_t *child = m->child_start + (s - m->site);
     const pgm_vf none = pgm_splat_f(0.0f);
     const pgm_vi off = beta == 0.0f;
     pgm_vf sum[PGM_MOST_STATES];
+    if (!s->slots && child[0] == child[1]) return;
     for (int k = 0; k < states; k++) sum[k] = none;
     for (int64_t i = 0; i < s->slots; i++) pgm_add_terms(m, slot + i, states, lane, sum);
+    if (child[0] < child[1]) pgm_add_children(m, s, states, lane, sum);
     for (int k = 0; k < states; k++) lw[k] += pgm_select_f(off, none, sum[k] * beta);
 }
 
@@ -178,7 +298,7 @@ PGM_INLINE pgm_vi pgm_next(const pgm_tabled *m, const pgm_site *s, int states, i
     const pgm_vf share = pgm_select_f(beta == 0.0f, none, pgm_splat_f(alpha));
     pgm_vf lw[PGM_MOST_STATES];
     pgm_linear_weights(m, s, states, lane, beta, lw);
-    if (s->slots) pgm_table_weights(m, s, states, lane, beta, lw);
+    pgm_factor_weights(m, s, states, lane, beta, lw);
     if (states == 2) {
         pgm_vf eta = lw[1] - lw[0];
         eta = pgm_select_f(eta == eta, eta, none);
@@ -250,10 +370,17 @@ PGM_INLINE int pgm_next_alone(const pgm_tabled *m, const pgm_site *s, int states
         for (int k = 0; k < states; k++) lw[k] = all[k][0];
     } else
         for (int k = 0; k < states; k++) lw[k] = log_base[k];
-    if (s->slots && beta != 0.0f) {
+    const int64_t *child = m->child_start + (s - m->site);
+    if (beta != 0.0f && (s->slots || child[0] < child[1])) {
         for (int k = 0; k < states; k++) sum[k] = 0.0f;
         for (int64_t i = 0; i < s->slots; i++)
             pgm_add_terms_alone(m, m->slot + s->slot + i, states, sum);
+        if (child[0] < child[1]) {
+            pgm_vf all[PGM_MOST_STATES];
+            for (int k = 0; k < states; k++) all[k] = pgm_splat_f(sum[k]);
+            pgm_add_children(m, s, states, 0, all);
+            for (int k = 0; k < states; k++) sum[k] = all[k][0];
+        }
         for (int k = 0; k < states; k++) lw[k] += sum[k] * beta;
     }
     if (states == 2) {
@@ -348,9 +475,10 @@ static double pgm_log_sum_lane(const pgm_vf *lw, int64_t states, int lane)
     return top + log(sum);
 }
 
-/* The share of a unit without tables in log p_beta = path + beta power. With `side`, units that are
- * summed out leave log_sum(betas[1]) - log_sum(betas[0]) in `gain`, and of their present state
- * nothing: their neighbours count half of each coupling. */
+/* The share of a unit without tables in log p_beta = path + beta power; children count their own
+ * log probabilities. With `side`, units that are summed out leave log_sum(betas[1]) -
+ * log_sum(betas[0]) in `gain`, and of their present state nothing: their neighbours count half of
+ * each coupling. */
 static void pgm_linear_density(const pgm_tabled *m, int64_t unit, int64_t lane, int lanes, int side,
                                const double *betas, double *path, double *power, double *gain)
 {
@@ -358,7 +486,7 @@ static void pgm_linear_density(const pgm_tabled *m, int64_t unit, int64_t lane, 
     const int64_t row = unit * m->apart + lane;
     const float *support = m->support + s->support, *log_base = m->log_base + s->support;
     pgm_vf own[PGM_MOST_STATES], linked[PGM_MOST_STATES], before[PGM_MOST_STATES],
-        after[PGM_MOST_STATES];
+        after[PGM_MOST_STATES], given = pgm_splat_f(0.0f), rest = given;
     if (s->linear)
         for (int64_t k = 0; k < s->width; k++) {
             own[k] = pgm_own(m, s, k, lane);
@@ -368,17 +496,33 @@ static void pgm_linear_density(const pgm_tabled *m, int64_t unit, int64_t lane, 
         pgm_linear_weights(m, s, (int)s->states, lane, pgm_splat_f((float)betas[0]), before);
         pgm_linear_weights(m, s, (int)s->states, lane, pgm_splat_f((float)betas[1]), after);
     }
+    if (s->directed) {
+        const pgm_vi now = pgm_load_bytes(m->state + row), first = {0};
+        const float zero = 0.0f;
+        pgm_add_child(m, s, now, lane, 0, 0, &zero, 1, &given);
+        /* log p(x_0 | zeta) - x_0 zeta - log h(x_0) is the log normaliser, at any x_0 */
+        if (s->summed & side) {
+            pgm_add_child(m, s, first, lane, 0, 0, &zero, 1, &rest);
+            if (!s->complement)
+                rest -= pgm_input(m, s, 0, lane, 0, 0, NULL) * (s->width > 1 ? 1.0f : support[0]);
+            rest -= log_base[0];
+        }
+    }
     for (int i = 0; i < lanes; i++) {
         const int now = m->state[row + i], moves = s->moves && (!m->free || m->free[row + i]);
         const int k = s->width > 1 ? now : 0, out = (s->summed & side) && moves;
         const double x = s->width > 1 ? 1.0 : support[now];
         if (out) {
-            if (s->linear) power[i] -= 0.5 * x * linked[k][i];
+            if (s->linear) power[i] += rest[i] - 0.5 * x * linked[k][i];
             gain[i] +=
                 pgm_log_sum_lane(after, s->states, i) - pgm_log_sum_lane(before, s->states, i);
             continue;
         }
-        if (s->based && !(m->cut && m->cut[row + i])) path[i] += log_base[now];
+        if (!(m->cut && m->cut[row + i])) {
+            const double base = s->based ? log_base[now] : 0.0;
+            path[i] += base;
+            if (s->directed) power[i] += given[i] - base;
+        }
         if (!s->linear) continue;
         power[i] += x * ((double)own[k][i] + 0.5 * linked[k][i]);
         if (m->reference && moves) {

@@ -6,7 +6,7 @@ parameters once for a model. Every array has a row for each unit (or component) 
 each chain; a few chains are kept one after the other instead. Plain.py is the reference
 implementation.
 
-The engine also sweeps models without tables that consist of many tiny layers (pattern.in_lanes).
+The engine also sweeps models without tables that have many small couplings (many_small).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from pgmengine import _kernels
 from pgmengine.base.threads import parts
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array, States, Weight
 from pgmengine.engine.compiled import share_of
 from pgmengine.engine.packed import padded, zeros
 from pgmengine.graph.model import Model
@@ -29,11 +29,16 @@ from pgmengine.graph.queries import summed_layers
 from pgmengine.graph.rows import distinct
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target, times
-from pgmengine.graph.weights import is_sparse
+from pgmengine.graph.weights import count, is_sparse
 from pgmengine.protocols import Kernel
+from pgmengine.units.base import Draw
 
 # Chains up to which one after the other is faster than all of them as lanes.
 FEW_CHAINS = 2
+
+# Layers and couplings of a network of single variables at least, and entries of a unit at most.
+MANY_COUPLINGS = 64
+FEW_ENTRIES = 16
 
 # Unit updates: of a thread, and between two looks at Ctrl-C.
 WORTH_A_THREAD = 20_000
@@ -42,7 +47,7 @@ AT_ONCE = 10_000_000
 # The fields of pgm_site and pgm_slot (cython_ext/c/routines.h).
 SITE_FIELDS = (
     *("states", "width", "support", "slot", "slots", "component", "value", "soft"),
-    *("rank", "linear", "based", "moves", "summed"),
+    *("rank", "linear", "based", "moves", "summed", "directed", "complement"),
 )
 SLOT_FIELDS = ("first", "stride", "configs", "member", "members", "child", "leads")
 SITE, SLOT = (
@@ -55,7 +60,25 @@ def knows(target: Target, kernel: Kernel) -> bool:
 
     An inherited `flip_share` does not count, because the subclass may have another transition.
     """
-    return "flip_share" in vars(type(kernel)) and target.pattern.in_lanes
+    return (
+        "flip_share" in vars(type(kernel))
+        and target.pattern.in_lanes
+        and (bool(target.structure.tables) or many_small(target.model))
+    )
+
+
+def many_small(model: Model) -> bool:
+    """Whether a model has many couplings with few weights, as networks of single variables have.
+
+    Sweeps of layers search through all couplings at each unit; sweeps of single units sum up the
+    inputs of the unit and of its children at each visit.
+    """
+    s = model.structure
+    if len(s.layers) + len(s.couplings) < MANY_COUPLINGS:
+        return False
+    if s not in _entries:
+        _entries[s] = sum(count(model.weight(c)) for c in s.couplings)
+    return _entries[s] <= FEW_ENTRIES * sum(layer.size for layer in s.layers.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +91,9 @@ class PackedGraph:
     slots : (n,) of dtype SLOT, the axes of all tables in the order of their units.
     members : (p, 2) unit and stride of the other axes of the table of each slot.
     support, log_base : values of the states of each kind of unit, and log h.
-    first_value : layer -> row of its first component in the values; coupled layers only.
+    first_value : layer -> row of its first component in the values; coupled layers and parents.
     values : the number of these rows.
+    first_component : layer -> its first component among those of all layers.
     """
 
     sites: Array
@@ -79,6 +103,7 @@ class PackedGraph:
     log_base: Array
     first_value: dict[str, int]
     values: int
+    first_component: dict[str, int]
 
 
 def pack_graph(s: Structure) -> PackedGraph:
@@ -105,11 +130,15 @@ def pack_graph(s: Structure) -> PackedGraph:
     first_value, values = {}, 0
     sites["value"] = -1
     for layer in layers:
-        if layer.name in s.undirected_layers:
-            first_value[layer.name] = values
+        name, here = layer.name, slice(s.first_unit[layer.name], None)
+        sites["complement"][here][: layer.size] = layer.unit.draw is Draw.COMPLEMENT
+        if name in s.undirected_layers or s.arrows_from[name]:
+            first_value[name] = values
             own = values + layer.unit.width * np.arange(layer.size)
-            sites["value"][s.first_unit[layer.name] :][: layer.size] = own
+            sites["value"][here][: layer.size] = own
             values += layer.width
+    for name in s.directed_layers:
+        sites["directed"][s.first_unit[name] :][: s.layers[name].size] = 1
     slots, members = _pack_tables(s, sites)
     return PackedGraph(
         sites,
@@ -119,6 +148,7 @@ def pack_graph(s: Structure) -> PackedGraph:
         np.concatenate(bases).astype(np.float32),
         first_value,
         values,
+        dict(zip(s.layers, _starts([layer.width for layer in layers]), strict=True)),
     )
 
 
@@ -144,21 +174,29 @@ def _pack_tables(s: Structure, sites: Array) -> tuple[Array, Array]:
     return slots, members
 
 
+def _starts(sizes: list[int]) -> list[int]:
+    """Return where each of some runs begins."""
+    return [0, *map(int, np.cumsum(sizes)[:-1])]
+
+
 @dataclass(frozen=True, eq=False)
 class PackedParameters:
-    """The parameters of a model: float32, with all couplings as one matrix.
+    """The parameters of a model: float32, with all couplings of a kind as one matrix.
 
     Attributes
     ----------
     terms : logarithms of the entries of all tables.
     bias : (components,).
-    links : couplings, csr (components, values).
-    linear : (units,) whether a unit has a bias or a coupling.
+    links, arrows : undirected couplings, and weights from parents, csr (components, values).
+    children : the children of each unit, csr (units, units).
+    linear : (units,) whether a unit has a bias, a coupling or parents.
     """
 
     terms: Array
     bias: Array
     links: sp.csr_array
+    arrows: sp.csr_array
+    children: sp.csr_array
     linear: Array
 
 
@@ -166,24 +204,52 @@ def pack_parameters(model: Model, graph: PackedGraph) -> PackedParameters:
     """Return the packed parameters of a model."""
     s = model.structure
     bias = np.concatenate([model.bias(name) for name in s.layers]).astype(np.float32)
-    first = dict(zip(s.layers, np.cumsum([0, *(x.width for x in s.layers.values())]), strict=False))
-    rows, columns, entries = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)]
-    for to, blocks in model.neighbours.items():
-        for source, block in blocks:
-            own = (block if is_sparse(block) else sp.coo_array(block)).tocoo()
-            rows.append(own.col + first[to])
-            columns.append(own.row + graph.first_value[source])
-            entries.append(own.data)
-    data, at = np.concatenate(entries), (np.concatenate(rows), np.concatenate(columns))
-    links = sp.csr_array((data.astype(np.float32), at), shape=(len(bias), max(graph.values, 1)))
-    links.sort_indices()
+    undirected = [
+        (source, to, block) for to, blocks in model.neighbours.items() for source, block in blocks
+    ]
+    links = _joined(graph, undirected, len(bias))
+    arrows = _joined(graph, [(c.a, c.b, model.weight(c)) for c in s.arrows], len(bias))
     has = (bias != 0) | (np.diff(links.indptr) > 0)
-    linear = np.logical_or.reduceat(has, graph.sites["component"])
-    return PackedParameters(model.table_terms.astype(np.float32), bias, links, linear)
+    linear = np.logical_or.reduceat(has, graph.sites["component"]) | (graph.sites["directed"] > 0)
+    children = _children(graph, arrows)
+    return PackedParameters(
+        model.table_terms.astype(np.float32), bias, links, arrows, children, linear
+    )
+
+
+def _joined(
+    graph: PackedGraph, blocks: list[tuple[str, str, Weight]], components: int
+) -> sp.csr_array:
+    """Return weights (from, to, matrix) as one matrix (components, values), without zeros."""
+    rows, columns, entries = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)]
+    for source, to, block in blocks:
+        own = (block if is_sparse(block) else sp.coo_array(block)).tocoo()
+        rows.append(own.col + graph.first_component[to])
+        columns.append(own.row + graph.first_value[source])
+        entries.append(own.data)
+    data, at = np.concatenate(entries), (np.concatenate(rows), np.concatenate(columns))
+    joined = sp.csr_array((data.astype(np.float32), at), shape=(components, max(graph.values, 1)))
+    joined.sort_indices()
+    return joined
+
+
+def _children(graph: PackedGraph, arrows: sp.csr_array) -> sp.csr_array:
+    """Return the children of each unit as a matrix (units, units)."""
+    sites, units = graph.sites, len(graph.sites)
+    owner = np.repeat(np.arange(units), sites["width"])
+    coupled = sites["value"] >= 0
+    holder = np.repeat(np.arange(units)[coupled], sites["width"][coupled])
+    entries = arrows.tocoo()
+    at = (holder[entries.col], owner[entries.row])
+    found = sp.csr_array((np.ones(len(entries.data), np.int8), at), shape=(units, units))
+    found.sort_indices()
+    return found
 
 
 _graphs: WeakKeyDictionary[Structure, PackedGraph] = WeakKeyDictionary()
 _parameters: WeakKeyDictionary[Model, PackedParameters] = WeakKeyDictionary()
+# Entries of all weights.
+_entries: WeakKeyDictionary[Structure, int] = WeakKeyDictionary()
 
 
 def packed_graph(s: Structure) -> PackedGraph:
@@ -240,7 +306,7 @@ class TabledChains:
         reference = zeros((components,)) if target.reference else None
         for name, given in target.reference.items():
             assert reference is not None
-            at = self.graph.sites["component"][s.first_unit[name]]
+            at = self.graph.first_component[name]
             reference[at : at + len(given)] = given
         self.routine = _kernels.TabledSweeps(
             chains=self.rows,
@@ -273,11 +339,7 @@ class TabledChains:
         linear = p.linear | (self.sites["soft"] >= 0) | bool(self.target.reference)
         self.sites["linear"] = linear
         self.routine.parameters(
-            _some(p.terms),
-            p.bias,
-            p.links.indptr.astype(np.int64),
-            _some(p.links.indices.astype(np.int32)),
-            _some(p.links.data),
+            _some(p.terms), p.bias, *_csr(p.links), *_csr(p.arrows), *_csr(p.children)[:2]
         )
         self.key = rng.integers(0, 2**32, size=4, dtype=np.uint32)
         self.routine.rekey(self.key, share_of(self.kernel))
@@ -440,6 +502,12 @@ class TabledChains:
         for name, mask in masks.items():
             self._view(out, s.first_unit[name], s.layers[name].size)[:] = mask
         return out
+
+
+def _csr(matrix: sp.csr_array) -> tuple[Array, Array, Array]:
+    """Return row starts, columns and entries of a matrix as the routine reads them."""
+    columns = matrix.indices.astype(np.int32)
+    return matrix.indptr.astype(np.int64), _some(columns), _some(matrix.data)
 
 
 def _some(array: Array) -> Array:

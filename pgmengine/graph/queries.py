@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from pgmengine.graph.model import Model
     from pgmengine.graph.target import Target
 
-# Layers from which sweeps of single units pay, if the layers have at most two units on average.
-MANY_LAYERS = 32
-
 
 @dataclass(frozen=True, eq=False)
 class EvidencePattern:
@@ -149,20 +146,13 @@ class EvidencePattern:
 
     @cached_property
     def in_lanes(self) -> bool:
-        """Whether the compiled sweeps of single units, with chains as lanes, are the ones to take.
+        """Whether the compiled sweeps of single units, with chains as lanes, can draw every unit.
 
-        They know tables and undirected couplings of units with finitely many states, but neither
-        arrows nor units with infinitely many values. Without tables, sweeps of whole layers are
-        faster unless the layers are tiny.
+        They know tables, couplings and arrows between units with finitely many states.
         """
         s = self.structure
-        tiny = len(s.layers) >= MANY_LAYERS and 2 * len(s.layers) >= sum(
-            layer.size for layer in s.layers.values()
-        )
         return (
-            bool(s.tables or tiny)
-            and not s.arrows
-            and all(layer.unit.draw is Draw.TABLE for layer in s.layers.values())
+            all(layer.unit.draw in (Draw.TABLE, Draw.COMPLEMENT) for layer in s.layers.values())
             and max(s.state_counts.values()) <= _kernels.MOST_STATES
         )
 

@@ -1,5 +1,6 @@
-"""Compiled sweeps of models with tables: the states and densities of the plain engine, invariance
-from exact starts, and nothing that depends on other chains or on the number of threads.
+"""Compiled sweeps of single units, with chains as lanes, for models with tables and networks of
+single variables: the states and densities of the plain engine,
+invariance from exact starts, and nothing that depends on other chains or on the number of threads.
 """
 
 import functools
@@ -12,18 +13,19 @@ from brute import Brute
 from invariance import ALARM, CAUGHT, exact_start, p_value, tail
 from random_graphs import Oracle, as_arguments, as_hints, draw_question, random_graph
 from registry import KERNELS, NEGATIVES
-from tiny import TABLED, as_evidence, draw_row
+from tiny import FINITE, TABLED, as_evidence, draw_row, mixed_target
 from twin import LanesReplay, key_of
 
 import pgmengine as pgm
 from pgmengine.engine import compiled, plain, tabled
-from pgmengine.engine.chains import engine_for, make_chains, start
+from pgmengine.engine.chains import engine_for, start
 from pgmengine.engine.tabled import TabledChains
 
 CHAINS = 40_000
 # Log densities in single precision.
 CLOSE = {"rtol": 1e-5, "atol": 1e-4}
-IN_LANES = [m for m in TABLED if m.build().given().pattern.in_lanes]
+IN_LANES = [m for m in (*TABLED, *FINITE) if m.build().given().pattern.in_lanes]
+IN_LANES = [m for m in IN_LANES if m.name != "rbm large weights"]
 kernels = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 models = pytest.mark.parametrize("tiny_model", IN_LANES, ids=repr)
 
@@ -34,7 +36,7 @@ def graphs(count, most_states=2**10):
     found, seed = [], 0
     while len(found) < count:
         graph = random_graph(seed, most_states)
-        if graph.tables and graph.build().given().pattern.in_lanes:
+        if graph.build().given().pattern.in_lanes:
             found.append((seed, graph))
         seed += 1
     return found
@@ -76,14 +78,14 @@ def parting(target, kernel, seed, backward):
 
 @kernels
 @pytest.mark.parametrize("rows", [1, 3, 40])
-@pytest.mark.parametrize("number", range(25))
+@pytest.mark.parametrize("number", range(40))
 def test_same_states_as_the_plain_engine_on_the_same_uniforms(number, rows, kernel):
     """All that a target may have: masks, soft evidence, do(), beta, reference, zeros, couplings.
 
     A uniform is within single precision of its threshold at most once in a million draws, so one
     of 40 rows of at most 14 units parts in three sweeps with 2e-3, one row twice with 1e-7.
     """
-    seed, graph = graphs(25)[number]
+    seed, graph = graphs(40)[number]
     target = mixed_rows(seed, graph, rows)
     for backward in (False, True):
         parted = parting(target, kernel, 8, backward)
@@ -91,10 +93,20 @@ def test_same_states_as_the_plain_engine_on_the_same_uniforms(number, rows, kern
         assert not parted.any() or not (parted & parting(target, kernel, 9, backward)).any()
 
 
-@pytest.mark.parametrize("number", range(25))
+@kernels
+@pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
+def test_same_states_as_the_plain_engine_without_tables(tiny_model, kernel):
+    """Couplings and arrows of all units; false alarms as above."""
+    target = mixed_target(tiny_model)
+    parted = parting(target, kernel, 8, False)
+    assert parted.sum() <= 1
+    assert not parted.any() or not (parted & parting(target, kernel, 9, False)).any()
+
+
+@pytest.mark.parametrize("number", range(40))
 def test_densities_are_those_of_an_oracle(number):
     """At random possible states, without evidence."""
-    _, graph = graphs(25)[number]
+    _, graph = graphs(40)[number]
     oracle, model = Oracle(graph), graph.build()
     index = np.random.default_rng(0).choice(len(oracle.p), size=50, p=oracle.p)
     x = {
@@ -115,11 +127,24 @@ def test_densities_are_those_of_an_oracle(number):
 
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(20))
 def test_annealing_weights_are_those_of_the_plain_engine(number, backward, joint):
     """Some of the graphs have layers without tables, which the weights sum out."""
-    seed, graph = graphs(25)[number]
-    target = mixed_rows(seed, graph, 40).at(0.0)
+    seed, graph = graphs(40)[number]
+    check_annealing(mixed_rows(seed, graph, 40).at(0.0), backward, joint)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
+def test_annealing_weights_without_tables_are_those_of_the_plain_engine(
+    tiny_model, backward, joint
+):
+    check_annealing(mixed_target(tiny_model, 40).at(0.0), backward, joint)
+
+
+def check_annealing(target, backward, joint):
+    """The importance weights of the plain engine on the same uniforms, but for one tie."""
     betas = np.array([0.0, 1e-4, 0.2, 0.7, 0.7005, 1.0])
 
     def parted(seed):
@@ -146,10 +171,11 @@ def test_the_mean_of_importance_weights_is_unbiased(tiny_model, kernel, joint, s
     truth = Brute(tiny_model)
     target = tiny_model.build().given().at(0.0).take(np.zeros(CHAINS, dtype=int))
     rng = np.random.default_rng(1)
-    chains = make_chains(target, kernel, target.draw_at_0(rng), rng)
+    chains = TabledChains(target, kernel, target.draw_at_0(rng), rng)
     w = chains.anneal(np.array([0.0, 0.2, 0.5, 0.8, 1.0]), joint=joint)
     w = np.exp(w - (truth.log_z - target.log_z_at_0()[0]))
-    assert abs(w.mean() - 1) < sure * w.std() / np.sqrt(CHAINS)
+    # Where all weights are equal only rounding is left.
+    assert abs(w.mean() - 1) < sure * w.std() / np.sqrt(CHAINS) + 1e-5
 
 
 def after_sweeps(tiny_model, kernel, row=None, soft=None, beta=1.0, do=None, backward=False):
@@ -304,7 +330,7 @@ def chains_of(target, index, kernel=KERNELS[2], seed=4):
 @pytest.mark.parametrize("number", range(12))
 def test_a_chain_does_not_depend_on_the_others(number, kernel):
     """One chain, two one after the other, and lanes of one vector or of several."""
-    seed, graph = graphs(25)[number]
+    seed, graph = graphs(40)[number]
     target = mixed_rows(seed, graph, 150)
     together = chains_of(target, np.arange(150), kernel)
     together.sweep(5)
@@ -407,7 +433,7 @@ def test_adopted_chains_are_chains_of_the_new_model():
 
 @pytest.mark.parametrize("number", range(12))
 def test_layers_drawn_anew_are_drawn_as_by_gibbs(number):
-    seed, graph = graphs(25)[number]
+    seed, graph = graphs(40)[number]
     target = mixed_rows(seed, graph, 24)
     x, found = start(target, np.random.default_rng(2)), []
     for kernel, anew in ((pgm.Gibbs(), ()), (pgm.FlipState(), tuple(x))):
@@ -450,6 +476,16 @@ class Lazy:
         return 0.5 * prob + 0.5 * here
 
 
+def net_of_layers(unit):
+    """A sparse net of 40 units, each a layer of its own, with arrows from three earlier ones."""
+    rng, b = np.random.default_rng(3), pgm.GraphBuilder()
+    for i in range(40):
+        b.layer(f"x{i}", pgm.Binary() if i < 3 else unit, 1, bias=[0.1])
+        for j in rng.choice(i, size=3, replace=False) if i > 2 else ():
+            b.cause(f"x{j}", f"x{i}", weight=[[abs(rng.normal())]])
+    return b.build()
+
+
 def grid_of_layers(side):
     """A lattice of single units, each a layer of its own."""
     b = pgm.GraphBuilder()
@@ -465,11 +501,13 @@ def test_engines_are_chosen_by_what_they_can_sweep():
     one = {m.name: m.build().given() for m in TABLED}
     assert engine_for(one["network zeros"], pgm.Gibbs()) is TabledChains
     assert engine_for(one["network zeros"], Lazy()) is plain.PlainChains
-    for name in ("tables above arrows", "tables beside gaussian"):
-        assert engine_for(one[name], pgm.Gibbs()) is plain.PlainChains
+    assert engine_for(one["tables above arrows"], pgm.Gibbs()) is TabledChains
+    assert engine_for(one["tables beside gaussian"], pgm.Gibbs()) is plain.PlainChains
     assert engine_for(pgm.rbm(4, 3).given(), pgm.Gibbs()) is compiled.CompiledChains
     assert engine_for(grid_of_layers(3).given(), pgm.Gibbs()) is compiled.CompiledChains
     assert engine_for(grid_of_layers(8).given(), pgm.Gibbs()) is TabledChains
+    for unit in (pgm.Binary(), pgm.NoisyOr()):
+        assert engine_for(net_of_layers(unit).given(), pgm.Gibbs()) is TabledChains
 
 
 def test_many_tiny_layers_are_swept_like_layers():
@@ -485,6 +523,24 @@ def test_many_tiny_layers_are_swept_like_layers():
     joint = pgm.infer(model, want=(pgm.Joint(*names[:2]),)).joint[tuple(names[:2])]
     at = sum(2**i * (after[n][:, 0] > 0) for i, n in enumerate(names[1::-1])).astype(int)
     assert tail(np.bincount(at, minlength=4), joint.ravel() * CHAINS) > ALARM
+    np.testing.assert_allclose(chains.log_density(), target.log_density(after), **CLOSE)
+
+
+@pytest.mark.parametrize("unit", [pgm.Binary(), pgm.NoisyOr()], ids=repr)
+def test_nets_of_many_layers_have_the_law_of_their_ancestral_draws(unit):
+    """Starts from exact draws: the means after sweeps, in standard errors, of 40 units.
+
+    One of 40 is beyond 6 standard errors of two samples once in 1e7 tests.
+    """
+    model = net_of_layers(unit)
+    target = model.given().take(np.zeros(CHAINS, dtype=int))
+    drawn = pgm.infer(model, want=("samples",), method=pgm.Forward(draws=CHAINS), rng=1).samples
+    x = {n: v.reshape(CHAINS, 1) for n, v in drawn.items()}
+    chains = TabledChains(target, pgm.FlipState(), x, np.random.default_rng(0))
+    chains.sweep(3)
+    after = chains.values()
+    for name, value in after.items():
+        assert abs(value.mean() - x[name].mean()) < 6 * np.sqrt(0.5 / CHAINS)
     np.testing.assert_allclose(chains.log_density(), target.log_density(after), **CLOSE)
 
 
@@ -504,7 +560,7 @@ def test_trainers_change_the_engine_with_the_kernel(name):
 
 def test_packed_tables_are_the_tables():
     """Each slot reads the entries of its table at the states of the other members."""
-    _, graph = max(graphs(25), key=lambda item: len(item[1].tables))
+    _, graph = max(graphs(40), key=lambda item: len(item[1].tables))
     model = graph.build()
     s, packed = model.structure, tabled.pack_graph(model.structure)
     states = np.array([len(x.unit.support) for x in s.layers.values() for _ in range(x.size)])
