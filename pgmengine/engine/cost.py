@@ -28,7 +28,7 @@ SERIES = 20_000
 TRACE = 200
 
 # Chains that take as long as one where chains are lanes.
-FEW_LANES = 8
+FEW_LANES = 12
 
 # Numbers that ancestral draws take together.
 AT_ONCE = 2.0**23
@@ -130,20 +130,32 @@ def _compiled(target: Target) -> Engine:
 
 
 def _tabled(target: Target) -> Engine:
-    """Return prices of sweeps with chains as lanes: states, tables and couplings of each unit.
+    """Return prices of sweeps with chains as lanes: states, tables, couplings and children.
 
     An entry is found by comparing with the joint states of the other members, or by loads where
-    these are many.
+    these are many. The inputs of a child are summed up at each visit of a parent.
     """
     s, graph = target.structure, tabled.packed_graph(target.structure)
+    packed, sites, slots = tabled.packed_parameters(target.model), graph.sites, graph.slots
     free = np.concatenate([distinct(target.free[n]).mean(axis=0) for n in s.layers])
-    states, slots = graph.sites["states"], graph.slots
-    owner = np.repeat(np.arange(len(states)), graph.sites["slots"])
+    units, states = len(sites), sites["states"]
+    owner = np.repeat(np.arange(units), sites["slots"])
     each = 0.15 + states[owner] * np.minimum(0.03 * slots["configs"], 0.5)
-    of_tables = np.bincount(owner, each, len(states))
-    entries = sum(count(target.model.weight(c)) for c in s.undirected)
-    chain = float(free @ (1.4 + 0.6 * states + of_tables)) + 0.2 * entries
-    density = 0.4 * len(states) + 1.5 * len(s.table_index.child) + 2.0 * entries
+    of_tables = np.bincount(owner, each, units)
+    links, inputs = (
+        np.add.reduceat(np.diff(matrix.indptr), sites["component"])
+        for matrix in (packed.links, packed.arrows)
+    )
+    # log p of a unit with a directed input, at one input.
+    given = 0.3 * inputs + states * (1.0 + sites["complement"])
+    parent = np.repeat(np.arange(units), np.diff(packed.children.indptr))
+    of_children = np.bincount(
+        parent, given[packed.children.indices] * (states[parent] / 2 + 0.5), units
+    )
+    own = 1.4 + 0.6 * states + 0.1 * links + 0.3 * inputs + 20.0 * sites["complement"]
+    chain = float(free @ (own + of_tables + of_children))
+    density = float((0.4 + links + (sites["directed"] > 0) * (5.0 + given)).sum())
+    density += 1.5 * len(s.table_index.child)
     moving = target.pattern.moving
     values = Price(len(moving) * 2.5 * US, 1.0 * NS * sum(s.layers[n].width for n in moving))
     sweep = Price(8 * US, chain * NS, FEW_LANES)
