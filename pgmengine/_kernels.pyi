@@ -110,7 +110,17 @@ class TabledSweeps:
         reference: Array | None,
     ) -> None: ...
     def parameters(
-        self, term: Array, bias: Array, link_start: Array, link_from: Array, link_weight: Array
+        self,
+        term: Array,
+        bias: Array,
+        link_start: Array,
+        link_from: Array,
+        link_weight: Array,
+        arrow_start: Array,
+        arrow_from: Array,
+        arrow_weight: Array,
+        child_start: Array,
+        child: Array,
     ) -> None: ...
     def rekey(self, key: Array, alpha: float) -> None: ...
     def sweep(
