@@ -151,9 +151,12 @@ class EvidencePattern:
         They know tables, couplings and arrows between units with finitely many states.
         """
         s = self.structure
+        entries = int(np.diff(s.table_index.first).max(initial=0)) if s.tables else 0
         return (
             all(layer.unit.draw in (Draw.TABLE, Draw.COMPLEMENT) for layer in s.layers.values())
             and max(s.state_counts.values()) <= _kernels.MOST_STATES
+            # Places in a table are 32 bits.
+            and entries < 2**31
         )
 
     @cached_property
