@@ -208,6 +208,9 @@ cdef class Chains:
             routines.log_densities(&self.chains, self.count, last, &out[0, 0])
 
 
+# ---- sweeps of models with tables: c/tabled.h ----
+
+include "tabled.pxi"
 # ---- products of matrices: c/products.h, and BLAS ----
 
 cdef int64_t row_stride(float[:, :] x) except -1:

@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 cdef extern from "routines.h" nogil:
     enum:
         PGM_MOST_STATES
+        PGM_LANES_TOGETHER
         PGM_SGD
         PGM_ADAM
         PGM_ADAMAX
@@ -63,6 +64,57 @@ cdef extern from "routines.h" nogil:
         int64_t *changed
         int64_t capacity, widest
         int failed
+
+    ctypedef struct pgm_slot:
+        int64_t first, stride, configs, member, members, child, leads
+
+    ctypedef struct pgm_member:
+        int32_t unit, stride
+
+    ctypedef struct pgm_site:
+        int64_t states, width, support, slot, slots, component, value, soft, rank, linear, based
+        int64_t moves, summed, directed, complement
+
+    ctypedef struct pgm_tabled:
+        int64_t units, visits, chains, values, softs, apart
+        int alone
+        const pgm_site *site
+        const pgm_slot *slot
+        const pgm_member *member
+        const int32_t *visit
+        const float *support
+        const float *log_base
+        const float *term
+        const float *bias
+        const float *reference
+        const int64_t *link_start
+        const int32_t *link_from
+        const float *link_weight
+        const int64_t *arrow_start
+        const int32_t *arrow_from
+        const float *arrow_weight
+        const int64_t *child_start
+        const int32_t *child
+        uint8_t *state
+        float *value
+        const float *soft
+        const uint8_t *free
+        const uint8_t *cut
+        const float *beta
+        const uint32_t *stream
+        uint32_t key[4]
+        float alpha
+
+    ctypedef struct pgm_tabled_job:
+        const pgm_tabled *chains
+        uint64_t first, sweeps
+        int joint, backward
+        const uint8_t *anew
+        float *beta
+        const double *betas
+        double *log_weight
+        double *trace
+        double *density
 
     ctypedef struct pgm_matrix:
         const float *w
@@ -242,7 +294,7 @@ cdef extern from "routines.h" nogil:
     ctypedef struct pgm_routines:
         const char *name
         int lanes
-        pgm_task sweep, multiply, outer, pack, ascend, settle, forward, learn
+        pgm_task sweep, tabled, multiply, outer, pack, ascend, settle, forward, learn
         void (*walk)(pgm_walk_job *job) noexcept nogil
         void (*log_densities)(const pgm_chains *c, int64_t chains, int last,
                               double *log_density) noexcept nogil

@@ -88,6 +88,56 @@ class Chains:
     ) -> None: ...
     def log_density(self, out: Array, last: bool) -> None: ...
 
+class TabledSweeps:
+    def __init__(
+        self,
+        *,
+        chains: int,
+        alone: bool,
+        sites: Array,
+        slots: Array,
+        members: Array,
+        visit: Array,
+        support: Array,
+        log_base: Array,
+        beta: Array,
+        stream: Array,
+        state: Array,
+        value: Array,
+        soft: Array,
+        free_units: Array | None,
+        cut: Array | None,
+        reference: Array | None,
+    ) -> None: ...
+    def parameters(
+        self,
+        term: Array,
+        bias: Array,
+        link_start: Array,
+        link_from: Array,
+        link_weight: Array,
+        arrow_start: Array,
+        arrow_from: Array,
+        arrow_weight: Array,
+        child_start: Array,
+        child: Array,
+    ) -> None: ...
+    def rekey(self, key: Array, alpha: float) -> None: ...
+    def sweep(
+        self,
+        first: int,
+        count: int,
+        parts: int,
+        *,
+        trace: Array | None = None,
+        backward: bool = False,
+        betas: Array | None = None,
+        log_weight: Array | None = None,
+        joint: bool = False,
+        anew: Array | None = None,
+    ) -> None: ...
+    def log_density(self, out: Array, parts: int) -> None: ...
+
 def add_product(x: Array, weight: Array, out: Array, parts: int) -> None: ...
 def outer(a: Array, b: Array, out: Array, parts: int) -> None: ...
 def pack(weight: Array, out: Array, panels: int, parts: int) -> None: ...

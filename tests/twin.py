@@ -90,3 +90,29 @@ class Replay:
 
 def key_of(seed):
     return np.random.default_rng(seed).integers(0, 2**32, size=4, dtype=np.uint32)
+
+
+class LanesReplay(Replay):
+    """The same for compiled sweeps of single units, which number uniforms by ranks of units."""
+
+    def __init__(self, target, key, streams=None, backward=False):
+        super().__init__(target, key, target.pattern.by_unit, streams, backward)
+
+    def _calls(self):
+        s = self.target.structure
+        names = [n for names in self.target.visited for n in names]
+        ends = np.cumsum([0, *(s.layers[n].size for n in names)])
+        first, sweep = dict(zip(names, ends)), 0
+        while True:
+            u = np.stack([uniforms(self.key, sweep, c, 0, ends[-1]) for c in self.streams])
+            for name in names[::-1] if self.backward else names:
+                free, own = self.target.free[name], u[:, first[name] :][:, : s.layers[name].size]
+                if not free.any():
+                    continue
+                if name not in self.by_unit:
+                    yield own, None
+                    continue
+                order = np.flatnonzero(free.any(axis=0))
+                for j in order[::-1] if self.backward else order:
+                    yield own[:, j], None
+            sweep += 1

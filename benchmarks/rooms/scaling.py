@@ -51,6 +51,12 @@ def rows(settings: Settings) -> Iterator[Row]:
         "ns a spin update",
         {str(n): _sparse(n, 4) for n in (1000, 10_000, 100_000, 1_000_000)},
     )
+    for name, (make, units) in SINGLE_UNITS.items():
+        yield _curve(
+            f"sweeps: chains, {name}",
+            "ns a unit update",
+            {str(n): _single_units(make, units, n) for n in (1, 4, 16, 256)},
+        )
     yield _curve(
         "exact log Z: visible units, 18 hidden",
         "ns a state and visible unit",
@@ -131,6 +137,19 @@ def _sparse(spins: int, neighbours: int) -> Case:
     return rate(make, 1e9 / spins)
 
 
+def _single_units(make: Callable[[], pgm.Model], units: int, chains: int) -> Case:
+    """Gibbs sweeps of a model whose units move one by one, with chains as lanes."""
+
+    def sweeping() -> Callable[[int], None]:
+        target = make().given().take(np.zeros(chains, dtype=int))
+        rng = np.random.default_rng(0)
+        running = make_chains(target, pgm.Gibbs(), start(target, rng), rng)
+        running.sweep(10)
+        return running.sweep
+
+    return rate(sweeping, 1e9 / (units * chains))
+
+
 def _log_z(visible: int, hidden: int, scale: float | None = None) -> Case:
     model = cache(lambda: material.rbm(*material.wide(visible, hidden)))
 
@@ -171,3 +190,61 @@ def _on(threads: int, case: Case) -> Case:
                 os.environ["PGMENGINE_THREADS"] = before
 
     return limited
+
+
+@cache
+def hidden_markov(length: int = 10_000, states: int = 4) -> pgm.Model:
+    """A chain of categorical units, declared by tables."""
+    rng, at = np.random.default_rng(0), np.arange(length)
+    b = pgm.GraphBuilder()
+    b.layer("x", pgm.Categorical(states), length)
+    steps = np.stack((at[:-1], at[1:]), axis=1)
+    b.tables(("x", "x"), steps, rng.gamma(1.0, size=(length - 1, states, states)))
+    b.tables(("x",), at[:, None], rng.gamma(1.0, size=(length, states)))
+    return b.build()
+
+
+@cache
+def tabled_lattice(side: int = 100, strength: float = 0.4) -> pgm.Model:
+    """An Ising lattice, declared by tables."""
+    at = np.arange(side * side).reshape(side, side)
+    across = np.stack((at[:, :-1].ravel(), at[:, 1:].ravel()), axis=1)
+    down = np.stack((at[:-1].ravel(), at[1:].ravel()), axis=1)
+    pairs = np.concatenate((across, down))
+    entries = np.exp(strength * np.array([[1.0, -1.0], [-1.0, 1.0]]))
+    b = pgm.GraphBuilder()
+    b.layer("x", pgm.Spin(), side * side)
+    b.tables(("x", "x"), pairs, np.broadcast_to(entries, (len(pairs), 2, 2)))
+    return b.build()
+
+
+@cache
+def sigmoid_network(units: int = 2000, parents: int = 3) -> pgm.Model:
+    """A sparse sigmoid belief net of single units, each a layer of its own."""
+    rng, b = np.random.default_rng(0), pgm.GraphBuilder()
+    for i in range(units):
+        b.layer(f"x{i}", pgm.Binary(), 1)
+        for j in rng.choice(i, size=min(i, parents), replace=False):
+            b.cause(f"x{j}", f"x{i}", weight=[[rng.normal()]])
+    return b.build()
+
+
+@cache
+def symptoms(diseases: int = 600, findings: int = 1400, causes: int = 5) -> pgm.Model:
+    """A two-layer noisy-or network of single units, each a layer of its own."""
+    rng, b = np.random.default_rng(0), pgm.GraphBuilder()
+    for i in range(diseases):
+        b.layer(f"d{i}", pgm.Binary(), 1, bias=[-3.0])
+    for j in range(findings):
+        b.layer(f"f{j}", pgm.NoisyOr(), 1, bias=[0.02])
+        for i in rng.choice(diseases, size=causes, replace=False):
+            b.cause(f"d{i}", f"f{j}", weight=[[rng.uniform(0.2, 2.0)]])
+    return b.build()
+
+
+SINGLE_UNITS = {
+    "chain of 10,000 units with 4 states in tables": (hidden_markov, 10_000),
+    "100x100 Ising lattice in tables": (tabled_lattice, 10_000),
+    "sigmoid belief net of 2,000 single units, 3 parents each": (sigmoid_network, 2_000),
+    "noisy-or network of 600 causes and 1,400 effects, 5 causes each": (symptoms, 2_000),
+}

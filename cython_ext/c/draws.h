@@ -16,20 +16,26 @@
 
 #include "chains.h"
 
-/* Two values, eta the log-odds of the upper one: return the mask of the units that move. With t =
+/* Two values, eta the log-odds of the upper one: return the mask of the units that move; `flips`:
+ * whether alpha is not 0 everywhere. With t =
  * e^-|eta| the less probable value has probability t / (1 + t), and alpha T + (1 - alpha) G leaves
  * the more probable value with probability alpha t + (1 - alpha) t / (1 + t) and the other one with
  * alpha + (1 - alpha) / (1 + t) (docs/equations.md, eq. 2). */
-PGM_INLINE pgm_vi pgm_moves(pgm_vf eta, pgm_vi upper, pgm_vf u, float alpha)
+PGM_INLINE pgm_vi pgm_moves_by(pgm_vf eta, pgm_vi upper, pgm_vf u, int flips, pgm_vf alpha)
 {
     pgm_vf size = pgm_abs_f(eta), t = pgm_exp_minus_abs_f(eta), one = pgm_splat_f(1.0f);
     pgm_vi at_mode = (eta > 0.0f) ^ ~upper;
     pgm_vf rate = pgm_select_f(at_mode, t, one);
-    if (alpha > 0.0f) {
-        pgm_vf share = pgm_select_f(size < PGM_TIE, pgm_splat_f(0.0f), pgm_splat_f(alpha));
+    if (flips) {
+        pgm_vf share = pgm_select_f(size < PGM_TIE, pgm_splat_f(0.0f), alpha);
         rate *= share * (1.0f + t) + (1.0f - share);
     }
     return u * (1.0f + t) < rate;
+}
+
+PGM_INLINE pgm_vi pgm_moves(pgm_vf eta, pgm_vi upper, pgm_vf u, float alpha)
+{
+    return pgm_moves_by(eta, upper, u, alpha > 0.0f, pgm_splat_f(alpha));
 }
 
 /* New states of units with K values from log weights lw[k], which are overwritten: w_k min(1/r_x,
@@ -37,7 +43,7 @@ PGM_INLINE pgm_vi pgm_moves(pgm_vf eta, pgm_vi upper, pgm_vf u, float alpha)
  * two-valued rule for K = 2), w_k / sum w the Gibbs move. One uniform: moves in the order of the
  * values, then no move. The rule for ties reads weights alone, not the current state, so detailed
  * balance holds on both sides of it. */
-PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, float alpha)
+PGM_INLINE pgm_vi pgm_draw_by(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, pgm_vf alpha)
 {
     pgm_vf top = lw[0], low = lw[0], sum = pgm_splat_f(0.0f), others = sum, second = sum, own = sum;
     pgm_vi best = {0}, chosen = current;
@@ -56,7 +62,7 @@ PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, flo
         own = pgm_select_f(current == k, lw[k], own);
     }
     pgm_vi tie = states == 2 ? top - low < PGM_TIE : sum - second < second * expf(PGM_TIE_OF_MANY);
-    pgm_vf share = pgm_select_f(tie, pgm_splat_f(0.0f), pgm_splat_f(alpha));
+    pgm_vf share = pgm_select_f(tie, pgm_splat_f(0.0f), alpha);
     pgm_vf leaving = pgm_select_f(current == best, others, sum - own), reached = pgm_splat_f(0.0f);
     pgm_vi open = ~(pgm_vi){0};
     for (int k = 0; k < states; k++) {
@@ -68,6 +74,11 @@ PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, flo
         open &= ~hit;
     }
     return chosen;
+}
+
+PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, float alpha)
+{
+    return pgm_draw_by(lw, states, current, u, pgm_splat_f(alpha));
 }
 
 /* Less than this from the parents of a complement unit is rounding. Their input is a sum of two

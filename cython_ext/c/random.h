@@ -46,35 +46,41 @@ PGM_INLINE pgm_vf pgm_uniform_of(pgm_vu bits)
 #define PGM_TURN(x, k) (((x) << (k)) | ((x) >> (32 - (k))))
 #define PGM_ROUND(a, b, c, d, j, k) a += b, b = PGM_TURN(b, j) ^ a, c += d, d = PGM_TURN(d, k) ^ c
 
+/* Write the uniforms of one counter in each lane: word w of the counters to u[w * apart]. The key
+ * has been added to the words b, c and d. */
+PGM_INLINE void pgm_threefry(const uint32_t key[5], pgm_vu a, pgm_vu b, pgm_vu c, pgm_vu d,
+                             pgm_vf *u, int apart)
+{
+    const uint32_t k0 = key[0], k1 = key[1], k2 = key[2], k3 = key[3], k4 = key[4];
+    a += k0;
+    PGM_ROUND(a, b, c, d, 10, 26);
+    PGM_ROUND(a, d, c, b, 11, 21);
+    PGM_ROUND(a, b, c, d, 13, 27);
+    PGM_ROUND(a, d, c, b, 23, 5);
+    a += k1, b += k2, c += k3, d += k4 + 1;
+    PGM_ROUND(a, b, c, d, 6, 20);
+    PGM_ROUND(a, d, c, b, 17, 11);
+    PGM_ROUND(a, b, c, d, 25, 10);
+    PGM_ROUND(a, d, c, b, 18, 20);
+    a += k2, b += k3, c += k4, d += k0 + 2;
+    PGM_ROUND(a, b, c, d, 10, 26);
+    PGM_ROUND(a, d, c, b, 11, 21);
+    PGM_ROUND(a, b, c, d, 13, 27);
+    PGM_ROUND(a, d, c, b, 23, 5);
+    a += k3, b += k4, c += k0, d += k1 + 3;
+    u[0] = pgm_uniform_of(a);
+    u[apart] = pgm_uniform_of(b);
+    u[2 * apart] = pgm_uniform_of(c);
+    u[3 * apart] = pgm_uniform_of(d);
+}
+
 /* uniforms number 64 block .. 64 block + 63 of a place */
 PGM_INLINE void pgm_uniforms(const pgm_stream *at, uint32_t block, pgm_vf u[PGM_VECTORS])
 {
     static const uint32_t lane[PGM_GROUP] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const uint32_t k0 = at->key[0], k1 = at->key[1], k2 = at->key[2], k3 = at->key[3],
-                   k4 = at->key[4];
-    for (int i = 0; i < PGM_PIECES; i++) {
-        pgm_vu a = *(const pgm_vu *)(lane + i * PGM_WIDE) + (block * PGM_GROUP + k0), b = at->b,
-               c = at->c, d = at->d;
-        PGM_ROUND(a, b, c, d, 10, 26);
-        PGM_ROUND(a, d, c, b, 11, 21);
-        PGM_ROUND(a, b, c, d, 13, 27);
-        PGM_ROUND(a, d, c, b, 23, 5);
-        a += k1, b += k2, c += k3, d += k4 + 1;
-        PGM_ROUND(a, b, c, d, 6, 20);
-        PGM_ROUND(a, d, c, b, 17, 11);
-        PGM_ROUND(a, b, c, d, 25, 10);
-        PGM_ROUND(a, d, c, b, 18, 20);
-        a += k2, b += k3, c += k4, d += k0 + 2;
-        PGM_ROUND(a, b, c, d, 10, 26);
-        PGM_ROUND(a, d, c, b, 11, 21);
-        PGM_ROUND(a, b, c, d, 13, 27);
-        PGM_ROUND(a, d, c, b, 23, 5);
-        a += k3, b += k4, c += k0, d += k1 + 3;
-        u[i] = pgm_uniform_of(a);
-        u[i + PGM_PIECES] = pgm_uniform_of(b);
-        u[i + 2 * PGM_PIECES] = pgm_uniform_of(c);
-        u[i + 3 * PGM_PIECES] = pgm_uniform_of(d);
-    }
+    for (int i = 0; i < PGM_PIECES; i++)
+        pgm_threefry(at->key, *(const pgm_vu *)(lane + i * PGM_WIDE) + block * PGM_GROUP, at->b,
+                     at->c, at->d, u + i, PGM_PIECES);
 }
 
 /* Write the uniforms of blocks first .. first + blocks - 1 of one place, (64 blocks). */

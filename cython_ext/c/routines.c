@@ -8,6 +8,7 @@
 #include "optimizers.h"
 #include "products.h"
 #include "sweep.h"
+#include "tabled.h"
 #include "tree_states.h"
 
 #define PGM_JOIN(a, b) a##b
@@ -19,6 +20,7 @@ const pgm_routines PGM_ROUTINES(PGM_KIND) = {
     .name = PGM_NAME(PGM_KIND),
     .lanes = PGM_LANES,
     .sweep = pgm_sweep_part,
+    .tabled = pgm_tabled_part,
     .multiply = pgm_multiply_part,
     .outer = pgm_outer_part,
     .pack = pgm_pack_part,

@@ -99,6 +99,89 @@ typedef struct {
     int failed;          /* becomes 1 without memory */
 } pgm_sweep_job;
 
+/* ---- sweeps of models with tables: tabled.h ---- */
+
+#define PGM_LANES_TOGETHER 16 /* chains that one thread sweeps, unless they are alone */
+
+/* a table as one of its units sees it */
+typedef struct {
+    int64_t first;           /* its first entry */
+    int64_t stride;          /* entries between two neighbouring states of the unit */
+    int64_t configs;         /* joint states of the other members */
+    int64_t member, members; /* the first of the other members, and their number */
+    int64_t child;           /* the unit whose do() takes the table away, or -1 */
+    int64_t leads;           /* whether the unit is the first in the scope: it counts the table */
+} pgm_slot;
+
+/* another member of the table of a slot */
+typedef struct {
+    int32_t unit, stride;
+} pgm_member;
+
+typedef struct {
+    int64_t states, width;
+    int64_t support;     /* where the values and log h of its kind begin */
+    int64_t slot, slots; /* the first of its slots, and their number */
+    int64_t component;   /* its first component in bias, reference and link_start */
+    int64_t value;       /* its first row of `value`, or -1: no coupling reads it */
+    int64_t soft;        /* its first row of `soft`, or -1 */
+    int64_t rank;        /* the number of its uniform */
+    int64_t linear;      /* whether its natural parameter may differ from 0 */
+    int64_t based;       /* whether log h differs from 0 */
+    int64_t moves;       /* whether it is free in some chain */
+    int64_t summed;      /* summed out of importance weights: bit 1 forward, bit 2 backward */
+    int64_t directed;    /* has a directed input, to which the bias belongs */
+    int64_t complement;  /* p(0 | zeta) = e^-zeta */
+} pgm_site;
+
+/* The chains of one target. The states of unit i in chain c are at state[i * apart + c]. With
+ * `alone`, chains lie one after the other instead: chain c begins at state + c * units, and its
+ * units follow each other (apart = 1). The same holds for value, soft, free and cut. */
+typedef struct {
+    int64_t units, visits, chains;
+    int64_t values, softs; /* of a chain that is alone */
+    int64_t apart;
+    int alone;
+    const pgm_site *site;     /* (units) */
+    const pgm_slot *slot;     /* slots of a unit follow each other */
+    const pgm_member *member; /* of a slot follow each other */
+    const int32_t *visit;     /* (visits) units in the order of a sweep */
+    const float *support, *log_base;
+    const float *term;        /* logarithms of the entries of all tables */
+    const float *bias;        /* (components) */
+    const float *reference;   /* (components) bias of the model at beta = 0, or NULL: 0 */
+    const int64_t *link_start; /* (components + 1) couplings of each component, as a csr matrix */
+    const int32_t *link_from;  /* rows of `value` */
+    const float *link_weight;
+    const int64_t *arrow_start; /* (components + 1) arrows into each component, likewise */
+    const int32_t *arrow_from;
+    const float *arrow_weight;
+    const int64_t *child_start; /* (units + 1) the children of each unit, */
+    const int32_t *child;       /* listed here */
+    uint8_t *state;       /* (units, chains) */
+    float *value;         /* (values, chains) values of the units in couplings */
+    const float *soft;    /* (softs, chains) added to the natural parameter */
+    const uint8_t *free;  /* (units, chains) mask of the units that move, or NULL: site.moves */
+    const uint8_t *cut;   /* (units, chains) mask of the units set by do(), or NULL */
+    const float *beta;    /* (chains) */
+    const uint32_t *stream; /* (chains) */
+    uint32_t key[4];
+    float alpha; /* share of the flip-the-state kernel; at beta = 0 the draw is exact all the same */
+} pgm_tabled;
+
+typedef struct {
+    const pgm_tabled *chains;
+    uint64_t first, sweeps;  /* sweeps first .. first + sweeps - 1 */
+    int joint;               /* importance weights sum no unit out */
+    int backward;            /* visit units in the reverse order */
+    const uint8_t *anew;     /* (units) mask of the units drawn by Gibbs, or NULL */
+    float *beta;             /* (chains) set by a schedule */
+    const double *betas;     /* (sweeps + 1) or NULL: as in pgm_sweep_job */
+    double *log_weight;      /* (chains) */
+    double *trace;           /* (sweeps, chains, 2) or NULL: log densities after each sweep */
+    double *density;         /* (chains, 2) or NULL: log densities of the present states */
+} pgm_tabled_job;
+
 /* ---- products of matrices: products.h ---- */
 
 /* a matrix (rows, columns) with element (i, j) at w[i * down + j * right] */
@@ -347,6 +430,7 @@ typedef struct {
     const char *name;         /* kind of processor */
     int lanes;                /* doubles in a vector */
     pgm_task sweep;           /* pgm_sweep_job, chains */
+    pgm_task tabled;          /* pgm_tabled_job, groups of PGM_LANES_TOGETHER chains */
     pgm_task multiply;        /* pgm_product_job, rows: out += a b */
     pgm_task outer;           /* pgm_product_job, columns of a: out = a' b */
     pgm_task pack;            /* pgm_pack_job, panels */

@@ -13,7 +13,7 @@ from pgmengine.base.checks import check_kernel
 from pgmengine.base.errors import PgmError
 from pgmengine.base.executors import part_count, run_jobs, spawn
 from pgmengine.base.types import Array, States
-from pgmengine.engine import compiled, plain
+from pgmengine.engine import compiled, plain, tabled
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import count
@@ -87,6 +87,10 @@ class Chains(Protocol):
 # An index of rows.
 Rows: TypeAlias = "Array | slice"
 
+Engine: TypeAlias = (
+    type[tabled.TabledChains] | type[compiled.CompiledChains] | type[plain.PlainChains]
+)
+
 
 def make_chains(
     target: Target,
@@ -109,9 +113,14 @@ def make_chains(
     check_kernel(kernel)
     if why := refusal(target):
         raise PgmError(why)
-    if compiled.knows(target, kernel):
-        return compiled.CompiledChains(target, kernel, x, rng, streams)
-    return plain.PlainChains(target, kernel, x, rng)
+    return engine_for(target, kernel)(target, kernel, x, rng, streams)
+
+
+def engine_for(target: Target, kernel: Kernel) -> Engine:
+    """Return the class of chains that sweeps a target by a kernel."""
+    if tabled.knows(target, kernel):
+        return tabled.TabledChains
+    return compiled.CompiledChains if compiled.knows(target, kernel) else plain.PlainChains
 
 
 def over_chains(
@@ -132,7 +141,7 @@ def over_chains(
     check_kernel(kernel)
     count = (
         1
-        if executor is None or not compiled.knows(target, kernel)
+        if executor is None or engine_for(target, kernel) is plain.PlainChains
         else part_count(work, target.rows)
     )
     groups, stream = np.array_split(np.arange(target.rows), count), spawn(rng, 1)[0]

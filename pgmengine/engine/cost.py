@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine._kernels import LANES
-from pgmengine.engine import compiled
+from pgmengine.engine import compiled, tabled
 from pgmengine.graph.arrows_inside import arrows_inside
 from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
@@ -27,26 +27,31 @@ US, NS = 1e-6, 1e-9
 SERIES = 20_000
 TRACE = 200
 
+# Chains that take as long as one where chains are lanes.
+FEW_LANES = 12
+
 # Numbers that ancestral draws take together.
 AT_ONCE = 2.0**23
 
 
 @dataclass(frozen=True)
 class Price:
-    """Seconds of one call, and of each chain in it."""
+    """Seconds of one call, and of each chain in it; fewer chains cost as much as `least`."""
 
     call: float = 0.0
     chain: float = 0.0
+    least: float = 0.0
 
     def __add__(self, other: Price) -> Price:
-        return Price(self.call + other.call, self.chain + other.chain)
+        least = max(self.least, other.least)
+        return Price(self.call + other.call, self.chain + other.chain, least)
 
     def __mul__(self, times: float) -> Price:
-        return Price(times * self.call, times * self.chain)
+        return Price(times * self.call, times * self.chain, self.least)
 
     def of(self, chains: float, calls: float = 1.0) -> float:
         """Return the seconds of some calls for some chains."""
-        return calls * (self.call + chains * self.chain)
+        return calls * (self.call + max(chains, self.least) * self.chain)
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,8 @@ class Engine:
 
 def engine(target: Target, kernel: Kernel) -> Engine:
     """Return the prices of the engine that sweeps this target by this kernel."""
+    if tabled.knows(target, kernel):
+        return _tabled(target)
     return _compiled(target) if compiled.knows(target, kernel) else _plain(target)
 
 
@@ -120,6 +127,40 @@ def _compiled(target: Target) -> Engine:
     sweep, every = Price(5 * US, chain), Price(12 * US, density)
     values = Price(len(moving) * 2.5 * US, 1.0 * NS * sum(s.layers[n].width for n in moving))
     return Engine(sweep, sweep + Price(10 * US, density), every, values, True)
+
+
+def _tabled(target: Target) -> Engine:
+    """Return prices of sweeps with chains as lanes: states, tables, couplings and children.
+
+    An entry is found by comparing with the joint states of the other members, or by loads where
+    these are many. The inputs of a child are summed up at each visit of a parent.
+    """
+    s, graph = target.structure, tabled.packed_graph(target.structure)
+    packed, sites, slots = tabled.packed_parameters(target.model), graph.sites, graph.slots
+    free = np.concatenate([distinct(target.free[n]).mean(axis=0) for n in s.layers])
+    units, states = len(sites), sites["states"]
+    owner = np.repeat(np.arange(units), sites["slots"])
+    each = 0.15 + states[owner] * np.minimum(0.03 * slots["configs"], 0.5)
+    of_tables = np.bincount(owner, each, units)
+    links, inputs = (
+        np.add.reduceat(np.diff(matrix.indptr), sites["component"])
+        for matrix in (packed.links, packed.arrows)
+    )
+    # log p of a unit with a directed input, at one input.
+    given = 0.3 * inputs + states * (1.0 + sites["complement"])
+    parent = np.repeat(np.arange(units), np.diff(packed.children.indptr))
+    of_children = np.bincount(
+        parent, given[packed.children.indices] * (states[parent] / 2 + 0.5), units
+    )
+    own = 1.4 + 0.6 * states + 0.1 * links + 0.3 * inputs + 20.0 * sites["complement"]
+    chain = float(free @ (own + of_tables + of_children))
+    density = float((0.4 + links + (sites["directed"] > 0) * (5.0 + given)).sum())
+    density += 1.5 * len(s.table_index.child)
+    moving = target.pattern.moving
+    values = Price(len(moving) * 2.5 * US, 1.0 * NS * sum(s.layers[n].width for n in moving))
+    sweep = Price(8 * US, chain * NS, FEW_LANES)
+    every = Price(5 * US, density * NS, FEW_LANES)
+    return Engine(sweep, sweep + every, every, values, True)
 
 
 def _plain(target: Target) -> Engine:

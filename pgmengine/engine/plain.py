@@ -31,9 +31,16 @@ from pgmengine.units import Unit
 
 
 class PlainChains:
-    """Chains in numpy; see chains.Chains."""
+    """Chains in numpy; see chains.Chains. They draw from one generator and have no streams."""
 
-    def __init__(self, target: Target, kernel: Kernel, x: States, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        target: Target,
+        kernel: Kernel,
+        x: States,
+        rng: np.random.Generator,
+        streams: Array | None = None,
+    ) -> None:
         self.target, self.kernel, self.x, self.rng = target, kernel, x, rng
         self.beta = target.beta.copy()
 

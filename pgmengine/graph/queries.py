@@ -30,6 +30,7 @@ from pgmengine.graph.rows import distinct, rows_of, spread
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.weights import is_sparse
 from pgmengine.protocols import Coupling
+from pgmengine.units.base import Draw
 
 if TYPE_CHECKING:
     from pgmengine.graph.model import Model
@@ -144,8 +145,23 @@ class EvidencePattern:
         )
 
     @cached_property
+    def in_lanes(self) -> bool:
+        """Whether the compiled sweeps of single units, with chains as lanes, can draw every unit.
+
+        They know tables, couplings and arrows between units with finitely many states.
+        """
+        s = self.structure
+        entries = int(np.diff(s.table_index.first).max(initial=0)) if s.tables else 0
+        return (
+            all(layer.unit.draw in (Draw.TABLE, Draw.COMPLEMENT) for layer in s.layers.values())
+            and max(s.state_counts.values()) <= _kernels.MOST_STATES
+            # Places in a table are 32 bits.
+            and entries < 2**31
+        )
+
+    @cached_property
     def drawable(self) -> bool:
-        """Whether the compiled sweeps can draw every unit that they have to."""
+        """Whether the compiled sweeps of whole layers can draw every unit that they have to."""
         s = self.structure
         if s.tables:
             return False

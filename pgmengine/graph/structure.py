@@ -20,6 +20,9 @@ from pgmengine.graph.layer import Layer
 from pgmengine.graph.tables import TableIndex, Tables, index_tables, table_base
 from pgmengine.protocols import Coupling
 
+# Layers up to which a sweep has as few colours as DSATUR finds.
+DSATUR_LAYERS = 200
+
 
 @dataclass(frozen=True, eq=False)
 class Structure:
@@ -227,7 +230,9 @@ class Structure:
                 far = nx.single_source_shortest_path_length(graph, first)
                 color |= {n: (far[n] + 1) % 2 for n in part if n not in color}
         else:
-            color = nx.greedy_color(graph, strategy="DSATUR")
+            # The time of DSATUR grows with the square of the number of layers.
+            few = len(graph) <= DSATUR_LAYERS
+            color = nx.greedy_color(graph, strategy="DSATUR" if few else "largest_first")
         return tuple(
             tuple(n for n in self.layers if color[n] == c) for c in sorted(set(color.values()))
         )

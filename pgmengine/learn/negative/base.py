@@ -12,8 +12,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
-from pgmengine.engine.chains import Chains, make_chains, start
-from pgmengine.engine.compiled import CompiledChains, knows
+from pgmengine.engine.chains import Chains, engine_for, make_chains, start
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
 from pgmengine.infer.sampling.schedules import Betas, ladder
@@ -87,7 +86,7 @@ def adopted(
     """Return the chains with new parameters, in place unless a new kernel needs another engine."""
     if callable(kernel):
         kernel = kernel(update)
-        if isinstance(chains, CompiledChains) != knows(chains.target, kernel):
+        if type(chains) is not engine_for(chains.target, kernel):
             target = chains.target.with_model(model).at(chains.beta)
             return make_chains(target, kernel, chains.values(), rng)
     chains.adopt(model, kernel, rng)

@@ -134,6 +134,7 @@ FACTS = (
     "free_parents",
     "live_arrows",
     "drawable",
+    "in_lanes",
 )
 
 

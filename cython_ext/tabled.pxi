@@ -1,0 +1,119 @@
+# Sweeps of models with tables for Python: checks of shapes, and threads.
+
+
+cdef class TabledSweeps:
+    """The chains of one target with tables; every array given is kept, and changed in place.
+
+    sites (units, 15), slots (n, 7) and members (n, 2) have the columns of pgm_site, pgm_slot and
+    pgm_member in c/routines.h; visit (visits,) has the units in the order of a sweep. support and
+    log_base have the values of each kind of unit and log h of these. state (units, chains), value,
+    soft, free and cut have their rows padded to whole groups of chains, or are (chains, units) with
+    `alone`; free and cut are None where there is no mask. The memory of these arrays ends a vector
+    after their last number, as engine.packed.zeros makes them.
+    """
+
+    cdef c.pgm_tabled chains
+    cdef dict keep
+    cdef float[::1] beta
+
+    def __init__(self, *, int64_t chains, bint alone, const int64_t[:, ::1] sites,
+                 const int64_t[:, ::1] slots, const int32_t[:, ::1] members,
+                 const int32_t[::1] visit, const float[::1] support, const float[::1] log_base,
+                 float[::1] beta, const uint32_t[::1] stream, uint8_t[:, ::1] state,
+                 float[:, ::1] value, const float[:, ::1] soft, const uint8_t[:, ::1] free_units,
+                 const uint8_t[:, ::1] cut, const float[::1] reference):
+        cdef c.pgm_tabled *m = &self.chains
+        cdef int64_t units = sites.shape[0], lanes = state.shape[0] if alone else state.shape[1]
+        if sites.shape[1] * 8 != sizeof(c.pgm_site) or slots.shape[1] * 8 != sizeof(c.pgm_slot) \
+                or members.shape[1] * 4 != sizeof(c.pgm_member):
+            raise ValueError("sites, slots or members do not fit")
+        if lanes < chains or beta.shape[0] < lanes or stream.shape[0] < lanes \
+                or (state.shape[1] if alone else state.shape[0]) != units:
+            raise ValueError(f"the states of {chains} chains of {units} units do not fit")
+        self.keep = {0: (sites, slots, members, visit, support, log_base, beta, stream, state,
+                         value, soft, free_units, cut, reference)}
+        self.beta = beta
+        m.units, m.visits, m.chains, m.alone = units, visit.shape[0], chains, alone
+        m.apart = 1 if alone else lanes
+        m.values, m.softs = value.shape[1], soft.shape[1]
+        m.site, m.slot = <const c.pgm_site *> &sites[0, 0], <const c.pgm_slot *> &slots[0, 0]
+        m.member = <const c.pgm_member *> &members[0, 0]
+        m.visit = &visit[0] if visit.shape[0] else NULL
+        m.support, m.log_base = &support[0], &log_base[0]
+        m.reference = &reference[0] if reference is not None else NULL
+        m.state, m.value, m.soft = &state[0, 0], &value[0, 0], &soft[0, 0]
+        m.free = &free_units[0, 0] if free_units is not None else NULL
+        m.cut = &cut[0, 0] if cut is not None else NULL
+        m.beta, m.stream = &beta[0], &stream[0]
+
+    def parameters(self, const float[::1] term, const float[::1] bias,
+                   const int64_t[::1] link_start, const int32_t[::1] link_from,
+                   const float[::1] link_weight, const int64_t[::1] arrow_start,
+                   const int32_t[::1] arrow_from, const float[::1] arrow_weight,
+                   const int64_t[::1] child_start, const int32_t[::1] child):
+        """Take the parameters of a model: logarithms of entries, biases, couplings as csr."""
+        self.keep[1] = (term, bias, link_start, link_from, link_weight, arrow_start, arrow_from,
+                        arrow_weight, child_start, child)
+        self.chains.term, self.chains.bias = &term[0], &bias[0]
+        self.chains.link_start = &link_start[0]
+        self.chains.link_from, self.chains.link_weight = &link_from[0], &link_weight[0]
+        self.chains.arrow_start = &arrow_start[0]
+        self.chains.arrow_from, self.chains.arrow_weight = &arrow_from[0], &arrow_weight[0]
+        self.chains.child_start, self.chains.child = &child_start[0], &child[0]
+
+    def rekey(self, const uint32_t[::1] key, float alpha):
+        """Take another key of the uniforms, and another share of the flip-the-state kernel."""
+        cdef int i
+        for i in range(4):
+            self.chains.key[i] = key[i]
+        self.chains.alpha = alpha
+
+    def sweep(self, uint64_t first, uint64_t count, int parts, *, double[:, :, ::1] trace=None,
+              bint backward=False, const double[::1] betas=None, double[::1] log_weight=None,
+              bint joint=False, const uint8_t[::1] anew=None):
+        """Make sweeps number first .. first + count - 1 of all chains.
+
+        trace (count, chains, 2), if given, receives the log densities after each sweep: log p_beta
+        = trace[..., 0] + beta trace[..., 1]. With betas (count + 1,), sweep t is made at
+        betas[t + 1], and before it log_weight (chains,) gains log p_(betas[t + 1]) -
+        log p_(betas[t]), with the summed units summed out unless `joint`. Units of the mask anew
+        (units,) are drawn from their conditionals.
+        """
+        cdef c.pgm_tabled_job j
+        cdef int64_t chains = self.chains.chains
+        if trace is not None and (trace.shape[0] < <int64_t> count or trace.shape[1] != chains
+                                  or trace.shape[2] != 2):
+            raise ValueError("the trace does not fit")
+        if betas is not None and (betas.shape[0] != <int64_t> count + 1
+                                  or log_weight.shape[0] != chains):
+            raise ValueError("the schedule does not fit")
+        if anew is not None and anew.shape[0] != self.chains.units:
+            raise ValueError("the mask of units does not fit")
+        j.first, j.sweeps, j.joint, j.backward = first, count, joint, backward
+        j.anew = &anew[0] if anew is not None else NULL
+        j.betas = &betas[0] if betas is not None else NULL
+        j.log_weight = &log_weight[0] if betas is not None else NULL
+        j.trace = &trace[0, 0, 0] if trace is not None and count else NULL
+        j.density = NULL
+        self.share(&j, parts)
+
+    def log_density(self, double[:, ::1] out, int parts):
+        """Write log p_beta = out[:, 0] + beta out[:, 1] of the present states of all chains."""
+        cdef c.pgm_tabled_job j
+        if out.shape[0] != self.chains.chains or out.shape[1] != 2:
+            raise ValueError(f"log densities of {self.chains.chains} chains do not fit an array of "
+                             f"shape ({out.shape[0]}, {out.shape[1]})")
+        j.first = j.sweeps = 0
+        j.joint = j.backward = 0
+        j.anew, j.betas, j.log_weight, j.trace, j.density = NULL, NULL, NULL, NULL, &out[0, 0]
+        self.share(&j, parts)
+
+    cdef share(self, c.pgm_tabled_job *j, int parts):
+        cdef int64_t items = self.chains.chains
+        if not self.chains.alone:
+            items = self.chains.apart // c.PGM_LANES_TOGETHER
+        j.chains, j.beta = &self.chains, &self.beta[0]
+        with nogil:
+            pgm_share(routines.tabled, j, items, parts)
+
+
