@@ -273,15 +273,35 @@ def lateral(name):
 
 
 def draw_row(m, rng, share):
-    """{layer: list of values or None}: each unit observed with probability `share`."""
-    row = {}
+    """{layer: list of values or None}: each unit observed with probability `share`.
+
+    The row is a part of a complete state that no table excludes.
+    """
+    while True:
+        row, full = _draw_row(m, rng, share)
+        if all(
+            values[tuple(state_of(m, full, place) for place in scope)] > 0
+            for scope, values, _ in m.tables
+        ):
+            return row
+
+
+def state_of(m, row, place):
+    """The number of the state of a unit with a value."""
+    unit, value = next(x.unit for x in m.layers if x.name == place[0]), row[place[0]][place[1]]
+    return int(value) if width(unit) > 1 else int(np.argmin(np.abs(unit.support - value)))
+
+
+def _draw_row(m, rng, share):
+    row, full = {}, {}
     for x in m.layers:
         values = range(x.unit.k) if isinstance(x.unit, pgm.Categorical) else x.unit.support
         pick = [
             rng.choice(values) if values is not None else rng.uniform(-1, 1) for _ in range(x.size)
         ]
+        full[x.name] = pick
         row[x.name] = [v if rng.random() < share else None for v in pick]
-    return row
+    return row, full
 
 
 def as_evidence(m, rows):

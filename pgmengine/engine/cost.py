@@ -319,6 +319,8 @@ def settling(target: Target, rounds: float, tables: bool) -> float:
     units = {name: free_units(target, name) for name in target.pattern.moving}
     if tables:
         each = sum(n * (30 if c.directed else 5) * NS for c, n in entries.items())
+        index = s.table_index
+        each += (2.0 * float(index.axis_entries.sum()) + 40.0 * len(index.unit)) * NS / LANES
         start = sum(entries.values()) + 10 * sum(units.values()) + 100 * len(entries)
         return start * US + rounds * each * LANES * -(-target.rows // LANES)
     each_round = Price()

@@ -242,15 +242,18 @@ class Target:
             terms[:, tables] = np.where(self.cut[name][:, units], 0.0, terms[:, tables])
         return terms
 
-    def gradient(self, x: States, weights: Array | None = None) -> dict[str, Weight]:
+    def gradient(
+        self, x: States, weights: Array | None = None, tables: bool = True
+    ) -> dict[str, Weight]:
         """Return Model.gradient without the conditionals of barren units and units set by do().
 
         The score of a barren unit is 0 on average whatever its parents are, so that draws would add
         noise only; of a noisy-or unit with an input near 0 it rests on states that are never drawn.
-        Barren units in tables are found where all rows share one evidence pattern.
+        Barren units in tables are found where all rows share one evidence pattern. `tables`:
+        whether the parameters of tables have a part.
         """
         total = self.weights if weights is None else self.weighed(weights)
-        return self.model.gradient(x, total, self._unscored)
+        return self.model.gradient(x, total, self._unscored, tables)
 
     def weighed(self, weights: Array) -> Array:
         """Return weights of rows times the target's own."""
