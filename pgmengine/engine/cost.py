@@ -294,6 +294,9 @@ def drawing(target: Target, wanted: tuple[str, ...], draws: float) -> float:
         each += Price(60 * US, (25 + 12 * _states(target, name)) * NS * layer.width)
         if arrows_inside(target.model, name):
             calls += len(target.model.generations[name]) * 50 * US + 3 * US * layer.width
+    if s.tables:
+        calls += len(s.drawing_steps) * 60 * US
+        each += Price(0.0, 15 * NS * len(s.table_index.unit))
     for c in s.couplings:
         weight = target.model.weight(c)
         each += Price(20 * US, count(weight) * (1.5 if is_sparse(weight) else 0.05) * NS)
