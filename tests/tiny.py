@@ -222,6 +222,11 @@ TABLED = (
         zeros=0.2,
     ),
     with_tables(
+        tiny_model("conditionals and couplings", {"v": (B, 3), "h": (B, 2)}, VH),
+        (),
+        [(h[0],), (h[0], v[0])],
+    ),
+    with_tables(
         tiny_model("tables above arrows", {"v": (B, 3), "h": (C, 2)}, (), [("h", "v")]),
         [(v[0], h[1])],
         [(h[0],), (h[0], h[1])],
@@ -231,7 +236,7 @@ TABLED = (
         [(h[0], h[1]), (h[1], h[2])],
     ),
 )
-MODELS = FINITE + INFINITE
+MODELS = FINITE + INFINITE + TABLED
 
 
 def random_model(seed, most=3_000):
@@ -262,6 +267,15 @@ def random_model(seed, most=3_000):
         except pgm.PgmError:
             continue
         return made
+
+
+def without_fixed_biases(model, name, step):
+    """A change of a parameter without the biases of units with a conditional, which stay 0."""
+    layer = name.removesuffix(".bias")
+    if layer not in model.structure.layers or not (model.structure.child_tables[layer] >= 0).any():
+        return step
+    own = model.structure.child_tables[layer] >= 0
+    return np.where(own.reshape(-1, *[1] * (step.ndim - 1)), 0.0, step)
 
 
 def lateral(name):
