@@ -36,6 +36,9 @@ FINAL = 12
 # The logarithm of a probability of 0, in the compiled rounds.
 LOG_ZERO = -690.0
 
+# Entries of tables in a round above which each round is a call of its own.
+INTERRUPTIBLE = 1e6
+
 # Edges times blocks.
 WORTH_A_THREAD = 2_000
 
@@ -131,8 +134,12 @@ class Tables:
         Logarithms of entries of tables count as at least `least`. Returns the number of rounds, and
         the last change.
         """
-        made, change = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks)
-        self.routine.settle(updates, tolerance, self.steps, least, made, change, self._parts())
+        # Ctrl-C takes effect between two calls. Terms are tightened at both ends of a call.
+        at_once = 1 if not self.net.terms and self._entries() > INTERRUPTIBLE else updates
+        made, change, rounds = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks), 0
+        while not rounds or (rounds < updates and change.max(initial=0.0) > tolerance):
+            self.routine.settle(at_once, tolerance, self.steps, least, made, change, self._parts())
+            rounds += int(made.max(initial=1))
         model = self.target.model
         follow = [
             g.first + np.concatenate(model.generations[name])
@@ -142,7 +149,7 @@ class Tables:
         if follow:
             self.routine.forward(np.concatenate(follow), FINAL, self._parts())
         self.routine.forward_tables(self._barren_children(), self._parts())
-        return int(made.max(initial=0)), float(change.max(initial=0.0))
+        return rounds, float(change.max(initial=0.0))
 
     def bound(self) -> Array:
         """Return the lower bound of log Z, (rows,)."""
@@ -235,6 +242,11 @@ class Tables:
         n = self.net.arrays
         work = len(n["edge_unit"]) + len(n["axis_unit"]) + 1
         return parts(work * self.blocks, WORTH_A_THREAD)
+
+    def _entries(self) -> float:
+        """Return the number of entries of tables that a round reads."""
+        index = self.target.structure.table_index
+        return float(index.axis_entries.sum()) * self.blocks
 
     def _expected_tables(self) -> Array:
         """Return the sum of the expected terms of the tables, (rows,)."""
