@@ -25,14 +25,16 @@ if TYPE_CHECKING:
 SOFT = (-3.0, -10.0, -40.0)
 ROUNDS = 8
 
-# Starts of the search.
+# Starts of the search: at least two, and no more than read so many entries of tables.
 TRIES = 20
+WORK = 3e8
 
 
 def move_to_possible(q: Tables, rng: np.random.Generator | None) -> None:
     """Move every row without a bound to a possible state, where one is found."""
     generator = np.random.default_rng(0) if rng is None else rng
-    for number in range(TRIES):
+    each = q.entries() * ROUNDS * (len(SOFT) + 1)
+    for number in range(int(np.clip(WORK / max(each, 1.0), 2, TRIES))):
         rows = np.flatnonzero(~q.possible())
         if not len(rows):
             return

@@ -135,7 +135,7 @@ class Tables:
         the last change.
         """
         # Ctrl-C takes effect between two calls. Terms are tightened at both ends of a call.
-        at_once = 1 if not self.net.terms and self._entries() > INTERRUPTIBLE else updates
+        at_once = 1 if not self.net.terms and self.entries() > INTERRUPTIBLE else updates
         made, change, rounds = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks), 0
         while not rounds or (rounds < updates and change.max(initial=0.0) > tolerance):
             self.routine.settle(at_once, tolerance, self.steps, least, made, change, self._parts())
@@ -243,7 +243,7 @@ class Tables:
         work = len(n["edge_unit"]) + len(n["axis_unit"]) + 1
         return parts(work * self.blocks, WORTH_A_THREAD)
 
-    def _entries(self) -> float:
+    def entries(self) -> float:
         """Return the number of entries of tables that a round reads."""
         index = self.target.structure.table_index
         return float(index.axis_entries.sum()) * self.blocks
