@@ -8,7 +8,7 @@ from tiny import MODELS, as_evidence, patterns
 import pgmengine as pgm
 from pgmengine.infer.variational.factors import Factors
 
-# test_tables.py has the models with tables.
+# test_bound_with_tables.py has the models with tables.
 UNDIRECTED = [m for m in MODELS if not m.directed and not m.tables]
 
 
