@@ -584,11 +584,11 @@ cdef class Belief:
         free(self.kinds)
 
     def __init__(self, list kinds, dict net, const double[::1] link_weight,
-                 const double[::1] weight, dict arrays):
+                 const double[::1] weight, const double[::1] entry, dict arrays):
         cdef c.pgm_net *n = &self.net
         cdef c.pgm_batch *a = &self.batch
         cdef int64_t b
-        self.keep = kinds, net, link_weight, weight, arrays
+        self.keep = kinds, net, link_weight, weight, entry, arrays
         n.units, n.terms, n.edges = \
             len(net["unit_kind"]), len(net["term_kind"]), len(net["edge_unit"])
         n.states, n.comps, n.capacity = net["states"], net["comps"], net["capacity"]
@@ -624,6 +624,7 @@ cdef class Belief:
         n.own_first, n.own_count = \
             longs_at(net, "own_first", n.units), longs_at(net, "own_count", n.units)
         n.own_complement = ints_at(net, "own_complement", n.units)
+        self._take_tables(net, entry)
         b = len(arrays["beta"])
         self.job.net, self.job.batch, self.job.blocks = n, a, b
         a.log_q, a.q = \
@@ -639,20 +640,36 @@ cdef class Belief:
         a.xi, a.phi = \
             vectors_at(arrays, "xi", b, n.term_comps), vectors_at(arrays, "phi", b, n.term_states)
         a.f, a.beta = vectors_at(arrays, "f", b, n.terms), vectors_at(arrays, "beta", b, 1)
+        a.power = vectors_at(arrays, "power", b, n.tables)
 
-    def settle(self, int64_t rounds, double tolerance, int steps, int64_t[::1] made,
+    cdef _take_tables(self, dict net, const double[::1] entry):
+        """Take the arrays of the tables."""
+        cdef c.pgm_net *n = &self.net
+        cdef int64_t axes = len(net["axis_unit"])
+        n.tables, n.cut = len(net["table_entry"]), net["cut"]
+        n.table_start = longs_at(net, "table_start", n.tables + 1)
+        n.table_entry = longs_at(net, "table_entry", n.tables)
+        n.axis_unit, n.axis_table = longs_at(net, "axis_unit", axes), longs_at(net, "axis_table", axes)
+        n.axis_stride = longs_at(net, "axis_stride", axes)
+        n.in_start, n.in_axis = longs_at(net, "in_start", n.units + 1), longs_at(net, "in_axis", axes)
+        n.own_table, n.hard = \
+            longs_at(net, "own_table", n.units), ints_at(net, "hard", n.units)
+        n.entry = doubles_at(entry)
+
+    def settle(self, int64_t rounds, double tolerance, int steps, double least, int64_t[::1] made,
                double[::1] change, int parts):
         """Make rounds until no probability changes by more than the tolerance; `steps` in each xi.
 
-        made (blocks,) receives the number of rounds, change (blocks,) the last largest change.
+        Logarithms of entries of tables count as at least `least`. made (blocks,) receives the
+        number of rounds, change (blocks,) the last largest change.
         """
         cdef c.pgm_belief_job j = self.job
         if made.shape[0] != j.blocks or change.shape[0] != j.blocks:
             raise ValueError(f"made or change does not fit {j.blocks} blocks")
         if not j.blocks:
             return
-        j.rounds, j.tolerance, j.steps, j.made, j.change = \
-            rounds, tolerance, steps, &made[0], &change[0]
+        j.rounds, j.tolerance, j.steps, j.least, j.made, j.change = \
+            rounds, tolerance, steps, least, &made[0], &change[0]
         with nogil:
             pgm_share(routines.settle, &j, j.blocks, parts)
         if j.failed:
@@ -666,6 +683,38 @@ cdef class Belief:
         j.order, j.count, j.steps = &order[0], order.shape[0], steps
         with nogil:
             pgm_share(routines.forward, &j, j.blocks, parts)
+
+    def forward_tables(self, const int64_t[::1] order, int parts):
+        """Give the barren units in `order` the expectation of their conditional tables."""
+        cdef c.pgm_belief_job j = self.job
+        if not order.shape[0] or not j.blocks:
+            return
+        j.order, j.count = &order[0], order.shape[0]
+        with nogil:
+            pgm_share(routines.forward_tables, &j, j.blocks, parts)
+
+    def value_tables(self, double[:, ::1] value, int parts):
+        """Set value (blocks, LANES) to the sum of the expected terms of the tables."""
+        cdef c.pgm_belief_job j = self.job
+        if value.shape[0] != j.blocks or value.shape[1] != routines.lanes:
+            raise ValueError(f"value does not fit {j.blocks} blocks of {routines.lanes} rows")
+        if not j.blocks:
+            return
+        j.value = &value[0, 0]
+        with nogil:
+            pgm_share(routines.value_tables, &j, j.blocks, parts)
+
+    def count_tables(self, const double[:, :, ::1] row_weight, double[::1] counts, int parts):
+        """Add the expected indicators of all entries, summed over rows, to `counts`."""
+        cdef c.pgm_belief_job j = self.job
+        if row_weight.shape[0] != j.blocks or row_weight.shape[2] != routines.lanes:
+            raise ValueError(f"row_weight does not fit {j.blocks} blocks of {routines.lanes} rows")
+        if not j.blocks or not counts.shape[0]:
+            return
+        self.batch.row_weight = &row_weight[0, 0, 0]
+        j.counts = &counts[0]
+        with nogil:
+            pgm_share(routines.count_tables, &j, self.net.tables, parts)
 
     def learn(self, const double[:, :, ::1] row_weight, double[::1] weight, int parts):
         """Add the slopes of the bound in the weights of the edges, summed over rows, to `weight`.

@@ -211,6 +211,18 @@ cdef extern from "routines.h" nogil:
         const int64_t *own_first
         const int64_t *own_count
         const int32_t *own_complement
+        int64_t tables
+        const int64_t *table_start
+        const int64_t *table_entry
+        const int64_t *axis_unit
+        const int64_t *axis_table
+        const int64_t *axis_stride
+        const int64_t *in_start
+        const int64_t *in_axis
+        const int64_t *own_table
+        const int32_t *hard
+        const double *entry
+        double cut
 
     ctypedef struct pgm_batch:
         double *log_q
@@ -228,6 +240,7 @@ cdef extern from "routines.h" nogil:
         const double *beta
         const double *barren
         const double *row_weight
+        const double *power
 
     ctypedef struct pgm_belief_job:
         const pgm_net *net
@@ -240,6 +253,9 @@ cdef extern from "routines.h" nogil:
         const int64_t *order
         int64_t count
         double *weight
+        double least
+        double *value
+        double *counts
         int failed
 
     ctypedef struct pgm_operand:
@@ -295,6 +311,7 @@ cdef extern from "routines.h" nogil:
         const char *name
         int lanes
         pgm_task sweep, tabled, multiply, outer, pack, ascend, settle, forward, learn
+        pgm_task forward_tables, value_tables, count_tables
         void (*walk)(pgm_walk_job *job) noexcept nogil
         void (*log_densities)(const pgm_chains *c, int64_t chains, int last,
                               double *log_density) noexcept nogil

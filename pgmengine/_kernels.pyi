@@ -193,12 +193,23 @@ class Belief:
         net: dict[str, Any],
         link_weight: Array,
         weight: Array,
+        entry: Array,
         arrays: dict[str, Array],
     ) -> None: ...
     def settle(
-        self, rounds: int, tolerance: float, steps: int, made: Array, change: Array, parts: int
+        self,
+        rounds: int,
+        tolerance: float,
+        steps: int,
+        least: float,
+        made: Array,
+        change: Array,
+        parts: int,
     ) -> None: ...
     def forward(self, order: Array, steps: int, parts: int) -> None: ...
+    def forward_tables(self, order: Array, parts: int) -> None: ...
+    def value_tables(self, value: Array, parts: int) -> None: ...
+    def count_tables(self, row_weight: Array, counts: Array, parts: int) -> None: ...
     def learn(self, row_weight: Array, weight: Array, parts: int) -> None: ...
 
 FILL: int

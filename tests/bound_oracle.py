@@ -1,7 +1,9 @@
 """The variational bound of log Z of a directed or mixed tiny model at any Q, by its formulas, not
 through the package.
 
-L(Q) = E_Q[linear part of the log density] + H(Q) + E_Q[log h] - sum over children of min_xi F(xi),
+L(Q) = E_Q[linear part of the log density] + H(Q) + E_Q[log h] + sum over tables of E_Q[log T]
+       - sum over children of min_xi F(xi),
+
 F over E_Q[A(z)]. Expectations over the parents of a child are sums over all their joint states, and
 xi is found by scipy.
 """
@@ -67,8 +69,9 @@ class Beliefs:
                         yield (p, i), block
 
     def directed(self, name):
-        """Has parents, or is a root: children and no undirected coupling."""
-        is_parent = any(p == name for p, _, _ in self.tiny_model.directed)
+        """Has parents, or is a root: children, no undirected coupling and no conditional table."""
+        own = {scope[-1][0] for scope, _, conditional in self.tiny_model.tables if conditional}
+        is_parent = name not in own and any(p == name for p, _, _ in self.tiny_model.directed)
         return any(c == name for _, c, _ in self.tiny_model.directed) or (
             is_parent and not self.coupled(name)
         )
@@ -77,14 +80,43 @@ class Beliefs:
         return any(name in (a, b) for a, b, _ in self.tiny_model.undirected)
 
     def _barren(self):
-        """Free directed units without couplings or soft evidence whose children are barren or cut:
-        they sum to 1.
+        """Free directed units without couplings, tables or soft evidence whose children are barren
+        or cut, and free units with a conditional in layers without couplings that are in no table
+        but their own and those of children that are barren or cut: they sum to 1.
         """
+        return self._barren_of_arrows() | self._barren_of_tables()
+
+    def _barren_of_tables(self):
+        tables = self.tiny_model.tables
+        joined = {
+            n
+            for a, b, _ in (*self.tiny_model.undirected, *self.tiny_model.directed)
+            for n in (a, b)
+        }
+        found = {
+            scope[-1]
+            for scope, _, conditional in tables
+            if conditional and scope[-1][0] not in joined and scope[-1] not in self.known
+        } - set(self.soft)
+        while True:
+            needed = {
+                u
+                for scope, _, conditional in tables
+                if not (conditional and (scope[-1] in found or scope[-1] in self.cut))
+                for u in scope
+            } & found
+            if not needed:
+                return found
+            found -= needed
+
+    def _barren_of_arrows(self):
+        inside = {u for scope, _, _ in self.tiny_model.tables for u in scope}
         found = {
             u
             for u in self.units
             if u not in self.known
             and u not in self.soft
+            and u not in inside
             and self.directed(u[0])
             and not self.coupled(u[0])
         }
@@ -153,7 +185,30 @@ class Beliefs:
         for a, b, weight in self.tiny_model.undirected:
             share = self.means(a) @ weight @ self.means(b)
             total += share / 2 if a == b else share
-        return total
+        return total + sum(self.expected_tables())
+
+    def expected_tables(self):
+        """E_Q[log T] of every table that counts, by its entries; -inf where Q meets 0."""
+        for scope, values, conditional in self.tiny_model.tables:
+            child = scope[-1]
+            if conditional and (child in self.cut or child in self.barren):
+                continue
+            joint = np.ones(())
+            for u in scope:
+                joint = joint[..., None] * self.prob_of_states(u)
+            met = joint > 0
+            with np.errstate(divide="ignore"):
+                yield np.sum(joint[met] * np.log(values[met]))
+            if conditional:
+                yield -self.prob_of_states(child) @ grid(self.layers[child[0]].unit)[1]
+
+    def prob_of_states(self, unit):
+        """The probability of every state of a unit, one of them where it is known."""
+        values = grid(self.layers[unit[0]].unit)[0]
+        known, p = self.tables[unit][:2]
+        if len(p) == len(values):
+            return p
+        return np.all(values == known[0], axis=1) * 1.0
 
     def conditional(self, child, xi):
         """The bound of E[log p(x | z) - log h(x)]."""

@@ -77,7 +77,8 @@ class Brute:
         base = np.array(
             [sum(o[1] for o, u in zip(state, self.units) if u not in cut) for state in states]
         )
-        self.log_weight = base + beta * self._shares(by_name, soft)
+        # Impossible states are possible at beta = 0.
+        self.log_weight = base + (beta * self._shares(by_name, soft) if beta else 0.0)
         for name, field in (reference or {}).items():
             for i in range(by_name[name].size):
                 if (name, i) in self.free:

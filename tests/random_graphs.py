@@ -394,12 +394,14 @@ def _hinted(graph, u):
 
 
 def _forced(graph, u):
-    """Whether do() may set the unit: it has a conditional, or its layer has arrows into it."""
+    """Whether do() may set the unit: it has a conditional, or its layer has arrows into it and no
+    couplings.
+    """
     own = any(t.conditional and t.scope[-1] == u for t in graph.tables)
     coupled = any(u[0] in (a, b) for a, b, _ in graph.couples)
     child = any(u[0] == c for _, c, _ in graph.causes)
     finite = graph.layers[u[0]].unit.support is not None
-    return finite and (own or child) and not coupled
+    return finite and (own or (child and not coupled))
 
 
 def as_arguments(graph, asked, key, names=True):

@@ -222,6 +222,11 @@ TABLED = (
         zeros=0.2,
     ),
     with_tables(
+        tiny_model("conditionals and couplings", {"v": (B, 3), "h": (B, 2)}, VH),
+        (),
+        [(h[0],), (h[0], v[0])],
+    ),
+    with_tables(
         tiny_model("tables above arrows", {"v": (B, 3), "h": (C, 2)}, (), [("h", "v")]),
         [(v[0], h[1])],
         [(h[0],), (h[0], h[1])],
@@ -231,7 +236,7 @@ TABLED = (
         [(h[0], h[1]), (h[1], h[2])],
     ),
 )
-MODELS = FINITE + INFINITE
+MODELS = FINITE + INFINITE + TABLED
 
 
 def random_model(seed, most=3_000):
@@ -264,6 +269,15 @@ def random_model(seed, most=3_000):
         return made
 
 
+def without_fixed_biases(model, name, step):
+    """A change of a parameter without the biases of units with a conditional, which stay 0."""
+    layer = name.removesuffix(".bias")
+    if layer not in model.structure.layers or not (model.structure.child_tables[layer] >= 0).any():
+        return step
+    own = model.structure.child_tables[layer] >= 0
+    return np.where(own.reshape(-1, *[1] * (step.ndim - 1)), 0.0, step)
+
+
 def lateral(name):
     """Whether a parameter is the symmetric weight inside a layer, where two entries are one
     number.
@@ -273,15 +287,35 @@ def lateral(name):
 
 
 def draw_row(m, rng, share):
-    """{layer: list of values or None}: each unit observed with probability `share`."""
-    row = {}
+    """{layer: list of values or None}: each unit observed with probability `share`.
+
+    The row is a part of a complete state that no table excludes.
+    """
+    while True:
+        row, full = _draw_row(m, rng, share)
+        if all(
+            values[tuple(state_of(m, full, place) for place in scope)] > 0
+            for scope, values, _ in m.tables
+        ):
+            return row
+
+
+def state_of(m, row, place):
+    """The number of the state of a unit with a value."""
+    unit, value = next(x.unit for x in m.layers if x.name == place[0]), row[place[0]][place[1]]
+    return int(value) if width(unit) > 1 else int(np.argmin(np.abs(unit.support - value)))
+
+
+def _draw_row(m, rng, share):
+    row, full = {}, {}
     for x in m.layers:
         values = range(x.unit.k) if isinstance(x.unit, pgm.Categorical) else x.unit.support
         pick = [
             rng.choice(values) if values is not None else rng.uniform(-1, 1) for _ in range(x.size)
         ]
+        full[x.name] = pick
         row[x.name] = [v if rng.random() < share else None for v in pick]
-    return row
+    return row, full
 
 
 def as_evidence(m, rows):

@@ -14,7 +14,8 @@
  *         q(x) ~ h(x) exp(eta x - share(x)),
  *         share(x) = sum_k phi_k exp(t_k x) / E_q[exp(t_k x)],  t_k = J (y_k - xi),
  *     where phi_k is the share of exp(L_k) in the sum.
- * A child with A(z) = c z^2 / 2 needs no bound: E[A] = c (E[z]^2 + Var z) / 2.
+ * A child with A(z) = c z^2 / 2 needs no bound: E[A] = c (E[z]^2 + Var z) / 2. A table adds its
+ * expectation over the other units (expected.h) to the log weights of a state.
  *
  * Layout: arrays are (blocks, items, PGM_LANES), see pgm_batch. A lane is a row of evidence. Only
  * the sums of pgm_learn_part mix lanes.
@@ -87,6 +88,33 @@ static void pgm_forward(const pgm_net *n, pgm_rows *r, const int64_t *order, int
         for (int k = 0; k < states; k++) phi[k] = pgm_select_d(where, phi[k], old_phi[k]);
         for (int l = 0; l < w; l++) xi[l] = pgm_select_d(where, xi[l], old_xi[l]);
         r->f[t] = pgm_select_d(where, r->f[t], old_f);
+        pgm_set_means(n, r, u);
+    }
+}
+
+/* Give barren units with a conditional the expectation of their conditional, parents first. */
+static void pgm_forward_tables(const pgm_net *n, pgm_rows *r, const int64_t *order, int64_t count,
+                               const pgm_vd *barren)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t u = order[i];
+        const pgm_kind *kind = n->kind + n->unit_kind[u];
+        const pgm_vl where = barren[u] > 0.0;
+        pgm_vd *q = r->q + n->unit_state[u], *log_q = r->log_q + n->unit_state[u];
+        pgm_vd found[PGM_MOST_VALUES], total = pgm_splat_d(0.0);
+        pgm_place p;
+        if (!pgm_any_d(barren[u])) continue;
+        for (int k = 0; k < kind->states; k++) found[k] = pgm_splat_d(0.0);
+        for (int more = pgm_begin(n, r, n->own_table[u], -1, pgm_splat_d(1.0), &p); more;
+             more = pgm_next(&p))
+            for (int k = 0; k < kind->states; k++)
+                found[k] += p.product[p.axes] * exp(n->entry[p.at + k] + kind->log_base[k]);
+        for (int k = 0; k < kind->states; k++) total += found[k];
+        total = pgm_max_d(total, pgm_splat_d(1e-300));
+        for (int k = 0; k < kind->states; k++) {
+            q[k] = pgm_select_d(where, found[k] / total, q[k]);
+            log_q[k] = pgm_log_d(pgm_max_d(q[k], pgm_splat_d(1e-299)));
+        }
         pgm_set_means(n, r, u);
     }
 }
@@ -164,7 +192,9 @@ PGM_INLINE pgm_rows pgm_block_of(const pgm_net *n, const pgm_batch *all, int64_t
                       PGM_AT(all->xi, n->term_comps),
                       PGM_AT(all->phi, n->term_states),
                       PGM_AT(all->f, n->terms),
-                      PGM_AT(all->beta, 1)};
+                      PGM_AT(all->beta, 1),
+                      PGM_AT(all->power, n->tables),
+                      -INFINITY};
 }
 
 static void pgm_settle_part(void *job, int64_t first, int64_t last)
@@ -174,6 +204,7 @@ static void pgm_settle_part(void *job, int64_t first, int64_t last)
     if (!kept) j->failed = 1;
     for (int64_t b = first; kept && b < last; b++) {
         pgm_rows r = pgm_block_of(j->net, j->batch, b);
+        r.least = j->least;
         j->made[b] = pgm_settle(j->net, &r, j->rounds, j->tolerance, j->steps, kept, j->change + b);
     }
     free(kept);
@@ -186,6 +217,39 @@ static void pgm_forward_part(void *job, int64_t first, int64_t last)
         pgm_rows r = pgm_block_of(j->net, j->batch, b);
         pgm_forward(j->net, &r, j->order, j->count,
                     (const pgm_vd *)j->batch->barren + b * j->net->units, j->steps);
+    }
+}
+
+static void pgm_forward_tables_part(void *job, int64_t first, int64_t last)
+{
+    pgm_belief_job *j = job;
+    for (int64_t b = first; b < last; b++) {
+        pgm_rows r = pgm_block_of(j->net, j->batch, b);
+        pgm_forward_tables(j->net, &r, j->order, j->count,
+                           (const pgm_vd *)j->batch->barren + b * j->net->units);
+    }
+}
+
+static void pgm_value_tables_part(void *job, int64_t first, int64_t last)
+{
+    pgm_belief_job *j = job;
+    for (int64_t b = first; b < last; b++) {
+        const pgm_rows r = pgm_block_of(j->net, j->batch, b);
+        pgm_vd sum = pgm_splat_d(0.0);
+        for (int64_t f = 0; f < j->net->tables; f++) sum += pgm_table_value(j->net, &r, f);
+        for (int i = 0; i < PGM_LANES; i++) j->value[b * PGM_LANES + i] = sum[i];
+    }
+}
+
+/* Parts are tables, not rows, so that no sum depends on the number of threads. */
+static void pgm_count_tables_part(void *job, int64_t first, int64_t last)
+{
+    pgm_belief_job *j = job;
+    for (int64_t b = 0; b < j->blocks; b++) {
+        const pgm_rows r = pgm_block_of(j->net, j->batch, b);
+        const pgm_vd weights = ((const pgm_vd *)j->batch->row_weight)[b];
+        for (int64_t f = first; f < last; f++)
+            pgm_table_counts(j->net, &r, f, weights, j->counts);
     }
 }
 

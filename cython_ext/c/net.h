@@ -18,6 +18,7 @@
 
 #define PGM_LEAST \
     -690.0 /* least log probability of a state, so that probabilities are normal numbers */
+#define PGM_LEAST_Q 2.171738281389827e-300 /* exp(PGM_LEAST) */
 #define PGM_FLUSH 100 /* factors in [1, 256] between two logarithms of their product */
 #define PGM_WHOLE \
     32 /* components of xi up to which the whole Hessian is kept; beyond, its diagonal alone */
@@ -30,7 +31,8 @@ typedef struct {
     pgm_vd *log_q, *q, *mean;
     const pgm_vd *base, *open, *still, *live;
     pgm_vd *on, *pull, *xi, *phi, *f;
-    const pgm_vd *beta;
+    const pgm_vd *beta, *power;
+    double least; /* of a job */
 } pgm_rows;
 
 /* The probabilities p of one parent tilted by exp(t x), and log E_q[exp(t x)] = *top +

@@ -279,6 +279,7 @@ typedef struct {
 /* ---- mean field with directed children: belief.h ---- */
 
 #define PGM_MOST_VALUES 256 /* states, or components, of a unit */
+#define PGM_MOST_AXES 65    /* axes of a table, and one more */
 
 typedef struct {
     int states, width;
@@ -309,6 +310,15 @@ typedef struct {
     const double *weight;
     const int64_t *own_first, *own_count; /* (units) the terms whose child it is */
     const int32_t *own_complement;        /* (units) whether the power of its terms is its mean */
+    int64_t tables;
+    const int64_t *table_start, *table_entry; /* (tables + 1) axes; (tables) the first entry */
+    const int64_t *axis_unit, *axis_table;    /* (axes) the last axis of a table is the fastest */
+    const int64_t *axis_stride;               /* (axes) entries from one state to the next */
+    const int64_t *in_start, *in_axis;        /* (units + 1) the axes of a unit, listed here */
+    const int64_t *own_table;                 /* (units) its conditional, or -1 */
+    const int32_t *hard;                      /* (units) whether a table of it has a log of -inf */
+    const double *entry;                      /* logarithms of entries */
+    double cut;                               /* lower probabilities of hard units are 0 */
 } pgm_net;
 
 /* Arrays (blocks, items, lanes): a row of evidence is a lane, so that a block is updated by
@@ -328,6 +338,7 @@ typedef struct {
     const double *beta;       /* 1 */
     const double *barren;     /* units; 1 where a unit is barren, else 0 */
     const double *row_weight; /* 1 */
+    const double *power;      /* tables; beta, or 0 where a conditional is absent */
 } pgm_batch;
 
 typedef struct {
@@ -342,6 +353,9 @@ typedef struct {
     const int64_t *order; /* forward: (count) units, parents first */
     int64_t count;
     double *weight; /* learn: gains the slopes in the edges' weights */
+    double least;   /* settle: logarithms of entries count as at least this */
+    double *value;  /* value_tables: (blocks, lanes) sum of power E[log T] */
+    double *counts; /* count_tables: gains the expected indicators of entries */
     int failed;
 } pgm_belief_job;
 
@@ -437,6 +451,8 @@ typedef struct {
     pgm_task ascend;          /* pgm_ascend_job, parameters */
     pgm_task settle, forward; /* pgm_belief_job, blocks */
     pgm_task learn;           /* pgm_belief_job, terms */
+    pgm_task forward_tables, value_tables; /* pgm_belief_job, blocks */
+    pgm_task count_tables;    /* pgm_belief_job, tables */
     void (*walk)(pgm_walk_job *job);
     void (*tabulate)(pgm_tree_job *job, pgm_values_job *values); /* make tables of values */
     void (*collect)(pgm_tree_job *job, int64_t first, int64_t last);    /* cliques, ascending */

@@ -10,7 +10,7 @@
 #ifndef PGM_UPDATES_H
 #define PGM_UPDATES_H
 
-#include "net.h"
+#include "expected.h"
 
 /* share(x) and the part of eta that a term gives a parent; the tilted tables of the edge are kept
  * for pgm_follow. */
@@ -135,6 +135,27 @@ PGM_INLINE void pgm_linear(const pgm_net *n, const pgm_rows *r, int64_t u, pgm_v
     }
 }
 
+/* Take the states with a mass on entries of 0 away. Where none is left the unit stays as it is: the
+ * lanes of `open` that are returned have one. */
+PGM_INLINE pgm_vl pgm_drop(int states, pgm_vd *lw, const pgm_vd *dead, pgm_vl open)
+{
+    pgm_vd least = dead[0];
+    for (int x = 1; x < states; x++) least = pgm_min_d(least, dead[x]);
+    for (int x = 0; x < states; x++)
+        lw[x] = pgm_select_d(dead[x] > 0.0, pgm_splat_d(-1e300), lw[x]);
+    return open & (least <= 0.0);
+}
+
+/* Set probabilities below `cut` to 0, and raise the others. */
+PGM_INLINE void pgm_cut(int states, double cut, pgm_vd *total, pgm_vd *p)
+{
+    pgm_vd sum = pgm_splat_d(0.0);
+    for (int x = 0; x < states; x++)
+        sum += p[x] = pgm_select_d(p[x] < cut, pgm_splat_d(0.0), p[x]);
+    for (int x = 0; x < states; x++) p[x] /= sum;
+    *total += pgm_log_d(sum);
+}
+
 /* Update one unit where it is open; returns the largest change of a probability. kept: (capacity)
  * vectors. */
 PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *kept)
@@ -143,14 +164,16 @@ PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *k
     const int states = kind->states, w = kind->width;
     pgm_vd eta[PGM_MOST_VALUES], share[PGM_MOST_VALUES], inverse[PGM_MOST_VALUES],
         old[PGM_MOST_VALUES];
-    pgm_vd lw[PGM_MOST_VALUES], p[PGM_MOST_VALUES], *q = r->q + n->unit_state[u],
-                                                    *log_q = r->log_q + n->unit_state[u];
+    pgm_vd lw[PGM_MOST_VALUES], p[PGM_MOST_VALUES], dead[PGM_MOST_VALUES];
+    pgm_vd *q = r->q + n->unit_state[u], *log_q = r->log_q + n->unit_state[u];
     pgm_vd change = pgm_splat_d(0.0), *place = kept;
+    /* probabilities of 0 have the logarithm PGM_LEAST */
+    const pgm_vd least = pgm_splat_d(n->hard[u] ? PGM_LEAST_Q : 1e-300);
     pgm_vl open = r->open[u] > 0.0;
     pgm_linear(n, r, u, eta);
     for (int x = 0; x < states; x++) {
-        share[x] = pgm_splat_d(0.0);
-        inverse[x] = 1.0 / pgm_max_d(q[x], pgm_splat_d(1e-300));
+        share[x] = dead[x] = pgm_splat_d(0.0);
+        inverse[x] = 1.0 / pgm_max_d(q[x], least);
     }
     for (int64_t d = n->down_start[u]; d < n->down_start[u + 1]; d++) {
         const int64_t e = n->down_edge[d], t = n->edge_term[e];
@@ -165,11 +188,20 @@ PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *k
         lw[x] = kind->log_base[x] - pgm_min_d(share[x], pgm_splat_d(1e100));
         for (int l = 0; l < w; l++) lw[x] += kind->value[x * w + l] * eta[l];
     }
+    for (int64_t i = n->in_start[u]; i < n->in_start[u + 1]; i++)
+        pgm_expect(n, r, n->in_axis[i], lw, dead);
+    if (n->hard[u] && r->least == -INFINITY) open = pgm_drop(states, lw, dead, open);
     pgm_vd total = pgm_log_sum(states, lw, p);
+    if (n->hard[u] && r->least == -INFINITY) pgm_cut(states, n->cut, &total, p);
     for (int x = 0; x < states; x++) {
         old[x] = q[x];
-        log_q[x] = pgm_select_d(open, pgm_max_d(lw[x] - total, pgm_splat_d(PGM_LEAST)), log_q[x]);
-        q[x] = pgm_select_d(open, pgm_max_d(p[x], pgm_splat_d(1e-299)), q[x]);
+        pgm_vd log_p = pgm_max_d(lw[x] - total, pgm_splat_d(PGM_LEAST));
+        if (n->hard[u])
+            log_p = pgm_select_d(p[x] > 0.0, log_p, pgm_splat_d(PGM_LEAST));
+        else
+            p[x] = pgm_max_d(p[x], pgm_splat_d(1e-299));
+        log_q[x] = pgm_select_d(open, log_p, log_q[x]);
+        q[x] = pgm_select_d(open, p[x], q[x]);
         change = pgm_max_d(change, pgm_abs_d(q[x] - old[x]));
         inverse[x] *= q[x];
     }

@@ -14,6 +14,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.executors import part_count, run_jobs, spawn
 from pgmengine.base.types import Array, States
 from pgmengine.engine import compiled, plain, tabled
+from pgmengine.engine.ancestral import Conditionals
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import count
@@ -172,7 +173,7 @@ def refusal(target: Target) -> str:
 
 
 def start(target: Target, rng: np.random.Generator) -> States:
-    """Draw a dispersed state: directed layers from their parents, others from the reference."""
+    """Draw a dispersed state: directed units from their parents, others from the reference."""
     s = target.structure
     x = {name: np.array(value) for name, value in target.evidence.values.items()}
     for name in s.undirected_first:
@@ -184,6 +185,30 @@ def start(target: Target, rng: np.random.Generator) -> States:
             eta = layer.flat(layer.unit.link(layer.shaped(target.model.inputs(x, name))))
         drawn = layer.flat(layer.unit.sample(layer.shaped(eta), rng))
         x[name] = np.where(target.components(name, target.free[name]), drawn, x[name])
+    return _from_conditionals(target, x, rng) if has_conditionals(target) else x
+
+
+def has_conditionals(target: Target) -> bool:
+    """Whether a free unit has a conditional table."""
+    s = target.structure
+    return any(
+        (target.free[name] & (s.child_tables[name] >= 0)).any()
+        for name in (s.layers if s.tables else ())
+    )
+
+
+def _from_conditionals(target: Target, x: States, rng: np.random.Generator) -> States:
+    """Return states in which units with a conditional, and layers below them, are drawn anew."""
+    s, drawn = target.structure, Conditionals(target, x)
+    for number, step in enumerate(s.drawing_steps):
+        for name in step.layers if number else ():
+            layer = s.layers[name]
+            eta = layer.unit.link(layer.shaped(target.model.inputs(x, name)))
+            new = layer.flat(layer.unit.sample(eta, rng))
+            x[name] = np.where(target.components(name, target.free[name]), new, x[name])
+            drawn.take(name)
+        for name, units in step.units.items():
+            drawn.draw(name, units, rng)
     return x
 
 

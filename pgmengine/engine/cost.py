@@ -335,6 +335,9 @@ def drawing(target: Target, wanted: tuple[str, ...], draws: float) -> float:
         each += Price(60 * US, (25 + 12 * _states(target, name)) * NS * layer.width)
         if arrows_inside(target.model, name):
             calls += len(target.model.generations[name]) * 50 * US + 3 * US * layer.width
+    if s.tables:
+        calls += len(s.drawing_steps) * 60 * US
+        each += Price(0.0, 15 * NS * len(s.table_index.unit))
     for c in s.couplings:
         weight = target.model.weight(c)
         each += Price(20 * US, count(weight) * (1.5 if is_sparse(weight) else 0.05) * NS)
@@ -360,6 +363,8 @@ def settling(target: Target, rounds: float, tables: bool) -> float:
     units = {name: free_units(target, name) for name in target.pattern.moving}
     if tables:
         each = sum(n * (30 if c.directed else 5) * NS for c, n in entries.items())
+        index = s.table_index
+        each += (2.0 * float(index.axis_entries.sum()) + 40.0 * len(index.unit)) * NS / LANES
         start = sum(entries.values()) + 10 * sum(units.values()) + 100 * len(entries)
         return start * US + rounds * each * LANES * -(-target.rows // LANES)
     each_round = Price()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from pgmengine.graph.layer import Layer
 from pgmengine.graph.named_units import values_by_layer
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
+from pgmengine.graph.variables import unit_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,19 +132,61 @@ def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
 
 
 def to_frame(structure: Structure, mean: Mapping[str, Array], rows: int) -> pd.DataFrame:
-    """Return means as a DataFrame with columns (layer, unit[, state])."""
+    """Return means as a DataFrame with columns (layer, unit[, state]).
+
+    A variable stands for its layer as well. Where all units are variables, the columns are their
+    names alone.
+    """
     import pandas as pd
 
     parts = {}
-    for name, layer in structure.layers.items():
-        flat = np.reshape(mean[name], (rows, layer.width))
-        for i, label in enumerate(unit_names(layer)):
+    for shown in shown_units(structure):
+        layer, wide = shown.layer, shown.layer.unit.width
+        flat = np.reshape(mean[layer.name], (rows, layer.width))
+        for i, label in zip(shown.units, shown.labels, strict=True):
             for k, part in enumerate(component_names(layer)):
-                column = (name, label) if layer.unit.width == 1 else (name, f"{label}[{part}]")
-                parts[column] = flat[:, i * layer.unit.width + k]
+                text = label if wide == 1 else f"{label}[{part}]"
+                parts[shown.name, text] = flat[:, i * wide + k]
     frame = pd.DataFrame(parts)
-    frame.columns = pd.MultiIndex.from_tuples(frame.columns, names=["layer", "unit"])
+    if len(structure.variables) == sum(layer.size for layer in structure.layers.values()):
+        frame.columns = pd.Index([text for _, text in parts], name="variable")
+    else:
+        frame.columns = pd.MultiIndex.from_tuples(frame.columns, names=["layer", "unit"])
     return frame.rename_axis("row")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Units that results show under one name: the units of a layer, or one variable.
+
+    Attributes
+    ----------
+    name : the name of the layer, or of the variable.
+    layer : their layer.
+    units : their numbers in it.
+    labels : their names.
+    variable : whether it is a variable.
+    """
+
+    name: str
+    layer: Layer
+    units: tuple[int, ...]
+    labels: tuple[str | int, ...]
+    variable: bool
+
+
+def shown_units(structure: Structure) -> list[Shown]:
+    """Return all units as results show them: layers in order, then variables in order."""
+    of_variables = {name for name, _ in structure.variables}
+    out = [
+        Shown(name, layer, tuple(range(layer.size)), tuple(unit_names(layer)), False)
+        for name, layer in structure.layers.items()
+        if name not in of_variables
+    ]
+    for place in structure.variables:
+        name = unit_name(structure.layers, place)
+        out.append(Shown(name, structure.layers[place[0]], (place[1],), (name,), True))
+    return out
 
 
 def unit_names(layer: Layer) -> list[str] | list[int]:
@@ -179,6 +223,10 @@ def _places(structure: Structure) -> dict[Hashable, tuple[Layer, int]]:
         if len(found) == 1:
             ((owner, i),) = found
             out.setdefault(name, (structure.layers[owner], i))
+    # A variable stands for its layer in the columns of results.
+    for owner, i in structure.variables:
+        variable = unit_name(structure.layers, (owner, i))
+        out.setdefault((variable, variable), (structure.layers[owner], i))
     return out
 
 

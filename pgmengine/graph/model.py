@@ -249,7 +249,11 @@ class Model:
         return self.table_terms.take(entries)
 
     def gradient(
-        self, x: States, weights: Array | None = None, cut: Mapping[str, Array] | None = None
+        self,
+        x: States,
+        weights: Array | None = None,
+        cut: Mapping[str, Array] | None = None,
+        tables: bool = True,
     ) -> dict[str, Weight]:
         """Return d log_density / d params of flat values, summed over rows times their weights.
 
@@ -259,6 +263,7 @@ class Model:
             means of independent units there.
         weights : (rows,); None = 1.
         cut : layer -> (rows, size): units whose conditionals do not count.
+        tables : whether the parameters of tables have a part; x has to be states for them.
         """
         s = self.structure
         rows = len(next(iter(x.values())))
@@ -287,7 +292,7 @@ class Model:
         for c in s.couplings:
             key = f"{c.key}.weight"
             gradient[key] = c.statistics(self.params[key], x[c.a], heavy[c.b, c.directed])
-        return gradient | self._table_gradient(x, weights, cut or {})
+        return gradient | (self._table_gradient(x, weights, cut or {}) if tables else {})
 
     def _table_gradient(
         self, x: States, weights: Array, cut: Mapping[str, Array]

@@ -15,6 +15,7 @@ import numpy as np
 from pgmengine.base.cache import Cache
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array
+from pgmengine.graph.ancestral import Step, conditional_generations, drawing_steps
 from pgmengine.graph.couplings import Arrow, Undirected
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.tables import TableIndex, Tables, index_tables, table_base
@@ -90,6 +91,19 @@ class Structure:
         found[child[child >= 0]] = np.flatnonzero(child >= 0)
         first = self.first_unit
         return {n: found[first[n] : first[n] + x.size] for n, x in self.layers.items()}
+
+    @cached_property
+    def conditional_generations(self) -> tuple[dict[str, Array], ...]:
+        """Units with a conditional, parents first: layer -> units of each generation.
+
+        The parents of a unit that have a conditional are in earlier generations.
+        """
+        return conditional_generations(self)
+
+    @cached_property
+    def drawing_steps(self) -> tuple[Step, ...]:
+        """Directed layers, and units with a conditional, in an order that draws parents first."""
+        return drawing_steps(self)
 
     @cached_property
     def tabled(self) -> dict[str, Array]:

@@ -104,6 +104,11 @@ class TableIndex:
         return np.repeat(np.arange(len(self.child)), np.diff(self.start))
 
     @cached_property
+    def axis_entries(self) -> Array:
+        """The number of entries of the table of each axis, (S,)."""
+        return np.diff(self.first)[self.table]
+
+    @cached_property
     def axes_of(self) -> tuple[Array, Array]:
         """Axes in the order of their units, and the first of each unit in this order."""
         order = np.argsort(self.unit, kind="stable")

@@ -27,6 +27,7 @@ from pgmengine.graph.rows import common_rows, distinct, rows_of, spread
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.tables import joined_states
 from pgmengine.graph.validate import as_floats
+from pgmengine.graph.variables import described
 
 if TYPE_CHECKING:
     from pgmengine.graph.model import Model
@@ -242,15 +243,18 @@ class Target:
             terms[:, tables] = np.where(self.cut[name][:, units], 0.0, terms[:, tables])
         return terms
 
-    def gradient(self, x: States, weights: Array | None = None) -> dict[str, Weight]:
+    def gradient(
+        self, x: States, weights: Array | None = None, tables: bool = True
+    ) -> dict[str, Weight]:
         """Return Model.gradient without the conditionals of barren units and units set by do().
 
         The score of a barren unit is 0 on average whatever its parents are, so that draws would add
         noise only; of a noisy-or unit with an input near 0 it rests on states that are never drawn.
-        Barren units in tables are found where all rows share one evidence pattern.
+        Barren units in tables are found where all rows share one evidence pattern. `tables`:
+        whether the parameters of tables have a part.
         """
         total = self.weights if weights is None else self.weighed(weights)
-        return self.model.gradient(x, total, self._unscored)
+        return self.model.gradient(x, total, self._unscored, tables)
 
     def weighed(self, weights: Array) -> Array:
         """Return weights of rows times the target's own."""
@@ -384,12 +388,18 @@ def make_target(
 
 
 def _check_interventions(s: Structure, cut: dict[str, Array], observed: dict[str, Array]) -> None:
-    """PgmError unless do() sets units with a conditional that are not observed."""
+    """PgmError unless do() sets units with a conditional that are not observed.
+
+    Undirected couplings and tables of a unit with a conditional table stay, as factors of the
+    density beside the conditional that is cut.
+    """
     for name, mask in cut.items():
-        directed = name in s.directed_layers or mask <= (s.child_tables[name] >= 0)
-        if mask.any() and (not np.all(directed) or name in s.undirected_layers):
+        directed = name in s.directed_layers and name not in s.undirected_layers
+        wrong = mask & ~(directed | (s.child_tables[name] >= 0))
+        if wrong.any():
+            what = described(s, name, np.asarray(wrong.any(axis=0)))
             raise PgmError(
-                f"do: layer {name!r} is not directed: do() cuts arrows, so it needs units with a "
+                f"do: {what} is not directed: do() cuts arrows, so it needs units with a "
                 "conditional, children or roots without undirected couplings"
             )
         both = mask & observed[name]

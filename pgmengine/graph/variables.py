@@ -15,6 +15,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
+from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.structure import Structure
 from pgmengine.units import Binary, Categorical, Constant, Unit
@@ -123,6 +124,17 @@ def find(structure: Structure, member: object, what: str) -> Place:
         f"{what}: {member!r} is no variable{nearest(member, structure.places)}; expected the name "
         "of a variable, or (layer, number of a unit)"
     )
+
+
+def described(structure: Structure, layer: str, units: Array | None = None) -> str:
+    """Return a layer in words for a message, or a variable of it.
+
+    `units` (size,) says which units are meant: the first of them is named if it is a variable.
+    """
+    number = 0 if units is None or not units.any() else int(np.flatnonzero(units)[0])
+    if (layer, number) in structure.variables:
+        return f"variable {unit_name(structure.layers, (layer, number))!r}"
+    return f"layer {layer!r}"
 
 
 def unit_name(layers: Mapping[str, Layer], place: Place) -> str:

@@ -1,7 +1,8 @@
 """Results for ArviZ and pandas: the same numbers, with names for their axes.
 
 Samples become the group posterior with the dimensions (chain, draw, row, units[, states]); units
-and states have their labels as coordinates. Statistics with an axis of draws are sample_stats.
+and states have their labels as coordinates. A variable of the model has its own entry, without a
+dimension of units. Statistics with an axis of draws are sample_stats.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.graph import frames
-from pgmengine.graph.frames import component_names, unit_names
-from pgmengine.graph.layer import Layer
+from pgmengine.graph.frames import Shown, component_names, shown_units
 from pgmengine.graph.target import Target
 from pgmengine.infer.axes import Axis
 
@@ -34,29 +34,38 @@ def to_arviz(result: Result) -> xr.DataTree:
 
     target = _target(result)
     # Raises NotAsked without samples.
-    layers, samples = target.structure.layers, result.samples
-    taken = {"chain", "draw", "row", *(dim for layer in layers.values() for dim in _dims(layer))}
-    for name in layers:
-        if name in taken or "/" in name:
-            why = "is the name of a dimension" if name in taken else "has a /"
+    samples, shown = result.samples, shown_units(target.structure)
+    taken = {"chain", "draw", "row", *(dim for one in shown for dim in _dims(one))}
+    for one in shown:
+        if one.name in taken or "/" in one.name:
+            why = "is the name of a dimension" if one.name in taken else "has a /"
+            what = "variable" if one.variable else "layer"
             raise PgmError(
-                f"layer {name!r} cannot be a variable of ArviZ: its name {why}; rename the layer"
+                f"{what} {one.name!r} cannot be a variable of ArviZ: its name {why}; rename the "
+                f"{what}"
             )
     energy = result.stats.get("energy")
     chains = 1 if energy is None else len(energy)
+    free = {one.name: target.free[one.layer.name][:, list(one.units)] for one in shown}
     posterior = {
-        name: _by_chain(v, chains) for name, v in samples.items() if target.free[name].any()
+        one.name: _by_chain(_of_units(samples[one.layer.name], one, 2), chains)
+        for one in shown
+        if free[one.name].any()
     }
-    dims = {name: ["row", *_dims(layers[name])] for name in layers}
+    dims = {one.name: ["row", *_dims(one)] for one in shown}
     groups = {"posterior": posterior}
     stats = _sample_stats(result, energy)
     dims |= {name: ["row"] for name in stats}
     if stats:
         groups["sample_stats"] = stats
-    seen = {name: _observed(target, name) for name in layers if not target.free[name].all()}
+    seen = {
+        one.name: _of_units(_observed(target, one.layer.name), one, 1)
+        for one in shown
+        if not free[one.name].all()
+    }
     if seen:
         groups["observed_data"] = seen
-    coords = {key: value for layer in layers.values() for key, value in _coords(layer).items()}
+    coords = {key: value for one in shown for key, value in _coords(one).items()}
     tree: xr.DataTree = from_dict(
         groups, dims=dims, coords=coords | {"row": np.arange(target.rows)}, check_conventions=False
     )
@@ -126,14 +135,21 @@ def _by_chain(samples: Array, chains: int) -> Array:
     return samples.reshape(chains, -1, *samples.shape[1:])
 
 
-def _dims(layer: Layer) -> list[str]:
-    """Return the names of a layer's dimensions."""
-    return [f"{layer.name}_unit"] + ([f"{layer.name}_state"] if layer.unit.width > 1 else [])
+def _of_units(values: Array, shown: Shown, axis: int) -> Array:
+    """Return values of the units that are shown; a variable has no axis of units."""
+    return values.take(shown.units[0], axis=axis) if shown.variable else values
 
 
-def _coords(layer: Layer) -> dict[str, list[Any]]:
-    """Return the labels of a layer's units and states by dimension."""
-    return dict(zip(_dims(layer), (unit_names(layer), component_names(layer)), strict=False))
+def _dims(shown: Shown) -> list[str]:
+    """Return the names of the dimensions of a layer or a variable."""
+    units = [] if shown.variable else [f"{shown.name}_unit"]
+    return units + ([f"{shown.name}_state"] if shown.layer.unit.width > 1 else [])
+
+
+def _coords(shown: Shown) -> dict[str, list[Any]]:
+    """Return the labels of units and states by dimension."""
+    labels = [] if shown.variable else [list(shown.labels)]
+    return dict(zip(_dims(shown), [*labels, component_names(shown.layer)], strict=False))
 
 
 def _observed(target: Target, name: str) -> Array:

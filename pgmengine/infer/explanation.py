@@ -40,9 +40,16 @@ class Part:
             return f"{by}none of these can"
         return f"{by}{self.chosen.method}, {self.chosen.guarantee}"
 
+    @property
+    def shown(self) -> tuple[Plan, ...]:
+        """The plans, each refusal once: a method may be a candidate with several settings."""
+        return tuple(
+            plan for i, plan in enumerate(self.plans) if plan.accepted or plan not in self.plans[:i]
+        )
+
     def cells(self) -> Iterator[tuple[Plan, tuple[str, ...]]]:
         """Yield each plan with its cells of a table, in the order of COLUMNS after the mark."""
-        for plan in self.plans:
+        for plan in self.shown:
             sizes = ("", "", "") if plan.refusal else (f"{plan.work:.2g}", *plan.sizes[1:])
             yield (
                 plan,
@@ -74,7 +81,7 @@ class Explanation(str):
         lines = [head]
         for part in parts:
             lines += [f"{part.title}:"] * bool(part.title)
-            lines += [f"{'->' if plan is part.chosen else '  '} {plan}" for plan in part.plans]
+            lines += [f"{'->' if plan is part.chosen else '  '} {plan}" for plan in part.shown]
         self = super().__new__(
             cls, "\n".join([*lines, f"answer: {'; '.join(part.answer for part in parts)}"])
         )

@@ -62,6 +62,7 @@ class Status(Enum):
         "a part of the space that both have missed would not show"
     )
     CONTRADICTED = "a proven lower bound lies above the estimate: a part of the space was missed"
+    IMPOSSIBLE = "no possible state was found to start from: use more restarts, or another method"
 
     @property
     def good(self) -> bool:
@@ -289,7 +290,8 @@ class Result:
         """Return the samples as an ArviZ DataTree (extra "arviz").
 
         Groups: posterior, sample_stats, observed_data. Dimensions: chain, draw, row, the units of
-        each layer by their labels, and states of Categorical units. sample_stats has every
+        each layer by their labels, and states of Categorical units. Variables of the model have
+        entries of their own, by their names. sample_stats has every
         statistic with the axes (chain, draw, row), such as the energy; where chains wander over a
         ladder, the group tempering has their rung at every sweep as the variable level.
         """
@@ -298,7 +300,8 @@ class Result:
     def to_frame(self) -> pd.DataFrame:
         """Return means and evidence as a pandas DataFrame.
 
-        It has one row for each row of evidence, and columns (layer, unit[, state]).
+        It has one row for each row of evidence, and columns (layer, unit[, state]). A variable of
+        the model has the column (name, name), or its name alone where all units are variables.
         """
         return to_frame(self)
 

@@ -12,6 +12,7 @@ from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, LayerValues
 from pgmengine.graph.frames import data_by_layer
 from pgmengine.graph.model import Model
+from pgmengine.graph.tables import joined_states
 from pgmengine.graph.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.prepared import Method
@@ -183,10 +184,17 @@ class PseudoLikelihood(Periodic):
         _check_pseudo(target, data)
         q, total = Factors(target), np.zeros(target.rows)
         q.settle(1, 0.0)
+        states = joined_states(model.structure, target.evidence.values)
         for name in data:
             layer, field = model.structure.layers[name], q.still(name)
             for index in range(layer.size):
-                total += _log_conditional(q, name, layer.columns(np.array([index])), field)
+                columns, by_tables = layer.columns(np.array([index])), np.zeros((1, 1))
+                if model.structure.tabled[name][index]:
+                    unit = model.structure.first_unit[name] + index
+                    index_of = model.structure.table_index
+                    found = index_of.log_weights(model.table_terms, states, unit)[1]
+                    by_tables = found.sum(axis=1)
+                total += _log_conditional(q, name, columns, field, by_tables)
         return {self.name: float(total.mean())}
 
 
@@ -213,8 +221,13 @@ def _check_pseudo(target: Target, data: Iterable[str]) -> None:
         raise PgmError("PseudoLikelihood needs rows given which the hidden units are independent")
 
 
-def _log_conditional(q: Factors, name: str, columns: Array, field: Array) -> Array:
-    """Return log p(unit | the rest of the row), (rows,), of the unit at `columns` of a layer."""
+def _log_conditional(
+    q: Factors, name: str, columns: Array, field: Array, by_tables: Array
+) -> Array:
+    """Return log p(unit | the rest of the row), (rows,), of the unit at `columns` of a layer.
+
+    `by_tables` are the log weights (rows, K) of its states that its tables give.
+    """
     layers, value = q.target.structure.layers, q.mean[name][:, columns]
     unit = layers[name].unit
     assert unit.support is not None and unit.log_base is not None
@@ -231,7 +244,7 @@ def _log_conditional(q: Factors, name: str, columns: Array, field: Array) -> Arr
                     q.target.free[other], layers[other].unit.log_normalizer(eta), 0.0
                 ).sum(axis=1)
         weights.append(weight)
-    each = np.stack(weights)
+    each = np.stack(weights) + by_tables.T
     state = unit.state_of(value if unit.width > 1 else value[:, 0])
     here: Array = np.take_along_axis(each, state[None], axis=0)[0]
     return here - log_sum(each, axis=0)

@@ -124,6 +124,10 @@ def _check_reconstruction(target: Target, data: Iterable[str]) -> None:
             )
     if target.pattern.free_parents:
         raise PgmError("ReconstructionError needs hidden units without directed children")
+    if tabled := [t.key for t in target.structure.tables]:
+        raise PgmError(
+            f"ReconstructionError needs models without tables, and this has {tabled[0]!r}"
+        )
     MeanField().prepare(target, ("marginals",)).check()
 
 

@@ -103,7 +103,8 @@ def default_positive(target: Target, precision: type) -> Positive | Method:
         return exact
     s = target.structure
     steep = any(s.layers[c.b].unit.nonnegative and target.free[c.a].any() for c in s.arrows)
-    return _short_runs(5) if steep or (each.pattern.free_parents and obstacle(target)) else bound
+    by_tables = each.pattern.free_parents or each.pattern.in_tables
+    return _short_runs(5) if steep or (by_tables and obstacle(target)) else bound
 
 
 def one_of_each_pattern(target: Target) -> Target:

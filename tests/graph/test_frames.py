@@ -201,3 +201,39 @@ def test_labels_in_tables_and_in_data_are_labels_where_they_might_be_states():
         )
     rates = pgm.base_rates(model, {"c": np.eye(3)[labels]})["c"]
     assert np.array_equal(rates, pgm.base_rates(model, {"c": labels})["c"])
+
+
+def network(*more):
+    """Two variables with named states, one of three states, beside the given layers."""
+    b = pgm.GraphBuilder()
+    for name in more:
+        b.layer(name, pgm.Binary(), 2)
+    b.variable("smoke", states=("yes", "no"))
+    b.variable("color", states=("red", "green", "blue"))
+    b.variable("lung", states=("yes", "no"))
+    b.conditional("smoke", (), [0.5, 0.5])
+    b.conditional("lung", ("smoke",), [[0.1, 0.9], [0.01, 0.99]])
+    b.conditional("color", ("lung",), [[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])
+    return b.build(rng=0)
+
+
+def test_variables_are_columns_by_their_names(atol=1e-12):
+    r = pgm.infer(network(), {"smoke": ["yes", "no"]})
+    frame = r.to_frame()
+    assert list(frame.columns) == ["smoke", "color[red]", "color[green]", "color[blue]", "lung"]
+    np.testing.assert_allclose(frame["lung"], [0.9, 0.99], atol=atol)
+    np.testing.assert_allclose(frame["color[red]"], r.marginal("color")["red"], atol=atol)
+
+
+def test_variables_beside_layers_stand_for_their_layer():
+    frame = pgm.infer(network("h")).to_frame()
+    expected = [("h", 0), ("h", 1), ("smoke", "smoke"), ("color", "color[red]"),
+                ("color", "color[green]"), ("color", "color[blue]"), ("lung", "lung")]  # fmt: skip
+    assert list(frame.columns) == expected
+    assert frame["lung", "lung"][0] == pytest.approx(0.945)
+    assert frame["h"].shape == (1, 2)
+    shown = pgm.infer(network("h"), {"smoke": ["no", "yes"], "h": [[0, 1], [1, 1]]}).to_frame()
+    seen = shown[[("h", 0), ("h", 1), ("smoke", "smoke")]]
+    back = pgm.infer(network("h"), seen)
+    np.testing.assert_array_equal(np.ravel(back.mean["smoke"]), [1, 0])
+    np.testing.assert_array_equal(back.mean["h"], [[0, 1], [1, 1]])

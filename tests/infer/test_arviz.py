@@ -136,3 +136,29 @@ def test_layers_that_arviz_would_lose_are_refused(name):
     b.couple(name, "h")
     with pytest.raises(pgm.PgmError, match=f"layer '{name}' cannot be a variable of ArviZ"):
         pgm.infer(b.build(rng=0), want="samples", rng=0).to_arviz()
+
+
+def test_variables_are_entries_by_their_names():
+    b = pgm.GraphBuilder()
+    b.variable("smoke", states=("yes", "no"))
+    b.variable("color", states=("red", "green", "blue"))
+    b.variable("lung", states=("yes", "no"))
+    b.conditional("smoke", (), [0.5, 0.5])
+    b.conditional("lung", ("smoke",), [[0.1, 0.9], [0.01, 0.99]])
+    b.conditional("color", ("lung",), [[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])
+    evidence = {"smoke": ["yes", None], "lung": [None, "no"]}
+    method = pgm.MCMC(chains=3, warmup=5, draws=40)
+    r = pgm.infer(b.build(), evidence, want=("samples",), method=method, rng=0)
+    tree = r.to_arviz()
+    posterior = tree["posterior"]
+    assert set(posterior.data_vars) == {"smoke", "color", "lung"}
+    assert posterior["lung"].dims == ("chain", "draw", "row")
+    assert posterior["color"].dims == ("chain", "draw", "row", "color_state")
+    assert list(posterior["color_state"].values) == ["red", "green", "blue"]
+    layer, unit = b.build().structure.places["lung"]
+    drawn = r.samples[layer][40:80, :, unit]
+    np.testing.assert_array_equal(posterior["lung"].values[1], drawn)
+    observed = tree["observed_data"]
+    assert set(observed.data_vars) == {"smoke", "lung"}
+    np.testing.assert_array_equal(observed["smoke"].values, [0.0, np.nan])
+    np.testing.assert_array_equal(observed["lung"].values, [np.nan, 1.0])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from brute import Brute
 from registry import KERNELS
-from tiny import FINITE, as_evidence, draw_row
+from tiny import FINITE, TABLED, as_evidence, draw_row
 
 import pgmengine as pgm
 from pgmengine import diagnostics
@@ -24,7 +24,10 @@ def distribution(truth, states):
     return np.array([place[state.tobytes()] for state in rows(states)])
 
 
-@pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
+SWEPT = (*FINITE, *(m for m in TABLED if all(x.unit.support is not None for x in m.layers)))
+
+
+@pytest.mark.parametrize("tiny_model", SWEPT, ids=repr)
 @pytest.mark.parametrize(
     "kernel",
     [KERNELS[-1], *(pytest.param(k, marks=pytest.mark.long) for k in KERNELS[:-1])],

@@ -8,7 +8,16 @@ import scipy.sparse as sp
 from brute import Brute
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import FINITE, MODELS, as_evidence, draw_row, lateral, patterns, random_model
+from tiny import (
+    FINITE,
+    MODELS,
+    as_evidence,
+    draw_row,
+    lateral,
+    patterns,
+    random_model,
+    without_fixed_biases,
+)
 
 import pgmengine as pgm
 from pgmengine.graph.weights import is_sparse
@@ -23,6 +32,7 @@ def direction(model, name, rng):
     """
     value = model.params[name]
     step = rng.normal(size=value.shape) if not is_sparse(value) else sp.csr_array(value)
+    step = without_fixed_biases(model, name, step)
     if is_sparse(value):
         step.data = rng.normal(size=step.nnz)
     last = name.removesuffix(".bias").removesuffix(".weight").split(">")[-1]

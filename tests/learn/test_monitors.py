@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from brute import Brute
 from extras import extra
+from tiny import TABLED, as_evidence, draw_row
 
 import pgmengine as pgm
 
@@ -263,3 +265,28 @@ def test_a_reason_to_stop_is_text_and_a_negative_phase_says_its_precision():
 
     with pytest.raises(pgm.PgmError, match="with `start` and `precision`, not .*Phase"):
         pgm.fit(pgm.rbm(16, 3, rng=0), {"v": x}, negative=Phase(), updates=1)
+
+
+@pytest.mark.parametrize(
+    "name", ["potentials zeros", "network zeros", "conditionals and couplings"]
+)
+def test_pseudo_likelihood_with_tables_against_enumeration(name, rtol=1e-9):
+    """Of complete rows: log p(unit | rest) is log p(row) less log p(rest)."""
+    m = next(m for m in TABLED if m.name == name)
+    rng, total = np.random.default_rng(0), 0.0
+    rows = [draw_row(m, rng, 1.0) for _ in range(4)]
+    for row in rows:
+        whole = Brute(m, row).log_z
+        for x in m.layers:
+            for i in range(x.size):
+                rest = {n: [None if (n, j) == (x.name, i) else v for j, v in enumerate(values)]
+                        for n, values in row.items()}  # fmt: skip
+                total += whole - Brute(m, rest).log_z
+    found = pgm.PseudoLikelihood(as_evidence(m, rows))(m.build(), 0)["pseudo_likelihood"]
+    np.testing.assert_allclose(found, total / len(rows), rtol=rtol)
+
+
+def test_reconstructions_know_no_tables():
+    m = next(m for m in TABLED if m.name == "tables and couplings")
+    with pytest.raises(pgm.PgmError, match=r"without tables, and this has 'v.0.,v.1..table'"):
+        pgm.ReconstructionError({"v": [[0, 1, 1]]})(m.build(), 0)

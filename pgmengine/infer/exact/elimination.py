@@ -56,6 +56,8 @@ ENTRY, CLIQUE = 3e-9, 3e-7
 
 # Passes of a question about marginals.
 PASSES = 3
+# Seconds for the passes on one tree, however small it is.
+CALL = 1.5e-4
 
 # Quantities that need the marginals of units, and those that need the factors of all parameters.
 MOMENTS = {"marginals", "pairs", "gradient", "joint"}
@@ -133,7 +135,8 @@ class Elimination(Method):
             return Scheme(work=work, refusal=refusal)
         memory = max(tree.bytes(want, self.draws) for tree in trees)
         memory += output_bytes(target, want, self.draws)
-        return Scheme(most.described, work, memory, work * ENTRY, basis)
+        seconds = work * ENTRY + CALL * len(trees)
+        return Scheme(most.described, work, memory, seconds, basis)
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None

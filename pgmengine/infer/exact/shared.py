@@ -37,9 +37,10 @@ def rare_rows(target: Target, patterns: list[Array]) -> Array:
     """Return the rows of rare patterns that can share a tree, ascending; none if they cannot.
 
     Their patterns differ in units with finitely many states, and in nothing that do() or beta sets.
+    The reference of the tempering path counts for free units alone, which differ between the rows.
     """
     rare = [rows for rows in patterns if len(rows) < RARE]
-    if len(rare) < FEW:
+    if len(rare) < FEW or (target.reference and not target.untempered):
         return np.empty(0, dtype=np.int64)
     rows = np.sort(np.concatenate(rare))
     some = target if len(rows) == target.rows else target.take(rows)

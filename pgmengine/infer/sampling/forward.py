@@ -6,12 +6,14 @@ For each draw, with log w = 0, in the order of the arrows:
     x_i = its value, log w += log p(x_i | parents)    for an observed unit
     x_i = its value                                   for a unit clamped by do()
 
-so that E[w] = p(evidence) and E[w f(x)] / E[w] = E[f | evidence] (Fung and Chang 1990; Shachter and
-Peot 1990). Without evidence below free units all importance weights are equal. Else a few draws, or
-one that is yet to come, may carry the importance weight; for this reason they are judged in four
-ways: by their effective number and the Pareto shape of the largest ones, by the agreement of
-independent halves, by a short annealing run (Neal 2001), which meets explanations that the parents
-hardly ever draw, and by the mean-field lower bound. The tests compare with exact answers.
+and log w += log T(x) for every undirected table, so that E[w] = p(evidence) and E[w f(x)] / E[w] =
+E[f | evidence] (Fung and Chang 1990; Shachter and Peot 1990). Units are given one by one by their
+conditional tables (engine/ancestral.py), or as layers of children of arrows. Without evidence below
+free units all importance weights are equal. Else a few draws, or one that is yet to come, may carry
+the importance weight; for this reason they are judged in four ways: by their effective number and
+the Pareto shape of the largest ones, by the agreement of independent halves, by a short annealing
+run (Neal 2001), which meets explanations that the parents hardly ever draw, and by the mean-field
+lower bound. The tests compare with exact answers.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.progress import track
 from pgmengine.base.types import Array, RngLike, States
+from pgmengine.engine.ancestral import Conditionals
 from pgmengine.engine.cost import drawing
 from pgmengine.graph.arrows_inside import Inputs, arrows_inside
 from pgmengine.graph.couplings import only_parameters
@@ -33,6 +36,7 @@ from pgmengine.graph.layer import Layer
 from pgmengine.graph.queries import hinted, of_free_parents
 from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
+from pgmengine.graph.variables import described
 from pgmengine.graph.weights import count
 from pgmengine.infer.answers import public, squeeze
 from pgmengine.infer.axes import Axis
@@ -63,9 +67,9 @@ ROUNDING = 1e-6
 class Forward(Method):
     """Draws of parents, then children, with the probability of the evidence as importance weight.
 
-    Use it for directed models with little evidence below free units: the draws are independent, and
-    without such evidence they all count equally. The status is FEW_WEIGHTS or CONTRADICTED where
-    one of four tests of the importance weights fails.
+    Use it for directed models, of arrows or of conditional tables, with little evidence below free
+    units: the draws are independent, and without such evidence they all count equally. The status
+    is FEW_WEIGHTS or CONTRADICTED where one of four tests of the importance weights fails.
 
     Parameters
     ----------
@@ -118,17 +122,19 @@ class Forward(Method):
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the draws.
 
-        Refuse undirected couplings of free units, and much evidence below free units.
+        Refuse undirected couplings of free units, and much evidence below free units. An undirected
+        table of free units is evidence.
         """
         if why := self._obstacle(target, want):
             return Scheme(refusal=why)
         s = target.structure
-        width = sum(layer.width for layer in s.layers.values())
+        width = _numbers(target)
         # All draws of a row are made at once, and the draws of several rows where they fit.
         one = 8.0 * self.draws * width
         memory = min(target.rows * one, max(PART, one)) * 4
         memory += 8.0 * target.rows * self.draws * (width if "samples" in want else 1)
         arrows = sum(count(target.model.weight(c)) / 8.0 for c in s.arrows)
+        arrows += len(s.table_index.unit)
         work = target.rows * self.draws * (10.0 * width + arrows)
         seconds = drawing(target, want, self.draws)
         return Scheme(f"{self.draws} draws, parents first", work, memory, seconds)
@@ -138,10 +144,10 @@ class Forward(Method):
         s = target.structure
         if "log_prob" in want and not s.normalized:
             return "log_prob needs log Z of the undirected part"
-        for name in s.layers:
-            drawn = name in s.directed_layers and name not in s.undirected_layers
-            if target.free[name].any() and not drawn:
-                return f"layer {name!r} is free and not drawn from its parents"
+        for name, drawn in _drawn_units(target).items():
+            missing = np.asarray((target.free[name] & ~drawn).any(axis=0))
+            if missing.any():
+                return f"{described(s, name, missing)} is free and not drawn from its parents"
         if (target.beta != 1).any():
             return "at beta below 1 conditionals are not normalised"
         known = int(_weighing(target).max())
@@ -175,8 +181,7 @@ class Forward(Method):
 
     def _drawn(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
         """Return answers by `count` draws for each row, some rows at a time."""
-        target = question.target
-        width = sum(layer.width for layer in target.structure.layers.values())
+        target, width = question.target, _numbers(question.target)
         step = max(int(PART / (8.0 * count * max(width, 1))), 1)
         parts = [
             question.on(target.take(np.arange(a, min(a + step, target.rows))))
@@ -256,6 +261,13 @@ class Forward(Method):
         return replace(found, status=status, warnings=note)
 
 
+def _numbers(target: Target) -> int:
+    """Return the numbers of one draw: values of all units, and their states for tables."""
+    layers = target.structure.layers.values()
+    states = sum(layer.size for layer in layers) if target.structure.tables else 0
+    return states + sum(layer.width for layer in layers)
+
+
 def log_mean_error(log_w: Array) -> tuple[Array, Array]:
     """Return the log mean (rows,) of exp(log_w), log_w (rows, draws), and its error."""
     log_mean = log_sum(log_w, axis=1) - np.log(log_w.shape[1])
@@ -330,19 +342,44 @@ def _moments(target: Target, wanted: tuple[str, ...], draws: States, p: Array) -
     return answers
 
 
+def _drawn_units(target: Target) -> dict[str, Array]:
+    """Return the units that are drawn from their parents: layer -> (size,) bool."""
+    s = target.structure
+    out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    for step in s.drawing_steps:
+        for name in step.layers:
+            out[name][:] = name not in s.undirected_layers
+        for name, units in step.units.items():
+            out[name][units] = name not in s.undirected_layers
+    return out
+
+
 def drawn(target: Target, rng: np.random.Generator) -> tuple[States, Array]:
     """Return a draw of the free units of each row, and its log importance weight (rows,)."""
     s, x = target.structure, dict(target.evidence.values)
     log_w = np.zeros(target.rows)
-    for name in s.directed_layers:
-        x[name], gained = _layer_drawn(target, name, x, rng)
-        log_w += gained
+    conditionals = Conditionals(target, x) if s.tables else None
+    for step in s.drawing_steps:
+        for name in step.layers:
+            x[name], gained = _layer_drawn(target, name, x, rng)
+            log_w += gained
+            if conditionals is not None:
+                conditionals.take(name)
+        if conditionals is not None:
+            for name, units in step.units.items():
+                log_w += conditionals.draw(name, units, rng)
     for name, field in target.soft.items():
         log_w += (x[name] * field).sum(axis=1)
-    # Undirected layers are observed: their log density is a factor of every draw.
+    # Undirected units are observed: their log density is a factor of every draw. Units with a
+    # conditional have no bias, and no base measure of their own.
     for name, layer in ((n, layer) for n, layer in s.layers.items() if n not in s.directed_layers):
-        log_h = layer.unit.log_h(layer.shaped(x[name])).sum(axis=-1)
-        log_w += x[name] @ target.model.bias(name) + log_h
+        log_h = layer.unit.log_h(layer.shaped(x[name]))
+        log_w += x[name] @ target.model.bias(name)
+        log_w += np.where(s.child_tables[name] >= 0, 0.0, log_h).sum(axis=-1)
+    if conditionals is not None:
+        potentials = np.flatnonzero(s.table_index.child < 0)
+        entries = s.table_index.entries(conditionals.states)[:, potentials]
+        log_w += target.model.table_entries.take(entries).sum(axis=1)
     for c in s.undirected:
         log_w += c.log_density(target.model.weight(c), x[c.a], x[c.b])
     return x, log_w
@@ -397,7 +434,24 @@ def _weighing(target: Target) -> Array:
     for name in target.structure.directed_layers:
         seen = ~target.free[name] & ~target.cut[name] & of_free_parents(target, name)
         count += (seen | (hinted(target, name) & target.free[name])).sum(axis=1)
-    return count
+    return count + _weighing_tables(target) if target.structure.tables else count
+
+
+def _weighing_tables(target: Target) -> Array:
+    """Return the number of tables that weigh draws: they join free units with evidence.
+
+    A conditional does where its child is observed, and any other table.
+    """
+    s, index = target.structure, target.structure.table_index
+    free = np.concatenate([target.free[n] for n in s.layers], axis=1)
+    cut = np.concatenate([target.cut[n] for n in s.layers], axis=1)
+    some = np.logical_or.reduceat(free[:, index.unit], index.start[:-1], axis=1)
+    drawn = (free | cut)[:, index.child] & (index.child >= 0)
+    hints = sum(
+        (hinted(target, n) & target.free[n] & (s.child_tables[n] >= 0)).sum(axis=1)
+        for n in s.layers
+    )
+    return np.asarray((some & ~drawn).sum(axis=1) + hints)
 
 
 def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, Array]:

@@ -8,6 +8,7 @@ from pgmengine import _kernels
 from pgmengine.base.types import Array
 from pgmengine.graph.queries import barren, of_free_parents
 from pgmengine.graph.target import Target
+from pgmengine.graph.variables import described
 from pgmengine.graph.weights import is_sparse
 
 
@@ -45,7 +46,7 @@ def obstacle(target: Target) -> str:
             layer.unit.support is not None
             and max(len(layer.unit.support), layer.unit.width) > _kernels.MOST_STATES
         ):
-            return f"layer {name!r} has units of more than {_kernels.MOST_STATES} states"
+            return f"{described(s, name)} has more than {_kernels.MOST_STATES} states"
     return ""
 
 

@@ -122,6 +122,9 @@ class Factors:
                 self.mean[c.a].astype(np.float64),
                 self.mean[c.b].astype(np.float64),
             )
+        if s.tables:
+            # Their units are all observed.
+            power += target.table_log_density(target.evidence.values).sum(axis=1)
         return total + times(target.beta, power)
 
     @property

@@ -1,8 +1,9 @@
 """Mean field: the best distribution of independent units, with its lower bound of log Z.
 
 log Z >= E_Q[log_density] + H(Q) for every Q (Jensen). Q is a product of units: each in its own
-family where no free unit has directed children (factors.py), else with a table of probabilities
-(tables.py), where the children's normalisers are bounded as well (Saul, Jaakkola and Jordan 1996).
+family where no free unit has directed children or is in a table (factors.py), else with a table of
+probabilities (tables.py), where the children's normalisers are bounded as well (Saul, Jaakkola and
+Jordan 1996). Tables with entries of 0 need a start on possible states (support.py).
 Either way the bound never decreases from one update to the next.
 """
 
@@ -25,14 +26,18 @@ from pgmengine.graph.target import Target
 from pgmengine.graph.weights import count
 from pgmengine.infer.answers import public, squeeze
 from pgmengine.infer.prepared import Method, Prepared, Scheme
-from pgmengine.infer.result import WANTS, Result
+from pgmengine.infer.result import WANTS, Result, Status
 from pgmengine.infer.variational.conditions import obstacle
 from pgmengine.infer.variational.factors import Factors
+from pgmengine.infer.variational.support import impossible_table
 from pgmengine.infer.variational.tables import Tables
 from pgmengine.protocols import Accumulator, Coupling
 
 # Bytes of the graph (net.py) for one weight.
 EDGE = 60.0
+
+# Bytes of the arrays of tables for one entry.
+ENTRY = 40.0
 
 # Rounds to a fixed point that plans expect.
 ROUNDS = 25
@@ -60,6 +65,9 @@ class MeanField(Method):
         vector, and a number a means (a/k, ..., a/k); with large weights its best value may be
         missed, and the bound still holds.
     restarts : starts from random tables besides the first one; each row keeps the best bound.
+
+    In models whose tables have entries of 0 the bound needs a Q on possible states. Where none is
+    found, the bound is -inf, and the status is IMPOSSIBLE.
 
     `stats` holds rounds and change, the largest change of a mean (or probability) in the last
     round.
@@ -102,7 +110,7 @@ class MeanField(Method):
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work of all rounds; refuse questions that a bound cannot answer."""
-        s, tables = target.structure, target.pattern.free_parents
+        s, tables = target.structure, _by_tables(target)
         if "log_prob" in want and not s.normalized:
             return Scheme(
                 refusal="log_prob is a bound less log Z, which mean field bounds from the same side"
@@ -111,6 +119,7 @@ class MeanField(Method):
             return Scheme(refusal=why)
         entries = {c: count(target.model.weight(c)) for c in s.couplings}
         work = sum(2.0 * n * (20 if c.directed else 1) for c, n in entries.items())
+        work += 8.0 * float(s.table_index.axis_entries.sum())
         numbers = sum(
             layer.size * max(1 if layer.unit.support is None else len(layer.unit.support), width)
             for layer in s.layers.values()
@@ -119,6 +128,8 @@ class MeanField(Method):
         pairs = sum(s.layers[c.a].width * s.layers[c.b].width for c in s.couplings)
         memory = 8.0 * target.rows * (8 * numbers + pairs * ("pairs" in want))
         memory += EDGE * sum(entries.values()) * tables
+        memory += 16.0 * target.rows * len(s.table_index.child)
+        memory += ENTRY * len(target.model.table_entries)
         rounds = 1 if target.pattern.independent else min(self.updates, ROUNDS)
         return Scheme(
             f"at most {self.updates} rounds",
@@ -139,7 +150,10 @@ class MeanField(Method):
         if self.restarts:
             q, rounds = self._best(q, rounds, seeded(rng))
         stats = {"rounds": rounds, "change": change}
-        return question.result(self._answers(q, question.want), stats, state=q.state)
+        warnings = _impossible(q)
+        status = Status.IMPOSSIBLE if warnings else Status.OK
+        answers = self._answers(q, question.want)
+        return question.result(answers, stats, status, warnings, state=q.state)
 
     def _answers(self, q: Factors | Tables, wanted: tuple[str, ...]) -> dict[str, Any]:
         target, answers = q.target, dict[str, Any]()
@@ -175,7 +189,7 @@ class MeanField(Method):
         self, target: Target, state: States | None = None, rng: np.random.Generator | None = None
     ) -> Factors | Tables:
         """Return the first Q of the rounds."""
-        if target.pattern.free_parents:
+        if _by_tables(target):
             return Tables(target, self.xi, state, rng)
         return Factors(target, self.precision, state, self.tolerance, rng)
 
@@ -225,15 +239,34 @@ class MeanField(Method):
             raise PgmError(f"MeanField refused: {why}")
         q = self._start(target)
         q.settle(self.updates, self.tolerance)
+        if warnings := _impossible(q):
+            raise PgmError(f"MeanField: {warnings[0]}")
         q.add_slopes(weights, total)
         return q
 
 
 def _obstacle(target: Target) -> str:
     """Return the reason why a target has no bound here, or an empty string."""
-    if target.structure.tables:
-        return "its bounds know couplings, and this model has tables"
-    return obstacle(target) if target.pattern.free_parents else ""
+    return obstacle(target) if _by_tables(target) else ""
+
+
+def _by_tables(target: Target) -> bool:
+    """Whether Q needs tables of probabilities: free units have directed children or are in tables.
+
+    Otherwise each unit stays in its own family.
+    """
+    return target.pattern.free_parents or bool(target.pattern.in_tables)
+
+
+def _impossible(q: Factors | Tables) -> tuple[str, ...]:
+    """Return a warning if a row has no bound, because Q has not found a possible state."""
+    if not isinstance(q, Tables) or (possible := q.possible()).all():
+        return ()
+    row = int(np.flatnonzero(~possible)[0])
+    return (
+        f"row {q.target.first + row}: no possible state was found to start from, and its bound is "
+        f"-inf; the best states have an entry of 0 in {impossible_table(q, row)!r}",
+    )
 
 
 def _pairs(target: Target, mean: States, c: Coupling) -> Array:

@@ -13,6 +13,7 @@ from pgmengine.graph.couplings import Arrow
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
 from pgmengine.graph.weights import is_sparse, like
+from pgmengine.infer.variational.scopes import scope_arrays
 from pgmengine.protocols import Coupling
 
 # Values (sets, K, width) and log base (K,) of the terms log sum_k h_k e^(y_k z) of each child.
@@ -97,6 +98,8 @@ class Net:
         self.links = [c for c in s.couplings if c.a in self.units and c.b in self.units]
         self.arrays = self._describe(self.units, "unit") | self._describe(self.terms, "term")
         self.arrays |= self._edges(s.arrows, model) | self._links(model) | self._own()
+        first = {name: g.first for name, g in self.units.items()}
+        self.arrays |= scope_arrays(s, first, len(self.arrays["unit_kind"]))
 
     def _append(
         self, to: dict[str, Group], layer: Layer, sets: int, values: Array, base: Array

@@ -1,11 +1,13 @@
-"""Mean field with a table of probabilities for each unit, for free units with directed children.
+"""Mean field with a table of probabilities for each unit.
+
+It is for free units with directed children, and for free units in tables of the model.
 
     log Z >= E_Q[linear part] + H(Q) - sum over children of F(xi),   F(xi) = xi E[z] + log sum_k h_k
     E_Q[e^((y_k - xi) z)]
 
-holds for every xi (Saul, Jaakkola and Jordan 1996, eq. 20, here for any finite unit). Barren
-children are left out, because their conditionals sum to one. The compiled rounds are in belief.h;
-rows are the lanes of their vectors.
+holds for every xi (Saul, Jaakkola and Jordan 1996, eq. 20, here for any finite unit). Tables of the
+model add E_Q[log T], without a bound (expected.h). Barren units are left out, because their
+conditionals sum to one. The compiled rounds are in belief.h; rows are the lanes of their vectors.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ from pgmengine import _kernels
 from pgmengine.base.threads import parts
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.graph.arrows_inside import Inputs
-from pgmengine.graph.queries import barren
+from pgmengine.graph.tables import table_gradient
 from pgmengine.graph.target import Target, times
 from pgmengine.infer.variational.conditions import log_sums
 from pgmengine.infer.variational.net import net_of
+from pgmengine.infer.variational.scopes import barren_of_both, hard_units, powers
+from pgmengine.infer.variational.support import move_to_possible
 from pgmengine.protocols import Accumulator
 
 # Rows of a block.
@@ -28,6 +32,12 @@ LANES = _kernels.LANES
 # Newton steps in xi in one round, and for barren units after the last one.
 STEPS = 2
 FINAL = 12
+
+# The logarithm of a probability of 0, in the compiled rounds.
+LOG_ZERO = -690.0
+
+# Entries of tables in a round above which each round is a call of its own.
+INTERRUPTIBLE = 1e6
 
 # Edges times blocks.
 WORTH_A_THREAD = 2_000
@@ -43,6 +53,7 @@ class Tables:
         largest value); of Categorical children the point xi / k in each component.
     start : the `state` of another fixed point, to start from.
     rng : random numbers for random tables to start from.
+    search : whether a start without a bound moves to possible states.
     """
 
     def __init__(
@@ -51,12 +62,14 @@ class Tables:
         xi: float | None = None,
         start: States | None = None,
         rng: np.random.Generator | None = None,
+        search: bool = True,
     ) -> None:
-        self.target, self.hidden, s = target, barren(target), target.structure
+        self.target, self.hidden, s = target, barren_of_both(target), target.structure
+        self.xi = xi
         names = tuple(
             n
             for n in s.children_first
-            if target.free[n].any() and s.layers[n].unit.support is not None
+            if s.layers[n].unit.support is not None and (s.tabled[n].any() or target.free[n].any())
         )
         sums = {
             n: found
@@ -82,21 +95,28 @@ class Tables:
             "phi": n["term_states"],
             "f": terms,
             "beta": 1,
+            "power": len(n["table_entry"]),
         }
         self.arrays = {name: np.zeros((self.blocks, size, LANES)) for name, size in sizes.items()}
         self._put("beta", slice(None), target.beta[:, None])
+        self._put("power", slice(None), powers(target, self.hidden))
         self.still = {name: self._still(name) for name in s.directed_layers}
         for name in names:
             self._describe_unit(name, start, rng)
-        for name in self.net.terms:
-            self._describe_term(name, 0.5 if xi is None else xi)
+        hard = hard_units(target.model, n)
+        self.hard = {name: hard["hard"][g.items] > 0 for name, g in self.net.units.items()}
+        self._describe_terms()
         self.routine = _kernels.Belief(
             self.net.kinds,
-            n,
+            n | hard,
             self.net.link_weights(target.model),
             self.net.weights(target.model),
+            np.ascontiguousarray(target.model.table_terms),
             self.arrays,
         )
+        if search and any(some.any() for some in self.hard.values()):
+            move_to_possible(self, rng)
+            self._describe_terms()
 
     @property
     def mean(self) -> States:
@@ -108,13 +128,18 @@ class Tables:
         """The tables (rows, size * K) from which `start` goes on."""
         return {name: self._get("q", g.all_states) for name, g in self.net.units.items()}
 
-    def settle(self, updates: int, tolerance: float) -> tuple[int, float]:
+    def settle(self, updates: int, tolerance: float, least: float = -np.inf) -> tuple[int, float]:
         """Make rounds until no probability changes by more than the tolerance.
 
-        Returns the number of rounds, and the last change.
+        Logarithms of entries of tables count as at least `least`. Returns the number of rounds, and
+        the last change.
         """
-        made, change = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks)
-        self.routine.settle(updates, tolerance, self.steps, made, change, self._parts())
+        # Ctrl-C takes effect between two calls. Terms are tightened at both ends of a call.
+        at_once = 1 if not self.net.terms and self.entries() > INTERRUPTIBLE else updates
+        made, change, rounds = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks), 0
+        while not rounds or (rounds < updates and change.max(initial=0.0) > tolerance):
+            self.routine.settle(at_once, tolerance, self.steps, least, made, change, self._parts())
+            rounds += int(made.max(initial=1))
         model = self.target.model
         follow = [
             g.first + np.concatenate(model.generations[name])
@@ -123,7 +148,8 @@ class Tables:
         ]
         if follow:
             self.routine.forward(np.concatenate(follow), FINAL, self._parts())
-        return int(made.max(initial=0)), float(change.max(initial=0.0))
+        self.routine.forward_tables(self._barren_children(), self._parts())
+        return rounds, float(change.max(initial=0.0))
 
     def bound(self) -> Array:
         """Return the lower bound of log Z, (rows,)."""
@@ -145,7 +171,35 @@ class Tables:
                 total += self._conditional(name, x)
         for c in s.undirected:
             power += c.log_density(target.model.weight(c), x[c.a], x[c.b])
-        return total + times(target.beta, power)
+        return total + times(target.beta, power) + self._expected_tables()
+
+    def possible(self) -> Array:
+        """Return whether Q has no mass on entries of 0 in tables, (rows,)."""
+        return np.isfinite(self._expected_tables())
+
+    def again(self, target: Target, rng: np.random.Generator | None) -> Tables:
+        """Return the first Q of other rows, which may be impossible."""
+        return Tables(target, self.xi, rng=rng, search=False)
+
+    def likely(self) -> States:
+        """Return the most probable states under Q, layer -> (rows, width)."""
+        x = dict(self.target.evidence.values)
+        for name in self.net.units:
+            layer = self.target.structure.layers[name]
+            assert layer.unit.support is not None
+            x[name] = layer.flat(layer.unit.support[self.prob(name).argmax(axis=-1)])
+        return x
+
+    def place_at(self, x: States, rows: Array) -> None:
+        """Put Q of the free units in tables with zeros on single states, in some rows.
+
+        x is layer -> (rows, width).
+        """
+        for name in self.net.units if len(rows) else ():
+            layer = self.target.structure.layers[name]
+            q, moves = self.prob(name), self.target.free[name] & self.hard[name]
+            q[rows] = np.where(moves[rows][..., None], layer.one_hot(x[name]), q[rows])
+            self._put_q(name, q)
 
     def prob(self, name: str) -> Array:
         """Return the state probabilities (rows, size, K)."""
@@ -159,7 +213,7 @@ class Tables:
     def gradient(self, weights: Array) -> dict[str, Weight]:
         """Return the gradient of the bound at Q and xi, summed over rows with weights (rows,)."""
         target, s, x = self.target, self.target.structure, self.mean
-        out, weights = target.gradient(x, weights), target.weighed(weights)
+        out, weights = target.gradient(x, weights, tables=False), target.weighed(weights)
         for name in self.net.terms:
             slope = weights[:, None] * self._slope(name)
             out[f"{name}.bias"] = slope.sum(axis=0).reshape(s.layers[name].bias_shape)
@@ -174,14 +228,41 @@ class Tables:
         )
         for e in self.net.edges:
             out[f"{e.arrow.key}.weight"] = e.gathered(target.model.weight(e.arrow), found)
-        return out
+        counts = np.zeros(len(target.model.table_entries))
+        self.routine.count_tables(
+            _blocks(weights[:, None], self.blocks, 0.0), counts, self._parts()
+        )
+        return out | table_gradient(s, target.model.table_entries, counts)
 
     def add_slopes(self, weights: Array, total: Accumulator) -> None:
         """Add `gradient` to the sum of a phase."""
         total.arrays(self.gradient(weights), 1.0, float(weights.sum()))
 
     def _parts(self) -> int:
-        return parts((len(self.net.arrays["edge_unit"]) + 1) * self.blocks, WORTH_A_THREAD)
+        n = self.net.arrays
+        work = len(n["edge_unit"]) + len(n["axis_unit"]) + 1
+        return parts(work * self.blocks, WORTH_A_THREAD)
+
+    def entries(self) -> float:
+        """Return the number of entries of tables that a round reads."""
+        index = self.target.structure.table_index
+        return float(index.axis_entries.sum()) * self.blocks
+
+    def _expected_tables(self) -> Array:
+        """Return the sum of the expected terms of the tables, (rows,)."""
+        value = np.zeros((self.blocks, LANES))
+        if len(self.net.arrays["table_entry"]):
+            self.routine.value_tables(value, self._parts())
+        return value.reshape(-1)[: self.target.rows]
+
+    def _barren_children(self) -> Array:
+        """Return the units with a conditional that are barren in some row, parents first."""
+        found = [np.zeros(0, dtype=np.int64)]
+        for units in self.target.structure.conditional_generations:
+            for name, places in units.items():
+                some = places[self.hidden[name][:, places].any(axis=0)]
+                found.append(self.net.units[name].first + some)
+        return np.concatenate(found)
 
     def _put(self, name: str, where: slice, value: Array) -> None:
         self.arrays[name][:, where] = value.T if len(value) == 1 else _blocks(value, self.blocks)
@@ -237,15 +318,23 @@ class Tables:
         elif rng is not None:
             begin = rng.dirichlet(np.ones(begin.shape[-1]), size=begin.shape[:-1])
         certain = layer.one_hot(target.evidence.values[name])
-        q = np.where(target.free[name][..., None], np.maximum(begin, 1e-299), certain)
-        self._put("q", g.all_states, q.reshape(target.rows, -1))
-        self._put(
-            "log_q",
-            g.all_states,
-            np.log(q, out=np.full(q.shape, -1e30), where=q > 0).reshape(target.rows, -1),
-        )
+        least = 0.0 if start is not None and target.structure.tables else 1e-299
+        self._put_q(name, np.where(target.free[name][..., None], np.maximum(begin, least), certain))
+
+    def _put_q(self, name: str, q: Array) -> None:
+        """Set the probabilities (rows, size, K) of a layer, and its means."""
+        layer, g, rows = self.target.structure.layers[name], self.net.units[name], len(q)
+        # Free units may leave a probability of 0, and observed ones may not.
+        log_q = np.where(self.target.free[name][..., None], LOG_ZERO, -1e30) + np.zeros(q.shape)
+        np.log(q, out=log_q, where=q > 0)
+        self._put("q", g.all_states, q.reshape(rows, -1))
+        self._put("log_q", g.all_states, log_q.reshape(rows, -1))
         assert layer.unit.support is not None
-        self._put("mean", g.comps, (q @ layer.unit.support).reshape(target.rows, -1))
+        self._put("mean", g.comps, (q @ layer.unit.support).reshape(rows, -1))
+
+    def _describe_terms(self) -> None:
+        for name in self.net.terms:
+            self._describe_term(name, 0.5 if self.xi is None else self.xi)
 
     def _describe_term(self, name: str, xi: float) -> None:
         """Set the constant inputs of a directed layer, their factors, and xi."""

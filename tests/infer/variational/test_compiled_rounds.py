@@ -14,6 +14,7 @@ SCALAR = [
     m
     for m in MODELS
     if m.directed
+    and not m.tables
     and all(
         type(x.unit).__name__ in ("Binary", "Spin", "MultiValued", "Categorical") for x in m.layers
     )
