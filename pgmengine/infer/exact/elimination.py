@@ -12,7 +12,7 @@ References: Lauritzen and Spiegelhalter (1988); Shafer and Shenoy (1990); Koller
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -31,10 +31,10 @@ from pgmengine.graph.variables import find
 from pgmengine.infer.answers import add_gradients, evidence_patterns
 from pgmengine.infer.by_name import Joint
 from pgmengine.infer.exact.answered import Answer, check_possible, exact_answers, output_bytes, put
-from pgmengine.infer.exact.conditioned import Conditioned, JointTerm, condition
+from pgmengine.infer.exact.causes import equal_findings, has_causes, shares
+from pgmengine.infer.exact.conditioned import Conditioned, Form, JointTerm, condition
 from pgmengine.infer.exact.expected import Expected
-from pgmengine.infer.exact.factors import Scopes
-from pgmengine.infer.exact.leaks import with_leaks
+from pgmengine.infer.exact.leaks import with_leaks, with_weights
 from pgmengine.infer.exact.order import Order, best_order
 from pgmengine.infer.exact.possible import Possible, remove_impossible
 from pgmengine.infer.exact.summed import InfiniteTerm
@@ -57,7 +57,8 @@ ROWS_BYTES = 256 * 2**20
 SEARCH = 3.0
 FAR, PROVEN = 50, 34
 
-# Table entries above which impossible states are looked for.
+# Table entries above which impossible states are looked for, and above which units with independent
+# causes have small tables.
 WORTH = 2**16
 
 
@@ -112,6 +113,8 @@ class Elimination(Method):
                 f"entries, the limit is 2^{np.log2(self.max_states):.4g}; its width is "
                 f"{most.order.largest:.4g}, and no order has less than {most.order.bound:.4g}"
             )
+            if causes := most.conditioned.described:
+                refusal += f" ({causes})"
             return Scheme(work=work, refusal=refusal)
         memory = max(tree.bytes(want) for tree in trees)
         memory += output_bytes(target, want, self.draws)
@@ -157,7 +160,7 @@ class Elimination(Method):
         log_z, found = _eliminated(planned.posterior, target, rest, self.draws, rng)
         check_possible(log_z, np.arange(target.rows), target)
         return log_z, found | _eliminated(
-            planned.slope, with_leaks(target), ("gradient",), 0, None
+            planned.slope, _lifted(target), ("gradient",), 0, None
         )[1]
 
 
@@ -166,11 +169,17 @@ class _Tree:
     """Rows of one evidence pattern, with their factors and junction tree."""
 
     rows: Array
+    form: Form
     conditioned: Conditioned
     order: Order
     tree: JunctionTree
     # The states that are left where impossible ones were removed.
     possible: Possible | None = None
+
+    @property
+    def by_value(self) -> bool:
+        """Whether other values of the evidence may need another tree."""
+        return self.possible is not None or self.form.small
 
     def selected(self, parts: list[Array]) -> list[Array]:
         """Return the entries (entries, rows or 1) of all terms at the states that are left."""
@@ -184,7 +193,7 @@ class _Tree:
         """Return marginals of units with a 0 at the states that were removed."""
         if self.possible is None:
             return units
-        first = np.cumsum([0, *self.conditioned.free.states])
+        first = np.cumsum([0, *self.conditioned.states])
         places = [a + kept for a, kept in zip(first, self.possible.kept, strict=False)]
         out = np.zeros((first[-1], units.shape[1]))
         out[np.concatenate(places)] = units
@@ -206,7 +215,7 @@ class _Tree:
         """Return states (..., units) of the tree as states of the model."""
         if self.possible is None:
             return states
-        kept = np.zeros((len(self.possible.kept), max(self.conditioned.free.states)), dtype=int)
+        kept = np.zeros((len(self.possible.kept), max(self.conditioned.states)), dtype=int)
         for i, some in enumerate(self.possible.kept):
             kept[i, : len(some)] = some
         return np.asarray(kept[np.arange(len(kept)), states])
@@ -215,6 +224,8 @@ class _Tree:
         """Return the number of table entries of all passes and rows."""
         kinds = {quantity(w) for w in want}
         passes = 1 + 2 * bool(MOMENTS & kinds) + ("mode" in kinds)
+        if "marginals" in kinds:
+            passes += sum(map(len, self.conditioned.separate.values()))
         drawn = draws * len(self.conditioned.free.states) * ("samples" in kinds)
         return len(self.rows) * (passes * self.order.entries + drawn)
 
@@ -231,10 +242,11 @@ class _Tree:
     @property
     def described(self) -> str:
         """The tree in words."""
+        causes = self.conditioned.described
         return (
             f"junction tree of {self.tree.cliques} cliques, largest 2^{self.order.largest:.4g} "
             f"states, 2^{np.log2(max(self.order.entries, 1)):.4g} in all"
-        )
+        ) + (f" ({causes})" if causes else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +271,7 @@ def _on(planned: _Planned, target: Target) -> _Planned:
     Which states are possible depends on its values; the trees of values that were seen before are
     remembered by the structure.
     """
-    by_value = any(tree.possible is not None for tree in planned.trees)
+    by_value = any(tree.by_value for tree in planned.trees)
     return _planned(target, planned.want) if by_value else planned
 
 
@@ -268,11 +280,16 @@ def _planned(target: Target, want: tuple[str, ...]) -> _Planned:
     without: list[_Tree] = []
     if "log_prob" in want and not _normalised(target):
         without = _trees(target.nothing_observed, ("log_z",))
-    lifted = with_leaks(target) if "gradient" in want else target
+    lifted = _lifted(target) if "gradient" in want else target
     if lifted is target:
         return _Planned(want, _trees(target, want), without, [])
     rest = tuple(w for w in want if w != "gradient") or ("log_z",)
     return _Planned(want, _trees(target, rest), without, _trees(lifted, ("gradient",)))
+
+
+def _lifted(target: Target) -> Target:
+    """Return the target with leaks and weights of 0 lifted where they have a slope, or itself."""
+    return with_weights(with_leaks(target))
 
 
 def _normalised(target: Target) -> bool:
@@ -290,10 +307,41 @@ def _normaliser(trees: list[_Tree], target: Target) -> Array | float:
 def _trees(target: Target, want: tuple[str, ...]) -> list[_Tree]:
     """Return a tree for every evidence pattern."""
     kinds = {quantity(w) for w in want}
-    structural = bool(PAIRS & kinds)
-    prune = not kinds & {"samples", "mode", *MOMENTS}
-    joints = tuple(_units(target, w) for w in want if isinstance(w, Joint))
-    return [_tree(target, rows, prune, structural, joints) for rows in evidence_patterns(target)]
+    form = Form(
+        prune=not kinds & {"samples", "mode", *MOMENTS},
+        structural=bool(PAIRS & kinds),
+        joints=tuple(_units(target, w) for w in want if isinstance(w, Joint)),
+        pairs="pairs" in kinds,
+        maximum="mode" in kinds,
+    )
+    return [tree for rows in evidence_patterns(target) for tree in _of_pattern(target, rows, form)]
+
+
+def _of_pattern(target: Target, rows: Array, form: Form) -> list[_Tree]:
+    """Return the trees of one evidence pattern.
+
+    Small tables of units with independent causes depend on which of them are 1, so that rows with
+    other values have other trees. They are planned where one tree for all rows is large.
+    """
+    if not has_causes(target):
+        return [_draft(target, rows, form).tree()]
+    small = replace(form, small=True)
+    try:
+        whole = _draft(target, rows, form)
+        entries = whole.rough.entries
+        if entries <= WORTH:
+            return [whole.tree()]
+    except PgmError:
+        entries = np.inf
+    drafts = [_draft(target, some, small) for some in equal_findings(target, rows)]
+    if len(rows) * entries <= _entries(drafts):
+        return [whole.tree()]
+    return [draft.tree() for draft in drafts]
+
+
+def _entries(drafts: list[_Draft]) -> float:
+    """Return the table entries of one pass for all rows of several drafts."""
+    return sum(len(draft.rows) * draft.rough.entries for draft in drafts)
 
 
 def _units(target: Target, joint: Joint) -> tuple[int, ...]:
@@ -304,44 +352,65 @@ def _units(target: Target, joint: Joint) -> tuple[int, ...]:
     return tuple(target.structure.first_unit[layer] + i for layer, i in places)
 
 
-def _tree(
-    target: Target, rows: Array, prune: bool, structural: bool, joints: tuple[tuple[int, ...], ...]
-) -> _Tree:
-    """Return the tree of one evidence pattern, remembered by the structure."""
+@dataclass(frozen=True, eq=False)
+class _Draft:
+    """The factors of some rows of an evidence pattern, with a first elimination order."""
+
+    target: Target
+    rows: Array
+    form: Form
+    # The key under which the structure remembers what is planned.
+    key: tuple[Any, ...]
+    conditioned: Conditioned
+    rough: Order
+
+    def tree(self) -> _Tree:
+        """Return the tree of these rows."""
+        conditioned, memo = self.conditioned, self.target.structure.memo
+        states, scopes = conditioned.states, conditioned.scopes
+
+        def make() -> tuple[Order, JunctionTree]:
+            order = self.rough
+            if _may_fit(order):
+                order = best_order(
+                    states, scopes.start, scopes.scope, SEARCH, conditioned.passing
+                )
+            return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
+
+        if self.rough.entries > WORTH:
+            parts = conditioned.tables(self.target.take(self.rows))
+            values = np.concatenate([part.max(axis=1) for part in parts])
+            zeros = np.isneginf(values)
+            if zeros.any():
+                digest = sha256(np.packbits(zeros).tobytes()).digest()
+                found = memo.recall(
+                    ("possible", digest, *self.key), lambda: _reduced(conditioned, values)
+                )
+                return _Tree(self.rows, self.form, conditioned, *found)
+        return _Tree(self.rows, self.form, conditioned, *memo.recall(("tree", *self.key), make))
+
+
+def _draft(target: Target, rows: Array, form: Form) -> _Draft:
+    """Plan the factors of some rows; PgmError where a term is no table, or too large a table."""
     # Hints are no part of the pattern, so that their rows are looked at all together.
     one = target.take(rows if target.soft else rows[:1])
     masks = [mask[0] for both in (one.free, one.cut) for mask in both.values()]
     masks += [hinted(one, name).any(axis=0) for name in one.soft]
-    acting = one.model.parameter_places if structural else one.model.nonzero_places
+    if form.small:
+        layers = target.structure.layers
+        causes = [n for n in layers if layers[n].unit.independent_causes]
+        masks += [one.evidence.values[name][0] for name in causes]
+    acting = one.model.parameter_places if form.structural else one.model.nonzero_places
     seen = tuple(m.tobytes() for m in masks)
-    key = ("tree", prune, structural, one.untempered, joints, *one.soft, *seen, *acting)
-
+    key = (form, one.untempered, *one.soft, *seen, *acting)
     memo = target.structure.memo
-    conditioned: Conditioned = memo.recall(
-        ("conditioned", *key), lambda: condition(one, prune, structural, joints)
-    )
-    states, scopes = conditioned.free.states, conditioned.scopes
-
-    def make() -> tuple[Order, JunctionTree]:
-        order = rough
-        if _may_fit(rough):
-            order = best_order(states, scopes.start, scopes.scope, seconds=SEARCH)
-        return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
-
+    conditioned: Conditioned = memo.recall(("factors", *key), lambda: condition(one, form))
+    states, scopes, offered = conditioned.states, conditioned.scopes, conditioned.passing
     rough: Order = memo.recall(
-        ("rough order", *key), lambda: best_order(states, scopes.start, scopes.scope, seconds=0.0)
+        ("rough order", *key),
+        lambda: best_order(states, scopes.start, scopes.scope, 0.0, offered),
     )
-    if rough.entries > WORTH:
-        parts = conditioned.tables(target.take(rows))
-        values = np.concatenate([part.max(axis=1) for part in parts])
-        zeros = np.isneginf(values)
-        if zeros.any():
-            digest = sha256(np.packbits(zeros).tobytes()).digest()
-            found = memo.recall(
-                ("possible", digest, *key), lambda: _reduced(states, scopes, values)
-            )
-            return _Tree(rows, conditioned, *found)
-    return _Tree(rows, conditioned, *memo.recall(key, make))
+    return _Draft(target, rows, form, key, conditioned, rough)
 
 
 def _may_fit(rough: Order) -> bool:
@@ -349,14 +418,15 @@ def _may_fit(rough: Order) -> bool:
     return rough.largest <= FAR and rough.bound <= PROVEN
 
 
-def _reduced(states: Array, scopes: Scopes, values: Array) -> tuple[Order, JunctionTree, Possible]:
+def _reduced(conditioned: Conditioned, values: Array) -> tuple[Order, JunctionTree, Possible]:
     """Return the tree over the states that are possible for some row."""
-    p = remove_impossible(states, scopes.start, scopes.scope, values)
+    scopes, offered = conditioned.scopes, conditioned.passing
+    p = remove_impossible(conditioned.states, scopes.start, scopes.scope, values)
     # A sum without states is 0; the tree of one state each is never run.
     cards = np.maximum(p.cards, 1)
-    order = best_order(cards, p.start, p.scope, seconds=0.0)
+    order = best_order(cards, p.start, p.scope, 0.0, offered)
     if _may_fit(order):
-        order = best_order(cards, p.start, p.scope, seconds=SEARCH)
+        order = best_order(cards, p.start, p.scope, SEARCH, offered)
     return order, JunctionTree(cards, p.start, p.scope, order.order), p
 
 
@@ -399,13 +469,10 @@ def _solved(
     asked = _asked_factors(conditioned, kinds)
     if tree.possible is not None and not tree.possible.cards.all():
         return np.full(target.rows, -np.inf), Answer()
-    parts = tree.selected(conditioned.tables(target))
-    wide = [part.shape[1] > 1 or target.rows == 1 for part in parts]
-    counts = [len(term.scopes) for term in conditioned.terms]
-    found = tree.tree.run(
-        np.concatenate([np.empty(0), *(part.ravel() for part in parts)]),
-        lanes=target.rows,
-        wide=np.repeat(np.array(wide, dtype=np.uint8), counts),
+    found = _run(
+        tree,
+        conditioned.tables(target),
+        target.rows,
         marginals=moments,
         expected=asked if moments else None,
         mode="mode" in kinds,
@@ -417,7 +484,8 @@ def _solved(
     if moments and not np.isneginf(log_z).any():
         units = tree.all_states(found["marginals"])
         factors = tree.all_entries(asked, found["expected"])
-        answers = _expected(Expected(target, conditioned, units, asked, factors), want)
+        on = _separate(tree, target, log_z, want) if "marginals" in kinds else {}
+        answers = _expected(Expected(target, conditioned, units, asked, factors, on), want)
     if "mode" in kinds:
         answers["mode"] = _values(conditioned, target, tree.named(found["mode"]), None)
     if "samples" in kinds:
@@ -425,6 +493,58 @@ def _solved(
         each = [_values(conditioned, target, states, rng) for states in drawn]
         answers["samples"] = {n: np.stack([x[n] for x in each], axis=1) for n in each[0]}
     return log_z, answers
+
+
+def _separate(tree: _Tree, target: Target, log_z: Array, want: tuple[str, ...]) -> States:
+    """Return the probabilities (rows, units) of 1 of the units that are in no factor.
+
+    Each is 0 with the probability E[e^-z] = Z with this unit observed to be 0, divided by Z. The
+    sum z over parents changes the tables of single units only, so that all units are lanes of one
+    pass.
+    """
+    conditioned, rows, out = tree.conditioned, target.rows, States()
+    for name, units in conditioned.separate.items():
+        at_once = max(1, tree.at_once(("log_z",)) // rows)
+        chunks = [units[i : i + at_once] for i in range(0, len(units), at_once)]
+        found = [_log_off(tree, target, name, chunk) for chunk in chunks]
+        out[name] = -np.expm1(np.concatenate(found, axis=1) - log_z[:, None])
+    return out
+
+
+def _log_off(tree: _Tree, target: Target, name: str, units: Array) -> Array:
+    """Return log Z (rows, units) with one more unit observed to be 0, for each of some units."""
+    conditioned, free = tree.conditioned, tree.conditioned.free
+    lanes = target.rows, len(units)
+    added = np.zeros((int(free.states.sum()), len(units)))
+    first = np.cumsum([0, *free.states])
+    for c in target.structure.arrows_into[name]:
+        parents = free.layers.get(c.a, np.empty(0, dtype=int))
+        places = first[free.of(target, c.a, parents)][:, None] + np.arange(
+            target.structure.state_counts[c.a]
+        )
+        added[places.ravel()] += shares(target, c, parents, units)
+    alone, *others = conditioned.tables(target)
+    own = np.broadcast_to(alone[:, :, None] + added[:, None], (len(added), *lanes))
+    parts = [own.reshape(len(added), -1)]
+    parts += [np.repeat(p, len(units), axis=1) if p.shape[1] > 1 else p for p in others]
+    found = _run(tree, parts, target.rows * len(units))
+    leaks = target.model.inputs(target.evidence.values, name)[:, units]
+    total: Array = found["log_z"].reshape(lanes) + conditioned.constant(target)[:, None] - leaks
+    return total
+
+
+def _run(tree: _Tree, parts: list[Array], lanes: int, **wanted: Any) -> dict[str, Array]:
+    """Pass messages for the entries (entries, lanes or 1) of all terms."""
+    parts = tree.selected(parts)
+    wide = [part.shape[1] > 1 or lanes == 1 for part in parts]
+    counts = [len(term.scopes) for term in tree.conditioned.terms]
+    found: dict[str, Array] = tree.tree.run(
+        np.concatenate([np.empty(0), *(part.ravel() for part in parts)]),
+        lanes=lanes,
+        wide=np.repeat(np.array(wide, dtype=np.uint8), counts),
+        **wanted,
+    )
+    return found
 
 
 def _asked_factors(conditioned: Conditioned, kinds: set[str]) -> Array:
@@ -457,7 +577,7 @@ def _values(
 ) -> States:
     """Return complete flat values (rows, width) from the states (rows, n) of the free units.
 
-    Units with infinitely many values are drawn given all others.
+    Units with infinitely many values, and those in no factor, are drawn given all others.
     """
     x = {name: value.copy() for name, value in target.evidence.values.items()}
     start = 0
@@ -475,4 +595,7 @@ def _values(
         drawn = layer.unit.sample(layer.shaped(target.natural(x, term.name)), rng)
         free = target.components(term.name, target.free[term.name])
         x[term.name] = np.where(free, layer.flat(drawn), x[term.name])
+    for name, units in conditioned.separate.items():
+        drawn = target.structure.layers[name].unit.sample(target.natural(x, name), rng)
+        x[name][:, units] = drawn[:, units]
     return x

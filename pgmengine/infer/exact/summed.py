@@ -28,7 +28,7 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.queries import acts
 from pgmengine.graph.rows import distinct
-from pgmengine.graph.target import Target
+from pgmengine.graph.target import Target, times
 from pgmengine.graph.weights import is_sparse
 from pgmengine.infer.exact.factors import FreeUnits, Scopes
 
@@ -125,23 +125,27 @@ def _fields(
     for other, acting in links:
         source = target.structure.layers[other]
         rows, columns = acting.nonzero()
-        pairs = set(zip(source.owners(rows).tolist(), layer.owners(columns).tolist(), strict=True))
-        for i, u in sorted(pairs):
+        counts = units[layer.owners(columns)]
+        ends = source.owners(rows[counts]), layer.owners(columns[counts])
+        for i, u in np.unique(np.stack(ends, axis=1), axis=0).tolist():
             number = int(free.number[target.structure.first_unit[other] + i])
-            if u in near and number < 0 and target.free[other][0, i]:
+            if number < 0 and target.free[other][0, i]:
                 raise PgmError(
                     f"layer {name!r} depends on free units of layer {other!r} without tables"
                 )
-            if u in near and number >= 0:
+            if number >= 0:
                 near[u][number] = Neighbour(other, i, number, int(free.states[number]))
-    fields = [Field(name, u, tuple(found.values())) for u, found in near.items()]
+    return [Field(name, u, tuple(found.values())) for u, found in near.items()]
+
+
+def check_entries(fields: list[Field]) -> None:
+    """Raise PgmError for a unit whose table over its free neighbours is too large."""
     for f in fields:
         if f.entries > MOST_ENTRIES:
             raise PgmError(
-                f"unit {f.unit} of layer {name!r} has {len(f.near)} free neighbours with "
+                f"unit {f.unit} of layer {f.layer!r} has {len(f.near)} free neighbours with "
                 f"{f.entries:.3g} joint states, the limit is {MOST_ENTRIES}"
             )
-    return fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +175,7 @@ class ChildTerm:
         shape = np.broadcast_shapes(zeta.shape, value.shape)
         zeta, value = (_shaped(layer, np.broadcast_to(v, shape)) for v in (zeta, value))
         found = layer.unit.log_conditional(value, zeta) - layer.unit.log_h(value)
-        return np.asarray(target.beta[0] * found.reshape(-1, shape[-2]))
+        return times(target.beta[0], found.reshape(-1, shape[-2]))
 
     def score(self, target: Target, f: Field) -> Array:
         """Return the score d log p(x | zeta) / d zeta of one child.
@@ -217,14 +221,14 @@ def blocks_into(target: Target, name: str) -> dict[str, list[Weight]]:
 
 
 def child_term(
-    target: Target, free: FreeUnits, name: str, counted: Array, structural: bool
+    target: Target, free: FreeUnits, name: str, fields: list[Field]
 ) -> ChildTerm | None:
-    """Return the term of the children `counted` (size,) of a directed layer, None without any."""
-    fields = child_fields(target, free, name, counted, structural)
+    """Return the term of the children of a directed layer with these fields, None without any."""
     if not fields:
         return None
+    check_entries(fields)
     first = target.structure.first_unit[name]
-    mine = free.number[first : first + len(counted)] >= 0
+    mine = free.number[first : first + target.structure.layers[name].size] >= 0
     own = [[int(free.number[first + f.unit])] if mine[f.unit] else [] for f in fields]
     scopes = [[n.number for n in f.near] + last for f, last in zip(fields, own, strict=True)]
     return ChildTerm(name, tuple(fields), mine, scopes_of(scopes))
@@ -291,5 +295,6 @@ def infinite_term(target: Target, free: FreeUnits, name: str, structural: bool) 
         fields = child_fields(target, free, name, target.free[name][0], structural)
     else:
         fields = infinite_fields(target, free, name, structural)
+    check_entries(fields)
     scopes = scopes_of([[n.number for n in f.near] for f in fields])
     return InfiniteTerm(name, tuple(fields), scopes, leaf)
