@@ -302,7 +302,8 @@ def chain_term(
     """
     if not fields:
         return None
-    own = free.of(target, name, np.array([f.unit for f in fields]))
+    children = np.array([f.unit for f in fields])
+    own = free.of(target, name, children)
     leaks, ends, links = list[list[int]](), list[list[int]](), dict[str, list[list[int]]]()
     members, auxiliaries = dict[str, list[tuple[int, int]]](), first
     for f, child in zip(fields, own.tolist(), strict=True):
@@ -310,8 +311,8 @@ def chain_term(
         auxiliaries += 1
         leaks.append([here])
         near = sorted(f.near, key=lambda n: int(place[n.number]))
-        for i, n in enumerate(near):
-            if i + 1 == len(near) and child >= 0:
+        for n in near:
+            if n is near[-1] and child >= 0:
                 after = child
             else:
                 after = auxiliaries
@@ -324,16 +325,15 @@ def chain_term(
     arrows = {c.a: c for c in target.structure.arrows_into[name]}
     found = tuple(Links(arrows[a], *np.array(members[a]).T) for a in links)
     scopes = [*leaks, *ends, *(scope for some in links.values() for scope in some)]
-    pairs = tuple[Links, ...]()
-    if joined:
-        kept = [np.isin(x.children, [f.unit for f, u in zip(fields, own) if u >= 0]) for x in found]
-        pairs = tuple(
-            Links(x.arrow, x.parents[k], x.children[k]) for x, k in zip(found, kept) if k.any()
-        )
-        for x in pairs:
-            ends_of = free.of(target, x.arrow.a, x.parents), free.of(target, name, x.children)
-            scopes += np.stack(ends_of, axis=1).tolist()
-    children = np.array([f.unit for f in fields])
-    return ChainTerm(
-        name, children, own < 0, found, pairs, auxiliaries - first, scopes_of(scopes)
-    )
+    pairs = _of_children(found, children[own >= 0]) if joined else ()
+    for x in pairs:
+        both = free.of(target, x.arrow.a, x.parents), free.of(target, name, x.children)
+        scopes += np.stack(both, axis=1).tolist()
+    return ChainTerm(name, children, own < 0, found, pairs, auxiliaries - first, scopes_of(scopes))
+
+
+def _of_children(links: tuple[Links, ...], children: Array) -> tuple[Links, ...]:
+    """Return the links into some children."""
+    kept = [np.isin(x.children, children) for x in links]
+    both = zip(links, kept, strict=True)
+    return tuple(Links(x.arrow, x.parents[k], x.children[k]) for x, k in both if k.any())

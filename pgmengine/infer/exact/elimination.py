@@ -12,7 +12,7 @@ References: Lauritzen and Spiegelhalter (1988); Shafer and Shenoy (1990); Koller
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -159,9 +159,7 @@ class Elimination(Method):
         rest = tuple(w for w in want if w != "gradient")
         log_z, found = _eliminated(planned.posterior, target, rest, self.draws, rng)
         check_possible(log_z, np.arange(target.rows), target)
-        return log_z, found | _eliminated(
-            planned.slope, _lifted(target), ("gradient",), 0, None
-        )[1]
+        return log_z, found | _eliminated(planned.slope, _lifted(target), ("gradient",), 0, None)[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,9 +370,7 @@ class _Draft:
         def make() -> tuple[Order, JunctionTree]:
             order = self.rough
             if _may_fit(order):
-                order = best_order(
-                    states, scopes.start, scopes.scope, SEARCH, conditioned.passing
-                )
+                order = best_order(states, scopes.start, scopes.scope, SEARCH, conditioned.passing)
             return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
 
         if self.rough.entries > WORTH:
@@ -407,8 +403,7 @@ def _draft(target: Target, rows: Array, form: Form) -> _Draft:
     conditioned: Conditioned = memo.recall(("factors", *key), lambda: condition(one, form))
     states, scopes, offered = conditioned.states, conditioned.scopes, conditioned.passing
     rough: Order = memo.recall(
-        ("rough order", *key),
-        lambda: best_order(states, scopes.start, scopes.scope, 0.0, offered),
+        ("rough order", *key), lambda: best_order(states, scopes.start, scopes.scope, 0.0, offered)
     )
     return _Draft(target, rows, form, key, conditioned, rough)
 

@@ -171,9 +171,7 @@ class Expected:
             if it.name in (c.a, c.b):
                 yield from self._infinite_moments(c, it, f, marginal)
 
-    def _chain_moments(
-        self, links: Links, marginal: Array
-    ) -> Iterator[tuple[int, int, Array]]:
+    def _chain_moments(self, links: Links, marginal: Array) -> Iterator[tuple[int, int, Array]]:
         """Yield the pairs of free children and their free parents that chains join."""
         support = links.support(self.target)
         both = marginal.reshape(len(links.parents), len(support), 2, -1)[:, :, 1]

@@ -109,11 +109,7 @@ class _Search:
 
 
 def best_order(
-    cards: Array,
-    start: Array,
-    scope: Array,
-    seconds: float = 10.0,
-    offered: Array | None = None,
+    cards: Array, start: Array, scope: Array, seconds: float = 10.0, offered: Array | None = None
 ) -> Order:
     """Return the best elimination order of a factor graph that a limited search finds.
 

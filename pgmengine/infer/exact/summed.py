@@ -220,9 +220,7 @@ def blocks_into(target: Target, name: str) -> dict[str, list[Weight]]:
     return found
 
 
-def child_term(
-    target: Target, free: FreeUnits, name: str, fields: list[Field]
-) -> ChildTerm | None:
+def child_term(target: Target, free: FreeUnits, name: str, fields: list[Field]) -> ChildTerm | None:
     """Return the term of the children of a directed layer with these fields, None without any."""
     if not fields:
         return None

@@ -55,7 +55,9 @@ def question(seed, most_states=2**12, leaves=False):
     Every third one is a network of noisy-or units.
     """
     with_causes = seed % 3 == 2 and not leaves
-    graph = random_causes(seed, most_states) if with_causes else random_graph(seed, most_states, leaves)
+    graph = (
+        random_causes(seed, most_states) if with_causes else random_graph(seed, most_states, leaves)
+    )
     asked = draw_question(graph, seed, rows=1 + seed % 4)
     arguments = {
         "evidence": as_arguments(graph, asked, 0),
