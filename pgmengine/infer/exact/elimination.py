@@ -36,6 +36,7 @@ from pgmengine.infer.exact.conditioned import Conditioned, Form, JointTerm, cond
 from pgmengine.infer.exact.expected import Expected
 from pgmengine.infer.exact.leaks import with_leaks, with_weights
 from pgmengine.infer.exact.order import Order, best_order
+from pgmengine.infer.exact.outside import Factors, Outside, condition_outside
 from pgmengine.infer.exact.possible import Possible, remove_impossible
 from pgmengine.infer.exact.summed import InfiniteTerm
 from pgmengine.infer.prepared import Method, Prepared, Scheme
@@ -73,6 +74,9 @@ class Elimination(Method):
     ----------
     max_states : the largest number of table entries of all cliques together.
     draws : number of samples where they are wanted.
+    max_work : the largest number of table entries of all passes over the tree where it needs more
+        than `max_states`, so that some variables are conditioned on outside of it: one pass for
+        each of their joint states.
 
     >>> import pgmengine as pgm
     >>> chain = pgm.GraphBuilder()
@@ -91,15 +95,16 @@ class Elimination(Method):
 
     max_states: float = 2**27
     draws: int = 1000
+    max_work: float = 2**36
 
     def __post_init__(self) -> None:
-        check_limit(self, "max_states")
+        check_limit(self, "max_states", "max_work")
         check_whole(self, "draws")
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Find an order for every evidence pattern; refuse above max_states."""
         try:
-            basis = _planned(target, want)
+            basis = _planned(target, want, Limits(self.max_states, self.max_work))
         except PgmError as error:
             return Scheme(refusal=str(error))
         trees = basis.trees
@@ -108,10 +113,12 @@ class Elimination(Method):
         most = max(trees, key=lambda tree: tree.order.entries)
         work = sum(tree.work(self.draws, want) for tree in trees)
         if most.order.entries > self.max_states:
+            bits = [np.log2(x) for x in (most.order.entries, self.max_states, self.max_work)]
             refusal = (
-                f"the best elimination order needs 2^{np.log2(most.order.entries):.4g} table "
-                f"entries, the limit is 2^{np.log2(self.max_states):.4g}; its width is "
-                f"{most.order.largest:.4g}, and no order has less than {most.order.bound:.4g}"
+                f"the best elimination order needs 2^{bits[0]:.4g} table entries, the limit is "
+                f"2^{bits[1]:.4g}; its width is {most.order.largest:.4g}, and no order has less "
+                f"than {most.order.bound:.4g}; with variables outside it needs more than "
+                f"2^{bits[2]:.4g} entries in all passes"
             )
             if causes := most.conditioned.described:
                 refusal += f" ({causes})"
@@ -162,17 +169,46 @@ class Elimination(Method):
         return log_z, found | _eliminated(planned.slope, _lifted(target), ("gradient",), 0, None)[1]
 
 
+@dataclass(frozen=True)
+class Limits:
+    """The largest number of table entries of a tree, and of all passes with variables outside."""
+
+    states: float
+    work: float
+
+
 @dataclass(frozen=True, eq=False)
 class _Tree:
     """Rows of one evidence pattern, with their factors and junction tree."""
 
     rows: Array
     form: Form
+    # The key under which the structure remembers the tree.
+    key: tuple[Any, ...]
     conditioned: Conditioned
     order: Order
-    tree: JunctionTree
+    tree: JunctionTree | Outside
     # The states that are left where impossible ones were removed.
     possible: Possible | None = None
+
+    def within(self, limits: Limits, target: Target) -> _Tree:
+        """Return the tree with variables outside, where it has too many entries and that helps."""
+        if self.order.entries <= limits.states:
+            return self
+        conditioned, p = self.conditioned, self.possible
+        factors = Factors(conditioned.states, conditioned.scopes.start, conditioned.scopes.scope)
+        if p is not None:
+            factors = Factors(np.maximum(p.cards, 1), p.start, p.scope)
+        found = target.structure.memo.recall(
+            ("outside", limits, *self.key),
+            lambda: condition_outside(factors, self.order, limits.states, limits.work),
+        )
+        return self if found is None else replace(self, order=found[0], tree=found[1])
+
+    @property
+    def passes(self) -> int:
+        """The number of joint states outside, each with a pass of its own."""
+        return self.tree.states if isinstance(self.tree, Outside) else 1
 
     @property
     def by_value(self) -> bool:
@@ -225,7 +261,7 @@ class _Tree:
         if "marginals" in kinds:
             passes += sum(map(len, self.conditioned.separate.values()))
         drawn = draws * len(self.conditioned.free.states) * ("samples" in kinds)
-        return len(self.rows) * (passes * self.order.entries + drawn)
+        return len(self.rows) * (passes * self.passes * self.order.entries + drawn)
 
     def bytes(self, want: tuple[str, ...]) -> float:
         """Return the most memory of a pass over some rows."""
@@ -241,9 +277,16 @@ class _Tree:
     def described(self) -> str:
         """The tree in words."""
         causes = self.conditioned.described
+        outside = ""
+        if isinstance(self.tree, Outside):
+            several = "variables" if len(self.tree.variables) > 1 else "variable"
+            outside = (
+                f", conditioning on {len(self.tree.variables)} {several} outside with "
+                f"2^{np.log2(self.passes):.4g} joint states"
+            )
         return (
             f"junction tree of {self.tree.cliques} cliques, largest 2^{self.order.largest:.4g} "
-            f"states, 2^{np.log2(max(self.order.entries, 1)):.4g} in all"
+            f"states, 2^{np.log2(max(self.order.entries, 1)):.4g} in all{outside}"
         ) + (f" ({causes})" if causes else "")
 
 
@@ -256,6 +299,7 @@ class _Planned:
     without_evidence: list[_Tree]
     # Of leaks of 0 lifted, for the gradient alone (leaks.py).
     slope: list[_Tree]
+    limits: Limits
 
     @property
     def trees(self) -> list[_Tree]:
@@ -270,19 +314,20 @@ def _on(planned: _Planned, target: Target) -> _Planned:
     remembered by the structure.
     """
     by_value = any(tree.by_value for tree in planned.trees)
-    return _planned(target, planned.want) if by_value else planned
+    return _planned(target, planned.want, planned.limits) if by_value else planned
 
 
-def _planned(target: Target, want: tuple[str, ...]) -> _Planned:
+def _planned(target: Target, want: tuple[str, ...], limits: Limits) -> _Planned:
     """Return the trees of a question; PgmError where a term is no table."""
     without: list[_Tree] = []
     if "log_prob" in want and not _normalised(target):
-        without = _trees(target.nothing_observed, ("log_z",))
+        without = _trees(target.nothing_observed, ("log_z",), limits)
     lifted = _lifted(target) if "gradient" in want else target
     if lifted is target:
-        return _Planned(want, _trees(target, want), without, [])
+        return _Planned(want, _trees(target, want, limits), without, [], limits)
     rest = tuple(w for w in want if w != "gradient") or ("log_z",)
-    return _Planned(want, _trees(target, rest), without, _trees(lifted, ("gradient",)))
+    slope = _trees(lifted, ("gradient",), limits)
+    return _Planned(want, _trees(target, rest, limits), without, slope, limits)
 
 
 def _lifted(target: Target) -> Target:
@@ -302,7 +347,7 @@ def _normaliser(trees: list[_Tree], target: Target) -> Array | float:
     return _eliminated(trees, target.nothing_observed, ("log_z",), 0, None)[0]
 
 
-def _trees(target: Target, want: tuple[str, ...]) -> list[_Tree]:
+def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[_Tree]:
     """Return a tree for every evidence pattern."""
     kinds = {quantity(w) for w in want}
     form = Form(
@@ -312,7 +357,11 @@ def _trees(target: Target, want: tuple[str, ...]) -> list[_Tree]:
         pairs="pairs" in kinds,
         maximum="mode" in kinds,
     )
-    return [tree for rows in evidence_patterns(target) for tree in _of_pattern(target, rows, form)]
+    return [
+        tree.within(limits, target)
+        for rows in evidence_patterns(target)
+        for tree in _of_pattern(target, rows, form)
+    ]
 
 
 def _of_pattern(target: Target, rows: Array, form: Form) -> list[_Tree]:
@@ -379,11 +428,11 @@ class _Draft:
             zeros = np.isneginf(values)
             if zeros.any():
                 digest = sha256(np.packbits(zeros).tobytes()).digest()
-                found = memo.recall(
-                    ("possible", digest, *self.key), lambda: _reduced(conditioned, values)
-                )
-                return _Tree(self.rows, self.form, conditioned, *found)
-        return _Tree(self.rows, self.form, conditioned, *memo.recall(("tree", *self.key), make))
+                key = ("possible", digest, *self.key)
+                found = memo.recall(key, lambda: _reduced(conditioned, values))
+                return _Tree(self.rows, self.form, key, conditioned, *found)
+        key = ("tree", *self.key)
+        return _Tree(self.rows, self.form, key, conditioned, *memo.recall(key, make))
 
 
 def _draft(target: Target, rows: Array, form: Form) -> _Draft:
