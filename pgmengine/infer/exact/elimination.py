@@ -58,6 +58,9 @@ ROWS_BYTES = 256 * 2**20
 SEARCH = 3.0
 FAR, PROVEN = 50, 34
 
+# The number of table entries that no junction tree may have.
+MOST = 2.0**50
+
 # Table entries above which impossible states are looked for, and above which units with independent
 # causes have small tables.
 WORTH = 2**16
@@ -104,7 +107,7 @@ class Elimination(Method):
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Find an order for every evidence pattern; refuse above max_states."""
         try:
-            basis = _planned(target, want, Limits(self.max_states, self.max_work))
+            basis = _planned(target, want, Limits(min(self.max_states, MOST - 1), self.max_work))
         except PgmError as error:
             return Scheme(refusal=str(error))
         trees = basis.trees
@@ -112,14 +115,16 @@ class Elimination(Method):
             return Scheme(refusal="units with infinitely many values are summed out, not maximised")
         most = max(trees, key=lambda tree: tree.order.entries)
         work = sum(tree.work(self.draws, want) for tree in trees)
-        if most.order.entries > self.max_states:
-            bits = [np.log2(x) for x in (most.order.entries, self.max_states, self.max_work)]
+        if most.order.entries > basis.limits.states:
+            bits = [np.log2(x) for x in (most.order.entries, basis.limits.states, self.max_work)]
             refusal = (
                 f"the best elimination order needs 2^{bits[0]:.4g} table entries, the limit is "
                 f"2^{bits[1]:.4g}; its width is {most.order.largest:.4g}, and no order has less "
                 f"than {most.order.bound:.4g}; with variables outside it needs more than "
                 f"2^{bits[2]:.4g} entries in all passes"
             )
+            if self.max_states >= MOST:
+                refusal += f" (max_states is {self.max_states:.4g}; 2^50 is too much for any tree)"
             if causes := most.conditioned.described:
                 refusal += f" ({causes})"
             return Scheme(work=work, refusal=refusal)

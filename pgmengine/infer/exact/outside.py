@@ -359,7 +359,7 @@ def condition_outside(
     outside: list[int] = []
     states, inner, found = 1.0, factors, order
     while found.entries > most:
-        if found.entries * states > work:
+        if found.entries * states > work or not (inner.cards > 1).any():
             return None
         tree = JunctionTree(inner.cards, inner.start, inner.scope, found.order)
         outside.append(_most_entries(tree, inner.cards))
