@@ -37,7 +37,13 @@ from pgmengine.infer.exact.factors import (
     table_term,
     unit_term,
 )
-from pgmengine.infer.exact.summed import Field, child_fields, child_term, infinite_term
+from pgmengine.infer.exact.summed import (
+    Field,
+    InfiniteTerm,
+    child_fields,
+    child_term,
+    infinite_term,
+)
 
 T = TypeVar("T", bound=Term)
 
@@ -116,6 +122,13 @@ class Conditioned:
     def tables(self, target: Target) -> list[Array]:
         """Return the entries of each term, (entries, rows) or (entries, 1)."""
         return [term.values(target) for term in self.terms]
+
+    def largest(self, target: Target) -> list[Array]:
+        """Return the entries for the mode: units that are summed out have their largest weight."""
+        return [
+            term.largest(target) if isinstance(term, InfiniteTerm) else term.values(target)
+            for term in self.terms
+        ]
 
     def constant(self, target: Target) -> Array:
         """Return the part (rows,) of the log density that has no free units."""

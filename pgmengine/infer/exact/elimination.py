@@ -111,8 +111,6 @@ class Elimination(Method):
         except PgmError as error:
             return Scheme(refusal=str(error))
         trees = basis.trees
-        if "mode" in want and any(any(t.conditioned.places(InfiniteTerm)) for t in trees):
-            return Scheme(refusal="units with infinitely many values are summed out, not maximised")
         most = max(trees, key=lambda tree: tree.order.entries)
         work = sum(tree.work(self.draws, want) for tree in trees)
         if most.order.entries > basis.limits.states:
@@ -518,16 +516,19 @@ def _solved(
     asked = _asked_factors(conditioned, kinds)
     if tree.possible is not None and not tree.possible.cards.all():
         return np.full(target.rows, -np.inf), Answer()
+    infinite = any(conditioned.places(InfiniteTerm))
     found = _run(
         tree,
         conditioned.tables(target),
         target.rows,
         marginals=moments,
         expected=asked if moments else None,
-        mode="mode" in kinds,
+        mode="mode" in kinds and not infinite,
         draws=draws if "samples" in kinds else 0,
         key=None if rng is None else rng.integers(0, 2**32, 4, dtype=np.uint32),
     )
+    if "mode" in kinds and infinite:
+        found["mode"] = _run(tree, conditioned.largest(target), target.rows, mode=True)["mode"]
     log_z = found["log_z"] + conditioned.constant(target)
     answers = Answer()
     if moments and not np.isneginf(log_z).any():
@@ -626,7 +627,8 @@ def _values(
 ) -> States:
     """Return complete flat values (rows, width) from the states (rows, n) of the free units.
 
-    Units with infinitely many values, and those in no factor, are drawn given all others.
+    Units with infinitely many values, and those in no factor, are drawn given all others; without
+    `rng` they have their most probable value.
     """
     x = {name: value.copy() for name, value in target.evidence.values.items()}
     start = 0
@@ -637,14 +639,14 @@ def _values(
         mine = support[states[:, start : start + len(units)]]
         x[name][:, layer.columns(units)] = mine.reshape(len(mine), -1)
         start += len(units)
-    if rng is None:
-        return x
     for term, _ in conditioned.places(InfiniteTerm):
         layer = target.structure.layers[term.name]
-        drawn = layer.unit.sample(layer.shaped(target.natural(x, term.name)), rng)
+        eta = layer.shaped(target.natural(x, term.name))
+        drawn = layer.unit.mode(eta) if rng is None else layer.unit.sample(eta, rng)
         free = target.components(term.name, target.free[term.name])
         x[term.name] = np.where(free, layer.flat(drawn), x[term.name])
     for name, units in conditioned.separate.items():
+        assert rng is not None
         drawn = target.structure.layers[name].unit.sample(target.natural(x, name), rng)
         x[name][:, units] = drawn[:, units]
     return x

@@ -7,6 +7,10 @@
     leaf        0, over the free parents of a unit with infinitely many values and arrows into it
                 only: its conditional sums to one, and its mean follows from its parents
 
+For the mode, the largest log weight of an infinite unit or of a leaf is in the place of the sum:
+max_x [eta x + log h(x)], less A(eta) for a leaf. Given the mode of all other units, the unit has
+its most probable value. For Gaussian units both differ from the sums by a constant only.
+
 The first two are functions of a field that is linear in the states of a few free units. `Field`
 holds these units and the steps that their states add to the field, so that the entries of a table
 are
@@ -256,6 +260,19 @@ class InfiniteTerm:
             return np.zeros((sum(f.entries for f in self.fields), 1))
         unit = target.structure.layers[self.name].unit
         parts = [unit.log_normalizer(self.shaped(target, f)) for f in self.fields]
+        rows = max(p.shape[1] for p in parts)
+        return np.concatenate([np.broadcast_to(p, (len(p), rows)) for p in parts])
+
+    def largest(self, target: Target) -> Array:
+        """Return the entries with the largest log weight of a unit in place of the log of its sum.
+
+        A leaf has its conditional density there, which is divided by its sum.
+        """
+        unit, parts = target.structure.layers[self.name].unit, []
+        for f in self.fields:
+            eta = self.shaped(target, f)
+            top = unit.max_log_weight(eta)
+            parts.append(top - unit.log_normalizer(eta) if self.leaf else top)
         rows = max(p.shape[1] for p in parts)
         return np.concatenate([np.broadcast_to(p, (len(p), rows)) for p in parts])
 

@@ -4,6 +4,8 @@ import functools
 
 import numpy as np
 import pytest
+import random_graphs
+from brute import grid
 from random_graphs import (
     Oracle,
     as_arguments,
@@ -184,6 +186,41 @@ def test_the_mode_has_the_largest_weight(seed, method):
                 value = value[list(labels).index(x.name)]
             best[x.name] = value
         np.testing.assert_allclose(oracle.log_weight_of(best), oracle.log_weight.max(), **EXACT)
+
+
+@some_seeds
+@methods
+def test_the_mode_with_leaves_of_infinitely_many_values(seed, method, monkeypatch, step=0.05):
+    """The mode is above all states of a grid, by less than the curvature allows between them."""
+    graph = random_graph(70_000 + seed, 2**7, leaves=True)
+    asked = draw_question(graph, seed)
+    arguments = {
+        "evidence": as_arguments(graph, asked, 0),
+        "soft": as_hints(graph, asked),
+        "do": as_arguments(graph, asked, 2),
+    }
+    r = pgm.infer(graph.build(), want=("mode", "log_z"), method=METHODS[method], **arguments)
+    best, (evidence, soft, do) = {}, asked[0]
+    for x in graph.layers.values():
+        layer = _mode_layer(r, x)
+        value = row_of(r.mode[layer], 0, 1, 1 if x.width == 1 else 2)
+        if x.named:
+            value = value[list(r.target.model.structure.layers[layer].labels).index(x.name)]
+        best[x.name] = value
+    at = {(n, 0): float(np.ravel(v)[0]) for n, v in best.items() if n.startswith("g")}
+    found = Oracle(graph, {**evidence, **at}, soft, do).log_weight_of(best)
+
+    def dense(unit):
+        if unit.support is not None:
+            return grid(unit)
+        ends = 1.0 if isinstance(unit, pgm.MultiValued) else 4.0
+        values = np.linspace(-ends, ends, round(2 * ends / step) + 1)
+        return values[:, None], np.array([random_graphs._log_h(unit, v) for v in values])
+
+    monkeypatch.setattr(random_graphs, "grid", dense)
+    most = Oracle(graph, evidence, soft, do).log_weight.max()
+    # A Gaussian of standard deviation 0.7 falls by (step / 2)^2 / (2 0.7^2) between two states.
+    assert most - 1e-10 <= found <= most + len(at) * step**2 / (8 * 0.7**2) + 1e-10
 
 
 def _mode_layer(r, x):
