@@ -79,7 +79,7 @@ class Elimination(Method):
     draws : number of samples where they are wanted.
     max_work : the largest number of table entries of all passes over the tree where it needs more
         than `max_states`, so that some variables are conditioned on outside of it: one pass for
-        each of their joint states.
+        each of their joint states. 0 for no variables outside.
 
     >>> import pgmengine as pgm
     >>> chain = pgm.GraphBuilder()
@@ -114,13 +114,17 @@ class Elimination(Method):
         most = max(trees, key=lambda tree: tree.order.entries)
         work = sum(tree.work(self.draws, want) for tree in trees)
         if most.order.entries > basis.limits.states:
-            bits = [np.log2(x) for x in (most.order.entries, basis.limits.states, self.max_work)]
+            bits = [np.log2(max(x, 1)) for x in (most.order.entries, basis.limits.states)]
             refusal = (
                 f"the best elimination order needs 2^{bits[0]:.4g} table entries, the limit is "
                 f"2^{bits[1]:.4g}; its width is {most.order.largest:.4g}, and no order has less "
-                f"than {most.order.bound:.4g}; with variables outside it needs more than "
-                f"2^{bits[2]:.4g} entries in all passes"
+                f"than {most.order.bound:.4g}"
             )
+            if self.max_work > 0:
+                refusal += (
+                    "; with variables outside it needs more than "
+                    f"2^{np.log2(self.max_work):.4g} entries in all passes"
+                )
             if self.max_states >= MOST:
                 refusal += f" (max_states is {self.max_states:.4g}; 2^50 is too much for any tree)"
             if causes := most.conditioned.described:
