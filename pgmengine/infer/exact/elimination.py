@@ -58,6 +58,9 @@ ROWS_BYTES = 256 * 2**20
 SEARCH = 3.0
 FAR, PROVEN = 50, 34
 
+# Small tables are taken where they have less than this share of the entries of whole tables.
+WHOLE = 1.0
+
 # The number of table entries that no junction tree may have.
 MOST = 2.0**50
 
@@ -379,23 +382,23 @@ def _of_pattern(target: Target, rows: Array, form: Form) -> list[_Tree]:
     """
     if not has_causes(target):
         return [_draft(target, rows, form).tree()]
-    small = replace(form, small=True)
+    entries = np.inf
     try:
         whole = _draft(target, rows, form)
         entries = whole.rough.entries
         if entries <= WORTH:
             return [whole.tree()]
     except PgmError:
-        entries = np.inf
+        # A table is too large: small ones may do.
+        pass
+    small = replace(form, small=True)
     drafts = [_draft(target, some, small) for some in equal_findings(target, rows)]
-    if len(rows) * entries <= _entries(drafts):
-        return [whole.tree()]
-    return [draft.tree() for draft in drafts]
-
-
-def _entries(drafts: list[_Draft]) -> float:
-    """Return the table entries of one pass for all rows of several drafts."""
-    return sum(len(draft.rows) * draft.rough.entries for draft in drafts)
+    # Each row has the tree that it would have alone, so that parts of a question have equal bits.
+    large = [draft.rows for draft in drafts if draft.rough.entries >= WHOLE * entries]
+    trees = [draft.tree() for draft in drafts if draft.rough.entries < WHOLE * entries]
+    if large:
+        trees.append(_draft(target, np.sort(np.concatenate(large)), form).tree())
+    return trees
 
 
 def _units(target: Target, joint: Joint) -> tuple[int, ...]:
