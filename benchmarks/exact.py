@@ -54,6 +54,12 @@ OURS, AGRUM, TOULBAR = "pgmengine", "pyAgrum", "toulbar2"
 MODULES = {AGRUM: "pyagrum", TOULBAR: "pytoulbar2"}
 ROWS = ("alarm", "insurance", "hailfinder", "win95pts", "hepar2", "andes", "pigs", "munin")
 
+# Evidence of prepared questions about a network.
+PREPARED: dict[str, tuple[dict[str, str], ...]] = {
+    "asia": ({}, {"smoke": "yes", "xray": "no"}),
+    "alarm": ({},),
+}
+
 # Seconds of Fast-BNI (Jiang et al., PPoPP 2023) for 2,000 queries with 20 % random evidence.
 FAST_BNI = {"pigs": 3729.0, "munin2": 2643.0, "munin4": 34198.0}
 
@@ -359,20 +365,22 @@ def difference(r: pgm.Result, found: dict[str, np.ndarray]) -> float:
 
 
 def prepared(settings: Settings) -> Iterator[tuple[str, Callable[[], Line]]]:
-    """Yield prepared questions for all marginals."""
+    """Yield prepared questions for all marginals, without and with evidence by name."""
     for path in files(settings, "bnlearn", ".bif.gz"):
-        if stem(path) in ("asia", "alarm"):
-            yield stem(path), partial(prepared_line, path, settings)
+        for evidence in PREPARED.get(stem(path), ()):
+            given = f" given {', '.join(evidence)}" if evidence else ""
+            yield f"{stem(path)}{given}", partial(prepared_line, path, evidence, settings)
 
 
-def prepared_line(path: Path, settings: Settings) -> Line:
+def prepared_line(path: Path, evidence: dict[str, str], settings: Settings) -> Line:
     """Measure a prepared question."""
 
     def job() -> list[float]:
-        ask = pgm.prepare(pgm.read(path))
-        ask({})
+        ask = pgm.prepare(pgm.read(path), observed=evidence)
+        ask(evidence)
         return [
-            spent(lambda: [ask({}) for _ in range(100)])[0] / 100 for _ in range(settings.repeats)
+            spent(lambda: [ask(evidence) for _ in range(100)])[0] / 100
+            for _ in range(settings.repeats)
         ]
 
     done = apart(job, LONG, settings.gib)
@@ -541,21 +549,22 @@ def draws(settings: Settings) -> Iterator[tuple[str, Callable[[], Line]]]:
 
 
 def draws_line(path: Path, settings: Settings) -> Line:
-    """Measure exact draws of a prepared question, and their error in standard errors."""
+    """Measure draws of a prepared question, their table, and their error in standard errors."""
 
-    def job() -> tuple[list[float], float, int]:
+    def job() -> tuple[list[float], float, float, int]:
         model, method = pgm.read(path), pgm.Exact(draws=10_000)
         ask = pgm.prepare(model, want=("samples",), method=method)
         ask({}, rng=0)
         times = [spent(lambda: ask({}, rng=1))[0] for _ in range(settings.repeats)]
-        worst, count = largest_z(model, ask({}, rng=1))
-        return times, worst, count
+        r = ask({}, rng=1)
+        frame = min(spent(r.samples_frame)[0] for _ in range(settings.repeats))
+        return times, frame, *largest_z(model, r)
 
     done = apart(job, LONG, settings.gib)
     if done.value is None:
-        return [done.failed, ""]
-    times, worst, count = done.value
-    return [both(times), f"{worst:.1f} of {count}"]
+        return [done.failed, "", ""]
+    times, frame, worst, count = done.value
+    return [both(times), shown(frame), f"{worst:.1f} of {count}"]
 
 
 def largest_z(model: pgm.Model, r: pgm.Result) -> tuple[float, int]:
@@ -743,7 +752,9 @@ GROUPS = {
         small_width,
         "The first answer of a new model includes the search for an order.",
     ),
-    "draws": Group("Exact samples", ("question", "time", "largest error in s.e."), draws),
+    "draws": Group(
+        "Exact samples", ("question", "time", "samples_frame", "largest error in s.e."), draws
+    ),
     "modes": Group(
         "The mode beside toulbar2",
         ("model", "pgmengine", TOULBAR, "log densities"),

@@ -52,6 +52,7 @@ cdef struct arrays:
     double *block
     double *sums
     double *sorted
+    double *drawn
     int64_t *offset
     int64_t *digit
     double *tables
@@ -84,13 +85,18 @@ cdef class JunctionTree:
     cdef object keep
     cdef int64_t[::1] size
     cdef int64_t[::1] margin_at
-    cdef double children, segments, factor_entries
+    cdef double children, factor_entries
+    # a tree whose cliques belong to the tree in `keep`
+    cdef bint shares
 
     def __cinit__(self):
         memset(&self.tree, 0, sizeof(jt.pgm_tree))
 
     def __dealloc__(self):
-        jt.pgm_tree_free(&self.tree)
+        if self.shares:
+            jt.pgm_tree_free_part(&self.tree)
+        else:
+            jt.pgm_tree_free(&self.tree)
 
     def __init__(self, const int64_t[::1] cards, const int64_t[::1] start,
                  const int32_t[::1] scope, const int32_t[::1] order):
@@ -110,15 +116,25 @@ cdef class JunctionTree:
         if not fine:
             raise MemoryError
         self.cliques = t.cliques
+        self.size = np.zeros(max(t.factors, 1), dtype=np.int64)
+        self.margin_at = np.zeros(t.variables + 1, dtype=np.int64)
         self.measure()
+
+    cdef JunctionTree part(self, const int64_t *card):
+        """Return a tree that shares the cliques of this one, with numbers of states that change."""
+        cdef JunctionTree p = JunctionTree.__new__(JunctionTree)
+        p.shares, p.keep, p.cliques = True, self, self.cliques
+        if not jt.pgm_tree_part(&p.tree, &self.tree, card):
+            raise MemoryError
+        p.size, p.margin_at = np.zeros_like(self.size), np.zeros_like(self.margin_at)
+        return p
 
     cdef measure(self):
         """Sum up the sizes of tables; float64, because they may exceed any integer."""
         cdef jt.pgm_tree *t = &self.tree
         cdef int64_t i, k
         cdef double size, below
-        self.size = np.zeros(max(t.factors, 1), dtype=np.int64)
-        self.margin_at = np.zeros(t.variables + 1, dtype=np.int64)
+        self.entries = self.separators = self.largest = self.children = self.factor_entries = 0.0
         for i in range(t.variables):
             self.margin_at[i + 1] = self.margin_at[i] + t.card[i]
         for i in range(t.factors):
@@ -154,11 +170,10 @@ cdef class JunctionTree:
         """Return the parent of each clique, -1 for roots."""
         return np.array([self.tree.parent[i] for i in range(self.cliques)], dtype=np.int32)
 
-    def bytes(self, int64_t lanes=1, bint distribute=False):
+    def bytes(self, int64_t lanes=1, bint more=False, int64_t draws=0):
         """Return the most memory of a run: tables, messages and schedule, less its results.
 
-        It is an upper bound, as if all factors had lanes. distribute: whether more is wanted than
-        log_z.
+        It is an upper bound, as if all factors had lanes. more: whether more is wanted than log_z.
         """
         cdef jt.pgm_tree *t = &self.tree
         cdef double plan = 0.0, below = 0.0, spare = 1.0
@@ -175,7 +190,9 @@ cdef class JunctionTree:
                 jt.pgm_block_axes(t, t.home[i], &inner)
                 axes = t.member_start[t.home[i] + 1] - t.member_start[t.home[i]]
                 plan += 4 * inner + 16 * axes + sizeof(c.pgm_operand)
-        below = self.separators + self.children if distribute else t.peak
+        below = self.separators + self.children if more else t.peak
+        plan += 16.0 * draws + (8.0 * min(<double> c.PGM_TREE_SUMS, 2.0 ** self.largest)
+                                if draws else 0.0)
         return plan + 24.0 * (t.factors + t.cliques) + 8.0 * lanes * (
             self.factor_entries + spare + below + 2 * most + t.cliques + 2)
 
@@ -217,7 +234,8 @@ cdef class JunctionTree:
             Number of exact draws for each lane.
         uniforms : (draws, lanes, cliques) float64, optional
             Uniforms of the draws. Without them they come from the generator at `key` (4,) uint32,
-            sweep number draw, chain stream[lane]; stream (lanes,) uint32 is 0, 1, ... by default.
+            sweep number clique, chain stream[lane], one block for 32 draws; stream (lanes,) uint32
+            is 0, 1, ... by default.
         log_space : bool
             Compute with logarithms at once. A run does so by itself after an underflow.
         progress : callable, optional
@@ -383,7 +401,7 @@ cdef class Run:
         cdef arrays *a = &self.a
         cdef int64_t f, i, n, tables = 0, spare = 1, lanes = self.lanes
         cdef int64_t room = t.factors + t.cliques
-        cdef int64_t messages
+        cdef int64_t messages, drawn = 0
         cdef double *at
         self.stacked = not (down or mode or draws)
         messages = <int64_t> (t.peak if self.stacked else self.tree.separators)
@@ -391,9 +409,10 @@ cdef class Run:
             tables += self.tree.size[f] * (lanes if self.wide[f] else 1)
         for i in range(t.cliques):
             spare = max(spare, t.clique[i].separator)
+            drawn = max(drawn, c.pgm_sums_room(&t.clique[i], draws))
         n = 3 * room + tables + (messages + spare + t.cliques) * lanes
-        n += (<int64_t> self.tree.children * lanes if down else 0) + 2 * draws
-        n += (2 * t.most_inner + 1) * lanes + 64 + t.most_operands + t.most_axes
+        n += (<int64_t> self.tree.children * lanes if down else 0) + 2 * draws + drawn
+        n += (2 * t.most_inner + 1) * lanes + 80 + t.most_operands + t.most_axes
         self.memory = malloc(n * sizeof(double))
         if self.memory == NULL:
             raise MemoryError
@@ -406,6 +425,8 @@ cdef class Run:
         at += t.most_operands + t.most_axes
         a.sorted = at
         at += 2 * draws
+        a.drawn = at
+        at += drawn + 16
         a.block = at
         at += t.most_inner * lanes + 16
         a.sums = at
@@ -512,18 +533,17 @@ cdef class Run:
         self.margin, self.expected = np.asarray(margin), np.asarray(expected)
 
     cdef states(self, int64_t draws):
-        """Draw states; 0 draws are the most probable ones."""
+        """Draw states (draws, lanes, n); 0 draws are the most probable ones."""
         cdef int64_t n = self.tree.tree.variables
-        cdef int32_t[:, :, ::1] state = np.zeros((max(draws, 1), self.lanes, n), dtype=np.int32)
-        cdef float[::1] made = np.empty(64, dtype=np.float32)
+        cdef int32_t[:, :, ::1] state = np.zeros((self.lanes, n, max(draws, 1)), dtype=np.int32)
         cdef c.pgm_draw_job *d = &self.draw_job
-        d.draws, d.state, d.sorted, d.made = \
-            draws, (&state[0, 0, 0] if n else NULL), self.a.sorted, &made[0]
+        d.draws, d.state, d.sorted, d.sums = \
+            draws, (&state[0, 0, 0] if n else NULL), self.a.sorted, self.a.drawn
         if n:
             with nogil:
                 routines.draw_states(&self.job, d)
             self.check()
-        return np.asarray(state)
+        return np.asarray(state).transpose(2, 0, 1)
 
     cdef most_probable(self):
         """The most probable states of each lane, and the sum of the log values there."""

@@ -1,6 +1,6 @@
-# c/junction.h for Cython: the fields that elimination.pxi reads and fills.
+# c/junction.h and c/restrict.h for Cython: the fields that elimination.pxi and restricted.pxi use.
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from routines cimport pgm_clique
 
@@ -28,3 +28,24 @@ cdef extern from "junction.h" nogil:
     bint pgm_tree_build(pgm_tree *tree)
     bint pgm_tree_plan(pgm_tree *tree)
     void pgm_tree_free(pgm_tree *tree)
+
+cdef extern from "restrict.h" nogil:
+    ctypedef struct pgm_entries:
+        const double *value
+        int64_t step
+
+    ctypedef struct pgm_part:
+        int64_t *first
+        int64_t *card
+        int32_t *kept
+
+    bint pgm_any_zero(const double *value, int64_t n)
+    bint pgm_part_open(pgm_part *part, const pgm_tree *tree, const uint8_t *tight,
+                       const uint8_t *wide)
+    void pgm_part_close(pgm_part *part)
+    bint pgm_part_restrict(pgm_part *part, const int32_t *seen, const pgm_entries *entries)
+    int64_t pgm_part_places(pgm_part *part, int64_t factor, int64_t *place)
+    void pgm_tree_resize(pgm_tree *tree)
+    void pgm_tree_unplan(pgm_tree *tree)
+    void pgm_tree_free_part(pgm_tree *tree)
+    bint pgm_tree_part(pgm_tree *part, const pgm_tree *whole, const int64_t *card)

@@ -681,6 +681,7 @@ cdef class Belief:
 
 
 include "orders.pxi"
-# ---- junction trees: c/junction.h and c/elimination.h ----
+# ---- junction trees: c/junction.h, c/elimination.h, c/tree_states.h and c/restrict.h ----
 
 include "elimination.pxi"
+include "restricted.pxi"

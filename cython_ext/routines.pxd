@@ -234,7 +234,10 @@ cdef extern from "routines.h" nogil:
         int32_t *state
         double *log_value
         double *sorted
-        float *made
+        double *sums
+
+    int64_t PGM_TREE_SUMS
+    int64_t pgm_sums_room(const pgm_clique *clique, int64_t draws)
 
     ctypedef struct pgm_routines:
         const char *name

@@ -184,7 +184,7 @@ class JunctionTree:
     def __init__(self, cards: Array, start: Array, scope: Array, order: Array) -> None: ...
     def clique_scopes(self) -> list[Array]: ...
     def parents(self) -> Array: ...
-    def bytes(self, lanes: int = 1, distribute: bool = False) -> float: ...
+    def bytes(self, lanes: int = 1, more: bool = False, draws: int = 0) -> float: ...
     def run(
         self,
         values: Array,
@@ -203,3 +203,20 @@ class JunctionTree:
         log_space: bool = False,
         progress: Callable[[float], None] | None = None,
     ) -> dict[str, Any]: ...
+
+def run_restricted(
+    tree: JunctionTree,
+    values: Array,
+    seen: Array,
+    *,
+    wide: Array | None = None,
+    marginals: bool = False,
+    expected: Array | None = None,
+    mode: bool = False,
+    draws: int = 0,
+    key: Array | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> dict[str, Any]: ...
+def restricted_entries(
+    tree: JunctionTree, values: Array, seen: Array, *, wide: Array | None = None
+) -> Array: ...

@@ -8,6 +8,7 @@
 #include "optimizers.h"
 #include "products.h"
 #include "sweep.h"
+#include "tree_states.h"
 
 #define PGM_JOIN(a, b) a##b
 #define PGM_ROUTINES(kind) PGM_JOIN(pgm_routines_, kind)

@@ -327,11 +327,19 @@ typedef struct {
     const double *uniform;   /* (draws, lanes, cliques), or NULL: */
     const uint32_t *key;     /* (4) of the generator */
     const uint32_t *stream;  /* (lanes) */
-    int32_t *state;          /* (draws or 1, lanes, variables) */
+    int32_t *state;          /* (lanes, variables, draws or 1) */
     double *log_value;       /* (lanes) of the most probable states */
     double *sorted;          /* (draws, 2) */
-    float *made;             /* uniforms of one draw */
+    double *sums;            /* the largest pgm_sums_room of all cliques, and a vector more */
 } pgm_draw_job;
+
+/* Entries of a clique whose weights are tabulated for draws, 0 if it is not: it has to be small,
+ * and the draws have to be as many as the states of its separator. */
+#define PGM_TREE_SUMS (1 << 20)
+static inline int64_t pgm_sums_room(const pgm_clique *c, int64_t draws)
+{
+    return c->entries <= PGM_TREE_SUMS && c->separator <= draws ? c->entries : 0;
+}
 
 /* ---- the table of functions ---- */
 

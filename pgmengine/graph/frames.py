@@ -199,6 +199,8 @@ def _numbers(layer: Layer, values: Array, what: str) -> Array:
     )
     # Where a name of a state is a number, all numbers have to be names.
     named = any(isinstance(name, Real) for name in known)
+    if values.dtype.kind in "biuf" and not named:
+        return values.astype(np.float64)
     for row, value in enumerate(values):
         if value is None or type(value).__name__ == "NAType" or value != value:
             continue

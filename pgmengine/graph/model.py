@@ -110,6 +110,26 @@ class Model:
         return self.table_entries - self.structure.table_base
 
     @cached_property
+    def own_weights(self) -> dict[str, Array]:
+        """Layer -> (size, K) log weights of the states of units without neighbours and evidence.
+
+        Layers with infinitely many values are absent.
+        """
+        s = self.structure
+        return {
+            name: layer.unit.log_weights(
+                layer.shaped(s.blank[name][0][0] if name in s.directed_layers else self.bias(name))
+            )
+            for name, layer in s.layers.items()
+            if layer.unit.support is not None
+        }
+
+    @cached_property
+    def biased(self) -> frozenset[str]:
+        """Layers with a bias other than 0."""
+        return frozenset(name for name in self.structure.layers if self.bias(name).any())
+
+    @cached_property
     def neighbours(self) -> dict[str, tuple[tuple[str, Weight], ...]]:
         """Layer -> (other layer, M) of its undirected couplings: its field gains x_other @ M."""
         found: dict[str, list[tuple[str, Weight]]] = {name: [] for name in self.structure.layers}

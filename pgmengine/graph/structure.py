@@ -59,6 +59,17 @@ class Structure:
         return {name: 0 if s is None else len(s) for name, s in supports.items()}
 
     @cached_property
+    def based(self) -> frozenset[str]:
+        """Layers whose units have a base measure other than 1 somewhere."""
+        units = {name: layer.unit for name, layer in self.layers.items()}
+        flat = {
+            name
+            for name, unit in units.items()
+            if unit.support is not None and (unit.log_base is None or not unit.log_base.any())
+        }
+        return frozenset(self.layers) - flat
+
+    @cached_property
     def table_index(self) -> TableIndex:
         """All tables as arrays."""
         return index_tables(self)
@@ -130,6 +141,8 @@ class Structure:
         They are layers with directed parents, and roots: layers with directed children and without
         undirected couplings or conditional tables.
         """
+        if not self.arrows:
+            return ()
         chosen = {
             name
             for name in self.layers

@@ -145,6 +145,15 @@ class TableIndex:
         found: Array = np.add.reduceat(steps, self.start[:-1], axis=1) + self.first[:-1]
         return found
 
+    def entries_of(self, states: Array, tables: Array) -> Array:
+        """Return the entries (rows, n) of some tables at states (rows, units) of all units."""
+        lengths = self.start[tables + 1] - self.start[tables]
+        begin = np.cumsum(lengths) - lengths
+        axes = np.repeat(self.start[tables] - begin, lengths) + np.arange(lengths.sum())
+        steps = states[:, self.unit[axes]] * self.stride[axes]
+        found: Array = np.add.reduceat(steps, begin, axis=1) + self.first[tables]
+        return found
+
 
 def index_tables(structure: Structure) -> TableIndex:
     """Return the arrays of all tables of a structure."""

@@ -25,6 +25,7 @@ from pgmengine.graph.layer import Layer
 from pgmengine.graph.queries import EvidencePattern, barren, barren_tables
 from pgmengine.graph.rows import common_rows, distinct, rows_of, spread
 from pgmengine.graph.structure import Structure
+from pgmengine.graph.tables import joined_states
 from pgmengine.graph.validate import as_floats
 
 if TYPE_CHECKING:
@@ -128,6 +129,11 @@ class Target:
             self.first,
             self.order,
         )
+
+    @cached_property
+    def states(self) -> Array:
+        """The states (rows, units) of all units in the evidence, in the order of the layers."""
+        return joined_states(self.structure, self.evidence.values)
 
     @cached_property
     def nothing_observed(self) -> Target:

@@ -10,6 +10,10 @@ from pgmengine.base.numerics import expit
 from pgmengine.base.types import Array
 from pgmengine.units.base import Unit
 
+# The support, which methods read at every turn.
+ZERO_ONE = np.array([0.0, 1.0])
+ZERO_ONE.flags.writeable = False
+
 
 @dataclass(frozen=True)
 class Binary(Unit):
@@ -24,8 +28,8 @@ class Binary(Unit):
 
     @property
     def support(self) -> Array:
-        """The values 0 and 1."""
-        return np.array([0.0, 1.0])
+        """The values 0 and 1, read only."""
+        return ZERO_ONE
 
     def log_normalizer(self, eta: Array) -> Array:
         """Return log(1 + e^eta)."""

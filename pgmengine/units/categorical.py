@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -10,6 +11,14 @@ from pgmengine.base.checks import whole
 from pgmengine.base.numerics import log_sum, softmax
 from pgmengine.base.types import Array
 from pgmengine.units.base import Unit
+
+
+@lru_cache(maxsize=64)
+def _one_hot(k: int) -> Array:
+    """Return the k one-hot rows, which methods read at every turn."""
+    rows = np.eye(k)
+    rows.flags.writeable = False
+    return rows
 
 
 @dataclass(frozen=True)
@@ -44,8 +53,8 @@ class Categorical(Unit):
 
     @property
     def support(self) -> Array:
-        """The k one-hot rows."""
-        return np.eye(self.k)
+        """The k one-hot rows, read only."""
+        return _one_hot(self.k)
 
     @property
     def support_bytes(self) -> int:

@@ -17,7 +17,7 @@ Answer = dict[str, dict[Any, Any]]
 
 def check_possible(log_z: Array, rows: Array, target: Target) -> None:
     """Raise PgmError where the evidence of a row is impossible."""
-    if np.isneginf(log_z).any():
+    if (log_z == -np.inf).any():
         row = int(rows[np.isneginf(log_z).argmax()]) + target.first
         raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -36,6 +37,7 @@ from pgmengine.infer.exact.factors import (
     pair_term,
     table_term,
     unit_term,
+    whole_tables,
 )
 from pgmengine.infer.exact.summed import (
     Field,
@@ -95,6 +97,7 @@ class Conditioned:
     scopes : the scopes of all factors, in the order of the terms.
     sizes : (factors,) the number of entries of each.
     counted : (tables,) whether each table of the model counts.
+    whole : numbers of the tables that count and have no free unit.
     separate : layer -> the barren units whose probabilities are wanted although they are in no
         factor.
     passing : an elimination order of one passage over all chains; None without chains.
@@ -106,6 +109,7 @@ class Conditioned:
     scopes: Scopes
     sizes: Array
     counted: Array
+    whole: Array
     separate: dict[str, Array]
     passing: Array | None
 
@@ -132,7 +136,17 @@ class Conditioned:
 
     def constant(self, target: Target) -> Array:
         """Return the part (rows,) of the log density that has no free units."""
-        return observed_constant(target, self.counted)
+        return observed_constant(target, self.whole)
+
+    @cached_property
+    def for_means(self) -> Array:
+        """The factors whose marginals means and joint distributions need, ascending.
+
+        Means of units with infinitely many values are read from the factors of their neighbours.
+        """
+        places = [place for _, place in self.places((InfiniteTerm, JointTerm))]
+        ranges = [np.arange(place.start, place.stop) for place in places]
+        return np.concatenate([np.empty(0, dtype=np.int64), *ranges])
 
     def places(self, kind: type[T] | tuple[type[T], ...]) -> Iterator[tuple[T, slice]]:
         """Yield the terms of a kind, or of several, with the places of their factors."""
@@ -210,7 +224,8 @@ def condition(target: Target, form: Form) -> Conditioned:
     members = np.append(states[scopes.scope], 1)
     sizes = np.multiply.reduceat(members, scopes.start[:-1]) if len(scopes) else members[:0]
     sizes[np.diff(scopes.start) == 0] = 1
-    return Conditioned(free, states, kept, scopes, sizes, counted, separate, order)
+    full = whole_tables(target, counted)
+    return Conditioned(free, states, kept, scopes, sizes, counted, full, separate, order)
 
 
 def _within(target: Target, name: str, joints: tuple[tuple[int, ...], ...]) -> list[int]:

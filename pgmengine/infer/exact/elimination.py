@@ -1,10 +1,10 @@
 """Elimination: exact answers on graphs of small width, by message passing on a junction tree.
 
 Each evidence pattern has its conditioned model (factors over the free units), an elimination order,
-and a junction tree. One pass answers all rows of a pattern, which are lanes of the tables. log Z
-needs only the collect pass; marginals and expectations also need the distribute pass. The mode uses
-the same schedule with the maximum in place of the sum. Samples are drawn from the root of the tree
-to its leaves.
+and a junction tree. One pass answers all rows of a pattern, which are lanes of the tables. Rows of
+rare patterns share a tree (shared.py). log Z needs only the collect pass; marginals and
+expectations also need the distribute pass. The mode uses the same schedule with the maximum in
+place of the sum. Samples are drawn from the root of the tree to its leaves.
 
 References: Lauritzen and Spiegelhalter (1988); Shafer and Shenoy (1990); Koller and Friedman
 (2009), chapter 10.
@@ -17,10 +17,11 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 
-from pgmengine._kernels import JunctionTree
+from pgmengine._kernels import JunctionTree, restricted_entries, run_restricted
 from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, States
@@ -32,19 +33,27 @@ from pgmengine.infer.answers import add_gradients, evidence_patterns
 from pgmengine.infer.by_name import Joint
 from pgmengine.infer.exact.answered import Answer, check_possible, exact_answers, output_bytes, put
 from pgmengine.infer.exact.causes import equal_findings, has_causes, shares
-from pgmengine.infer.exact.conditioned import Conditioned, Form, JointTerm, condition
+from pgmengine.infer.exact.conditioned import Conditioned, Form, condition
 from pgmengine.infer.exact.expected import Expected
 from pgmengine.infer.exact.leaks import with_leaks, with_weights
 from pgmengine.infer.exact.order import Order, best_order
 from pgmengine.infer.exact.outside import Factors, Outside, condition_outside
 from pgmengine.infer.exact.possible import Possible, remove_impossible
+from pgmengine.infer.exact.shared import (
+    RARE,
+    SHARED,
+    free_in_some,
+    freed,
+    observed_states,
+    rare_rows,
+)
 from pgmengine.infer.exact.summed import InfiniteTerm
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result, quantity
 from pgmengine.protocols import Accumulator
 
-# Seconds for a table entry and a pass.
-ENTRY = 3e-9
+# Seconds for a table entry and a pass, and for a clique of a row that has a tree of its own.
+ENTRY, CLIQUE = 3e-9, 3e-7
 
 # Quantities that need the marginals of units, and those that need the factors of all parameters.
 MOMENTS = {"marginals", "pairs", "gradient", "joint"}
@@ -57,6 +66,9 @@ ROWS_BYTES = 256 * 2**20
 # clique of more than 2^50 states, or proves that every order has one of more than 2^34.
 SEARCH = 3.0
 FAR, PROVEN = 50, 34
+
+# Table entries up to which the quick search takes longer than elimination.
+QUICK = 2**12
 
 # Small tables are taken where they have less than this share of the entries of whole tables.
 WHOLE = 1.0
@@ -114,10 +126,10 @@ class Elimination(Method):
         except PgmError as error:
             return Scheme(refusal=str(error))
         trees = basis.trees
-        most = max(trees, key=lambda tree: tree.order.entries)
+        most = max(trees, key=lambda tree: tree.entries.max())
         work = sum(tree.work(self.draws, want) for tree in trees)
-        if most.order.entries > basis.limits.states:
-            bits = [np.log2(max(x, 1)) for x in (most.order.entries, basis.limits.states)]
+        if most.entries.max() > basis.limits.states:
+            bits = [np.log2(max(x, 1)) for x in (most.entries.max(), basis.limits.states)]
             refusal = (
                 f"the best elimination order needs 2^{bits[0]:.4g} table entries, the limit is "
                 f"2^{bits[1]:.4g}; its width is {most.order.largest:.4g}, and no order has less "
@@ -133,7 +145,7 @@ class Elimination(Method):
             if causes := most.conditioned.described:
                 refusal += f" ({causes})"
             return Scheme(work=work, refusal=refusal)
-        memory = max(tree.bytes(want) for tree in trees)
+        memory = max(tree.bytes(want, self.draws) for tree in trees)
         memory += output_bytes(target, want, self.draws)
         return Scheme(most.described, work, memory, work * ENTRY, basis)
 
@@ -148,8 +160,8 @@ class Elimination(Method):
         if "log_prob" in question.want:
             answers["log_prob"] = log_z - _normaliser(planned.without_evidence, target)
         trees = planned.posterior
-        width = max((tree.order.largest for tree in trees), default=0.0)
-        entries = float(sum(tree.order.entries for tree in trees))
+        width = max((tree.largest for tree in trees), default=0.0)
+        entries = float(sum(tree.entries.sum() for tree in trees))
         return question.result(answers, {"width": width, "entries": entries})
 
     def expect(
@@ -189,7 +201,7 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class _Tree:
-    """Rows of one evidence pattern, with their factors and junction tree."""
+    """Rows of one evidence pattern, or rows that share a tree, with factors and junction tree."""
 
     rows: Array
     form: Form
@@ -200,10 +212,13 @@ class _Tree:
     tree: JunctionTree | Outside
     # The states that are left where impossible ones were removed.
     possible: Possible | None = None
+    # Where rows of several patterns share the tree: the entries of all cliques and of the largest
+    # one over the states that each row leaves, (rows, 2).
+    restricted: Array | None = None
 
     def within(self, limits: Limits, target: Target) -> _Tree:
         """Return the tree with variables outside, where it has too many entries and that helps."""
-        if self.order.entries <= limits.states:
+        if self.restricted is not None or self.order.entries <= limits.states:
             return self
         conditioned, p = self.conditioned, self.possible
         factors = Factors(conditioned.states, conditioned.scopes.start, conditioned.scopes.scope)
@@ -223,15 +238,59 @@ class _Tree:
     @property
     def by_value(self) -> bool:
         """Whether other values of the evidence may need another tree."""
-        return self.possible is not None or self.form.small
+        values = self.possible is not None or self.restricted is not None
+        return values or self.form.small
 
-    def selected(self, parts: list[Array]) -> list[Array]:
-        """Return the entries (entries, rows or 1) of all terms at the states that are left."""
-        if self.possible is None:
-            return parts
-        ends = np.cumsum([0, *map(len, parts)])
-        stays = self.possible.stays
-        return [part[stays[a : a + len(part)]] for a, part in zip(ends, parts, strict=False)]
+    @property
+    def junction(self) -> JunctionTree:
+        """The tree of all variables, or of those that are not outside."""
+        return self.tree.tree if isinstance(self.tree, Outside) else self.tree
+
+    @property
+    def entries(self) -> Array:
+        """The table entries of the pattern, or of each row that shares the tree."""
+        if self.restricted is None:
+            return np.array([self.order.entries])
+        return self.restricted[:, 0]
+
+    @property
+    def largest(self) -> float:
+        """log2 of the table entries of the largest clique."""
+        if self.restricted is None:
+            return self.order.largest
+        return float(np.log2(max(self.restricted[:, 1].max(), 1.0)))
+
+    def given(self, target: Target) -> Target:
+        """Return the target with all units of the tree free."""
+        free = {n: np.zeros(layer.size, dtype=bool) for n, layer in target.structure.layers.items()}
+        for name, units in self.conditioned.free.layers.items():
+            free[name][units] = True
+        return freed(target, free)
+
+    def values(self, parts: list[Array], lanes: int) -> tuple[Array, Array]:
+        """Return the entries of all factors at the states that are left, and which have lanes.
+
+        `parts` are the entries (entries, lanes or 1) of all terms.
+        """
+        if self.possible is not None:
+            ends, stays = np.cumsum([0, *map(len, parts)]), self.possible.stays
+            parts = [part[stays[a : a + len(part)]] for a, part in zip(ends, parts, strict=False)]
+        wide = [part.shape[1] > 1 or lanes == 1 for part in parts]
+        counts = [len(term.scopes) for term in self.conditioned.terms]
+        flat = np.concatenate([np.empty(0), *(part.ravel() for part in parts)])
+        return flat, np.repeat(np.array(wide, dtype=np.uint8), counts)
+
+    def sizes(self, target: Target, rows: Array) -> Array:
+        """Return the entries of all cliques and of the largest over the states of each row."""
+        step = int(max(1, ROWS_BYTES // (16 * max(self.conditioned.sizes.sum(), 1))))
+        found = [np.empty((0, 2))]
+        for part in np.split(rows, range(step, len(rows), step)):
+            some = target if len(part) == target.rows else target.take(part)
+            parts = self.conditioned.tables(self.given(some))
+            values, wide = self.values(parts, some.rows)
+            seen = observed_states(some, self.conditioned, self.possible)
+            found.append(restricted_entries(self.junction, values, seen, wide=wide))
+        return np.concatenate(found)
 
     def all_states(self, units: Array) -> Array:
         """Return marginals of units with a 0 at the states that were removed."""
@@ -271,17 +330,31 @@ class _Tree:
         if "marginals" in kinds:
             passes += sum(map(len, self.conditioned.separate.values()))
         drawn = draws * len(self.conditioned.free.states) * ("samples" in kinds)
-        return len(self.rows) * (passes * self.passes * self.order.entries + drawn)
+        each = self.order.entries if self.restricted is None else float(self.entries.mean())
+        return len(self.rows) * (passes * self.passes * each + drawn)
 
-    def bytes(self, want: tuple[str, ...]) -> float:
+    def bytes(self, want: tuple[str, ...], draws: int) -> float:
         """Return the most memory of a pass over some rows."""
-        moments = bool(MOMENTS & {quantity(w) for w in want})
-        return float(self.tree.bytes(min(len(self.rows), self.at_once(want)), moments))
+        return self._bytes(min(len(self.rows), self.at_once(want, draws)), want, draws)
 
-    def at_once(self, want: tuple[str, ...]) -> int:
+    def at_once(self, want: tuple[str, ...], draws: int) -> int:
         """Return the number of rows that share a pass."""
-        moments = bool(MOMENTS & {quantity(w) for w in want})
-        return int(max(1, ROWS_BYTES // max(self.tree.bytes(1, moments), 1)))
+        if len(self.rows) == 1:
+            return 1
+        each = self._bytes(2, want, draws) - self._bytes(1, want, draws)
+        return int(max(1, ROWS_BYTES // max(each, 1)))
+
+    def _bytes(self, rows: int, want: tuple[str, ...], draws: int) -> float:
+        """Return the memory of a pass over some rows."""
+        kinds = {quantity(w) for w in want}
+        draws = draws if "samples" in kinds else 0
+        # A state of a draw is there as a number of 4 bytes, and of 8 while values are looked up.
+        states = 12.0 * rows * draws * len(self.conditioned.free.states)
+        if self.restricted is None:
+            return states + float(self.tree.bytes(rows, bool(kinds - {"log_z", "log_prob"}), draws))
+        # Values and marginals of all rows; messages, and tables of sums, of one row.
+        each = float(self.conditioned.free.states.sum() + self.conditioned.sizes.sum())
+        return states + 16.0 * rows * each + 32.0 * float(self.entries.max())
 
     @property
     def described(self) -> str:
@@ -294,9 +367,10 @@ class _Tree:
                 f", conditioning on {len(self.tree.variables)} {several} outside with "
                 f"2^{np.log2(self.passes):.4g} joint states"
             )
+        sharing = "" if self.restricted is None else f", shared by {len(self.rows)} rows"
         return (
-            f"junction tree of {self.tree.cliques} cliques, largest 2^{self.order.largest:.4g} "
-            f"states, 2^{np.log2(max(self.order.entries, 1)):.4g} in all{outside}"
+            f"junction tree of {self.tree.cliques} cliques{sharing}, largest 2^{self.largest:.4g} "
+            f"states, 2^{np.log2(max(self.entries.max(), 1)):.4g} in all{outside}"
         ) + (f" ({causes})" if causes else "")
 
 
@@ -310,6 +384,7 @@ class _Planned:
     # Of leaks of 0 lifted, for the gradient alone (leaks.py).
     slope: list[_Tree]
     limits: Limits
+    target: ReferenceType[Target]
 
     @property
     def trees(self) -> list[_Tree]:
@@ -323,6 +398,8 @@ def _on(planned: _Planned, target: Target) -> _Planned:
     Which states are possible depends on its values; the trees of values that were seen before are
     remembered by the structure.
     """
+    if planned.target() is target:
+        return planned
     by_value = any(tree.by_value for tree in planned.trees)
     return _planned(target, planned.want, planned.limits) if by_value else planned
 
@@ -334,10 +411,10 @@ def _planned(target: Target, want: tuple[str, ...], limits: Limits) -> _Planned:
         without = _trees(target.nothing_observed, ("log_z",), limits)
     lifted = _lifted(target) if "gradient" in want else target
     if lifted is target:
-        return _Planned(want, _trees(target, want, limits), without, [], limits)
+        return _Planned(want, _trees(target, want, limits), without, [], limits, ref(target))
     rest = tuple(w for w in want if w != "gradient") or ("log_z",)
     slope = _trees(lifted, ("gradient",), limits)
-    return _Planned(want, _trees(target, rest, limits), without, slope, limits)
+    return _Planned(want, _trees(target, rest, limits), without, slope, limits, ref(target))
 
 
 def _lifted(target: Target) -> Target:
@@ -358,7 +435,7 @@ def _normaliser(trees: list[_Tree], target: Target) -> Array | float:
 
 
 def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[_Tree]:
-    """Return a tree for every evidence pattern."""
+    """Return a tree for every evidence pattern, and one that rows of rare patterns share."""
     kinds = {quantity(w) for w in want}
     form = Form(
         prune=not kinds & {"samples", "mode", *MOMENTS},
@@ -367,11 +444,46 @@ def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[_Tree]
         pairs="pairs" in kinds,
         maximum="mode" in kinds,
     )
-    return [
-        tree.within(limits, target)
-        for rows in evidence_patterns(target)
-        for tree in _of_pattern(target, rows, form)
-    ]
+    patterns = evidence_patterns(target)
+    rare = rare_rows(target, patterns)
+    shared = _shared(target, rare, form, limits) if len(rare) else []
+    done = np.zeros(target.rows, dtype=bool)
+    for tree in shared:
+        done[tree.rows] = True
+    alone = [rows for rows in patterns if not done[rows[0]]]
+    trees = [tree for rows in alone for tree in _of_pattern(target, rows, form)]
+    return shared + [_row_by_row(t, target, limits.states).within(limits, target) for t in trees]
+
+
+def _shared(target: Target, rows: Array, form: Form, limits: Limits) -> list[_Tree]:
+    """Return the tree that rows of several patterns share, without rows for which it is too large.
+
+    There is none where a term is no table before the evidence of single rows is known.
+    """
+    some = target if len(rows) == target.rows else target.take(rows)
+    try:
+        whole = freed(some, free_in_some(some))
+        tree = _draft(whole, np.arange(len(rows)), replace(form, prune=False)).tree()
+    except PgmError:
+        return []
+    sizes = tree.sizes(some, tree.rows)
+    fits = sizes[:, 0] <= min(SHARED, limits.states)
+    return [replace(tree, rows=rows[fits], restricted=sizes[fits])] if fits.any() else []
+
+
+def _row_by_row(tree: _Tree, target: Target, most: float) -> _Tree:
+    """Return the tree of one pattern, restricted to each row where that is cheaper than lanes.
+
+    It is where the evidence of a row excludes many states that other rows leave possible.
+    """
+    if tree.possible is None or len(tree.rows) < RARE or not tree.possible.cards.all():
+        return tree
+    some = np.unique(np.linspace(0, len(tree.rows) - 1, RARE).astype(int))
+    mean = tree.sizes(target, tree.rows[some])[:, 0].mean()
+    if mean * ENTRY + tree.tree.cliques * CLIQUE > 0.5 * tree.order.entries * ENTRY:
+        return tree
+    sizes = tree.sizes(target, tree.rows)
+    return replace(tree, restricted=sizes) if sizes[:, 0].max() <= most else tree
 
 
 def _of_pattern(target: Target, rows: Array, form: Form) -> list[_Tree]:
@@ -428,7 +540,7 @@ class _Draft:
 
         def make() -> tuple[Order, JunctionTree]:
             order = self.rough
-            if _may_fit(order):
+            if _may_fit(order) and order.entries > QUICK:
                 order = best_order(states, scopes.start, scopes.scope, SEARCH, conditioned.passing)
             return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
 
@@ -494,7 +606,7 @@ def _eliminated(
     """Return log_z (rows,), and the other answers: quantity -> layer or coupling -> (rows, ...)."""
     log_z, answers = np.empty(target.rows), Answer()
     needs_posterior = any(w not in ("log_z", "log_prob") for w in want)
-    for tree, rows in _jobs(trees, want):
+    for tree, rows in _jobs(trees, want, draws):
         some = target if len(rows) == target.rows else target.take(rows)
         log_z[rows], more = _solved(tree, some, want, draws, rng)
         if needs_posterior:
@@ -506,10 +618,10 @@ def _eliminated(
     return log_z, answers
 
 
-def _jobs(trees: list[_Tree], want: tuple[str, ...]) -> Iterator[tuple[_Tree, Array]]:
+def _jobs(trees: list[_Tree], want: tuple[str, ...], draws: int) -> Iterator[tuple[_Tree, Array]]:
     """Yield the rows that share a pass, with their tree."""
     for tree in trees:
-        step = tree.at_once(want)
+        step = tree.at_once(want, draws)
         for first in range(0, len(tree.rows), step):
             yield tree, tree.rows[first : first + step]
 
@@ -518,41 +630,46 @@ def _solved(
     tree: _Tree, target: Target, want: tuple[str, ...], draws: int, rng: np.random.Generator | None
 ) -> tuple[Array, Answer]:
     """Return log_z of some rows of a pattern, and the other answers."""
-    kinds, conditioned = {quantity(w) for w in want}, tree.conditioned
+    kinds, conditioned, given = {quantity(w) for w in want}, tree.conditioned, target
     moments = bool(MOMENTS & kinds)
     asked = _asked_factors(conditioned, kinds)
+    target = tree.given(target) if tree.restricted is not None else target
     if tree.possible is not None and not tree.possible.cards.all():
         return np.full(target.rows, -np.inf), Answer()
     infinite = any(conditioned.places(InfiniteTerm))
-    found = _run(
-        tree,
-        conditioned.tables(target),
-        target.rows,
-        marginals=moments,
-        expected=asked if moments else None,
-        mode="mode" in kinds and not infinite,
-        draws=draws if "samples" in kinds else 0,
-        key=None if rng is None else rng.integers(0, 2**32, 4, dtype=np.uint32),
-    )
+    asking: dict[str, Any] = {
+        "marginals": moments,
+        "expected": asked if moments else None,
+        "mode": "mode" in kinds and not infinite,
+        "draws": draws if "samples" in kinds else 0,
+        "key": None if rng is None else rng.integers(0, 2**32, 4, dtype=np.uint32),
+    }
+    seen = None
+    if tree.restricted is not None:
+        seen = observed_states(given, conditioned, tree.possible)
+    found = _run(tree, conditioned.tables(target), target.rows, seen, **asking)
     if "mode" in kinds and infinite:
-        found["mode"] = _run(tree, conditioned.largest(target), target.rows, mode=True)["mode"]
+        largest = conditioned.largest(target)
+        found["mode"] = _run(tree, largest, target.rows, seen, mode=True)["mode"]
     log_z = found["log_z"] + conditioned.constant(target)
     answers = Answer()
     if moments and not np.isneginf(log_z).any():
         units = tree.all_states(found["marginals"])
         factors = tree.all_entries(asked, found["expected"])
-        on = _separate(tree, target, log_z, want) if "marginals" in kinds else {}
+        on = _separate(tree, target, log_z) if "marginals" in kinds else {}
         answers = _expected(Expected(target, conditioned, units, asked, factors, on), want)
     if "mode" in kinds:
-        answers["mode"] = _values(conditioned, target, tree.named(found["mode"]), None)
-    if "samples" in kinds:
-        drawn = tree.named(found["samples"])
-        each = [_values(conditioned, target, states, rng) for states in drawn]
-        answers["samples"] = {n: np.stack([x[n] for x in each], axis=1) for n in each[0]}
+        x = _values(conditioned, target, tree.named(found["mode"])[:, None])
+        x = _with_others(conditioned, target, x, None)
+        answers["mode"] = {name: value[:, 0] for name, value in x.items()}
+    if "samples" in kinds and rng is not None:
+        drawn = tree.named(found["samples"].swapaxes(0, 1))
+        x = _values(conditioned, target, drawn)
+        answers["samples"] = _with_others(conditioned, target, x, rng)
     return log_z, answers
 
 
-def _separate(tree: _Tree, target: Target, log_z: Array, want: tuple[str, ...]) -> States:
+def _separate(tree: _Tree, target: Target, log_z: Array) -> States:
     """Return the probabilities (rows, units) of 1 of the units that are in no factor.
 
     Each is 0 with the probability E[e^-z] = Z with this unit observed to be 0, divided by Z. The
@@ -561,7 +678,7 @@ def _separate(tree: _Tree, target: Target, log_z: Array, want: tuple[str, ...]) 
     """
     conditioned, rows, out = tree.conditioned, target.rows, States()
     for name, units in conditioned.separate.items():
-        at_once = max(1, tree.at_once(("log_z",)) // rows)
+        at_once = max(1, int(ROWS_BYTES // max(tree.tree.bytes(rows), 1)))
         chunks = [units[i : i + at_once] for i in range(0, len(units), at_once)]
         found = [_log_off(tree, target, name, chunk) for chunk in chunks]
         out[name] = -np.expm1(np.concatenate(found, axis=1) - log_z[:, None])
@@ -590,28 +707,23 @@ def _log_off(tree: _Tree, target: Target, name: str, units: Array) -> Array:
     return total
 
 
-def _run(tree: _Tree, parts: list[Array], lanes: int, **wanted: Any) -> dict[str, Array]:
-    """Pass messages for the entries (entries, lanes or 1) of all terms."""
-    parts = tree.selected(parts)
-    wide = [part.shape[1] > 1 or lanes == 1 for part in parts]
-    counts = [len(term.scopes) for term in tree.conditioned.terms]
-    found: dict[str, Array] = tree.tree.run(
-        np.concatenate([np.empty(0), *(part.ravel() for part in parts)]),
-        lanes=lanes,
-        wide=np.repeat(np.array(wide, dtype=np.uint8), counts),
-        **wanted,
-    )
+def _run(
+    tree: _Tree, parts: list[Array], lanes: int, seen: Array | None = None, **asking: Any
+) -> dict[str, Array]:
+    """Pass messages for the entries (entries, lanes or 1) of all terms.
+
+    `seen` are the states that rows observe where they share the tree.
+    """
+    values, wide = tree.values(parts, lanes)
+    if seen is not None:
+        return run_restricted(tree.junction, values, seen, wide=wide, **asking)
+    found: dict[str, Array] = tree.tree.run(values, lanes=lanes, wide=wide, **asking)
     return found
 
 
 def _asked_factors(conditioned: Conditioned, kinds: set[str]) -> Array:
     """Return the factors whose marginals are needed, ascending."""
-    if PAIRS & kinds:
-        return np.arange(len(conditioned.scopes))
-    # Means of units with infinitely many values are read from the factors of their neighbours.
-    places = [place for _, place in conditioned.places((InfiniteTerm, JointTerm))]
-    ranges = [np.arange(place.start, place.stop) for place in places]
-    return np.concatenate([np.empty(0, dtype=np.int64), *ranges])
+    return np.arange(len(conditioned.scopes)) if PAIRS & kinds else conditioned.for_means
 
 
 def _expected(e: Expected, want: tuple[str, ...]) -> Answer:
@@ -629,31 +741,54 @@ def _expected(e: Expected, want: tuple[str, ...]) -> Answer:
     return answers
 
 
-def _values(
-    conditioned: Conditioned, target: Target, states: Array, rng: np.random.Generator | None
-) -> States:
-    """Return complete flat values (rows, width) from the states (rows, n) of the free units.
+def _values(conditioned: Conditioned, target: Target, states: Array) -> States:
+    """Return complete flat values (rows, ..., width) from states (rows, ..., n) of the free units.
 
-    Units with infinitely many values, and those in no factor, are drawn given all others; without
-    `rng` they have their most probable value.
+    Free units with infinitely many values are 0.
     """
-    x = {name: value.copy() for name, value in target.evidence.values.items()}
-    start = 0
-    for name, units in conditioned.free.layers.items():
-        layer = target.structure.layers[name]
-        support = layer.unit.support
-        assert support is not None
-        mine = support[states[:, start : start + len(units)]]
-        x[name][:, layer.columns(units)] = mine.reshape(len(mine), -1)
+    s, x, start = target.structure, States(), 0
+    for name, layer in s.layers.items():
+        units = conditioned.free.layers.get(name, np.empty(0, dtype=np.int64))
+        mine = states[..., start : start + len(units)]
         start += len(units)
-    for term, _ in conditioned.places(InfiniteTerm):
+        drawn = None
+        if len(units):
+            assert layer.unit.support is not None
+            drawn = layer.unit.support.take(mine, axis=0).reshape(*states.shape[:-1], -1)
+        if drawn is not None and len(units) == layer.size:
+            x[name] = drawn
+            continue
+        seen = target.evidence.values[name]
+        x[name] = np.empty((*states.shape[:-1], layer.width))
+        x[name][:] = seen.reshape(len(seen), *(1,) * (states.ndim - 2), layer.width)
+        if drawn is not None:
+            x[name][..., layer.columns(units)] = drawn
+    return x
+
+
+def _with_others(
+    conditioned: Conditioned, target: Target, x: States, rng: np.random.Generator | None
+) -> States:
+    """Draw the units with infinitely many values, and those in no factor, given all others.
+
+    `x` has the states (rows, draws, width) of the others. Without `rng` the units have their most
+    probable values.
+    """
+    terms = [term for term, _ in conditioned.places(InfiniteTerm)]
+    if not terms and not conditioned.separate:
+        return x
+    rows, draws = next(iter(x.values())).shape[:2]
+    each = target.take(np.repeat(np.arange(rows), draws))
+    flat = {name: value.reshape(rows * draws, -1) for name, value in x.items()}
+    for term in terms:
         layer = target.structure.layers[term.name]
-        eta = layer.shaped(target.natural(x, term.name))
+        eta = layer.shaped(each.natural(flat, term.name))
         drawn = layer.unit.mode(eta) if rng is None else layer.unit.sample(eta, rng)
-        free = target.components(term.name, target.free[term.name])
-        x[term.name] = np.where(free, layer.flat(drawn), x[term.name])
+        free = each.components(term.name, each.free[term.name])
+        flat[term.name] = np.where(free, layer.flat(drawn), flat[term.name])
     for name, units in conditioned.separate.items():
         assert rng is not None
-        drawn = target.structure.layers[name].unit.sample(target.natural(x, name), rng)
-        x[name][:, units] = drawn[:, units]
-    return x
+        drawn = target.structure.layers[name].unit.sample(each.natural(flat, name), rng)
+        flat[name] = flat[name].copy()
+        flat[name][:, units] = drawn[:, units]
+    return {name: value.reshape(rows, draws, -1) for name, value in flat.items()}

@@ -16,7 +16,7 @@ import numpy as np
 
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.graph.couplings import only_parameters
-from pgmengine.graph.tables import joined_states, table_gradient
+from pgmengine.graph.tables import table_gradient
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse
 from pgmengine.infer.exact.causes import AbsentTerm, ChainTerm, Links
@@ -65,7 +65,7 @@ class Expected:
     def joints(self, sets: list[tuple[int, ...]]) -> list[Array]:
         """Return the joint distribution (rows, states, ...) of each set of `condition`."""
         s, target = self.target.structure, self.target
-        states = joined_states(s, target.evidence.values)
+        states = target.states
         counts = np.concatenate(
             [
                 np.full(x.size, 0 if x.unit.support is None else len(x.unit.support))
@@ -95,12 +95,17 @@ class Expected:
             if layer.unit.support is None:
                 continue
             k = len(layer.unit.support)
-            out[name] = layer.one_hot(target.evidence.values[name])
             units = self.conditioned.free.layers.get(name)
-            if units is not None:
-                mine = self.units[start : start + k * len(units)].reshape(len(units), k, -1)
-                out[name][:, units] = mine.transpose(2, 0, 1)
-                start += k * len(units)
+            if units is None:
+                out[name] = layer.one_hot(target.evidence.values[name])
+                continue
+            mine = self.units[start : start + k * len(units)].reshape(len(units), k, -1)
+            start += k * len(units)
+            if len(units) == layer.size:
+                out[name] = np.ascontiguousarray(mine.transpose(2, 0, 1))
+                continue
+            out[name] = layer.one_hot(target.evidence.values[name])
+            out[name][:, units] = mine.transpose(2, 0, 1)
         for name, on in self.separate.items():
             units = self.conditioned.separate[name]
             out[name][:, units] = np.stack([1.0 - on, on], axis=-1)
@@ -331,7 +336,7 @@ class Expected:
             tables[term.tables] = False
         # All units of the others are observed.
         whole = np.flatnonzero(tables)
-        states = joined_states(s, target.evidence.values)
+        states = target.states
         entries = s.table_index.entries(states)[:, whole]
         np.add.at(counts, entries, np.broadcast_to(weights[:, None], entries.shape))
         return table_gradient(s, target.model.table_entries, counts)

@@ -26,7 +26,6 @@ import numpy as np
 
 from pgmengine.base.types import Array, Weight
 from pgmengine.graph.rows import distinct
-from pgmengine.graph.tables import joined_states
 from pgmengine.graph.target import Target, times
 from pgmengine.graph.weights import is_sparse
 from pgmengine.protocols import Coupling
@@ -124,13 +123,18 @@ class UnitTerm:
         """Return bias, hints, base measure and the field of observed units at every state."""
         parts = []
         # Free units have the value 0, so that observed units alone reach the field.
-        seen = target.evidence.values
+        seen, neighbours = target.evidence.values, target.model.neighbours
         for name, units in self.free.layers.items():
             layer = target.structure.layers[name]
+            if target.untempered and name not in target.soft and not neighbours[name]:
+                parts.append(target.model.own_weights[name][units].reshape(-1, 1))
+                continue
             field = distinct(target.outer_field(seen, name))
             logs = layer.unit.log_weights(layer.shaped(field))[:, units]
             parts.append(logs.reshape(len(logs), -1).T)
         rows = max(part.shape[1] for part in parts)
+        if rows == 1:
+            return np.concatenate(parts)
         return np.concatenate([np.broadcast_to(part, (len(part), rows)) for part in parts])
 
 
@@ -208,6 +212,7 @@ class TableTerm:
     base : (entries,) the place of each entry where all observed units are in state 0.
     owner : (entries,) the table of each entry, counted among `tables`.
     seen : axes of observed units; empty where the entries are those of the tables themselves.
+    place : the table of each of these axes, counted among `tables`.
     """
 
     tables: Array
@@ -215,6 +220,7 @@ class TableTerm:
     base: Array
     owner: Array
     seen: Array
+    place: Array
 
     def values(self, target: Target) -> Array:
         """Return the entries of all tables."""
@@ -231,11 +237,10 @@ class TableTerm:
     def _offsets(self, target: Target) -> Array:
         """Return the step (tables, rows) from `base` to the states of the observed units."""
         index = target.structure.table_index
-        states = joined_states(target.structure, target.evidence.values)
+        states = target.states
         steps = (states[:, index.unit[self.seen]] * index.stride[self.seen]).T
-        place = np.searchsorted(self.tables, index.table[self.seen])
         out = np.zeros((len(self.tables), steps.shape[1]), dtype=np.int64)
-        np.add.at(out, place, steps)
+        np.add.at(out, self.place, steps)
         return out
 
 
@@ -267,29 +272,40 @@ def table_term(target: Target, free: FreeUnits, counted: Array) -> TableTerm | N
     mine[tables] = True
     seen = np.flatnonzero((number < 0) & mine[index.table])
     scopes = Scopes(start.astype(np.int64), number[axes].astype(np.int32))
-    return TableTerm(tables, scopes, base, owner, seen)
+    place = np.searchsorted(tables, index.table[seen])
+    return TableTerm(tables, scopes, base, owner, seen, place)
 
 
-def observed_constant(target: Target, counted: Array) -> Array:
-    """Return the sum (rows,) of all terms without a free unit, but for children of arrows."""
+def whole_tables(target: Target, counted: Array) -> Array:
+    """Return the numbers of the counted tables all of whose units are observed."""
+    s = target.structure
+    if not s.tables:
+        return np.empty(0, dtype=np.int64)
+    free = np.concatenate([target.free[n][0] for n in s.layers])
+    index = s.table_index
+    return np.flatnonzero(counted & ~np.logical_or.reduceat(free[index.unit], index.start[:-1]))
+
+
+def observed_constant(target: Target, whole: Array) -> Array:
+    """Return the sum (rows,) of all terms without a free unit, but for children of arrows.
+
+    `whole` are the numbers of the tables all of whose units are observed.
+    """
     s, seen = target.structure, target.evidence.values
     total = np.zeros(target.rows)
-    for name, layer in s.layers.items():
-        value = layer.shaped(seen[name])
-        observed = ~target.free[name]
-        base = np.where(observed & ~target.cut[name], layer.unit.log_h(value), 0.0)
-        total += base.sum(axis=1)
-        if name not in s.directed_layers:
+    for name in s.layers:
+        if name in s.based:
+            layer = s.layers[name]
+            observed = ~target.free[name] & ~target.cut[name]
+            base = np.where(observed, layer.unit.log_h(layer.shaped(seen[name])), 0.0)
+            total += base.sum(axis=1)
+        if name in target.model.biased and name not in s.directed_layers:
             total += target.beta * (seen[name] @ target.model.bias(name))
         if name in target.soft:
             total += target.beta * (seen[name] * target.soft[name]).sum(axis=1)
     for c in s.undirected:
         total += target.beta * c.log_density(target.model.weight(c), seen[c.a], seen[c.b])
-    if s.tables:
-        free = np.concatenate([target.free[n][0] for n in s.layers])
-        index = s.table_index
-        whole = counted & ~np.logical_or.reduceat(free[index.unit], index.start[:-1])
-        if whole.any():
-            terms = target.model.table_log_density(seen)[:, whole]
-            total += times(target.beta, terms.sum(axis=1))
+    if len(whole):
+        entries = s.table_index.entries_of(target.states, whole)
+        total += times(target.beta, target.model.table_terms.take(entries).sum(axis=1))
     return total

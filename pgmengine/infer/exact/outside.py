@@ -81,10 +81,10 @@ class Outside:
         """The number of joint states of the variables outside."""
         return math.prod(self.factors.cards[self.variables].tolist())
 
-    def bytes(self, lanes: int = 1, distribute: bool = False) -> float:
+    def bytes(self, lanes: int = 1, distribute: bool = False, draws: int = 0) -> float:
         """Return the most memory of a pass."""
         at_once = self._at_once(lanes, distribute)
-        return float(self.tree.bytes(lanes * at_once, distribute))
+        return float(self.tree.bytes(lanes * at_once, distribute, draws))
 
     def _at_once(self, lanes: int, distribute: bool) -> int:
         """Return the number of joint states that share a pass."""

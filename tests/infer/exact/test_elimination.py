@@ -16,7 +16,7 @@ from random_graphs import (
     shifted,
 )
 from scipy.special import softmax
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 
 import pgmengine as pgm
 from pgmengine.infer.exact import causes, elimination
@@ -343,3 +343,29 @@ def test_samples_have_the_joint_distribution(seed, method):
         assert (distance.min(axis=1) < 1e-12).all()
         value, limit = chi_square(distance.argmin(axis=1), oracle.p)
         assert value < limit
+
+
+def test_samples_of_units_that_are_summed_out(*, draws=4000):
+    """Gaussian units are drawn given the drawn spins of the same draw and row.
+
+    Their residuals are standard normal: the sum and the sum of squares have a normal and a
+    chi-square distribution; a false alarm has probability 1e-6 in all.
+    """
+    b = pgm.GraphBuilder()
+    b.layer("x", pgm.Spin(), 3)
+    b.layer("y", pgm.Gaussian(), 2, bias=[0.5, -0.2])
+    b.couple("x", "x", np.array([[0.0, 0.7, 0.0], [0.7, 0.0, -0.4], [0.0, -0.4, 0.0]]))
+    weight = np.array([[0.9, 0.0], [-0.6, 0.3], [0.0, 1.2]])
+    b.couple("x", "y", weight)
+    evidence = {"x": [[1.0, np.nan, np.nan], [-1.0, np.nan, np.nan]]}
+    method = pgm.Elimination(draws=draws)
+    r = pgm.infer(b.build(), evidence, want=("samples", "log_z"), method=method, rng=1)
+    x, y = r.samples["x"], r.samples["y"]
+    assert x.shape == (draws, 2, 3) and (x[:, :, 0] == [1.0, -1.0]).all()
+    rest = y - (x @ weight + [0.5, -0.2])
+    each = FALSE_ALARM / 8
+    for row in range(2):
+        for unit in range(2):
+            values = rest[:, row, unit]
+            assert chi2.isf(1 - each / 2, draws) < (values**2).sum() < chi2.isf(each / 2, draws)
+            assert abs(values.sum()) < norm.isf(each / 2) * np.sqrt(draws)

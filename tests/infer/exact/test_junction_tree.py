@@ -280,25 +280,56 @@ def test_draws_have_the_distribution(log_space, big_root, *, false_alarm=1e-7, d
         assert statistic < scipy.stats.chi2.isf(false_alarm / 4, len(mean) - 1)
 
 
-def test_draws_are_their_own_whatever_the_lanes_and_uniforms_can_be_given():
+def test_draws_do_not_depend_on_the_lanes_and_draws_beside_them():
     rng = np.random.default_rng(5)
     cards, scopes, tables = mixed(rng, 10, 3)
     tree = tree_of(cards, scopes, range(10))
-    both = tree.run(flat(tables), lanes=2, draws=5, key=KEY, stream=[7, 3])["samples"]
-    alone = tree.run(flat(tables), draws=5, key=KEY, stream=[3])["samples"]
+    both = tree.run(flat(tables), lanes=2, draws=70, key=KEY, stream=[7, 3])["samples"]
+    alone = tree.run(flat(tables), draws=70, key=KEY, stream=[3])["samples"]
     np.testing.assert_array_equal(both[:, 1], alone[:, 0])
-    given = rng.random((5, 1, tree.cliques))
-    drawn = tree.run(flat(tables), draws=5, uniforms=given)["samples"]
+    # Enough draws for the tables of sums: fewer have the same states, one draw after the other.
+    few = tree.run(flat(tables), draws=5, key=KEY, stream=[3])["samples"]
+    np.testing.assert_array_equal(few, alone[:5])
+
+
+@pytest.mark.parametrize("log_space", [False, True])
+@pytest.mark.parametrize("draws", [1, 5, 70, 1000])
+def test_draws_by_given_uniforms_are_those_of_the_reference(draws, log_space):
+    rng = np.random.default_rng(6)
+    cards, scopes, tables = mixed(rng, 10, 3)
+    tree = tree_of(cards, scopes, range(10))
+    given = rng.random((draws, 1, tree.cliques))
+    given[0] = 0.0
+    drawn = tree.run(flat(tables), draws=draws, uniforms=given, log_space=log_space)["samples"]
     plain = junction.build_tree(cards, scopes, list(range(10)))
     _, messages = junction.collect(plain, tables)
     number = numbers(tree, plain)
-    for k in range(5):
+    for k in range(0, draws, max(1, draws // 40)):
 
         def choose(clique, weights, k=k):
             total = np.cumsum(np.exp(weights - weights.max()))
-            return int(np.searchsorted(total, given[k, 0, number[clique]] * total[-1]))
+            target = max(given[k, 0, number[clique]] * total[-1], 5e-324)
+            return int(np.searchsorted(total, target))
 
         assert drawn[k, 0].tolist() == junction.states(plain, tables, messages, choose)
+
+
+@pytest.mark.parametrize("log_space", [False, True])
+def test_draws_of_a_large_root(log_space):
+    """The root has too many entries for a table of their sums: it is swept by blocks."""
+    rng, n = np.random.default_rng(7), 21
+    table = rng.normal(size=2**n)
+    table[rng.random(2**n) < 0.1] = -np.inf
+    given = rng.random((50, 1, 1))
+    tree = tree_of([2] * n, [tuple(range(n))], range(n))
+    drawn = tree.run(table, draws=50, uniforms=given, log_space=log_space)["samples"][:, 0]
+    weight = np.exp(table)
+    found = np.ravel_multi_index(tuple(drawn.T), [2] * n)
+    # The sums are rounded in another order.
+    below, above = np.cumsum(weight)[found] - weight[found], np.cumsum(weight)[found]
+    targets = given[:, 0, 0] * weight.sum()
+    assert (weight[found] > 0).all()
+    assert (targets > below - 1e-6).all() and (targets < above + 1e-6).all()
 
 
 def test_ties_go_to_the_first_state():

@@ -1,0 +1,208 @@
+# Rows of many evidence patterns on one junction tree: c/restrict.h.
+
+cdef class Part:
+    """The tree of one row: it shares the cliques of a whole tree, with the states that are left."""
+
+    cdef JunctionTree whole, tree
+    cdef jt.pgm_part part
+    cdef jt.pgm_entries *entries
+    cdef int64_t rows
+    cdef const double[::1] values
+    cdef const uint8_t[::1] wide
+    cdef const int64_t[::1] first
+    cdef double[::1] tables
+    cdef int64_t[::1] where
+    cdef int64_t[::1] place
+
+    def __cinit__(self):
+        memset(&self.part, 0, sizeof(jt.pgm_part))
+        self.entries = NULL
+
+    def __dealloc__(self):
+        jt.pgm_part_close(&self.part)
+        free(self.entries)
+
+    def __init__(self, JunctionTree whole, const double[::1] values, wide, int64_t rows):
+        cdef jt.pgm_tree *t = &whole.tree
+        cdef int64_t f, n, most = 1, total = 0, used = 0, factors = t.factors
+        cdef uint8_t[::1] tight = np.zeros(max(factors, 1), dtype=np.uint8)
+        self.whole, self.values, self.rows = whole, values, rows
+        self.wide = np.zeros(max(factors, 1), dtype=np.uint8) if wide is None \
+            else np.ascontiguousarray(wide, dtype=np.uint8)
+        if wide is not None and self.wide.shape[0] != factors:
+            raise PgmError(f"wide has {self.wide.shape[0]} numbers, expected one for each of the "
+                           f"{factors} factors")
+        first = np.zeros(max(factors, 1), dtype=np.int64)
+        for f in range(factors):
+            first[f] = used
+            used += whole.size[f] * (rows if self.wide[f] else 1)
+            total += whole.size[f]
+            most = max(most, whole.size[f])
+        if used != values.shape[0]:
+            raise PgmError(f"values has {values.shape[0]} entries, expected {used}: the tables of "
+                           f"{factors} factors for {rows} rows")
+        self.first = first
+        for f in range(factors):
+            n = whole.size[f] * (rows if self.wide[f] else 1)
+            tight[f] = jt.pgm_any_zero(&values[0] + self.first[f], n)
+        self.entries = <jt.pgm_entries *> malloc(max(factors, 1) * sizeof(jt.pgm_entries))
+        if self.entries == NULL or not jt.pgm_part_open(&self.part, t, &tight[0],
+                                                                     &self.wide[0]):
+            raise MemoryError
+        self.tables, self.where = np.empty(max(total, 1)), np.zeros(max(factors, 1), dtype=np.int64)
+        self.place = np.empty(most, dtype=np.int64)
+        self.tree = whole.part(self.part.card)
+
+    cdef bint leave(self, int64_t row, const int32_t[:, ::1] seen):
+        """Leave the states that are possible for a row; False if there are none."""
+        cdef jt.pgm_entries *e = self.entries
+        cdef int64_t f
+        for f in range(self.whole.tree.factors):
+            e[f].value = &self.values[0] + self.first[f] + (row if self.wide[f] else 0)
+            e[f].step = self.rows if self.wide[f] else 1
+        if self.whole.tree.variables and not jt.pgm_part_restrict(&self.part, &seen[row, 0], e):
+            return False
+        jt.pgm_tree_resize(&self.tree.tree)
+        return True
+
+    cdef copy(self):
+        """Copy the tables of the row at the states that are left."""
+        cdef jt.pgm_entries *e = self.entries
+        cdef int64_t f, k, n, used = 0
+        jt.pgm_tree_unplan(&self.tree.tree)
+        for f in range(self.whole.tree.factors):
+            n = jt.pgm_part_places(&self.part, f, &self.place[0])
+            self.where[f] = used
+            for k in range(n):
+                self.tables[used + k] = e[f].value[self.place[k] * e[f].step]
+            used += n
+        self.tree.measure()
+
+    cdef put_marginals(self, const double[:, ::1] found, double[::1] out):
+        """Write the marginals of variables at the states that are left."""
+        cdef int64_t v, k, at = 0
+        for v in range(self.whole.tree.variables):
+            for k in range(self.part.card[v]):
+                out[self.part.first[v] + self.part.kept[self.part.first[v] + k]] = found[at, 0]
+                at += 1
+
+    cdef put_expected(self, const double[:, ::1] found, const int64_t[::1] asked, double[::1] out):
+        """Write the marginals of factors at the entries that are left."""
+        cdef int64_t i, k, n, at = 0, first = 0
+        for i in range(asked.shape[0]):
+            n = jt.pgm_part_places(&self.part, asked[i], &self.place[0])
+            for k in range(n):
+                out[first + self.place[k]] = found[at + k, 0]
+            at += n
+            first += self.whole.size[asked[i]]
+
+    cdef name_states(self, int32_t[:, :] states):
+        """Turn numbers of states that are left (draws, n) into numbers of all states."""
+        cdef int64_t v, k
+        for v in range(self.whole.tree.variables):
+            for k in range(states.shape[0]):
+                states[k, v] = self.part.kept[self.part.first[v] + states[k, v]]
+
+
+def run_restricted(JunctionTree tree, const double[::1] values, seen, *, wide=None,
+                   bint marginals=False, expected=None, bint mode=False, int64_t draws=0,
+                   key=None, progress=None):
+    """Return the wanted quantities of rows that each observe variables of their own.
+
+    The answers are those of `tree.run` with a lane for each row, and with the evidence as tables
+    that are -inf at all other states. Each row is answered alone, over the states that are possible
+    for it.
+
+    Parameters
+    ----------
+    tree : JunctionTree
+        The tree of the model in which all these variables are free.
+    values, wide, marginals, expected, mode, draws, key, progress
+        As in `tree.run`, with a lane for each row.
+    seen : (rows, n) int32
+        The state of each observed variable, -1 where it is free, -2 where no state is possible.
+
+    Raises
+    ------
+    PgmError
+        If an array does not fit, or a value is NaN or +inf.
+    """
+    cdef const int32_t[:, ::1] states = check_seen(tree, seen)
+    cdef int64_t i, rows = states.shape[0], n = tree.tree.variables
+    cdef Part part = Part(tree, values, wide, rows)
+    asked = None if expected is None else np.ascontiguousarray(expected, dtype=np.int64)
+    result = {"log_z": np.full(rows, -INFINITY), "log_space": False}
+    if marginals:
+        result["marginals"] = np.full((rows, part.part.first[n]), NAN)
+    if asked is not None:
+        entries = np.asarray(tree.size)[asked[(asked >= 0) & (asked < tree.tree.factors)]].sum()
+        result["expected"] = np.full((rows, entries), NAN)
+    if mode:
+        result["mode_value"] = np.full(rows, -INFINITY)
+        result["mode"] = np.full((rows, n), -1, dtype=np.int32)
+    if draws:
+        result["samples"] = np.full((draws, rows, n), -1, dtype=np.int32)
+    for i in range(rows):
+        PyErr_CheckSignals()
+        if progress is not None:
+            progress(i / <double> rows)
+        if not part.leave(i, states):
+            continue
+        part.copy()
+        found = part.tree.run(
+            np.asarray(part.tables), where=part.where[:tree.tree.factors], marginals=marginals,
+            expected=asked, mode=mode, draws=draws, key=key, stream=[i])
+        result["log_z"][i] = found["log_z"][0]
+        result["log_space"] |= found["log_space"]
+        if found["log_z"][0] == -INFINITY:
+            continue
+        if marginals:
+            result["marginals"][i] = 0.0
+            part.put_marginals(found["marginals"], result["marginals"][i])
+        if asked is not None:
+            result["expected"][i] = 0.0
+            part.put_expected(found["expected"], asked, result["expected"][i])
+        if mode:
+            result["mode_value"][i] = found["mode_value"][0]
+            result["mode"][i] = found["mode"][0]
+            part.name_states(result["mode"][i:i + 1])
+        if draws:
+            result["samples"][:, i] = found["samples"][:, 0]
+            part.name_states(result["samples"][:, i])
+    for name in ("marginals", "expected"):
+        if name in result:
+            result[name] = result[name].T
+    return result
+
+
+def restricted_entries(JunctionTree tree, const double[::1] values, seen, *, wide=None):
+    """Return the entries of all cliques, and of the largest one, for each row, (rows, 2).
+
+    The arguments are those of `run_restricted`; an impossible row has none.
+    """
+    cdef const int32_t[:, ::1] states = check_seen(tree, seen)
+    cdef int64_t i, row, rows = states.shape[0]
+    cdef Part part = Part(tree, values, wide, rows)
+    cdef double[:, ::1] found = np.zeros((rows, 2))
+    for row in range(rows):
+        PyErr_CheckSignals()
+        if not part.leave(row, states):
+            continue
+        for i in range(tree.cliques):
+            found[row, 0] += part.tree.tree.size[i]
+            found[row, 1] = max(found[row, 1], part.tree.tree.size[i])
+    return np.asarray(found)
+
+
+cdef check_seen(JunctionTree tree, seen):
+    """Return the states that rows observe; PgmError unless they are states of the variables."""
+    cdef const int32_t[:, ::1] states = np.ascontiguousarray(seen, dtype=np.int32)
+    cdef int64_t i, v
+    if states.shape[1] != tree.tree.variables:
+        raise PgmError(f"seen has {states.shape[1]} variables, expected {tree.tree.variables}")
+    for i in range(states.shape[0]):
+        for v in range(states.shape[1]):
+            if not -2 <= states[i, v] < tree.tree.card[v]:
+                raise PgmError(f"seen[{i}, {v}] is {states[i, v]}, expected a state below "
+                               f"{tree.tree.card[v]}, -1 or -2")
+    return np.asarray(states)
