@@ -342,6 +342,70 @@ def _try(rng, leaves):
     return graph
 
 
+def random_causes(seed, most_states=MOST_STATES):
+    """A random network of noisy-or units: one or two layers of them below roots of several kinds.
+
+    Roots may have a table or a sigmoid child as well. About half of the findings are 1.
+    """
+    rng = np.random.default_rng([29, seed])
+    while True:
+        graph = _try_causes(rng)
+        sizes = [len(grid(graph.layers[n].unit)[1]) for n, _ in graph.units]
+        if len(sizes) <= 14 and math.prod(sizes) <= most_states:
+            return graph
+
+
+def _try_causes(rng):
+    graph = Graph(sparse=bool(rng.random() < 0.5))
+
+    def layer(name, unit, size):
+        width = unit.k if isinstance(unit, pgm.Categorical) else 1
+        bias = rng.normal(0, 0.7, (size, width))
+        if isinstance(unit, pgm.NoisyOr):
+            bias = np.where(rng.random(bias.shape) < 0.3, 0.0, rng.exponential(0.2, bias.shape))
+        graph.layers[name] = Layer(name, unit, size, bias)
+
+    def arrow(a, b, noisy=True):
+        a, b = graph.layers[a], graph.layers[b]
+        w = rng.exponential(0.6, (a.size * a.width, b.size * b.width)) + 0.05
+        w = w if noisy else w * rng.choice([-1, 1], w.shape)
+        w = w * (rng.random(w.shape) < rng.choice([0.5, 1.0]))
+        if a is b:
+            w = np.triu(w, 1)
+        if w.any():
+            graph.causes.append((a.name, b.name, w))
+
+    layer("d", pgm.Binary(), int(rng.integers(1, 6)))
+    if rng.random() < 0.4:
+        layer("k", pgm.Categorical(3), int(rng.integers(1, 3)))
+    roots, parents = list(graph.layers), list(graph.layers)
+    if rng.random() < 0.4:
+        layer("m", pgm.NoisyOr(), int(rng.integers(1, 4)))
+        for name in roots:
+            arrow(name, "m")
+        parents.append("m")
+    layer("f", pgm.NoisyOr(), int(rng.integers(1, 6)))
+    for name in parents:
+        arrow(name, "f")
+    if rng.random() < 0.2:
+        arrow("f", "f")
+    if rng.random() < 0.4:
+        layer("g", pgm.Binary(), 1)
+        arrow("d", "g", noisy=False)
+    children = {c for _, c, _ in graph.causes}
+    for x in graph.layers.values():
+        if isinstance(x.unit, pgm.NoisyOr) and x.name not in children:
+            # A NoisyOr layer needs arrows.
+            x.unit = pgm.Binary()
+    places = [u for u in graph.units if u[0] in ("d", "m", "f")]
+    for _ in range(rng.integers(0, 3)):
+        size = min(len(places), int(rng.integers(1, 4)))
+        scope = tuple(places[i] for i in rng.permutation(len(places))[:size])
+        if not any(set(scope) == set(t.scope) for t in graph.tables):
+            graph.tables.append(Table(scope, rng.gamma(1.0, size=(2,) * size) + 0.05))
+    return graph
+
+
 def draw_question(graph, seed, rows=1):
     """Rows of evidence, soft evidence and interventions with a positive probability.
 

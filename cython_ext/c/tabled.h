@@ -290,7 +290,7 @@ PGM_INLINE pgm_vi pgm_gibbs(pgm_vf *lw, int states, pgm_vi current, pgm_vf u)
 
 /* Return the next states of a unit in the lanes from `lane` on. Where all states are impossible,
  * differences of log weights are NaN, and all weights become equal. */
-PGM_INLINE pgm_vi pgm_next(const pgm_tabled *m, const pgm_site *s, int states, int64_t lane,
+PGM_INLINE pgm_vi pgm_next_state(const pgm_tabled *m, const pgm_site *s, int states, int64_t lane,
                            pgm_vi now, pgm_vf u, float alpha)
 {
     const pgm_vf beta = *(const pgm_vf *)(m->beta + lane), none = pgm_splat_f(0.0f);
@@ -423,7 +423,7 @@ PGM_INLINE void pgm_visit_lanes(const pgm_tabled *m, int64_t unit, int states, i
         uint8_t *state = m->state + unit * m->apart + lane;
         const pgm_vi now = pgm_load_bytes(state);
         const pgm_vf own = *(const pgm_vf *)(u + lane - first);
-        pgm_vi next = pgm_next(m, s, states, lane, now, own, alpha);
+        pgm_vi next = pgm_next_state(m, s, states, lane, now, own, alpha);
         if (m->free)
             next = pgm_select_i(-(pgm_load_bytes(m->free + unit * m->apart + lane) & 1), next, now);
         *(pgm_bytes *)state = pgm_narrow(next);

@@ -23,8 +23,16 @@ def whole(what: str, value: object, least: int = 1) -> int:
 
 
 def real(value: object) -> float:
-    """Return a real number as a float, and NaN for everything else, booleans included."""
-    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    """Return a real number as a float, and NaN for everything else.
+
+    Booleans are no numbers here, and integers that are too large for a float are none either.
+    """
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
 
 
 def amount(what: str, value: object) -> float:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 import numpy as np
 
 from pgmengine.base.types import Array, States
+from pgmengine.graph.evidence import Evidence
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import evidence_patterns
 from pgmengine.infer.exact.exact import Exact
@@ -98,13 +99,28 @@ def default_positive(target: Target, precision: type) -> Positive | Method:
     bound = MeanField(updates=5, tolerance=tolerance, precision=precision)
     if each.pattern.independent:
         return bound
-    exact = Exact(BITS, max_states=STATES)
-    if exact.plan(each, ("gradient",)).accepted:
+    exact = Exact(BITS, max_states=STATES, max_work=0)
+    if exact.plan(_all_on(each), ("gradient",)).accepted:
         return exact
     s = target.structure
     steep = any(s.layers[c.b].unit.nonnegative and target.free[c.a].any() for c in s.arrows)
     by_tables = each.pattern.free_parents or each.pattern.in_tables
     return _short_runs(5) if steep or (by_tables and obstacle(target)) else bound
+
+
+def _all_on(target: Target) -> Target:
+    """Return the target with all observed units with independent causes at 1.
+
+    The cost of exact answers depends on how many they are, and the choice must hold for all rows.
+    """
+    s, e = target.structure, target.evidence
+    values = {
+        name: np.where(target.free[name], 0.0, 1.0)
+        if layer.unit.independent_causes
+        else e.values[name]
+        for name, layer in s.layers.items()
+    }
+    return replace(target, evidence=Evidence(e.has_rows, values, e.pattern))
 
 
 def one_of_each_pattern(target: Target) -> Target:
@@ -132,7 +148,7 @@ def posterior_draw(
     if target.pattern.independent:
         known = posterior if isinstance(posterior, Factors) else product(target, np.float32)
         return known.draw(rng)
-    exact = Exact(BITS, draws=1)
+    exact = Exact(BITS, draws=1, max_work=0)
     method = exact if exact.plan(target, ("samples",)).accepted else _short_runs(1)
     samples = method.run(target, ("samples",), rng=rng).samples
     return {n: target.structure.layers[n].flat(v[0]) for n, v in samples.items()}

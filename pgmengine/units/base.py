@@ -60,6 +60,8 @@ class Unit:
     observed_only : whether the units must be observed, since they have no distribution.
     child_only : whether the units must be children of arrows.
     nonnegative : whether incoming weights and biases must be at least 0.
+    independent_causes : whether values are 0 and 1, and 0 has probability e^-zeta: the bias and
+        every parent turn the unit on independently of each other.
     canonical : whether `link` is the identity.
 
     The number of heads in n throws of a coin, whose log odds are eta:
@@ -89,6 +91,7 @@ class Unit:
     observed_only: ClassVar[bool] = False
     child_only: ClassVar[bool] = False
     nonnegative: ClassVar[bool] = False
+    independent_causes: ClassVar[bool] = False
     canonical: ClassVar[bool] = True
 
     @property

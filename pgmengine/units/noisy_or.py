@@ -38,6 +38,7 @@ class NoisyOr(Unit):
 
     child_only = True
     nonnegative = True
+    independent_causes = True
     canonical = False
 
     support = Binary.support

@@ -130,12 +130,12 @@ def test_the_data_phase_does_not_depend_on_how_many_rows_there_are_or_what_memor
         assert isinstance(default_positive(model.given({"v": rows}), np.float32), pgm.MeanField)
     assert default_positive(
         pgm.dbm([40, 30, 3], rng=0).given({"v": rows}), np.float64
-    ) == pgm.Exact(10, max_states=2**11)
+    ) == pgm.Exact(10, max_states=2**11, max_work=0)
     holes = np.where(np.arange(40) == 3, np.nan, rows[:50])
     # In an RBM, the units of the first row alone would be independent.
     holes[0] = 0.0
     assert default_positive(pgm.rbm(40, 30, rng=0).given({"v": holes}), np.float64) == pgm.Exact(
-        10, max_states=2**11
+        10, max_states=2**11, max_work=0
     )
 
 
@@ -291,3 +291,18 @@ def test_conditional_learning_of_belief_nets_from_zero_weights(hole, rtol=1e-9):
         params = {k: params[k] + 0.3 * (both[k] - given[k]) / 40 for k in params}
     for k, value in params.items():
         np.testing.assert_allclose(f.model.params[k], value, rtol=rtol, atol=rtol)
+
+
+def test_the_data_phase_of_noisy_or_units_does_not_depend_on_their_values():
+    """Exact answers are cheap where all findings are 0, whatever their parents are."""
+    rng = np.random.default_rng(0)
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 40)
+    b.layer("v", pgm.NoisyOr(), 60, bias=np.full(60, 0.1))
+    b.cause("h", "v", weight=rng.exponential(0.5, (40, 60)))
+    model = b.build()
+    chosen = [
+        default_positive(model.given({"v": np.full((2, 60), value)}), np.float32)
+        for value in (0.0, 1.0)
+    ]
+    assert chosen[0] == chosen[1] and isinstance(chosen[0], pgm.MCMC)

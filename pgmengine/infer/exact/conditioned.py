@@ -16,6 +16,17 @@ import numpy as np
 from pgmengine.base.types import Array
 from pgmengine.graph.queries import acts, barren, barren_tables
 from pgmengine.graph.target import Target
+from pgmengine.infer.exact.causes import (
+    AbsentTerm,
+    ChainTerm,
+    absent_children,
+    absent_term,
+    chain_term,
+    chained,
+    passage,
+    passing,
+    separate_units,
+)
 from pgmengine.infer.exact.factors import (
     FreeUnits,
     Scopes,
@@ -28,9 +39,38 @@ from pgmengine.infer.exact.factors import (
     unit_term,
     whole_tables,
 )
-from pgmengine.infer.exact.summed import InfiniteTerm, child_term, infinite_term
+from pgmengine.infer.exact.summed import (
+    Field,
+    InfiniteTerm,
+    child_fields,
+    child_term,
+    infinite_term,
+)
 
 T = TypeVar("T", bound=Term)
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form that the factors of a question have.
+
+    Attributes
+    ----------
+    prune : leave out barren units, which log_z alone does not need.
+    structural : make a factor of every parameter of a coupling, zero or not.
+    joints : sets of units, numbered over all layers, whose joint distribution is wanted.
+    pairs : whether the pairs of all couplings are wanted.
+    maximum : whether the largest term is wanted beside the sum, or in its place.
+    small : use the small tables of causes.py. The factors then depend on the values of the units
+        with independent causes, not on the evidence pattern alone.
+    """
+
+    prune: bool = False
+    structural: bool = False
+    joints: tuple[tuple[int, ...], ...] = ()
+    pairs: bool = False
+    maximum: bool = False
+    small: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,25 +92,47 @@ class Conditioned:
     Attributes
     ----------
     free : its free units.
+    states : (variables,) the numbers of states of the free units, and of auxiliary variables.
     terms : its factors by kind.
     scopes : the scopes of all factors, in the order of the terms.
     sizes : (factors,) the number of entries of each.
     counted : (tables,) whether each table of the model counts.
     whole : numbers of the tables that count and have no free unit.
-    left_out : layer -> (size,) barren units, which are summed out to one.
+    separate : layer -> the barren units whose probabilities are wanted although they are in no
+        factor.
+    passing : an elimination order of one passage over all chains; None without chains.
     """
 
     free: FreeUnits
+    states: Array
     terms: tuple[Term, ...]
     scopes: Scopes
     sizes: Array
     counted: Array
     whole: Array
-    left_out: dict[str, Array]
+    separate: dict[str, Array]
+    passing: Array | None
+
+    @property
+    def described(self) -> str:
+        """The small tables of units with independent causes in words; empty without any."""
+        absent = sum(int(term.children.sum()) for term, _ in self.places(AbsentTerm))
+        seen = [term.observed for term, _ in self.places(ChainTerm)]
+        ones, free = (sum(int(np.sum(x == value)) for x in seen) for value in (True, False))
+        each = ((absent, "at 0 absorbed"), (ones, "at 1 as chains"), (free, "free as chains"))
+        found = ", ".join(f"{count} {how}" for count, how in each if count)
+        return f"units with independent causes: {found}" if found else ""
 
     def tables(self, target: Target) -> list[Array]:
         """Return the entries of each term, (entries, rows) or (entries, 1)."""
         return [term.values(target) for term in self.terms]
+
+    def largest(self, target: Target) -> list[Array]:
+        """Return the entries for the mode: units that are summed out have their largest weight."""
+        return [
+            term.largest(target) if isinstance(term, InfiniteTerm) else term.values(target)
+            for term in self.terms
+        ]
 
     def constant(self, target: Target) -> Array:
         """Return the part (rows,) of the log density that has no free units."""
@@ -96,17 +158,13 @@ class Conditioned:
             first += count
 
 
-def condition(
-    target: Target, prune: bool, structural: bool, joints: tuple[tuple[int, ...], ...] = ()
-) -> Conditioned:
+def condition(target: Target, form: Form) -> Conditioned:
     """Return the factors of a target with one row of evidence.
 
     Parameters
     ----------
     target : its first row stands for all rows of the pattern.
-    prune : leave out barren units, which log_z alone does not need.
-    structural : make a factor of every parameter of a coupling, zero or not.
-    joints : sets of units, numbered over all layers, whose joint distribution is wanted.
+    form : the form of the factors.
 
     Raises
     ------
@@ -114,9 +172,15 @@ def condition(
     """
     s = target.structure
     left_out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
-    if prune:
+    separate = dict[str, Array]()
+    if form.prune:
         both = barren(target), barren_tables(target)
         left_out = {n: np.any([b[n].all(axis=0) for b in both], axis=0) for n in s.layers}
+    elif form.small and not form.pairs and not form.maximum:
+        left_out = separate_units(target, form.structural)
+        for name, mask in left_out.items():
+            mask[[u - s.first_unit[name] for u in _within(target, name, form.joints)]] = False
+        separate = {n: np.flatnonzero(mask) for n, mask in left_out.items() if mask.any()}
     counted = np.ones(len(s.table_index.child), dtype=bool)
     for name in s.layers if s.tables else ():
         gone = target.cut[name][0] | left_out[name]
@@ -125,24 +189,50 @@ def condition(
     free = free_units(target, left_out)
     terms: list[Term | None] = [unit_term(free), table_term(target, free, counted)]
     for c in s.undirected:
-        terms.append(pair_term(target, free, c, acts(target.model, c, structural)))
+        terms.append(pair_term(target, free, c, acts(target.model, c, form.structural)))
+    chains = dict[str, list[Field]]()
     for name, layer in s.layers.items():
         if name in s.directed_layers:
             children = ~(target.cut[name][0] | left_out[name])
             if layer.unit.support is None:
                 children &= ~target.free[name][0]
-            terms.append(child_term(target, free, name, children, structural))
+            if form.small:
+                absent = children & absent_children(target, name)
+                children &= ~absent
+                terms.append(absent_term(target, free, name, absent))
+            fields = child_fields(target, free, name, children, form.structural)
+            small = form.small and not form.maximum
+            chains[name] = [f for f in fields if small and chained(target, f)]
+            whole = [f for f in fields if not (small and chained(target, f))]
+            terms.append(child_term(target, free, name, whole))
         if layer.unit.support is None and (target.free[name][0] & ~left_out[name]).any():
-            terms.append(infinite_term(target, free, name, structural))
-    if joints:
-        terms.append(_joint_term(free, joints))
-    found = tuple(term for term in terms if term is not None)
-    scopes = joined([term.scopes for term in found])
-    states = free.states[scopes.scope]
-    sizes = np.multiply.reduceat(np.append(states, 1), scopes.start[:-1]) if len(scopes) else states
+            terms.append(infinite_term(target, free, name, form.structural))
+    variables, links = len(free.states), list[ChainTerm]()
+    place = passage([f for fields in chains.values() for f in fields], variables)
+    for name, fields in chains.items():
+        term = chain_term(target, free, name, fields, place, variables, form.pairs)
+        if term is not None:
+            links.append(term)
+            variables += term.auxiliaries
+    terms += links
+    order = passing(links, place, variables) if links else None
+    if form.joints:
+        terms.append(_joint_term(free, form.joints))
+    kept = tuple(term for term in terms if term is not None)
+    scopes = joined([term.scopes for term in kept])
+    states = np.append(free.states, np.full(variables - len(free.states), 2))
+    members = np.append(states[scopes.scope], 1)
+    sizes = np.multiply.reduceat(members, scopes.start[:-1]) if len(scopes) else members[:0]
     sizes[np.diff(scopes.start) == 0] = 1
-    whole = whole_tables(target, counted)
-    return Conditioned(free, found, scopes, sizes, counted, whole, left_out)
+    full = whole_tables(target, counted)
+    return Conditioned(free, states, kept, scopes, sizes, counted, full, separate, order)
+
+
+def _within(target: Target, name: str, joints: tuple[tuple[int, ...], ...]) -> list[int]:
+    """Return the units of a layer that are in one of several sets, numbered over all layers."""
+    first = target.structure.first_unit[name]
+    last = first + target.structure.layers[name].size
+    return [u for joint in joints for u in joint if first <= u < last]
 
 
 def _joint_term(free: FreeUnits, joints: tuple[tuple[int, ...], ...]) -> JointTerm:

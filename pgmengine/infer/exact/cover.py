@@ -9,6 +9,7 @@ together or not at all, so they are merged before the search: a dense layer is o
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -24,8 +25,9 @@ from pgmengine.protocols import Coupling
 Vertex = tuple[str, int]
 Groups = dict[str, list[Array]]
 
-# Vertices above which the greedy cover is taken.
-MANY_VERTICES = 400
+# Vertices above which a cover is searched for by the linear relaxation, and edges above which it is
+# greedy.
+MANY_VERTICES, MANY_EDGES = 400, 20_000
 
 # Groups of merged units above which there is no search at all.
 MANY_GROUPS = 4000
@@ -209,18 +211,22 @@ def _conflicts(
 
 
 def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
-    """Return the cheapest vertex cover that is found: by integer programming, if it is in time."""
+    """Return the cheapest vertex cover that is found.
+
+    Small graphs are solved by integer programming, if it is in time. Graphs of more vertices have
+    the relaxation, whose solutions are 0, 1/2 or 1 and which is exact for bipartite graphs: some
+    best cover has all ones and no zeros (Nemhauser and Trotter 1975), and the halves are left to
+    the greedy search.
+    """
     if len(graph) == 2:
         return {min(graph, key=lambda v: (weights[v], v))}
+    greedy = _greedy_cover(graph, weights)
+    if graph.number_of_edges() > MANY_EDGES:
+        return greedy
     # Slow to import, and seldom needed.
     import scipy.optimize as so
     import scipy.sparse as sp
 
-    greedy: set[Vertex] = nx.approximation.min_weighted_vertex_cover(
-        _weighted(graph, weights), weight="bits"
-    )
-    if len(graph) > MANY_VERTICES:
-        return greedy
     vertices, edges = list(graph), list(graph.edges)
     place = {v: i for i, v in enumerate(vertices)}
     rows = np.repeat(np.arange(len(edges)), 2)
@@ -230,20 +236,44 @@ def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
     )
     found = so.milp(
         np.array([weights[v] for v in vertices]),
-        integrality=np.ones(len(vertices)),
+        integrality=np.full(len(vertices), int(len(vertices) <= MANY_VERTICES)),
         bounds=so.Bounds(0, 1),
         constraints=so.LinearConstraint(incidence, lb=1.0),
         options={"time_limit": 2.0},
     )
     if found.x is None:
         return greedy
-    best = {v for v, x in zip(vertices, found.x, strict=True) if x > 0.5}
-    cheapest: set[Vertex] = min(best, greedy, key=lambda cover: sum(weights[v] for v in cover))
-    return cheapest
+    best = {v for v, x in zip(vertices, found.x, strict=True) if x > 0.75}
+    halves = [v for v, x in zip(vertices, found.x, strict=True) if 0.25 <= x <= 0.75]
+    best |= _greedy_cover(graph.subgraph(halves), weights)
+    if any(u not in best and v not in best for u, v in edges):
+        # A relaxation that ended before its time has other values.
+        return greedy
+    return min(best, greedy, key=lambda cover: sum(weights[v] for v in cover))
 
 
-def _weighted(graph: nx.Graph, weights: dict[Vertex, float]) -> nx.Graph:
-    """Return a copy of a graph with weights as the attribute "bits" of its nodes."""
-    copy = nx.Graph(graph)
-    nx.set_node_attributes(copy, weights, "bits")
-    return copy
+def _greedy_cover(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
+    """Return the cover that leaves out one vertex after the other, always the cheapest one.
+
+    To leave out a vertex costs the weights of its neighbours, less its own.
+    """
+    price = {v: sum(weights[u] for u in graph[v]) - weights[v] for v in graph}
+    # Of equal prices the vertex next to the last ones comes first, so that lattices have the
+    # pattern of a chessboard.
+    queue = [(price[v], 0, v) for v in graph]
+    heapq.heapify(queue)
+    cover, decided, step = set[Vertex](), set[Vertex](), 0
+    while queue:
+        cost, _, v = heapq.heappop(queue)
+        if v in decided or cost != price[v]:
+            continue
+        gone = {u for u in graph[v] if u not in decided}
+        cover |= gone
+        decided |= gone | {v}
+        for u in gone:
+            for near in graph[u]:
+                if near not in decided:
+                    step -= 1
+                    price[near] -= weights[u]
+                    heapq.heappush(queue, (price[near], step, near))
+    return cover

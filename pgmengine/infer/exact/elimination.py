@@ -32,11 +32,12 @@ from pgmengine.graph.variables import find
 from pgmengine.infer.answers import add_gradients, evidence_patterns
 from pgmengine.infer.by_name import Joint
 from pgmengine.infer.exact.answered import Answer, check_possible, exact_answers, output_bytes, put
-from pgmengine.infer.exact.conditioned import Conditioned, condition
+from pgmengine.infer.exact.causes import equal_findings, has_causes, shares
+from pgmengine.infer.exact.conditioned import Conditioned, Form, condition
 from pgmengine.infer.exact.expected import Expected
-from pgmengine.infer.exact.factors import Scopes
-from pgmengine.infer.exact.leaks import with_leaks
+from pgmengine.infer.exact.leaks import with_leaks, with_weights
 from pgmengine.infer.exact.order import Order, best_order
+from pgmengine.infer.exact.outside import Factors, Outside, condition_outside
 from pgmengine.infer.exact.possible import Possible, remove_impossible
 from pgmengine.infer.exact.shared import (
     RARE,
@@ -77,7 +78,14 @@ SHORT_SEARCH = 0.05
 # Table entries up to which the quick search takes longer than elimination.
 QUICK = 2**12
 
-# Table entries above which impossible states are looked for.
+# Small tables are taken where they have less than this share of the entries of whole tables.
+WHOLE = 1.0
+
+# The number of table entries that no junction tree may have.
+MOST = 2.0**50
+
+# Table entries above which impossible states are looked for, and above which units with independent
+# causes have small tables.
 WORTH = 2**16
 
 
@@ -92,6 +100,9 @@ class Elimination(Method):
     ----------
     max_states : the largest number of table entries of all cliques together.
     draws : number of samples where they are wanted.
+    max_work : the largest number of table entries of all passes over the tree where it needs more
+        than `max_states`, so that some variables are conditioned on outside of it: one pass for
+        each of their joint states. 0 for no variables outside.
 
     >>> import pgmengine as pgm
     >>> chain = pgm.GraphBuilder()
@@ -110,28 +121,37 @@ class Elimination(Method):
 
     max_states: float = 2**27
     draws: int = 1000
+    max_work: float = 2**36
 
     def __post_init__(self) -> None:
-        check_limit(self, "max_states")
+        check_limit(self, "max_states", "max_work")
         check_whole(self, "draws")
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Find an order for every evidence pattern; refuse above max_states."""
         try:
-            basis = _planned(target, want, self.max_states)
+            basis = _planned(target, want, Limits(min(self.max_states, MOST - 1), self.max_work))
         except PgmError as error:
             return Scheme(refusal=str(error))
         trees = basis.trees
-        if "mode" in want and any(any(t.conditioned.places(InfiniteTerm)) for t in trees):
-            return Scheme(refusal="units with infinitely many values are summed out, not maximised")
         most = max(trees, key=lambda tree: tree.entries.max())
         work = sum(tree.work(self.draws, want) for tree in trees)
-        if most.entries.max() > self.max_states:
+        if most.entries.max() > basis.limits.states:
+            bits = [np.log2(max(x, 1)) for x in (most.entries.max(), basis.limits.states)]
             refusal = (
-                f"the best elimination order needs 2^{np.log2(most.order.entries):.4g} table "
-                f"entries, the limit is 2^{np.log2(self.max_states):.4g}; its width is "
-                f"{most.order.largest:.4g}, and no order has less than {most.order.bound:.4g}"
+                f"the best elimination order needs 2^{bits[0]:.4g} table entries, the limit is "
+                f"2^{bits[1]:.4g}; its width is {most.order.largest:.4g}, and no order has less "
+                f"than {most.order.bound:.4g}"
             )
+            if self.max_work > 0:
+                refusal += (
+                    "; with variables outside it needs more than "
+                    f"2^{np.log2(self.max_work):.4g} entries in all passes"
+                )
+            if self.max_states >= MOST:
+                refusal += f" (max_states is {self.max_states:.4g}; 2^50 is too much for any tree)"
+            if causes := most.conditioned.described:
+                refusal += f" ({causes})"
             return Scheme(work=work, refusal=refusal)
         memory = max(tree.bytes(want, self.draws) for tree in trees)
         memory += output_bytes(target, want, self.draws)
@@ -177,9 +197,15 @@ class Elimination(Method):
         rest = tuple(w for w in want if w != "gradient")
         log_z, found = _eliminated(planned.posterior, target, rest, self.draws, rng)
         check_possible(log_z, np.arange(target.rows), target)
-        return log_z, found | _eliminated(
-            planned.slope, with_leaks(target), ("gradient",), 0, None
-        )[1]
+        return log_z, found | _eliminated(planned.slope, _lifted(target), ("gradient",), 0, None)[1]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest number of table entries of a tree, and of all passes with variables outside."""
+
+    states: float
+    work: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,14 +213,47 @@ class _Tree:
     """Rows of one evidence pattern, or rows that share a tree, with factors and junction tree."""
 
     rows: Array
+    form: Form
+    # The key under which the structure remembers the tree.
+    key: tuple[Any, ...]
     conditioned: Conditioned
     order: Order
-    tree: JunctionTree
+    tree: JunctionTree | Outside
     # The states that are left where impossible ones were removed.
     possible: Possible | None = None
     # Where rows of several patterns share the tree: the entries of all cliques and of the largest
     # one over the states that each row leaves, (rows, 2).
     restricted: Array | None = None
+
+    def within(self, limits: Limits, target: Target) -> _Tree:
+        """Return the tree with variables outside, where it has too many entries and that helps."""
+        if self.restricted is not None or self.order.entries <= limits.states:
+            return self
+        conditioned, p = self.conditioned, self.possible
+        factors = Factors(conditioned.states, conditioned.scopes.start, conditioned.scopes.scope)
+        if p is not None:
+            factors = Factors(np.maximum(p.cards, 1), p.start, p.scope)
+        found = target.structure.memo.recall(
+            ("outside", limits, *self.key),
+            lambda: condition_outside(factors, self.order, limits.states, limits.work),
+        )
+        return self if found is None else replace(self, order=found[0], tree=found[1])
+
+    @property
+    def passes(self) -> int:
+        """The number of joint states outside, each with a pass of its own."""
+        return self.tree.states if isinstance(self.tree, Outside) else 1
+
+    @property
+    def by_value(self) -> bool:
+        """Whether other values of the evidence may need another tree."""
+        values = self.possible is not None or self.restricted is not None
+        return values or self.form.small
+
+    @property
+    def junction(self) -> JunctionTree:
+        """The tree of all variables, or of those that are not outside."""
+        return self.tree.tree if isinstance(self.tree, Outside) else self.tree
 
     @property
     def entries(self) -> Array:
@@ -217,13 +276,15 @@ class _Tree:
             free[name][units] = True
         return freed(target, free)
 
-    def values(self, target: Target) -> tuple[Array, Array]:
-        """Return the entries of all factors at the states that are left, and which have lanes."""
-        parts = self.conditioned.tables(target)
+    def values(self, parts: list[Array], lanes: int) -> tuple[Array, Array]:
+        """Return the entries of all factors at the states that are left, and which have lanes.
+
+        `parts` are the entries (entries, lanes or 1) of all terms.
+        """
         if self.possible is not None:
             ends, stays = np.cumsum([0, *map(len, parts)]), self.possible.stays
             parts = [part[stays[a : a + len(part)]] for a, part in zip(ends, parts, strict=False)]
-        wide = [part.shape[1] > 1 or target.rows == 1 for part in parts]
+        wide = [part.shape[1] > 1 or lanes == 1 for part in parts]
         counts = [len(term.scopes) for term in self.conditioned.terms]
         flat = np.concatenate([np.empty(0), *(part.ravel() for part in parts)])
         return flat, np.repeat(np.array(wide, dtype=np.uint8), counts)
@@ -234,16 +295,17 @@ class _Tree:
         found = [np.empty((0, 2))]
         for part in np.split(rows, range(step, len(rows), step)):
             some = target if len(part) == target.rows else target.take(part)
-            values, wide = self.values(self.given(some))
+            parts = self.conditioned.tables(self.given(some))
+            values, wide = self.values(parts, some.rows)
             seen = observed_states(some, self.conditioned, self.possible)
-            found.append(restricted_entries(self.tree, values, seen, wide=wide))
+            found.append(restricted_entries(self.junction, values, seen, wide=wide))
         return np.concatenate(found)
 
     def all_states(self, units: Array) -> Array:
         """Return marginals of units with a 0 at the states that were removed."""
         if self.possible is None:
             return units
-        first = np.cumsum([0, *self.conditioned.free.states])
+        first = np.cumsum([0, *self.conditioned.states])
         places = [a + kept for a, kept in zip(first, self.possible.kept, strict=False)]
         out = np.zeros((first[-1], units.shape[1]))
         out[np.concatenate(places)] = units
@@ -265,7 +327,7 @@ class _Tree:
         """Return states (..., units) of the tree as states of the model."""
         if self.possible is None:
             return states
-        kept = np.zeros((len(self.possible.kept), max(self.conditioned.free.states)), dtype=int)
+        kept = np.zeros((len(self.possible.kept), max(self.conditioned.states)), dtype=int)
         for i, some in enumerate(self.possible.kept):
             kept[i, : len(some)] = some
         return np.asarray(kept[np.arange(len(kept)), states])
@@ -274,9 +336,11 @@ class _Tree:
         """Return the number of table entries of all passes and rows."""
         kinds = {quantity(w) for w in want}
         passes = 1 + (PASSES - 1) * bool(MOMENTS & kinds) + ("mode" in kinds)
+        if "marginals" in kinds:
+            passes += sum(map(len, self.conditioned.separate.values()))
         drawn = draws * len(self.conditioned.free.states) * ("samples" in kinds)
         each = self.order.entries if self.restricted is None else float(self.entries.mean())
-        return len(self.rows) * (passes * each + drawn)
+        return len(self.rows) * (passes * self.passes * each + drawn)
 
     def bytes(self, want: tuple[str, ...], draws: int) -> float:
         """Return the most memory of a pass over some rows."""
@@ -304,11 +368,19 @@ class _Tree:
     @property
     def described(self) -> str:
         """The tree in words."""
+        causes = self.conditioned.described
+        outside = ""
+        if isinstance(self.tree, Outside):
+            several = "variables" if len(self.tree.variables) > 1 else "variable"
+            outside = (
+                f", conditioning on {len(self.tree.variables)} {several} outside with "
+                f"2^{np.log2(self.passes):.4g} joint states"
+            )
         sharing = "" if self.restricted is None else f", shared by {len(self.rows)} rows"
         return (
             f"junction tree of {self.tree.cliques} cliques{sharing}, largest 2^{self.largest:.4g} "
-            f"states, 2^{np.log2(max(self.entries.max(), 1)):.4g} in all"
-        )
+            f"states, 2^{np.log2(max(self.entries.max(), 1)):.4g} in all{outside}"
+        ) + (f" ({causes})" if causes else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,7 +392,7 @@ class _Planned:
     without_evidence: list[_Tree]
     # Of leaks of 0 lifted, for the gradient alone (leaks.py).
     slope: list[_Tree]
-    most: float
+    limits: Limits
     target: ReferenceType[Target]
 
     @property
@@ -337,21 +409,26 @@ def _on(planned: _Planned, target: Target) -> _Planned:
     """
     if planned.target() is target:
         return planned
-    by_value = any(t.possible is not None or t.restricted is not None for t in planned.trees)
-    return _planned(target, planned.want, planned.most) if by_value else planned
+    by_value = any(tree.by_value for tree in planned.trees)
+    return _planned(target, planned.want, planned.limits) if by_value else planned
 
 
-def _planned(target: Target, want: tuple[str, ...], most: float) -> _Planned:
-    """Return the trees of a question with at most `most` states; PgmError if a term is no table."""
+def _planned(target: Target, want: tuple[str, ...], limits: Limits) -> _Planned:
+    """Return the trees of a question; PgmError where a term is no table."""
     without: list[_Tree] = []
     if "log_prob" in want and not _normalised(target):
-        without = _trees(target.nothing_observed, ("log_z",), most)
-    lifted = with_leaks(target) if "gradient" in want else target
+        without = _trees(target.nothing_observed, ("log_z",), limits)
+    lifted = _lifted(target) if "gradient" in want else target
     if lifted is target:
-        return _Planned(want, _trees(target, want, most), without, [], most, ref(target))
+        return _Planned(want, _trees(target, want, limits), without, [], limits, ref(target))
     rest = tuple(w for w in want if w != "gradient") or ("log_z",)
-    slope = _trees(lifted, ("gradient",), most)
-    return _Planned(want, _trees(target, rest, most), without, slope, most, ref(target))
+    slope = _trees(lifted, ("gradient",), limits)
+    return _Planned(want, _trees(target, rest, limits), without, slope, limits, ref(target))
+
+
+def _lifted(target: Target) -> Target:
+    """Return the target with leaks and weights of 0 lifted where they have a slope, or itself."""
+    return with_weights(with_leaks(target))
 
 
 def _normalised(target: Target) -> bool:
@@ -366,26 +443,28 @@ def _normaliser(trees: list[_Tree], target: Target) -> Array | float:
     return _eliminated(trees, target.nothing_observed, ("log_z",), 0, None)[0]
 
 
-def _trees(target: Target, want: tuple[str, ...], most: float) -> list[_Tree]:
+def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[_Tree]:
     """Return a tree for every evidence pattern, and one that rows of rare patterns share."""
     kinds = {quantity(w) for w in want}
-    structural = bool(PAIRS & kinds)
-    prune = not kinds & {"samples", "mode", *MOMENTS}
-    joints = tuple(_units(target, w) for w in want if isinstance(w, Joint))
+    form = Form(
+        prune=not kinds & {"samples", "mode", *MOMENTS},
+        structural=bool(PAIRS & kinds),
+        joints=tuple(_units(target, w) for w in want if isinstance(w, Joint)),
+        pairs="pairs" in kinds,
+        maximum="mode" in kinds,
+    )
     patterns = evidence_patterns(target)
     rare = rare_rows(target, patterns)
-    shared = _shared(target, rare, structural, joints, most) if len(rare) else []
+    shared = _shared(target, rare, form, limits) if len(rare) else []
     done = np.zeros(target.rows, dtype=bool)
     for tree in shared:
         done[tree.rows] = True
     alone = [rows for rows in patterns if not done[rows[0]]]
-    trees = [_tree(target, rows, prune, structural, joints) for rows in alone]
-    return shared + [_row_by_row(tree, target, most) for tree in trees]
+    trees = [tree for rows in alone for tree in _of_pattern(target, rows, form)]
+    return shared + [_row_by_row(t, target, limits.states).within(limits, target) for t in trees]
 
 
-def _shared(
-    target: Target, rows: Array, structural: bool, joints: tuple[tuple[int, ...], ...], most: float
-) -> list[_Tree]:
+def _shared(target: Target, rows: Array, form: Form, limits: Limits) -> list[_Tree]:
     """Return the tree that rows of several patterns share, without rows for which it is too large.
 
     There is none where a term is no table before the evidence of single rows is known.
@@ -393,13 +472,13 @@ def _shared(
     some = target if len(rows) == target.rows else target.take(rows)
     try:
         whole = freed(some, free_in_some(some))
-        tree = _tree(whole, np.arange(len(rows)), False, structural, joints, SHORT_SEARCH)
+        tree = _draft(whole, np.arange(len(rows)), replace(form, prune=False)).tree(SHORT_SEARCH)
     except PgmError:
         return []
     sizes = tree.sizes(some, tree.rows)
     seconds = PASSES * ENTRY * sizes[:, 0] + CLIQUE * tree.tree.cliques
     fits = seconds <= planning_seconds(tree.conditioned, tree.possible)
-    fits &= sizes[:, 0] <= most
+    fits &= sizes[:, 0] <= limits.states
     return [replace(tree, rows=rows[fits], restricted=sizes[fits])] if fits.any() else []
 
 
@@ -418,6 +497,33 @@ def _row_by_row(tree: _Tree, target: Target, most: float) -> _Tree:
     return replace(tree, restricted=sizes) if sizes[:, 0].max() <= most else tree
 
 
+def _of_pattern(target: Target, rows: Array, form: Form) -> list[_Tree]:
+    """Return the trees of one evidence pattern.
+
+    Small tables of units with independent causes depend on which of them are 1, so that rows with
+    other values have other trees. They are planned where one tree for all rows is large.
+    """
+    if not has_causes(target):
+        return [_draft(target, rows, form).tree()]
+    entries = np.inf
+    try:
+        whole = _draft(target, rows, form)
+        entries = whole.rough.entries
+        if entries <= WORTH:
+            return [whole.tree()]
+    except PgmError:
+        # A table is too large: small ones may do.
+        pass
+    small = replace(form, small=True)
+    drafts = [_draft(target, some, small) for some in equal_findings(target, rows)]
+    # Each row has the tree that it would have alone, so that parts of a question have equal bits.
+    large = [draft.rows for draft in drafts if draft.rough.entries >= WHOLE * entries]
+    trees = [draft.tree() for draft in drafts if draft.rough.entries < WHOLE * entries]
+    if large:
+        trees.append(_draft(target, np.sort(np.concatenate(large)), form).tree())
+    return trees
+
+
 def _units(target: Target, joint: Joint) -> tuple[int, ...]:
     """Return the units of a Joint, numbered over all layers."""
     places = [find(target.structure, unit, str(joint)) for unit in joint.units]
@@ -426,52 +532,65 @@ def _units(target: Target, joint: Joint) -> tuple[int, ...]:
     return tuple(target.structure.first_unit[layer] + i for layer, i in places)
 
 
-def _tree(
-    target: Target,
-    rows: Array,
-    prune: bool,
-    structural: bool,
-    joints: tuple[tuple[int, ...], ...],
-    search: float = SEARCH,
-) -> _Tree:
-    """Return the tree of one evidence pattern, remembered by the structure.
+@dataclass(frozen=True, eq=False)
+class _Draft:
+    """The factors of some rows of an evidence pattern, with a first elimination order."""
 
-    `search` is the longest time in seconds of the search for an order.
-    """
+    target: Target
+    rows: Array
+    form: Form
+    # The key under which the structure remembers what is planned.
+    key: tuple[Any, ...]
+    conditioned: Conditioned
+    rough: Order
+
+    def tree(self, search: float = SEARCH) -> _Tree:
+        """Return the tree of these rows.
+
+        `search` is the longest time in seconds of the search for an order.
+        """
+        conditioned, memo = self.conditioned, self.target.structure.memo
+        states, scopes = conditioned.states, conditioned.scopes
+
+        def make() -> tuple[Order, JunctionTree]:
+            order = self.rough
+            if _may_fit(order) and order.entries > QUICK:
+                order = best_order(states, scopes.start, scopes.scope, search, conditioned.passing)
+            return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
+
+        if self.rough.entries > WORTH:
+            parts = conditioned.tables(self.target.take(self.rows))
+            values = np.concatenate([part.max(axis=1) for part in parts])
+            zeros = np.isneginf(values)
+            if zeros.any():
+                digest = sha256(np.packbits(zeros).tobytes()).digest()
+                key = ("possible", search, digest, *self.key)
+                found = memo.recall(key, lambda: _reduced(conditioned, values, search))
+                return _Tree(self.rows, self.form, key, conditioned, *found)
+        key = ("tree", search, *self.key)
+        return _Tree(self.rows, self.form, key, conditioned, *memo.recall(key, make))
+
+
+def _draft(target: Target, rows: Array, form: Form) -> _Draft:
+    """Plan the factors of some rows; PgmError where a term is no table, or too large a table."""
     # Hints are no part of the pattern, so that their rows are looked at all together.
     one = target.take(rows if target.soft else rows[:1])
     masks = [mask[0] for both in (one.free, one.cut) for mask in both.values()]
     masks += [hinted(one, name).any(axis=0) for name in one.soft]
-    acting = one.model.parameter_places if structural else one.model.nonzero_places
+    if form.small:
+        layers = target.structure.layers
+        causes = [n for n in layers if layers[n].unit.independent_causes]
+        masks += [one.evidence.values[name][0] for name in causes]
+    acting = one.model.parameter_places if form.structural else one.model.nonzero_places
     seen = tuple(m.tobytes() for m in masks)
-    key = ("tree", prune, structural, one.untempered, joints, *one.soft, *seen, *acting)
-
+    key = (form, one.untempered, *one.soft, *seen, *acting)
     memo = target.structure.memo
-    conditioned: Conditioned = memo.recall(
-        ("conditioned", *key), lambda: condition(one, prune, structural, joints)
-    )
-    states, scopes = conditioned.free.states, conditioned.scopes
-
-    def make() -> tuple[Order, JunctionTree]:
-        order = rough
-        if _may_fit(rough) and rough.entries > QUICK:
-            order = best_order(states, scopes.start, scopes.scope, seconds=search)
-        return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
-
+    conditioned: Conditioned = memo.recall(("factors", *key), lambda: condition(one, form))
+    states, scopes, offered = conditioned.states, conditioned.scopes, conditioned.passing
     rough: Order = memo.recall(
-        ("rough order", *key), lambda: best_order(states, scopes.start, scopes.scope, seconds=0.0)
+        ("rough order", *key), lambda: best_order(states, scopes.start, scopes.scope, 0.0, offered)
     )
-    if rough.entries > WORTH:
-        parts = conditioned.tables(target.take(rows))
-        values = np.concatenate([part.max(axis=1) for part in parts])
-        zeros = np.isneginf(values)
-        if zeros.any():
-            digest = sha256(np.packbits(zeros).tobytes()).digest()
-            found = memo.recall(
-                ("possible", search, digest, *key), lambda: _reduced(states, scopes, values, search)
-            )
-            return _Tree(rows, conditioned, *found)
-    return _Tree(rows, conditioned, *memo.recall((search, *key), make))
+    return _Draft(target, rows, form, key, conditioned, rough)
 
 
 def _may_fit(rough: Order) -> bool:
@@ -480,15 +599,16 @@ def _may_fit(rough: Order) -> bool:
 
 
 def _reduced(
-    states: Array, scopes: Scopes, values: Array, search: float
+    conditioned: Conditioned, values: Array, search: float
 ) -> tuple[Order, JunctionTree, Possible]:
     """Return the tree over the states that are possible for some row."""
-    p = remove_impossible(states, scopes.start, scopes.scope, values)
+    scopes, offered = conditioned.scopes, conditioned.passing
+    p = remove_impossible(conditioned.states, scopes.start, scopes.scope, values)
     # A sum without states is 0; the tree of one state each is never run.
     cards = np.maximum(p.cards, 1)
-    order = best_order(cards, p.start, p.scope, seconds=0.0)
+    order = best_order(cards, p.start, p.scope, 0.0, offered)
     if _may_fit(order):
-        order = best_order(cards, p.start, p.scope, seconds=search)
+        order = best_order(cards, p.start, p.scope, search, offered)
     return order, JunctionTree(cards, p.start, p.scope, order.order), p
 
 
@@ -532,33 +652,89 @@ def _solved(
     target = tree.given(target) if tree.restricted is not None else target
     if tree.possible is not None and not tree.possible.cards.all():
         return np.full(target.rows, -np.inf), Answer()
-    values, wide = tree.values(target)
+    infinite = any(conditioned.places(InfiniteTerm))
     asking: dict[str, Any] = {
-        "wide": wide,
         "marginals": moments,
         "expected": asked if moments else None,
-        "mode": "mode" in kinds,
+        "mode": "mode" in kinds and not infinite,
         "draws": draws if "samples" in kinds else 0,
         "key": None if rng is None else rng.integers(0, 2**32, 4, dtype=np.uint32),
     }
-    if tree.restricted is None:
-        found = tree.tree.run(values, lanes=target.rows, **asking)
-    else:
+    seen = None
+    if tree.restricted is not None:
         seen = observed_states(given, conditioned, tree.possible)
-        found = run_restricted(tree.tree, values, seen, **asking)
+    found = _run(tree, conditioned.tables(target), target.rows, seen, **asking)
+    if "mode" in kinds and infinite:
+        largest = conditioned.largest(target)
+        found["mode"] = _run(tree, largest, target.rows, seen, mode=True)["mode"]
     log_z = found["log_z"] + conditioned.constant(target)
     answers = Answer()
     if moments and not np.isneginf(log_z).any():
         units = tree.all_states(found["marginals"])
         factors = tree.all_entries(asked, found["expected"])
-        answers = _expected(Expected(target, conditioned, units, asked, factors), want)
+        on = _separate(tree, target, log_z) if "marginals" in kinds else {}
+        answers = _expected(Expected(target, conditioned, units, asked, factors, on), want)
     if "mode" in kinds:
-        answers["mode"] = _values(conditioned, target, tree.named(found["mode"]))
+        x = _values(conditioned, target, tree.named(found["mode"])[:, None])
+        x = _with_others(conditioned, target, x, None)
+        answers["mode"] = {name: value[:, 0] for name, value in x.items()}
     if "samples" in kinds and rng is not None:
         drawn = tree.named(found["samples"].swapaxes(0, 1))
         x = _values(conditioned, target, drawn)
-        answers["samples"] = _with_infinite(conditioned, target, x, rng)
+        answers["samples"] = _with_others(conditioned, target, x, rng)
     return log_z, answers
+
+
+def _separate(tree: _Tree, target: Target, log_z: Array) -> States:
+    """Return the probabilities (rows, units) of 1 of the units that are in no factor.
+
+    Each is 0 with the probability E[e^-z] = Z with this unit observed to be 0, divided by Z. The
+    sum z over parents changes the tables of single units only, so that all units are lanes of one
+    pass.
+    """
+    conditioned, rows, out = tree.conditioned, target.rows, States()
+    for name, units in conditioned.separate.items():
+        at_once = max(1, int(ROWS_BYTES // max(tree.tree.bytes(rows), 1)))
+        chunks = [units[i : i + at_once] for i in range(0, len(units), at_once)]
+        found = [_log_off(tree, target, name, chunk) for chunk in chunks]
+        out[name] = -np.expm1(np.concatenate(found, axis=1) - log_z[:, None])
+    return out
+
+
+def _log_off(tree: _Tree, target: Target, name: str, units: Array) -> Array:
+    """Return log Z (rows, units) with one more unit observed to be 0, for each of some units."""
+    conditioned, free = tree.conditioned, tree.conditioned.free
+    lanes = target.rows, len(units)
+    added = np.zeros((int(free.states.sum()), len(units)))
+    first = np.cumsum([0, *free.states])
+    for c in target.structure.arrows_into[name]:
+        parents = free.layers.get(c.a, np.empty(0, dtype=int))
+        places = first[free.of(target, c.a, parents)][:, None] + np.arange(
+            target.structure.state_counts[c.a]
+        )
+        added[places.ravel()] += shares(target, c, parents, units)
+    alone, *others = conditioned.tables(target)
+    own = np.broadcast_to(alone[:, :, None] + added[:, None], (len(added), *lanes))
+    parts = [own.reshape(len(added), -1)]
+    parts += [np.repeat(p, len(units), axis=1) if p.shape[1] > 1 else p for p in others]
+    found = _run(tree, parts, target.rows * len(units))
+    leaks = target.model.inputs(target.evidence.values, name)[:, units]
+    total: Array = found["log_z"].reshape(lanes) + conditioned.constant(target)[:, None] - leaks
+    return total
+
+
+def _run(
+    tree: _Tree, parts: list[Array], lanes: int, seen: Array | None = None, **asking: Any
+) -> dict[str, Array]:
+    """Pass messages for the entries (entries, lanes or 1) of all terms.
+
+    `seen` are the states that rows observe where they share the tree.
+    """
+    values, wide = tree.values(parts, lanes)
+    if seen is not None:
+        return run_restricted(tree.junction, values, seen, wide=wide, **asking)
+    found: dict[str, Array] = tree.tree.run(values, lanes=lanes, wide=wide, **asking)
+    return found
 
 
 def _asked_factors(conditioned: Conditioned, kinds: set[str]) -> Array:
@@ -606,19 +782,29 @@ def _values(conditioned: Conditioned, target: Target, states: Array) -> States:
     return x
 
 
-def _with_infinite(
-    conditioned: Conditioned, target: Target, x: States, rng: np.random.Generator
+def _with_others(
+    conditioned: Conditioned, target: Target, x: States, rng: np.random.Generator | None
 ) -> States:
-    """Draw the units with infinitely many values given the draws (rows, draws, width) of others."""
+    """Draw the units with infinitely many values, and those in no factor, given all others.
+
+    `x` has the states (rows, draws, width) of the others. Without `rng` the units have their most
+    probable values.
+    """
     terms = [term for term, _ in conditioned.places(InfiniteTerm)]
-    if not terms:
+    if not terms and not conditioned.separate:
         return x
     rows, draws = next(iter(x.values())).shape[:2]
     each = target.take(np.repeat(np.arange(rows), draws))
     flat = {name: value.reshape(rows * draws, -1) for name, value in x.items()}
     for term in terms:
         layer = target.structure.layers[term.name]
-        drawn = layer.unit.sample(layer.shaped(each.natural(flat, term.name)), rng)
+        eta = layer.shaped(each.natural(flat, term.name))
+        drawn = layer.unit.mode(eta) if rng is None else layer.unit.sample(eta, rng)
         free = each.components(term.name, each.free[term.name])
         flat[term.name] = np.where(free, layer.flat(drawn), flat[term.name])
+    for name, units in conditioned.separate.items():
+        assert rng is not None
+        drawn = target.structure.layers[name].unit.sample(each.natural(flat, name), rng)
+        flat[name] = flat[name].copy()
+        flat[name][:, units] = drawn[:, units]
     return {name: value.reshape(rows, draws, -1) for name, value in flat.items()}

@@ -40,6 +40,9 @@ class Exact(Method):
     max_bits : the largest cover that is enumerated, as log2 of its number of states.
     draws : number of samples where they are wanted.
     max_states : the largest number of table entries of all cliques of a junction tree.
+    max_work : the largest number of table entries of all passes over a tree with variables outside,
+        as in `Elimination`; 0 for no variables outside. The limit is lower here, about ten seconds
+        for a row, because Auto tries this method first.
 
     >>> import pgmengine as pgm
     >>> model = pgm.rbm(4, 2, rng=0)
@@ -57,9 +60,10 @@ class Exact(Method):
     max_bits: float = 25
     draws: int = 1000
     max_states: float = 2**27
+    max_work: float = 2**32
 
     def __post_init__(self) -> None:
-        check_limit(self, "max_bits", "max_states")
+        check_limit(self, "max_bits", "max_states", "max_work")
         check_whole(self, "draws")
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
@@ -70,7 +74,7 @@ class Exact(Method):
         hopeless = least_width(target) >= min(bits, np.log2(max(self.max_states, 1.0)))
         if walk.plan.accepted and walk.plan.seconds < SHORT or hopeless:
             return _scheme(walk)
-        tree = Elimination(self.max_states, self.draws).prepare(target, want)
+        tree = Elimination(self.max_states, self.draws, self.max_work).prepare(target, want)
         if not tree.plan.accepted and not walk.plan.accepted:
             both = f"{walk.plan.refusal}; {tree.plan.refusal}"
             return Scheme(work=walk.plan.work, bytes=walk.plan.bytes, refusal=both)

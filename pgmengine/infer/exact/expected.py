@@ -19,6 +19,7 @@ from pgmengine.graph.couplings import only_parameters
 from pgmengine.graph.tables import table_gradient
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse
+from pgmengine.infer.exact.causes import AbsentTerm, ChainTerm, Links
 from pgmengine.infer.exact.conditioned import Conditioned, JointTerm
 from pgmengine.infer.exact.factors import PairTerm, TableTerm
 from pgmengine.infer.exact.summed import ChildTerm, Field, InfiniteTerm
@@ -36,6 +37,7 @@ class Expected:
     units : (sum of states of the free units, rows) marginals of free units.
     asked : numbers of the factors whose marginals are known, ascending.
     factors : (sum of their entries, rows) marginals of these factors.
+    separate : layer -> (rows, units) probabilities of 1 of the units that are in no factor.
     """
 
     target: Target
@@ -43,6 +45,7 @@ class Expected:
     units: Array
     asked: Array
     factors: Array
+    separate: States
 
     @cached_property
     def _ends(self) -> Array:
@@ -103,6 +106,9 @@ class Expected:
                 continue
             out[name] = layer.one_hot(target.evidence.values[name])
             out[name][:, units] = mine.transpose(2, 0, 1)
+        for name, on in self.separate.items():
+            units = self.conditioned.separate[name]
+            out[name][:, units] = np.stack([1.0 - on, on], axis=-1)
         return out
 
     @cached_property
@@ -162,9 +168,20 @@ class Expected:
             for i, f in enumerate(child.fields if c.directed and child.name == c.b else ()):
                 if child.free[f.unit]:
                     yield from self._child_moments(c, f, self.factor(place.start + i))
+        for chain, place in self.conditioned.places(ChainTerm):
+            for links, where in chain.joined_places(place.stop) if chain.name == c.b else ():
+                if links.arrow is c:
+                    yield from self._chain_moments(links, self.marginals(where))
         for it, f, marginal in self._infinite():
             if it.name in (c.a, c.b):
                 yield from self._infinite_moments(c, it, f, marginal)
+
+    def _chain_moments(self, links: Links, marginal: Array) -> Iterator[tuple[int, int, Array]]:
+        """Yield the pairs of free children and their free parents that chains join."""
+        support = links.support(self.target)
+        both = marginal.reshape(len(links.parents), len(support), 2, -1)[:, :, 1]
+        moment = np.einsum("nkr,ki->nri", both, support)[..., None]
+        yield from zip(links.parents.tolist(), links.children.tolist(), moment, strict=True)
 
     def _child_moments(
         self, c: Coupling, f: Field, marginal: Array
@@ -250,7 +267,39 @@ class Expected:
                 bias[columns] += heavy.sum(axis=(0, 1))
                 for c in s.arrows_into[name]:
                     arrows[c.key][:, columns] += self._with_parents(c, f, heavy)
+        for absent, _ in self.conditioned.places(AbsentTerm):
+            if absent.name == name:
+                bias[absent.children] -= weights.sum()
+                for c in s.arrows_into[name]:
+                    found = weights @ self.mean[c.a]
+                    arrows[c.key][:, absent.children] -= found[:, None]
+        for chain, place in self.conditioned.places(ChainTerm):
+            if chain.name == name:
+                self._chain_score(chain, place.start, weights, bias, arrows)
         return bias, arrows
+
+    def _chain_score(
+        self, chain: ChainTerm, first: int, weights: Array, bias: Array, arrows: dict[str, Array]
+    ) -> None:
+        """Add the expected score of chains: of the leaks, and of the links.
+
+        The expected slope of the log of each table is the slope of log Z in its parameter.
+        """
+        target, count = self.target, len(chain.children)
+        found = self.marginals(slice(first, first + count)).reshape(count, 2, -1)
+        slope = weights * _slope(chain.leaks(target).T, found[:, 1], found[:, 0])
+        bias[chain.children] += slope.sum(axis=1)
+        for c in target.structure.arrows_into[chain.name]:
+            # Free parents have the value 0 here.
+            seen = target.evidence.values[c.a]
+            arrows[c.key][:, chain.children] += seen.T @ slope.T
+        for links, place in chain.places(first):
+            steps, support = links.steps(target), links.support(target)
+            joint = self.marginals(place).reshape(len(steps), 2, steps.shape[1], 2, -1)
+            slope = _slope(steps[..., None], joint[:, 0, :, 1], joint[:, 0, :, 0]) @ weights
+            layer = target.structure.layers[links.arrow.a]
+            rows = layer.columns(links.parents).reshape(len(steps), -1)
+            arrows[links.arrow.key][rows, links.children[:, None]] += slope @ support
 
     def _with_parents(self, c: Coupling, f: Field, heavy: Array) -> Array:
         """Return E[x_parent score] (width of parents, width) of one child, summed over rows.
@@ -291,6 +340,13 @@ class Expected:
         entries = s.table_index.entries(states)[:, whole]
         np.add.at(counts, entries, np.broadcast_to(weights[:, None], entries.shape))
         return table_gradient(s, target.model.table_entries, counts)
+
+
+def _slope(z: Array, on: Array, off: Array) -> Array:
+    """Return the expected slope in z of log(1 - e^-z) with probability `on`, of -z with `off`."""
+    # Where no probability is, the slope may be infinite.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.asarray(np.where(on > 0, on / np.expm1(z), 0.0) - off)
 
 
 def _like(weight: Weight, found: Array) -> Weight:

@@ -17,6 +17,7 @@ import numpy as np
 
 from pgmengine.graph.queries import barren
 from pgmengine.graph.target import Target
+from pgmengine.graph.weights import is_sparse, like
 
 LIFT = 1e-9
 
@@ -39,4 +40,24 @@ def with_leaks(target: Target) -> Target:
         if needed.any():
             bias = np.where(needed, LIFT, model.bias(name))
             lifted[f"{name}.bias"] = bias.reshape(s.layers[name].bias_shape)
+    return target.with_model(model.with_params(lifted)) if lifted else target
+
+
+def with_weights(target: Target) -> Target:
+    """Return the target with weights of LIFT in place of 0 in arrows, or itself.
+
+    Chains of auxiliary variables (causes.py) have a link for each parent. A weight of 0 makes the
+    state impossible in which this parent alone turns the child on, and its slope rests on it.
+    """
+    s, model, lifted = target.structure, target.model, {}
+    for c in s.arrows if target.untempered else ():
+        weight = model.weight(c)
+        if not s.layers[c.b].unit.nonnegative:
+            continue
+        if is_sparse(weight):
+            if (weight.data == 0).any():
+                lifted[f"{c.key}.weight"] = like(weight, np.maximum(weight.data, LIFT))
+        elif ((weight == 0) & (c.parameters(weight) != 0)).any():
+            zero = (weight == 0) & (c.parameters(weight) != 0)
+            lifted[f"{c.key}.weight"] = np.where(zero, LIFT, weight)
     return target.with_model(model.with_params(lifted)) if lifted else target

@@ -81,11 +81,14 @@ class Order:
 class _Search:
     """The best order so far, and the limits of a search."""
 
-    def __init__(self, cards: Array, start: Array, scope: Array, seconds: float) -> None:
+    def __init__(
+        self, cards: Array, start: Array, scope: Array, seconds: float, passes: float
+    ) -> None:
         self.orders = _kernels.Orders(cards, start, scope)
         self.graph, self.bound = (cards, start, scope), self.orders.bound()
         self.end = time.monotonic() + seconds
         self.seconds, self.rule, self.entries, self.largest = seconds, "", math.inf, math.inf
+        self.passes = passes
         self.order: Array | None = None
 
     def note(self, rule: str) -> None:
@@ -100,7 +103,7 @@ class _Search:
         """Return the seconds that the search may take in all."""
         if self.entries > FEASIBLE and self.largest > self.bound + 1e-6:
             return self.seconds
-        return min(self.seconds, SHARE * ENTRY * self.entries)
+        return min(self.seconds, SHARE * ENTRY * self.entries * self.passes)
 
     def left(self) -> float:
         """Return the seconds that are left for further searches."""
@@ -108,7 +111,14 @@ class _Search:
         return 0.0 if late else self.allowed() - READ * self.orders.work()
 
 
-def best_order(cards: Array, start: Array, scope: Array, seconds: float = 10.0) -> Order:
+def best_order(
+    cards: Array,
+    start: Array,
+    scope: Array,
+    seconds: float = 10.0,
+    offered: Array | None = None,
+    passes: float = 1.0,
+) -> Order:
     """Return the best elimination order of a factor graph that a limited search finds.
 
     The search takes about 5 % of the time that elimination by the best order would take, at most
@@ -125,6 +135,10 @@ def best_order(cards: Array, start: Array, scope: Array, seconds: float = 10.0) 
         The variables of factor f are scope[start[f]:start[f + 1]], each once.
     seconds : float
         The longest time of the search, after the first pass.
+    offered : (n,) int32, optional
+        An order to start from.
+    passes : float
+        The number of eliminations by the order.
 
     Raises
     ------
@@ -141,7 +155,10 @@ def best_order(cards: Array, start: Array, scope: Array, seconds: float = 10.0) 
     """
     cards, start = np.ascontiguousarray(cards, np.int64), np.ascontiguousarray(start, np.int64)
     scope = np.ascontiguousarray(scope, np.int32)
-    search = _Search(cards, start, scope, seconds)
+    search = _Search(cards, start, scope, seconds, passes)
+    if offered is not None:
+        search.orders.offer(offered)
+        search.note("offered")
     for step in _steps(search):
         search.note(step)
         if not search.orders.parts or search.left() <= 0.0:

@@ -28,6 +28,7 @@ from pgmengine.base.types import Array, States
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.rows import distinct, spread
 from pgmengine.graph.target import Target
+from pgmengine.infer.exact.leaks import LIFT
 from pgmengine.infer.exact.skeleton import Skeleton
 
 # The units of a finite block are padded to a multiple of this number.
@@ -277,6 +278,9 @@ def _add_off_switches(p: Problem, layer: Layer, index: Array, zeta: Array, chang
     cross = beta * x_step @ change.T
     p.pair = p.pair + cross + cross.T
     offset, value = (1 - x) * SWITCHED_OFF - zeta, -x_step * SWITCHED_OFF - change
+    if beta == 0:
+        # Nothing is impossible here: the logarithm has to be finite, whatever it is.
+        offset = offset - LIFT
     p.finite.append(
         FiniteBlock(
             layer.name, index, beta, False, offset[..., None], value[..., None], complement=True

@@ -7,6 +7,10 @@
     leaf        0, over the free parents of a unit with infinitely many values and arrows into it
                 only: its conditional sums to one, and its mean follows from its parents
 
+For the mode, the largest log weight of an infinite unit or of a leaf is in the place of the sum:
+max_x [eta x + log h(x)], less A(eta) for a leaf. Given the mode of all other units, the unit has
+its most probable value. For Gaussian units both differ from the sums by a constant only.
+
 The first two are functions of a field that is linear in the states of a few free units. `Field`
 holds these units and the steps that their states add to the field, so that the entries of a table
 are
@@ -28,7 +32,7 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.queries import acts
 from pgmengine.graph.rows import distinct
-from pgmengine.graph.target import Target
+from pgmengine.graph.target import Target, times
 from pgmengine.graph.weights import is_sparse
 from pgmengine.infer.exact.factors import FreeUnits, Scopes
 
@@ -125,23 +129,27 @@ def _fields(
     for other, acting in links:
         source = target.structure.layers[other]
         rows, columns = acting.nonzero()
-        pairs = set(zip(source.owners(rows).tolist(), layer.owners(columns).tolist(), strict=True))
-        for i, u in sorted(pairs):
+        counts = units[layer.owners(columns)]
+        ends = source.owners(rows[counts]), layer.owners(columns[counts])
+        for i, u in np.unique(np.stack(ends, axis=1), axis=0).tolist():
             number = int(free.number[target.structure.first_unit[other] + i])
-            if u in near and number < 0 and target.free[other][0, i]:
+            if number < 0 and target.free[other][0, i]:
                 raise PgmError(
                     f"layer {name!r} depends on free units of layer {other!r} without tables"
                 )
-            if u in near and number >= 0:
+            if number >= 0:
                 near[u][number] = Neighbour(other, i, number, int(free.states[number]))
-    fields = [Field(name, u, tuple(found.values())) for u, found in near.items()]
+    return [Field(name, u, tuple(found.values())) for u, found in near.items()]
+
+
+def check_entries(fields: list[Field]) -> None:
+    """Raise PgmError for a unit whose table over its free neighbours is too large."""
     for f in fields:
         if f.entries > MOST_ENTRIES:
             raise PgmError(
-                f"unit {f.unit} of layer {name!r} has {len(f.near)} free neighbours with "
+                f"unit {f.unit} of layer {f.layer!r} has {len(f.near)} free neighbours with "
                 f"{f.entries:.3g} joint states, the limit is {MOST_ENTRIES}"
             )
-    return fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +179,7 @@ class ChildTerm:
         shape = np.broadcast_shapes(zeta.shape, value.shape)
         zeta, value = (_shaped(layer, np.broadcast_to(v, shape)) for v in (zeta, value))
         found = layer.unit.log_conditional(value, zeta) - layer.unit.log_h(value)
-        return np.asarray(target.beta[0] * found.reshape(-1, shape[-2]))
+        return times(target.beta[0], found.reshape(-1, shape[-2]))
 
     def score(self, target: Target, f: Field) -> Array:
         """Return the score d log p(x | zeta) / d zeta of one child.
@@ -216,15 +224,13 @@ def blocks_into(target: Target, name: str) -> dict[str, list[Weight]]:
     return found
 
 
-def child_term(
-    target: Target, free: FreeUnits, name: str, counted: Array, structural: bool
-) -> ChildTerm | None:
-    """Return the term of the children `counted` (size,) of a directed layer, None without any."""
-    fields = child_fields(target, free, name, counted, structural)
+def child_term(target: Target, free: FreeUnits, name: str, fields: list[Field]) -> ChildTerm | None:
+    """Return the term of the children of a directed layer with these fields, None without any."""
     if not fields:
         return None
+    check_entries(fields)
     first = target.structure.first_unit[name]
-    mine = free.number[first : first + len(counted)] >= 0
+    mine = free.number[first : first + target.structure.layers[name].size] >= 0
     own = [[int(free.number[first + f.unit])] if mine[f.unit] else [] for f in fields]
     scopes = [[n.number for n in f.near] + last for f, last in zip(fields, own, strict=True)]
     return ChildTerm(name, tuple(fields), mine, scopes_of(scopes))
@@ -254,6 +260,19 @@ class InfiniteTerm:
             return np.zeros((sum(f.entries for f in self.fields), 1))
         unit = target.structure.layers[self.name].unit
         parts = [unit.log_normalizer(self.shaped(target, f)) for f in self.fields]
+        rows = max(p.shape[1] for p in parts)
+        return np.concatenate([np.broadcast_to(p, (len(p), rows)) for p in parts])
+
+    def largest(self, target: Target) -> Array:
+        """Return the entries with the largest log weight of a unit in place of the log of its sum.
+
+        A leaf has its conditional density there, which is divided by its sum.
+        """
+        unit, parts = target.structure.layers[self.name].unit, []
+        for f in self.fields:
+            eta = self.shaped(target, f)
+            top = unit.max_log_weight(eta)
+            parts.append(top - unit.log_normalizer(eta) if self.leaf else top)
         rows = max(p.shape[1] for p in parts)
         return np.concatenate([np.broadcast_to(p, (len(p), rows)) for p in parts])
 
@@ -291,5 +310,6 @@ def infinite_term(target: Target, free: FreeUnits, name: str, structural: bool) 
         fields = child_fields(target, free, name, target.free[name][0], structural)
     else:
         fields = infinite_fields(target, free, name, structural)
+    check_entries(fields)
     scopes = scopes_of([[n.number for n in f.near] for f in fields])
     return InfiniteTerm(name, tuple(fields), scopes, leaf)

@@ -99,7 +99,7 @@ def test_units_that_all_rows_observe_and_patterns_of_many_rows(monkeypatch):
 
 
 def _trees(model, evidence, most=2.0**27):
-    return elimination._trees(model.given(evidence), ("marginals",), most)
+    return elimination._trees(model.given(evidence), ("marginals",), elimination.Limits(most, 0))
 
 
 def test_rows_that_are_too_large_have_trees_of_their_own(monkeypatch):

@@ -1,0 +1,66 @@
+"""Covers of large graphs: by the linear relaxation and a greedy search."""
+
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import pgmengine as pgm
+from pgmengine.infer.exact import cover
+from pgmengine.infer.exact.cover import choose_cover
+
+
+def torus(side):
+    place = np.arange(side * side).reshape(side, side)
+    ends = [np.stack([place.ravel(), np.roll(place, -1, axis).ravel()]) for axis in (0, 1)]
+    first, second = np.concatenate(ends, axis=1)
+    one = sp.coo_array((np.full(len(first), 0.2), (first, second)), shape=(side * side,) * 2)
+    b = pgm.GraphBuilder()
+    b.layer("s", pgm.Spin(), side * side)
+    b.couple("s", "s", weight=(one + one.T).tocsr())
+    return b.build()
+
+
+@pytest.mark.parametrize("side", (22, 23, 40))
+def test_the_cover_of_a_torus_is_minimal(side):
+    """Every row is a cycle, so that it leaves out at most half of its units, rounded down."""
+    found = choose_cover(torus(side).given(), prune=True, structural=False)
+    assert found.bits == side * -(-side // 2)
+
+
+def random_weighted(seed, bipartite):
+    rng = np.random.default_rng([43, seed])
+    n = int(rng.integers(3, 11))
+    ends = [e for e in itertools.combinations(range(n), 2) if rng.random() < 0.4]
+    if bipartite:
+        ends = [e for e in ends if (e[0] + e[1]) % 2]
+    graph = nx.Graph([(("x", a), ("x", b)) for a, b in ends])
+    return graph, {v: float(rng.integers(1, 6)) for v in graph}
+
+
+def cheapest(graph, weights):
+    """The weight of the cheapest cover, by all sets of vertices."""
+    best, vertices = np.inf, list(graph)
+    for bits in itertools.product((False, True), repeat=len(vertices)):
+        chosen = {v for v, inside in zip(vertices, bits) if inside}
+        if all(a in chosen or b in chosen for a, b in graph.edges):
+            best = min(best, sum(weights[v] for v in chosen))
+    return best
+
+
+@pytest.mark.parametrize("bipartite", (True, False))
+@pytest.mark.parametrize("seed", range(30))
+def test_covers_by_the_relaxation(seed, bipartite, monkeypatch):
+    monkeypatch.setattr(cover, "MANY_VERTICES", 0)
+    graph, weights = random_weighted(seed, bipartite)
+    parts = [graph.subgraph(part) for part in nx.connected_components(graph)]
+    for part in parts:
+        best = cheapest(part, weights)
+        for found in (cover._cover_of(part, weights), cover._greedy_cover(part, weights)):
+            assert all(a in found or b in found for a, b in part.edges)
+            assert sum(weights[v] for v in found) >= best
+        price = sum(weights[v] for v in cover._cover_of(part, weights))
+        # The halves of the relaxation cost twice their share at most.
+        assert price == best if bipartite else price <= 2 * best
