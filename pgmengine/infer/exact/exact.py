@@ -16,6 +16,7 @@ import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole
 from pgmengine.base.types import Array, RngLike
+from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse
 from pgmengine.infer.exact.elimination import Elimination
@@ -114,20 +115,28 @@ def _scheme(chosen: Prepared, note: str = "") -> Scheme:
 
 
 def least_width(target: Target) -> float:
-    """Return a lower bound of log2 of the largest clique: half the average number of neighbours.
+    """Return a lower bound of log2 of the largest clique, in the row of most free units.
 
-    Of binary units, since others have more states. Tables and arrows are not counted.
+    It is the largest of two bounds of the treewidth: half the average number of neighbours, and the
+    least number of neighbours within a dense coupling. All units count as binary, since others have
+    more states. Sparse couplings, tables and arrows are not counted.
     """
-    units = edges = 0.0
-    for name in target.structure.layers:
-        units += float(np.count_nonzero(target.free[name][0]))
-    for c in target.structure.undirected:
+    s = target.structure
+    counts = [distinct(target.free[name]).sum(axis=1) for name in s.layers]
+    row = int(np.argmax(sum(np.broadcast_to(n, target.rows) for n in counts)))
+    edges, least = 0.0, 0.0
+    for c in s.undirected:
         weight = target.model.weight(c)
         if is_sparse(weight):
             # A bound of 0 is right, too, and sparse graphs are for elimination.
             continue
-        rows, columns = (target.components(n, target.free[n][:1])[0] for n in (c.a, c.b))
-        acting = np.count_nonzero(weight[rows][:, columns])
-        one, two = (target.structure.layers[n].unit.width for n in (c.a, c.b))
-        edges += acting / (one * two) / (2 if c.a == c.b else 1)
-    return edges / max(units, 1.0)
+        free = [target.free[n][row] for n in (c.a, c.b)]
+        one, two = (s.layers[n].unit.width for n in (c.a, c.b))
+        shape = (len(free[0]), one, len(free[1]), two)
+        coupled = (np.reshape(weight, shape) != 0).any(axis=(1, 3))[free[0]][:, free[1]]
+        edges += np.count_nonzero(coupled) / (2 if c.a == c.b else 1)
+        neighbours = np.concatenate([coupled.sum(axis=1), coupled.sum(axis=0)])
+        # Units without a neighbour are not part of the graph whose treewidth this bounds.
+        least = max(least, float(min(neighbours[neighbours > 0], default=0)))
+    units = float(sum(np.broadcast_to(n, target.rows)[row] for n in counts))
+    return max(least, edges / max(units, 1.0))
