@@ -27,10 +27,10 @@ from pgmengine.graph.weights import count
 from pgmengine.infer.answers import public, squeeze
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result, Status
+from pgmengine.infer.variational.belief import Belief
 from pgmengine.infer.variational.conditions import obstacle
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.support import impossible_table
-from pgmengine.infer.variational.tables import Tables
 from pgmengine.protocols import Accumulator, Coupling
 
 # Bytes of the graph (net.py) for one weight.
@@ -155,7 +155,7 @@ class MeanField(Method):
         answers = self._answers(q, question.want)
         return question.result(answers, stats, status, warnings, state=q.state)
 
-    def _answers(self, q: Factors | Tables, wanted: tuple[str, ...]) -> dict[str, Any]:
+    def _answers(self, q: Factors | Belief, wanted: tuple[str, ...]) -> dict[str, Any]:
         target, answers = q.target, dict[str, Any]()
         if "marginals" in wanted:
             finite = [
@@ -187,10 +187,10 @@ class MeanField(Method):
 
     def _start(
         self, target: Target, state: States | None = None, rng: np.random.Generator | None = None
-    ) -> Factors | Tables:
+    ) -> Factors | Belief:
         """Return the first Q of the rounds."""
         if _by_tables(target):
-            return Tables(target, self.xi, state, rng)
+            return Belief(target, self.xi, state, rng)
         return Factors(target, self.precision, state, self.tolerance, rng)
 
     def _check_state(self, expected: States, state: Any) -> None:
@@ -208,8 +208,8 @@ class MeanField(Method):
                 )
 
     def _best(
-        self, q: Factors | Tables, rounds: int, rng: np.random.Generator
-    ) -> tuple[Factors | Tables, int]:
+        self, q: Factors | Belief, rounds: int, rng: np.random.Generator
+    ) -> tuple[Factors | Belief, int]:
         """Return the best of several starts for each row, and the rounds made."""
         bound, state = q.bound(), q.state
         for _ in range(self.restarts):
@@ -230,7 +230,7 @@ class MeanField(Method):
         weights: Array,
         total: Accumulator,
         rng: np.random.Generator | None = None,
-    ) -> Factors | Tables:
+    ) -> Factors | Belief:
         """Add the gradient of the bound, summed over rows with weights, to `total`.
 
         Returns Q; PgmError where there is no bound.
@@ -258,9 +258,9 @@ def _by_tables(target: Target) -> bool:
     return target.pattern.free_parents or bool(target.pattern.in_tables)
 
 
-def _impossible(q: Factors | Tables) -> tuple[str, ...]:
+def _impossible(q: Factors | Belief) -> tuple[str, ...]:
     """Return a warning if a row has no bound, because Q has not found a possible state."""
-    if not isinstance(q, Tables) or (possible := q.possible()).all():
+    if not isinstance(q, Belief) or (possible := q.possible()).all():
         return ()
     row = int(np.flatnonzero(~possible)[0])
     return (

@@ -19,7 +19,7 @@ from pgmengine.engine.chains import start
 from pgmengine.graph.target import Target
 
 if TYPE_CHECKING:
-    from pgmengine.infer.variational.tables import Tables
+    from pgmengine.infer.variational.belief import Belief
 
 # Logarithms that stand for log 0, one after the other, and the most rounds at each of them.
 SOFT = (-3.0, -10.0, -40.0)
@@ -30,7 +30,7 @@ TRIES = 20
 WORK = 3e8
 
 
-def move_to_possible(q: Tables, rng: np.random.Generator | None) -> None:
+def move_to_possible(q: Belief, rng: np.random.Generator | None) -> None:
     """Move every row without a bound to a possible state, where one is found."""
     generator = np.random.default_rng(0) if rng is None else rng
     each = q.entries() * ROUNDS * (len(SOFT) + 1)
@@ -45,7 +45,7 @@ def move_to_possible(q: Tables, rng: np.random.Generator | None) -> None:
             q.place_at({n: v[found] for n, v in trial.likely().items()}, rows[found])
 
 
-def _trials(trial: Tables, rng: np.random.Generator) -> Iterator[None]:
+def _trials(trial: Belief, rng: np.random.Generator) -> Iterator[None]:
     """Put Q of every row on a single state, again and again."""
     for least in SOFT:
         trial.settle(ROUNDS, 1e-3, least)
@@ -60,7 +60,7 @@ def _trials(trial: Tables, rng: np.random.Generator) -> Iterator[None]:
     yield
 
 
-def impossible_table(q: Tables, row: int) -> str:
+def impossible_table(q: Belief, row: int) -> str:
     """Return the name of the first table that the likely states of a row make impossible."""
     target: Target = q.target.take(np.array([row]))
     x = {name: value[[row]] for name, value in q.likely().items()}

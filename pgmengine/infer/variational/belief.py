@@ -43,7 +43,7 @@ INTERRUPTIBLE = 1e6
 WORTH_A_THREAD = 2_000
 
 
-class Tables:
+class Belief:
     """A table of probabilities for every free unit, and xi for every child, in each row.
 
     Parameters
@@ -177,9 +177,9 @@ class Tables:
         """Return whether Q has no mass on entries of 0 in tables, (rows,)."""
         return np.isfinite(self._expected_tables())
 
-    def again(self, target: Target, rng: np.random.Generator | None) -> Tables:
+    def again(self, target: Target, rng: np.random.Generator | None) -> Belief:
         """Return the first Q of other rows, which may be impossible."""
-        return Tables(target, self.xi, rng=rng, search=False)
+        return Belief(target, self.xi, rng=rng, search=False)
 
     def likely(self) -> States:
         """Return the most probable states under Q, layer -> (rows, width)."""
