@@ -209,14 +209,17 @@ def _log_h(unit, value):
     return 0.0
 
 
-def _log_child(unit, x, z):
-    """log p(x | input z) less log h(x), of one unit in all states."""
+def _log_child(unit, x, z, nodes=grid):
+    """log p(x | input z) less log h(x), of one unit in all states.
+
+    `nodes` are those of the normaliser, also where a test has taken another grid of states.
+    """
     if isinstance(unit, pgm.NoisyOr):
         with np.errstate(divide="ignore"):
             return np.where(x[:, 0] == 1, np.log(-np.expm1(-z[:, 0])), -z[:, 0])
     if isinstance(unit, pgm.Gaussian):
         return x[:, 0] * z[:, 0] - unit.sigma**2 * z[:, 0] ** 2 / 2
-    values, log_h = grid(unit)
+    values, log_h = nodes(unit)
     return (x * z).sum(axis=1) - logsumexp(z @ values.T + log_h, axis=1)
 
 
@@ -237,6 +240,9 @@ def random_graph(seed, most_states=MOST_STATES, leaves=False):
     rng = np.random.default_rng([17, seed])
     while True:
         graph = _try(rng, leaves)
+        coupled = {graph.layers[n].unit for a, c, _ in graph.couples for n in (a, c)}
+        if pgm.NoisyOr() in coupled:
+            continue
         sizes = [len(grid(graph.layers[n].unit)[1]) for n, _ in graph.units]
         if len(sizes) <= 14 and math.prod(sizes) <= most_states:
             return graph

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import scipy.sparse as sp
 
 from pgmengine import _kernels
 from pgmengine.base.threads import parts
@@ -32,6 +31,9 @@ from pgmengine.graph.target import Target, times
 from pgmengine.graph.weights import count, is_sparse
 from pgmengine.protocols import Kernel
 from pgmengine.units.base import Draw
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 # Chains up to which one after the other is faster than all of them as lanes.
 FEW_CHAINS = 2
@@ -221,6 +223,8 @@ def _joined(
     graph: PackedGraph, blocks: list[tuple[str, str, Weight]], components: int
 ) -> sp.csr_array:
     """Return weights (from, to, matrix) as one matrix (components, values), without zeros."""
+    import scipy.sparse as sp
+
     rows, columns, entries = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)]
     for source, to, block in blocks:
         own = (block if is_sparse(block) else sp.coo_array(block)).tocoo()
@@ -235,6 +239,8 @@ def _joined(
 
 def _children(graph: PackedGraph, arrows: sp.csr_array) -> sp.csr_array:
     """Return the children of each unit as a matrix (units, units)."""
+    import scipy.sparse as sp
+
     sites, units = graph.sites, len(graph.sites)
     owner = np.repeat(np.arange(units), sites["width"])
     coupled = sites["value"] >= 0

@@ -12,7 +12,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
@@ -166,6 +165,8 @@ def add_quadratic(b: GraphBuilder, model: object, name: str) -> None:
     PgmError
         For other objects, models without variables, and coefficients that are not finite.
     """
+    import scipy.sparse as sp
+
     source: Any = model
     kind = getattr(getattr(source, "vartype", None), "name", None)
     if kind not in UNITS or not hasattr(source, "linear") or not hasattr(source, "quadratic"):

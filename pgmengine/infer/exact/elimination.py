@@ -713,9 +713,13 @@ def _log_off(tree: _Tree, target: Target, name: str, units: Array) -> Array:
             target.structure.state_counts[c.a]
         )
         added[places.ravel()] += shares(target, c, parents, units)
-    alone, *others = conditioned.tables(target)
-    own = np.broadcast_to(alone[:, :, None] + added[:, None], (len(added), *lanes))
-    parts = [own.reshape(len(added), -1)]
+    parts = conditioned.tables(target)
+    # The first tables are those of single units, where any unit is free.
+    alone, others = (parts[:1], parts[1:]) if len(added) else ([], parts)
+    parts = [
+        np.broadcast_to(p[:, :, None] + added[:, None], (len(p), *lanes)).reshape(len(p), -1)
+        for p in alone
+    ]
     parts += [np.repeat(p, len(units), axis=1) if p.shape[1] > 1 else p for p in others]
     found = _run(tree, parts, target.rows * len(units))
     leaks = target.model.inputs(target.evidence.values, name)[:, units]
