@@ -197,3 +197,20 @@ def test_parents_are_passed_in_an_order_of_few_open_chains():
     place = passage([chain(0, 0, 2, 4), chain(1, 1, 3, 5)], 6)
     first, second = sorted([place[[0, 2, 4]].tolist(), place[[1, 3, 5]].tolist()], key=min)
     assert max(first) < min(second)
+
+
+def test_findings_beside_observed_causes_alone(monkeypatch):
+    """No unit is free but the findings: p(f = 1) = 1 - exp(-z), one more finding is 1."""
+    monkeypatch.setattr(elimination, "WORTH", 0)
+    monkeypatch.setattr(elimination, "WHOLE", np.inf)
+    monkeypatch.setattr(causes, "SMALL", 1)
+    b = pgm.GraphBuilder()
+    b.layer("d", pgm.Binary(), 2)
+    b.layer("f", pgm.NoisyOr(), 3, bias=[0.1, 0.2, 0.3])
+    weight = np.array([[0.5, 1.0, 0.7], [0.4, 0.3, 0.0]])
+    b.cause("d", "f", weight=weight)
+    x = np.array([1.0, 1.0])
+    evidence = {"d": x, "f": [1.0, np.nan, np.nan]}
+    r = pgm.infer(b.build(), evidence, want=("marginals", "log_z"), method=pgm.Elimination())
+    z = x @ weight + [0.1, 0.2, 0.3]
+    np.testing.assert_allclose(r.mean["f"][1:], -np.expm1(-z[1:]), rtol=1e-12)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import pgmengine as pgm
 from pgmengine.infer.exact import cover
 from pgmengine.infer.exact.cover import choose_cover
+from pgmengine.infer.exact.exact import least_width
 
 
 def torus(side):
@@ -64,3 +65,39 @@ def test_covers_by_the_relaxation(seed, bipartite, monkeypatch):
         price = sum(weights[v] for v in cover._cover_of(part, weights))
         # The halves of the relaxation cost twice their share at most.
         assert price == best if bipartite else price <= 2 * best
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_least_width_is_a_bound_of_every_order(seed):
+    """It is at most the treewidth, which networkx bounds from above by two other rules."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 9, 2)
+    weight = rng.normal(size=sizes) * (rng.random(sizes) < 0.7)
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.Binary(), sizes[0])
+    b.layer("h", pgm.Binary(), sizes[1])
+    b.couple("v", "h", weight=weight)
+    target = b.build().given()
+    graph = nx.Graph([(("v", i), ("h", j)) for i, j in np.argwhere(weight)])
+    found = least_width(target)
+    assert found >= min((degree for _, degree in graph.degree), default=0)
+    for rule in (nx.approximation.treewidth_min_degree, nx.approximation.treewidth_min_fill_in):
+        assert found <= rule(graph)[0]
+
+
+def test_the_least_width_is_that_of_the_row_with_most_free_units():
+    missing = np.where(np.arange(9) < np.array([[2], [7], [4]]), np.nan, 1.0)
+    assert least_width(pgm.rbm(9, 8, rng=0).given({"v": missing})) == 7
+    assert least_width(pgm.boltzmann_machine(12, rng=0).given()) == 11
+
+
+def test_no_tree_is_planned_where_a_dense_coupling_proves_it_larger(monkeypatch):
+    """600 rows of missing pixels were planned one by one, and only to be refused."""
+
+    def planned(*_):
+        raise AssertionError("a junction tree was planned")
+
+    monkeypatch.setattr(pgm.Elimination, "scheme", planned)
+    missing = np.where(np.random.default_rng(0).random((5, 40)) < 0.8, np.nan, 1.0)
+    plan = pgm.Exact().prepare(pgm.rbm(40, 23, rng=0).given({"v": missing}), ("marginals",)).plan
+    assert plan.accepted and "2^23" in plan.why
