@@ -276,7 +276,7 @@ int pgm_orders_improve(pgm_orders *o, uint64_t seed, int64_t rounds, int64_t win
 int pgm_orders_best(const pgm_orders *o, int32_t *order)
 {
     int32_t count = o->first;
-    memcpy(order, o->prefix, o->first * sizeof *order);
+    for (int32_t i = 0; i < count; i++) order[i] = o->prefix[i];
     for (int32_t k = 0; k < o->parts; k++) {
         const pgm_part *p = &o->part[k];
         if (p->total == INFINITY) return 1;
