@@ -43,7 +43,7 @@ from pgmengine.io.formats import READERS
 from pgmengine.io.uai import write_uai
 
 # Table entries up to which an instance is tried: 4 GiB in double precision.
-MOST = 2.0**29
+MOST = 2.0**30
 # Seconds that a library may take for one answer, and above which it is measured once.
 PATIENCE = 100.0
 ONCE = 5.0

@@ -141,7 +141,7 @@ def read_arrays(model: pgm.Model, path: Path) -> dict[str, Any]:
     place = shown(path)
     readers = {".npz": _read_npz, ".json": _read_json, ".csv": _read_csv}
     if suffix_of(path) == EVIDENCE:
-        return dict(pgm.read_evidence(path))
+        return dict(pgm.read_evidence(path, model))
     if path.suffix not in readers:
         raise pgm.PgmError(f"evidence file {place}: expected .npz, .csv, .json or .evid")
     try:

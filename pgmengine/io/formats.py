@@ -128,19 +128,20 @@ def write(model: Model, path: str | Path) -> None:
         write_network(network_of(model), path)
 
 
-def read_evidence(path: str | Path, network: Network | None = None) -> dict[str, int | Array]:
+def read_evidence(path: str | Path, model: Model | None = None) -> dict[str, int | Array]:
     r"""Read evidence from a file of the UAI competitions.
 
     Parameters
     ----------
     path : a file with the suffix .evid, or .evid.gz.
-    network : the network that the evidence is for; evidence for other variables or states is then
-        refused.
+    model : the model that the evidence is for, which has the variables of the file in this order.
+        Evidence for other variables or states is then refused.
 
     Returns
     -------
-    A state, a number from 0, by the name of each observed variable. If the file has several
-    samples, an array of states, with NaN where a sample leaves the variable free.
+    A state, a number from 0, by the name of each observed variable: its name in the model, or its
+    number if no model is given. If the file has several samples, an array of states, with NaN where
+    a sample leaves the variable free.
 
     Raises
     ------
@@ -156,8 +157,11 @@ def read_evidence(path: str | Path, network: Network | None = None) -> dict[str,
     """
     with named(path):
         _known(path, {EVIDENCE: None}, "read as evidence")
-        sizes = None if network is None else [len(states) for states in network.states]
-        return read_uai_evidence(text_of(path), sizes)
+        if model is None:
+            return read_uai_evidence(text_of(path))
+        network = network_of(model)
+        found = read_uai_evidence(text_of(path), [len(states) for states in network.states])
+        return {network.names[int(number)]: states for number, states in found.items()}
 
 
 def _known(path: object, formats: Mapping[str, T], done: str) -> T:

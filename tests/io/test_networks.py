@@ -14,6 +14,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.graph.converters import network_from_pgmpy, network_from_pyagrum
 from pgmengine.graph.tabular import Network
 from pgmengine.io.formats import read_evidence, read_network, write_network
+from pgmengine.io.network import build
 
 AB = (("a", "b"), (("x", "y"), ("u", "v", "w")))
 
@@ -108,13 +109,13 @@ def test_a_small_file_that_unpacks_to_much_text(tmp_path, monkeypatch):
 
 def fuzz(path, content, rng, count):
     """How many mutations are taken; every exception must be a PgmError that names the file."""
-    taken = 0
+    taken, model = 0, build(network())
     for _ in range(count):
         mutated = raw(content, rng)
         path.write_bytes(mutated)
         try:
             if path.suffix == ".evid":
-                read_evidence(path, network())
+                read_evidence(path, model)
             else:
                 read_network(path)
             taken += 1

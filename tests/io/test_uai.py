@@ -8,6 +8,7 @@ import pytest
 from outside import folder
 from small_networks import UAI, drawn, network, same
 
+import pgmengine as pgm
 from pgmengine.base.errors import PgmError
 from pgmengine.graph.tabular import Network
 from pgmengine.io.formats import read_evidence, read_network, write_network
@@ -89,16 +90,20 @@ def test_evidence_in_both_conventions(text, expected, tmp_path):
         assert isinstance(states, int) or states.shape == (int(text.split()[0]),)
 
 
-def test_evidence_is_checked_against_a_network(tmp_path):
+def test_evidence_is_checked_against_a_model_and_has_its_names(tmp_path):
     path = tmp_path / "m.uai.evid"
+    b = pgm.GraphBuilder()
+    for name, states in [("p", "ab"), ("q", "ab"), ("r", "abc")]:
+        b.variable(name, states=list(states))
+    model = b.build()
     path.write_text("1\n1\n2 2\n")
-    assert read_evidence(path, read_uai(MARKOV)) == {"2": 2}
+    assert read_evidence(path, model) == {"r": 2}
     path.write_text("1\n1\n2 3\n")
     with pytest.raises(PgmError, match=rf"^{path}: line 3, word 4 \('3'\).*state of variable 2"):
-        read_evidence(path, read_uai(MARKOV))
+        read_evidence(path, model)
     path.write_text("1 3 0")
     with pytest.raises(PgmError, match="a variable, an integer from 0 to 2"):
-        read_evidence(path, read_uai(MARKOV))
+        read_evidence(path, model)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +207,7 @@ def test_the_competition_of_2014():
     for path in [p for p in files if p.stat().st_size < 3_000]:
         n = read_network(path)
         assert same(read_uai(write_uai(n)), n)
-        read_evidence(path.with_name(path.name.replace(".uai.gz", ".uai.evid.gz")), n)
+        read_evidence(path.with_name(path.name.replace(".uai.gz", ".uai.evid.gz")), pgm.read(path))
 
 
 def test_an_instance_of_the_competition_number_by_number():
