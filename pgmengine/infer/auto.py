@@ -83,7 +83,7 @@ class Auto(Method):
     >>> import pgmengine as pgm
     >>> auto = pgm.Auto(max_seconds=10.0)
     >>> pgm.infer(pgm.rbm(4, 2, rng=0), method=auto).method
-    Exact(max_bits=25, draws=1000, max_states=134217728, max_work=4294967296)
+    Exact(max_bits=25, draws=1000, max_states=1073741824, max_work=4294967296)
     """
 
     divides = True

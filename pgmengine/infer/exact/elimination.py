@@ -119,7 +119,7 @@ class Elimination(Method):
     guarantee = "exact"
     statistics = {"width": (), "entries": ()}
 
-    max_states: float = 2**27
+    max_states: float = 2**30
     draws: int = 1000
     max_work: float = 2**36
 

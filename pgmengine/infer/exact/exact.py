@@ -60,7 +60,7 @@ class Exact(Method):
 
     max_bits: float = 25
     draws: int = 1000
-    max_states: float = 2**27
+    max_states: float = 2**30
     max_work: float = 2**32
 
     def __post_init__(self) -> None:
