@@ -40,6 +40,7 @@ from pgmengine.infer.exact.factors import (
     whole_tables,
 )
 from pgmengine.infer.exact.summed import (
+    ChildTerm,
     Field,
     InfiniteTerm,
     child_fields,
@@ -71,6 +72,10 @@ class Form:
     pairs: bool = False
     maximum: bool = False
     small: bool = False
+
+
+# Seconds for a table entry that is a function of a field.
+FILL = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +131,30 @@ class Conditioned:
     def tables(self, target: Target) -> list[Array]:
         """Return the entries of each term, (entries, rows) or (entries, 1)."""
         return [term.values(target) for term in self.terms]
+
+    def highest(self, target: Target) -> Array:
+        """Return the largest value over rows of each entry that can be -inf, and 0 for the others.
+
+        Functions of a field are finite, but for children with independent causes: such a child is 0
+        for sure where no cause is there.
+        """
+        layers, found = target.structure.layers, [np.empty(0)]
+        for term, place in self.places(object):
+            finite = isinstance(term, InfiniteTerm) or (
+                isinstance(term, ChildTerm) and not layers[term.name].unit.independent_causes
+            )
+            count = int(self.sizes[place].sum())
+            found.append(np.zeros(count) if finite else term.values(target).max(axis=1))
+        return np.concatenate(found)
+
+    @cached_property
+    def filling(self) -> float:
+        """About the seconds that it takes to fill the tables of a row.
+
+        Functions of a field take them. All other entries are read from the parameters.
+        """
+        places = [place for _, place in self.places((ChildTerm, InfiniteTerm))]
+        return FILL * float(sum(self.sizes[place].sum() for place in places))
 
     def largest(self, target: Target) -> list[Array]:
         """Return the entries for the mode: units that are summed out have their largest weight."""

@@ -155,7 +155,8 @@ class Elimination(Method):
             return Scheme(work=work, refusal=refusal)
         memory = max(tree.bytes(want, self.draws) for tree in trees)
         memory += output_bytes(target, want, self.draws)
-        seconds = work * ENTRY + CALL * len(trees)
+        filling = sum(len(tree.rows) * tree.conditioned.filling for tree in trees)
+        seconds = work * ENTRY + CALL * len(trees) + filling
         return Scheme(most.described, work, memory, seconds, basis)
 
     def answer(
@@ -475,9 +476,12 @@ def _shared(target: Target, rows: Array, form: Form, limits: Limits) -> list[_Tr
         tree = _draft(whole, np.arange(len(rows)), replace(form, prune=False)).tree(SHORT_SEARCH)
     except PgmError:
         return []
+    alone = planning_seconds(tree.conditioned, tree.possible)
+    if tree.conditioned.filling > alone:
+        return []
     sizes = tree.sizes(some, tree.rows)
-    seconds = PASSES * ENTRY * sizes[:, 0] + CLIQUE * tree.tree.cliques
-    fits = seconds <= planning_seconds(tree.conditioned, tree.possible)
+    seconds = PASSES * ENTRY * sizes[:, 0] + CLIQUE * tree.tree.cliques + tree.conditioned.filling
+    fits = seconds <= alone
     fits &= sizes[:, 0] <= limits.states
     return [replace(tree, rows=rows[fits], restricted=sizes[fits])] if fits.any() else []
 
@@ -559,8 +563,7 @@ class _Draft:
             return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
 
         if self.rough.entries > WORTH:
-            parts = conditioned.tables(self.target.take(self.rows))
-            values = np.concatenate([part.max(axis=1) for part in parts])
+            values = conditioned.highest(self.target.take(self.rows))
             zeros = np.isneginf(values)
             if zeros.any():
                 digest = sha256(np.packbits(zeros).tobytes()).digest()

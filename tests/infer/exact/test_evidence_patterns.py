@@ -14,6 +14,7 @@ from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
 from pgmengine.infer.exact import cover, program
+from pgmengine.infer.exact.conditioned import Form, condition
 from pgmengine.learn.run import compact
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -165,3 +166,30 @@ def test_facts_see_what_is_set():
     assert free.pattern.free_parents and not done.pattern.free_parents
     assert not free.take(np.zeros(4, dtype=int)).pattern.independent
     assert done.take(np.zeros(4, dtype=int)).pattern.independent
+
+
+@table
+def test_the_highest_entries_are_impossible_where_all_rows_are(tiny_model):
+    model, form = tiny_model.build(), Form()
+    for row in patterns(tiny_model):
+        target = model.given(as_evidence(tiny_model, [row, row]))
+        try:
+            factors = condition(target, form)
+        except pgm.PgmError:
+            continue
+        parts = [np.empty((0, 1)), *factors.tables(target)]
+        expected = np.concatenate([np.isneginf(part).all(axis=1) for part in parts])
+        assert np.array_equal(np.isneginf(factors.highest(target)), expected)
+
+
+def test_tables_of_children_are_priced():
+    """Filling 30 tables of 2^12 entries for each row takes longer than walking its 2^17 states."""
+    model, rng = pgm.sbn([30, 12, 5], rng=0), np.random.default_rng(0)
+    rows = rng.integers(0, 2, (20, 30)).astype(float)
+    rows[rng.random(rows.shape) < 0.1] = np.nan
+    walk, tree, chosen = (
+        method.prepare(model.given({"v": rows}), ("log_prob",)).plan
+        for method in (pgm.Enumeration(), pgm.Elimination(), pgm.Exact())
+    )
+    assert tree.work < walk.work and tree.seconds > walk.seconds
+    assert chosen.why == walk.why
