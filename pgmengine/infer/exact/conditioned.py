@@ -138,13 +138,15 @@ class Conditioned:
         Functions of a field are finite, but for children with independent causes: such a child is 0
         for sure where no cause is there.
         """
-        layers, found = target.structure.layers, [np.empty(0)]
-        for term, place in self.places(object):
+        layers, found, first = target.structure.layers, [np.empty(0)], 0
+        for term in self.terms:
+            sizes = self.sizes[first : first + len(term.scopes)]
+            first += len(term.scopes)
             finite = isinstance(term, InfiniteTerm) or (
                 isinstance(term, ChildTerm) and not layers[term.name].unit.independent_causes
             )
-            count = int(self.sizes[place].sum())
-            found.append(np.zeros(count) if finite else term.values(target).max(axis=1))
+            values = np.zeros((sizes.sum(), 1)) if finite else term.values(target)
+            found.append(values.max(axis=1))
         return np.concatenate(found)
 
     @cached_property
