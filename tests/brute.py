@@ -31,7 +31,8 @@ def grid(unit):
         return np.array([[(2 * k - s) / s] for k in range(s + 1)]), np.full(
             s + 1, math.log(2 / (s + 1))
         )
-    assert kind == "Gaussian"
+    if kind != "Gaussian":
+        raise NotImplementedError(f"add the values of {kind} and their base measure to brute.grid")
     nodes, weights = np.polynomial.hermite_e.hermegauss(24)
     return unit.sigma * nodes[:, None], np.log(weights / math.sqrt(2 * math.pi))
 
@@ -103,9 +104,7 @@ class Brute:
                     unit = by_name[name].unit
                     yield (
                         (name, i),
-                        np.eye(unit.k)[value]
-                        if type(unit).__name__ == "Categorical"
-                        else np.array([value]),
+                        np.eye(unit.width)[value] if unit.width > 1 else np.array([value]),
                     )
 
     def directed(self):

@@ -53,7 +53,7 @@ class TinyModel:
 
 
 def width(unit):
-    return unit.k if isinstance(unit, pgm.Categorical) else 1
+    return unit.width
 
 
 def tiny_model(name, layers, couples=(), causes=(), scale=1.0, sparse=False, keep=1.0):
@@ -309,7 +309,7 @@ def state_of(m, row, place):
 def _draw_row(m, rng, share):
     row, full = {}, {}
     for x in m.layers:
-        values = range(x.unit.k) if isinstance(x.unit, pgm.Categorical) else x.unit.support
+        values = range(len(x.unit.support)) if x.unit.width > 1 else x.unit.support
         pick = [
             rng.choice(values) if values is not None else rng.uniform(-1, 1) for _ in range(x.size)
         ]
