@@ -211,6 +211,7 @@ cdef class Chains:
 # ---- sweeps of models with tables: c/tabled.h ----
 
 include "tabled.pxi"
+include "ancestral.pxi"
 # ---- products of matrices: c/products.h, and BLAS ----
 
 cdef int64_t row_stride(float[:, :] x) except -1:

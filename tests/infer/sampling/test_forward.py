@@ -54,7 +54,9 @@ def test_weighted_draws_agree_with_enumeration(m, errors=7.0):
 )
 def test_draws_without_evidence_have_the_joint_distribution(m):
     """All joint states, not only marginals."""
-    x, log_w = drawn(m.build().given().take(np.zeros(100_000, dtype=int)), np.random.default_rng(1))
+    many = m.build().given().take(np.zeros(100_000, dtype=int))
+    draws = drawn(many, np.random.default_rng(1))
+    x, log_w = draws.values(*many.structure.layers), draws.log_w
     np.testing.assert_allclose(log_w, 0.0, atol=1e-12)
     assert p_value(Brute(m), x) > ALARM
 
@@ -101,7 +103,8 @@ def test_long_networks_are_drawn_exactly_in_levels(units=3000, draws=2000, error
         b.conditional(("x", i), (("x", i - width),), [[1 - flip, flip], [flip, 1 - flip]])
     model = b.build()
     assert len(model.structure.drawing_steps) == units // width
-    x, log_w = drawn(model.given().take(np.zeros(draws, dtype=int)), np.random.default_rng(0))
+    made = drawn(model.given(), np.random.default_rng(0), draws)
+    x, log_w = made.values("x"), made.log_w
     assert not log_w.any()
     expected, now = [], start
     for _ in range(units // width):
