@@ -6,14 +6,14 @@ For each draw, with log w = 0, in the order of the arrows:
     x_i = its value, log w += log p(x_i | parents)    for an observed unit
     x_i = its value                                   for a unit clamped by do()
 
-and log w += log T(x) for every undirected table, so that E[w] = p(evidence) and E[w f(x)] / E[w] =
-E[f | evidence] (Fung and Chang 1990; Shachter and Peot 1990). Units are given one by one by their
-conditional tables (engine/ancestral.py), or as layers of children of arrows. Without evidence below
-free units all importance weights are equal. Else a few draws, or one that is yet to come, may carry
-the importance weight; for this reason they are judged in four ways: by their effective number and
-the Pareto shape of the largest ones, by the agreement of independent halves, by a short annealing
-run (Neal 2001), which meets explanations that the parents hardly ever draw, and by the mean-field
-lower bound. The tests compare with exact answers.
+and log w += log f(x) for every undirected table and coupling f, so that E[w] = p(evidence) and
+E[w f(x)] / E[w] = E[f | evidence] (Fung and Chang 1990; Shachter and Peot 1990). Units are given
+one by one by their conditional tables (engine/ancestral.py), or as layers of children of arrows.
+Without evidence below free units all importance weights are equal. Else a few draws, or one that is
+yet to come, may carry the importance weight; for this reason they are judged in four ways: by their
+effective number and the Pareto shape of the largest ones, by the agreement of independent halves,
+by a short annealing run (Neal 2001), which meets explanations that the parents hardly ever draw,
+and by the mean-field lower bound. The tests compare with exact answers.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from pgmengine.base.types import Array, RngLike, States
 from pgmengine.engine.ancestral import Conditionals
 from pgmengine.engine.cost import drawing
 from pgmengine.graph.arrows_inside import Inputs, arrows_inside
-from pgmengine.graph.couplings import only_parameters
+from pgmengine.graph.couplings import Undirected, only_parameters
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.queries import hinted, of_free_parents
+from pgmengine.graph.queries import acts, hinted, of_free_parents
 from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
 from pgmengine.graph.variables import described
-from pgmengine.graph.weights import count
+from pgmengine.graph.weights import count, is_sparse
 from pgmengine.infer.answers import public, squeeze
 from pgmengine.infer.axes import Axis
 from pgmengine.infer.convergence import least_error
@@ -53,6 +53,9 @@ from pgmengine.protocols import Coupling
 
 # Bytes of states that are drawn at once.
 PART = 2.0**26
+
+# Pairs of units that are looked at together.
+AT_ONCE = 2**12
 
 # Annealing as a cross-check: short, and up only.
 CHECK = AIS(chains=40, betas=Linear(200), reverse=False)
@@ -75,8 +78,9 @@ class Forward(Method):
     Parameters
     ----------
     draws : smallest number of draws for each row of evidence, and the number of samples returned.
-    below : largest number of observed units that may depend on free units; with more, few draws
-        would carry most of the importance weight, and the question is refused.
+    below : largest number of observed units that may depend on free units, and of undirected tables
+        and couplings of free units; with more, few draws would carry most of the importance weight,
+        and the question is refused.
     error : standard error of log_z in nats; more draws are made until all rows have reached it.
     most : largest number of draws for each row.
 
@@ -123,8 +127,8 @@ class Forward(Method):
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the draws.
 
-        Refuse undirected couplings of free units, and much evidence below free units. An undirected
-        table of free units is evidence.
+        Refuse free units without parents to be drawn from, and much evidence below free units. An
+        undirected table or coupling of free units is evidence.
         """
         if why := self._obstacle(target, want):
             return Scheme(refusal=why)
@@ -153,7 +157,10 @@ class Forward(Method):
             return "at beta below 1 conditionals are not normalised"
         known = int(_weighing(target).max())
         if known > self.below:
-            return f"{known} observed units depend on free ones, the limit is {self.below}"
+            return (
+                f"{known} observed units, undirected tables and coupled pairs depend on free "
+                f"units, the limit is {self.below}"
+            )
         return ""
 
     def answer(
@@ -353,9 +360,9 @@ def _drawn_units(target: Target) -> dict[str, Array]:
     out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     for step in s.drawing_steps:
         for name in step.layers:
-            out[name][:] = name not in s.undirected_layers
+            out[name][:] = True
         for name, units in step.units.items():
-            out[name][units] = name not in s.undirected_layers
+            out[name][units] = True
     return out
 
 
@@ -477,12 +484,32 @@ def _units_drawn(
 
 
 def _weighing(target: Target) -> Array:
-    """Return the number of observed units of each row that depend on free units, (rows,)."""
+    """Return the number of observed units of each row that depend on free units, (rows,).
+
+    Undirected tables of free units count as well, and coupled pairs of units with a free one.
+    """
     count = np.zeros(target.rows, dtype=int)
     for name in target.structure.directed_layers:
         seen = ~target.free[name] & ~target.cut[name] & of_free_parents(target, name)
         count += (seen | (hinted(target, name) & target.free[name])).sum(axis=1)
+    for c in target.structure.undirected:
+        count += _weighing_pairs(target, c)
     return count + _weighing_tables(target) if target.structure.tables else count
+
+
+def _weighing_pairs(target: Target, c: Undirected) -> Array:
+    """Return the number of pairs of units (rows,) that a coupling joins, with a free one."""
+    a, b = (target.structure.layers[name] for name in (c.a, c.b))
+    acting = acts(target.model, c, False)
+    one, two = acting.tocoo().coords if is_sparse(acting) else np.nonzero(acting)
+    one, two = np.divmod(np.unique(a.owners(one) * b.size + b.owners(two)), b.size)
+    if c.a == c.b:
+        one, two = one[one < two], two[one < two]
+    count = np.zeros(target.rows, dtype=int)
+    for begin in range(0, len(one), AT_ONCE):
+        some = slice(begin, begin + AT_ONCE)
+        count += (target.free[c.a][:, one[some]] | target.free[c.b][:, two[some]]).sum(axis=1)
+    return count
 
 
 def _weighing_tables(target: Target) -> Array:
