@@ -256,6 +256,9 @@ cdef extern from "routines.h" nogil:
         double least
         double *value
         double *counts
+        int (*poll)(void *token) noexcept nogil
+        void *token
+        int stopped
         int failed
 
     ctypedef struct pgm_operand:

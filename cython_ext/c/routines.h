@@ -356,6 +356,9 @@ typedef struct {
     double least;   /* settle: logarithms of entries count as at least this */
     double *value;  /* value_tables: (blocks, lanes) sum of power E[log T] */
     double *counts; /* count_tables: gains the expected indicators of entries */
+    int (*poll)(void *token); /* settle: called now and then by the first part; not 0: stop */
+    void *token;
+    int stopped;
     int failed;
 } pgm_belief_job;
 
