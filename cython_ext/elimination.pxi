@@ -1,45 +1,9 @@
 # Junction trees for Python: checks of arrays, memory, and the order of the passes.
 
-from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport NAN, log2
 from libc.string cimport memset
-from libc.time cimport clock, clock_t, CLOCKS_PER_SEC
 
 cimport junction as jt
-
-
-cdef struct watch_state:
-    void *watch
-    clock_t last
-
-
-cdef class Watch:
-    """Calls signal handlers and `progress` during a run, about ten times a second."""
-
-    cdef object progress, error
-    cdef double total
-    cdef c.pgm_tree_job *job
-    cdef watch_state state
-
-    cdef int look(self) noexcept:
-        try:
-            PyErr_CheckSignals()
-            if self.progress is not None:
-                self.progress(min(1.0, self.job.done / self.total))
-        except BaseException as error:
-            self.error = error
-            return 1
-        return 0
-
-
-cdef int watch(void *token) noexcept nogil:
-    cdef watch_state *state = <watch_state *> token
-    cdef clock_t now = clock()
-    if now - state.last < CLOCKS_PER_SEC // 10:
-        return 0
-    state.last = now
-    with gil:
-        return (<Watch> state.watch).look()
 
 
 cdef struct arrays:
@@ -471,7 +435,7 @@ cdef class Run:
         j.poll, j.token = watch, &self.watch.state
         j.due = j.done + (1 << 20)
         self.watch.job = j
-        self.watch.state.watch, self.watch.state.last = <void *> self.watch, clock()
+        self.watch.begin()
         self.values_job.value, self.values_job.size = a.value, &self.tree.size[0]
         self.values_job.bad = self.values_job.lost = 0
         with nogil:

@@ -24,6 +24,9 @@ from team cimport pgm_share
 from pgmengine.base.errors import PgmError
 
 
+include "watch.pxi"
+
+
 # ---- kinds of processors ----
 
 cdef const c.pgm_routines *routines = NULL
@@ -211,6 +214,7 @@ cdef class Chains:
 # ---- sweeps of models with tables: c/tabled.h ----
 
 include "tabled.pxi"
+include "ancestral.pxi"
 # ---- products of matrices: c/products.h, and BLAS ----
 
 cdef int64_t row_stride(float[:, :] x) except -1:
@@ -661,19 +665,24 @@ cdef class Belief:
         """Make rounds until no probability changes by more than the tolerance; `steps` in each xi.
 
         Logarithms of entries of tables count as at least `least`. made (blocks,) receives the
-        number of rounds, change (blocks,) the last largest change.
+        number of rounds, change (blocks,) the last largest change. Signal handlers are called now
+        and then, and an exception of theirs ends the rounds.
         """
         cdef c.pgm_belief_job j = self.job
+        cdef Watch watching = Watch()
         if made.shape[0] != j.blocks or change.shape[0] != j.blocks:
             raise ValueError(f"made or change does not fit {j.blocks} blocks")
         if not j.blocks:
             return
         j.rounds, j.tolerance, j.steps, j.least, j.made, j.change = \
             rounds, tolerance, steps, least, &made[0], &change[0]
+        j.poll, j.token, j.stopped = watch, watching.begin(), 0
         with nogil:
             pgm_share(routines.settle, &j, j.blocks, parts)
         if j.failed:
             raise MemoryError
+        if j.stopped:
+            raise watching.error
 
     def forward(self, const int64_t[::1] order, int steps, int parts):
         """Give the barren units in `order` the probabilities of their own terms."""

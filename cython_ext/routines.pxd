@@ -256,6 +256,9 @@ cdef extern from "routines.h" nogil:
         double least
         double *value
         double *counts
+        int (*poll)(void *token) noexcept nogil
+        void *token
+        int stopped
         int failed
 
     ctypedef struct pgm_operand:
@@ -305,13 +308,36 @@ cdef extern from "routines.h" nogil:
         double *sums
 
     int64_t PGM_TREE_SUMS
+    int64_t PGM_ANCESTRAL_LANES
+
+    ctypedef struct pgm_ancestral_job:
+        int64_t draws, rows, each, units
+        const int64_t *unit
+        const int64_t *states
+        const int64_t *first
+        const int64_t *start
+        const int64_t *parent
+        const int64_t *stride
+        const uint8_t *role
+        const int64_t *place
+        const double *uniform
+        const double *prob
+        const double *log
+        int32_t *state
+        double *log_weight
+
+    ctypedef struct pgm_tally_job:
+        int64_t rows, each, most
+        const int32_t *state
+        const double *weight
+        double *out
     int64_t pgm_sums_room(const pgm_clique *clique, int64_t draws)
 
     ctypedef struct pgm_routines:
         const char *name
         int lanes
         pgm_task sweep, tabled, multiply, outer, pack, ascend, settle, forward, learn
-        pgm_task forward_tables, value_tables, count_tables
+        pgm_task forward_tables, value_tables, count_tables, ancestral, tally
         void (*walk)(pgm_walk_job *job) noexcept nogil
         void (*log_densities)(const pgm_chains *c, int64_t chains, int last,
                               double *log_density) noexcept nogil

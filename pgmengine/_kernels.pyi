@@ -88,6 +88,24 @@ class Chains:
     ) -> None: ...
     def log_density(self, out: Array, last: bool) -> None: ...
 
+def draw_step(
+    unit: Array,
+    states: Array,
+    first: Array,
+    start: Array,
+    parent: Array,
+    stride: Array,
+    role: Array,
+    place: Array,
+    uniform: Array,
+    prob: Array,
+    log: Array,
+    state: Array,
+    log_weight: Array,
+    parts: int,
+) -> None: ...
+def tally(state: Array, weight: Array, out: Array, parts: int) -> None: ...
+
 class TabledSweeps:
     def __init__(
         self,

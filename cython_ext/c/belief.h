@@ -29,6 +29,9 @@
 #include "updates.h"
 #include "xi.h"
 
+/* updates of units between two looks at the clock */
+#define PGM_UPDATES_A_POLL 64
+
 /* Newton steps in the xi of every term that is there. */
 PGM_INLINE void pgm_tighten_all(const pgm_net *n, pgm_rows *r, int steps)
 {
@@ -36,11 +39,23 @@ PGM_INLINE void pgm_tighten_all(const pgm_net *n, pgm_rows *r, int steps)
         if (pgm_any_d(r->live[t])) pgm_tighten(n, r, t, steps);
 }
 
+/* Whether to stop, asked after every update of a unit. The first part is in the thread that called,
+ * which alone can handle signals; it asks for all parts. */
+PGM_INLINE int pgm_stopped(pgm_belief_job *j, int asks, int64_t *updates)
+{
+    if (++*updates % PGM_UPDATES_A_POLL) return 0;
+    if (asks && j->poll && j->poll(j->token)) __atomic_store_n(&j->stopped, 1, __ATOMIC_RELAXED);
+    return __atomic_load_n(&j->stopped, __ATOMIC_RELAXED);
+}
+
 /* Rounds: every open unit, then every xi. Ends after a round in which no probability changes by
  * more than the tolerance. Returns the number of rounds; *change is the last largest change. */
-static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, int64_t rounds, double tolerance,
-                          int steps, pgm_vd *kept, double *change)
+static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, pgm_belief_job *j, int asks,
+                          int64_t *updates, pgm_vd *kept, double *change)
 {
+    const int64_t rounds = j->rounds;
+    const double tolerance = j->tolerance;
+    const int steps = j->steps;
     int64_t made = 0;
     *change = INFINITY;
     /* a warm start would be left again from an xi that does not belong to it */
@@ -51,6 +66,7 @@ static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, int64_t rounds, double 
             if (pgm_any_d(r->open[u])) {
                 double by = pgm_update(n, r, u, kept);
                 *change = by > *change ? by : *change;
+                if (pgm_stopped(j, asks, updates)) return made;
             }
         pgm_tighten_all(n, r,
                         ++made<rounds && * change> tolerance ? steps
@@ -201,11 +217,13 @@ static void pgm_settle_part(void *job, int64_t first, int64_t last)
 {
     pgm_belief_job *j = job;
     pgm_vd *kept = (pgm_vd *)malloc(sizeof(pgm_vd) * (size_t)(j->net->capacity + 1));
+    int64_t updates = 0;
     if (!kept) j->failed = 1;
     for (int64_t b = first; kept && b < last; b++) {
         pgm_rows r = pgm_block_of(j->net, j->batch, b);
         r.least = j->least;
-        j->made[b] = pgm_settle(j->net, &r, j->rounds, j->tolerance, j->steps, kept, j->change + b);
+        j->made[b] = pgm_settle(j->net, &r, j, first == 0, &updates, kept, j->change + b);
+        if (__atomic_load_n(&j->stopped, __ATOMIC_RELAXED)) break;
     }
     free(kept);
 }

@@ -2,6 +2,7 @@
  * as its name. */
 #include "routines.h"
 
+#include "ancestral.h"
 #include "belief.h"
 #include "bunches.h"
 #include "elimination.h"
@@ -31,6 +32,8 @@ const pgm_routines PGM_ROUTINES(PGM_KIND) = {
     .forward_tables = pgm_forward_tables_part,
     .value_tables = pgm_value_tables_part,
     .count_tables = pgm_count_tables_part,
+    .ancestral = pgm_ancestral_part,
+    .tally = pgm_tally_part,
     .walk = pgm_walk,
     .tabulate = pgm_tabulate,
     .collect = pgm_collect,

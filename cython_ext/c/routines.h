@@ -356,8 +356,42 @@ typedef struct {
     double least;   /* settle: logarithms of entries count as at least this */
     double *value;  /* value_tables: (blocks, lanes) sum of power E[log T] */
     double *counts; /* count_tables: gains the expected indicators of entries */
+    int (*poll)(void *token); /* settle: called now and then by the first part; not 0: stop */
+    void *token;
+    int stopped;
     int failed;
 } pgm_belief_job;
+
+/* ---- draws from conditional tables: ancestral.h ---- */
+
+#define PGM_ANCESTRAL_LANES 256 /* of a group */
+
+/* What happens to a unit in a row of evidence: nothing where do() has set it. */
+enum { PGM_LEFT, PGM_DRAWN, PGM_WEIGHED };
+
+/* A step of units whose parents have been drawn. */
+typedef struct {
+    int64_t draws, rows, each;     /* all draws; rows of evidence; draws of each row */
+    int64_t units;                 /* of the step */
+    const int64_t *unit, *states;  /* (units) number of the unit among all, and of its states */
+    const int64_t *first;          /* (units) first entry of its conditional */
+    const int64_t *start;          /* (units + 1) its parents, */
+    const int64_t *parent, *stride; /* listed here, and the entries between two of their states */
+    const uint8_t *role;           /* (units, rows) */
+    const int64_t *place;          /* (units) row of `uniform`; any where it is not drawn */
+    const double *uniform;         /* (places, draws) */
+    const double *prob, *log;      /* entries of all tables, and their logarithms */
+    int32_t *state;                /* (all units, draws) */
+    double *log_weight;            /* (draws) */
+} pgm_ancestral_job;
+
+typedef struct {
+    int64_t rows, each;    /* rows of evidence; draws of each row */
+    int64_t most;          /* states of a unit at most */
+    const int32_t *state;  /* (units, rows, each) */
+    const double *weight;  /* (rows, each) */
+    double *out;           /* (units, rows, most, 2) */
+} pgm_tally_job;
 
 /* ---- messages of a junction tree: junction.h and elimination.h ---- */
 
@@ -453,6 +487,8 @@ typedef struct {
     pgm_task learn;           /* pgm_belief_job, terms */
     pgm_task forward_tables, value_tables; /* pgm_belief_job, blocks */
     pgm_task count_tables;    /* pgm_belief_job, tables */
+    pgm_task ancestral;       /* pgm_ancestral_job, groups of PGM_ANCESTRAL_LANES draws */
+    pgm_task tally;           /* pgm_tally_job, units */
     void (*walk)(pgm_walk_job *job);
     void (*tabulate)(pgm_tree_job *job, pgm_values_job *values); /* make tables of values */
     void (*collect)(pgm_tree_job *job, int64_t first, int64_t last);    /* cliques, ascending */

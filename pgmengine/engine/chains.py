@@ -202,14 +202,15 @@ def _from_conditionals(target: Target, x: States, rng: np.random.Generator) -> S
     s, drawn = target.structure, Conditionals(target, x)
     for number, step in enumerate(s.drawing_steps):
         for name in step.layers if number else ():
+            drawn.refresh(c.a for c in s.arrows_into[name])
             layer = s.layers[name]
-            eta = layer.unit.link(layer.shaped(target.model.inputs(x, name)))
+            eta = layer.unit.link(layer.shaped(target.model.inputs(drawn.x, name)))
             new = layer.flat(layer.unit.sample(eta, rng))
-            x[name] = np.where(target.components(name, target.free[name]), new, x[name])
-            drawn.take(name)
-        for name, units in step.units.items():
-            drawn.draw(name, units, rng)
-    return x
+            new = np.where(target.components(name, target.free[name]), new, drawn.x[name])
+            drawn.put(name, new)
+        if step.units:
+            drawn.draw(step.units, rng)
+    return drawn.refresh(s.layers)
 
 
 def sweep_work(target: Target) -> float:

@@ -332,12 +332,14 @@ def drawing(target: Target, wanted: tuple[str, ...], draws: float) -> float:
     width = sum(layer.width for layer in s.layers.values())
     each, calls = Price(0.0, 30 * NS * width * ("samples" in wanted)), 0.0
     for name, layer in s.layers.items():
-        each += Price(60 * US, (25 + 12 * _states(target, name)) * NS * layer.width)
+        tabled = float((s.child_tables[name] >= 0).sum())
+        rest = layer.width * (1.0 - tabled / layer.size)
+        each += Price(60 * US, (25 + 12 * _states(target, name)) * NS * rest + 9 * NS * tabled)
         if arrows_inside(target.model, name):
             calls += len(target.model.generations[name]) * 50 * US + 3 * US * layer.width
     if s.tables:
         calls += len(s.drawing_steps) * 60 * US
-        each += Price(0.0, 15 * NS * len(s.table_index.unit))
+        each += Price(0.0, 0.5 * NS * len(s.table_index.unit))
     for c in s.couplings:
         weight = target.model.weight(c)
         each += Price(20 * US, count(weight) * (1.5 if is_sparse(weight) else 0.05) * NS)

@@ -102,6 +102,11 @@ class Model:
         return np.concatenate([*(self.params[t.key].ravel() for t in tables), np.empty(0)])
 
     @cached_property
+    def table_prob(self) -> Array:
+        """All entries of the tables themselves, in the order of `table_entries`."""
+        return np.exp(self.table_entries)
+
+    @cached_property
     def table_terms(self) -> Array:
         """The terms of the log density that the tables add, in the order of `table_entries`.
 

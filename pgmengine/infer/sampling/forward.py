@@ -6,14 +6,14 @@ For each draw, with log w = 0, in the order of the arrows:
     x_i = its value, log w += log p(x_i | parents)    for an observed unit
     x_i = its value                                   for a unit clamped by do()
 
-and log w += log T(x) for every undirected table, so that E[w] = p(evidence) and E[w f(x)] / E[w] =
-E[f | evidence] (Fung and Chang 1990; Shachter and Peot 1990). Units are given one by one by their
-conditional tables (engine/ancestral.py), or as layers of children of arrows. Without evidence below
-free units all importance weights are equal. Else a few draws, or one that is yet to come, may carry
-the importance weight; for this reason they are judged in four ways: by their effective number and
-the Pareto shape of the largest ones, by the agreement of independent halves, by a short annealing
-run (Neal 2001), which meets explanations that the parents hardly ever draw, and by the mean-field
-lower bound. The tests compare with exact answers.
+and log w += log f(x) for every undirected table and coupling f, so that E[w] = p(evidence) and
+E[w f(x)] / E[w] = E[f | evidence] (Fung and Chang 1990; Shachter and Peot 1990). Units are given
+one by one by their conditional tables (engine/ancestral.py), or as layers of children of arrows.
+Without evidence below free units all importance weights are equal. Else a few draws, or one that is
+yet to come, may carry the importance weight; for this reason they are judged in four ways: by their
+effective number and the Pareto shape of the largest ones, by the agreement of independent halves,
+by a short annealing run (Neal 2001), which meets explanations that the parents hardly ever draw,
+and by the mean-field lower bound. The tests compare with exact answers.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from pgmengine.base.types import Array, RngLike, States
 from pgmengine.engine.ancestral import Conditionals
 from pgmengine.engine.cost import drawing
 from pgmengine.graph.arrows_inside import Inputs, arrows_inside
-from pgmengine.graph.couplings import only_parameters
+from pgmengine.graph.couplings import Undirected, only_parameters
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.queries import hinted, of_free_parents
+from pgmengine.graph.queries import acts, hinted, of_free_parents
 from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
 from pgmengine.graph.variables import described
-from pgmengine.graph.weights import count
+from pgmengine.graph.weights import count, is_sparse
 from pgmengine.infer.answers import public, squeeze
 from pgmengine.infer.axes import Axis
 from pgmengine.infer.convergence import least_error
@@ -49,9 +49,13 @@ from pgmengine.infer.sampling.resampling import systematic
 from pgmengine.infer.sampling.schedules import Linear
 from pgmengine.infer.sampling.trust import SURE, few, heavy, interval, pareto_shape
 from pgmengine.infer.splitting import joined
+from pgmengine.protocols import Coupling
 
 # Bytes of states that are drawn at once.
 PART = 2.0**26
+
+# Pairs of units that are looked at together.
+AT_ONCE = 2**12
 
 # Annealing as a cross-check: short, and up only.
 CHECK = AIS(chains=40, betas=Linear(200), reverse=False)
@@ -74,8 +78,9 @@ class Forward(Method):
     Parameters
     ----------
     draws : smallest number of draws for each row of evidence, and the number of samples returned.
-    below : largest number of observed units that may depend on free units; with more, few draws
-        would carry most of the importance weight, and the question is refused.
+    below : largest number of observed units that may depend on free units, and of undirected tables
+        and couplings of free units; with more, few draws would carry most of the importance weight,
+        and the question is refused.
     error : standard error of log_z in nats; more draws are made until all rows have reached it.
     most : largest number of draws for each row.
 
@@ -122,8 +127,8 @@ class Forward(Method):
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the draws.
 
-        Refuse undirected couplings of free units, and much evidence below free units. An undirected
-        table of free units is evidence.
+        Refuse free units without parents to be drawn from, and much evidence below free units. An
+        undirected table or coupling of free units is evidence.
         """
         if why := self._obstacle(target, want):
             return Scheme(refusal=why)
@@ -152,7 +157,10 @@ class Forward(Method):
             return "at beta below 1 conditionals are not normalised"
         known = int(_weighing(target).max())
         if known > self.below:
-            return f"{known} observed units depend on free ones, the limit is {self.below}"
+            return (
+                f"{known} observed units, undirected tables and coupled pairs depend on free "
+                f"units, the limit is {self.below}"
+            )
         return ""
 
     def answer(
@@ -192,18 +200,14 @@ class Forward(Method):
     def _part(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
         """Return answers about some rows."""
         target, want = question.target, question.want
-        many = target.take(np.repeat(np.arange(target.rows), count))
-        x, log_w = drawn(many, rng)
-        log_w = log_w.reshape(target.rows, count)
+        found = drawn(target, rng, count)
+        log_w = found.log_w.reshape(target.rows, count)
         top = log_w.max(axis=1, keepdims=True)
         # Where no draw can give the evidence nothing is known, and the answers are NaN.
         possible = np.isfinite(top)
         p = np.exp(log_w - np.where(possible, top, 0.0))
         p = np.where(possible, p / np.where(possible, p.sum(axis=1, keepdims=True), 1.0), np.nan)
         ess = np.where(possible[:, 0], 1.0 / np.square(p).sum(axis=1), 0.0)
-        # Contiguous, so that all sums are made in the same order and have the same bits.
-        x = {name: np.ascontiguousarray(value) for name, value in x.items()}
-        draws = {name: value.reshape(target.rows, count, -1) for name, value in x.items()}
         half = [log_mean_error(part) for part in np.array_split(log_w, 2, axis=1)]
         stats: dict[str, Any] = {
             "log_weights": log_w[:, : self.draws].T,
@@ -212,7 +216,7 @@ class Forward(Method):
             "pareto_shape": pareto_shape(log_w, ess),
             "drawn": np.full(target.rows, count),
         }
-        answers = _moments(target, want, draws, p)
+        answers = _moments(found, want, p)
         if "mcse" in answers:
             stats["mcse"] = {
                 name: _at_least(target, name, value, ess)
@@ -220,12 +224,17 @@ class Forward(Method):
             }
         if "gradient" in want:
             # Impossible draws have no gradient.
-            some = np.flatnonzero(p.ravel() != 0)
-            answers["gradient"] = many.take(some).gradient(
+            some, x = np.flatnonzero(p.ravel() != 0), found.values(*target.structure.layers)
+            answers["gradient"] = target.take(some // count).gradient(
                 {n: v[some] for n, v in x.items()}, p.ravel()[some]
             )
         if "samples" in want:
-            layers, chosen = target.structure.layers, _resampled(draws, p, rng)
+            layers = target.structure.layers
+            each = {
+                name: value.reshape(target.rows, count, -1)
+                for name, value in found.values(*layers).items()
+            }
+            chosen = _resampled(each, p, rng)
             answers["samples"] = {
                 n: np.swapaxes(layers[n].shaped(v[:, : self.draws]), 0, 1)
                 for n, v in chosen.items()
@@ -313,30 +322,33 @@ def _at_least(target: Target, name: str, error: Array, ess: Array) -> Array:
     return np.maximum(error, layer.shaped(least))
 
 
-def _moments(target: Target, wanted: tuple[str, ...], draws: States, p: Array) -> dict[str, Any]:
+def _moments(draws: Drawn, wanted: tuple[str, ...], p: Array) -> dict[str, Any]:
     """Return weighted means, their errors, state probabilities and pairs.
 
-    The draws are (rows, draws, width), their normalised importance weights p (rows, draws).
+    The normalised importance weights p are (rows, draws).
     """
-    layers, answers = target.structure.layers, dict[str, Any]()
+    target, answers = draws.target, dict[str, Any]()
+    layers = target.structure.layers
     if "marginals" in wanted:
-        mean = {n: np.einsum("rd,rdi->ri", p, v) for n, v in draws.items()}
-        spread = {
-            n: np.sqrt(np.einsum("rd,rdi->ri", p**2, (v - mean[n][:, None]) ** 2))
-            for n, v in draws.items()
-        }
-        prob = {
-            n: _prob(layers[n], v, p)
-            for n, v in draws.items()
-            if layers[n].unit.support is not None
-        }
-        errors = {n: layers[n].shaped(v) for n, v in spread.items()}
-        answers = {"mean": public(target, mean), "mcse": errors, "prob": squeeze(target, prob)}
+        mean, spread, prob = dict[str, Array](), dict[str, Array](), dict[str, Array]()
+        for name, layer in layers.items():
+            counts = draws.counts(name, p)
+            if counts is None:
+                value = draws.values(name)[name].reshape(*p.shape, -1)
+                mean[name], variance = _averaged(value, p)
+                if layer.unit.support is not None:
+                    prob[name] = _prob(layer, value, p)
+            else:
+                prob[name] = counts[0]
+                mean[name], variance = _of_states(layer, *counts)
+            spread[name] = layer.shaped(np.sqrt(variance))
+        answers = {"mean": public(target, mean), "mcse": spread, "prob": squeeze(target, prob)}
     if "pairs" in wanted:
-        found = {
-            c: np.einsum("rdi,rdj->rij", p[..., None] * draws[c.a], draws[c.b], optimize=True)
-            for c in target.structure.couplings
-        }
+        found = dict[Coupling, Array]()
+        for c in target.structure.couplings:
+            x = draws.values(c.a, c.b)
+            a, b = (x[n].reshape(*p.shape, -1) for n in (c.a, c.b))
+            found[c] = np.einsum("rdi,rdj->rij", p[..., None] * a, b, optimize=True)
         found = {c: only_parameters(c, target.model.weight(c), v) for c, v in found.items()}
         answers["pairs"] = squeeze(target, {c.key: v for c, v in found.items()})
     return answers
@@ -348,41 +360,84 @@ def _drawn_units(target: Target) -> dict[str, Array]:
     out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     for step in s.drawing_steps:
         for name in step.layers:
-            out[name][:] = name not in s.undirected_layers
+            out[name][:] = True
         for name, units in step.units.items():
-            out[name][units] = name not in s.undirected_layers
+            out[name][units] = True
     return out
 
 
-def drawn(target: Target, rng: np.random.Generator) -> tuple[States, Array]:
-    """Return a draw of the free units of each row, and its log importance weight (rows,)."""
-    s, x = target.structure, dict(target.evidence.values)
-    log_w = np.zeros(target.rows)
-    conditionals = Conditionals(target, x) if s.tables else None
+@dataclass(eq=False)
+class Drawn:
+    """Draws of all units, `each` for each row, with their log importance weights (rows * each,).
+
+    `conditionals` holds the states, and values as they are needed; it is None without tables.
+    """
+
+    target: Target
+    each: int
+    x: States
+    log_w: Array
+    conditionals: Conditionals | None
+
+    def values(self, *names: str) -> States:
+        """Return values (rows * each, width) of some layers at least."""
+        return self.conditionals.refresh(names) if self.conditionals else self.x
+
+    def counts(self, name: str, p: Array) -> tuple[Array, Array] | None:
+        """Return the sums of weights (rows, each) and of their squares at each state, if known."""
+        if self.conditionals is None or self.target.structure.layers[name].unit.support is None:
+            return None
+        return self.conditionals.counted(name, p)
+
+
+def drawn(target: Target, rng: np.random.Generator, each: int = 1) -> Drawn:
+    """Return draws of the free units, `each` for each row of a target."""
+    s = target.structure
+    copies = np.repeat(np.arange(target.rows), each)
+    # Copies of the evidence serve layers of children of arrows only.
+    many = target.take(copies) if s.directed_layers else target
+    log_w = np.zeros(len(copies))
+    conditionals = Conditionals(target, target.evidence.values, each) if s.tables else None
+    x = conditionals.x if conditionals else dict(many.evidence.values)
+    out = Drawn(target, each, x, log_w, conditionals)
     for step in s.drawing_steps:
         for name in step.layers:
-            x[name], gained = _layer_drawn(target, name, x, rng)
+            x = out.values(*(c.a for c in s.arrows_into[name]))
+            value, gained = _layer_drawn(many, name, x, rng)
             log_w += gained
-            if conditionals is not None:
-                conditionals.take(name)
-        if conditionals is not None:
-            for name, units in step.units.items():
-                log_w += conditionals.draw(name, units, rng)
+            if conditionals is None:
+                x[name] = value
+            else:
+                conditionals.put(name, value)
+        if step.units and conditionals is not None:
+            log_w += conditionals.draw(step.units, rng)
+    _weigh(out)
+    return out
+
+
+def _weigh(draws: Drawn) -> None:
+    """Add the terms that no unit was drawn from to the log importance weights.
+
+    They are hints, tables and couplings, and the biases and base measures of units that have no
+    conditional: these are observed.
+    """
+    target, s, log_w = draws.target, draws.target.structure, draws.log_w
     for name, field in target.soft.items():
-        log_w += (x[name] * field).sum(axis=1)
-    # Undirected units are observed: their log density is a factor of every draw. Units with a
-    # conditional have no bias, and no base measure of their own.
-    for name, layer in ((n, layer) for n, layer in s.layers.items() if n not in s.directed_layers):
-        log_h = layer.unit.log_h(layer.shaped(x[name]))
-        log_w += x[name] @ target.model.bias(name)
-        log_w += np.where(s.child_tables[name] >= 0, 0.0, log_h).sum(axis=-1)
-    if conditionals is not None:
-        potentials = np.flatnonzero(s.table_index.child < 0)
-        entries = s.table_index.entries(conditionals.states)[:, potentials]
+        log_w += (draws.values(name)[name] * np.repeat(field, draws.each, axis=0)).sum(axis=1)
+    for name, layer in s.layers.items():
+        mine = s.child_tables[name] < 0
+        if name in s.directed_layers or not mine.any():
+            continue
+        value = draws.values(name)[name]
+        log_h = layer.unit.log_h(layer.shaped(value))
+        log_w += value @ target.model.bias(name) + np.where(mine, log_h, 0.0).sum(axis=-1)
+    potentials = np.flatnonzero(s.table_index.child < 0)
+    if draws.conditionals is not None and len(potentials):
+        entries = draws.conditionals.entries(potentials)
         log_w += target.model.table_entries.take(entries).sum(axis=1)
     for c in s.undirected:
+        x = draws.values(c.a, c.b)
         log_w += c.log_density(target.model.weight(c), x[c.a], x[c.b])
-    return x, log_w
 
 
 def _layer_drawn(
@@ -429,12 +484,32 @@ def _units_drawn(
 
 
 def _weighing(target: Target) -> Array:
-    """Return the number of observed units of each row that depend on free units, (rows,)."""
+    """Return the number of observed units of each row that depend on free units, (rows,).
+
+    Undirected tables of free units count as well, and coupled pairs of units with a free one.
+    """
     count = np.zeros(target.rows, dtype=int)
     for name in target.structure.directed_layers:
         seen = ~target.free[name] & ~target.cut[name] & of_free_parents(target, name)
         count += (seen | (hinted(target, name) & target.free[name])).sum(axis=1)
+    for c in target.structure.undirected:
+        count += _weighing_pairs(target, c)
     return count + _weighing_tables(target) if target.structure.tables else count
+
+
+def _weighing_pairs(target: Target, c: Undirected) -> Array:
+    """Return the number of pairs of units (rows,) that a coupling joins, with a free one."""
+    a, b = (target.structure.layers[name] for name in (c.a, c.b))
+    acting = acts(target.model, c, False)
+    one, two = acting.tocoo().coords if is_sparse(acting) else np.nonzero(acting)
+    one, two = np.divmod(np.unique(a.owners(one) * b.size + b.owners(two)), b.size)
+    if c.a == c.b:
+        one, two = one[one < two], two[one < two]
+    count = np.zeros(target.rows, dtype=int)
+    for begin in range(0, len(one), AT_ONCE):
+        some = slice(begin, begin + AT_ONCE)
+        count += (target.free[c.a][:, one[some]] | target.free[c.b][:, two[some]]).sum(axis=1)
+    return count
 
 
 def _weighing_tables(target: Target) -> Array:
@@ -465,6 +540,27 @@ def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, 
     ends = interval(log_z, error, np.where(np.isfinite(log_z), log_z, np.inf), error)
     out = {"log_z": log_z, "log_z_error": error, "log_z_interval": ends}
     return out | ({"log_prob": log_z} if "log_prob" in wanted else {})
+
+
+def _averaged(x: Array, p: Array) -> tuple[Array, Array]:
+    """Return weighted means (rows, width) of x (rows, draws, width), and their variances."""
+    # Contiguous, so that all sums are made in the same order and have the same bits.
+    x = np.ascontiguousarray(x)
+    mean = np.einsum("rd,rdi->ri", p, x)
+    return mean, np.einsum("rd,rdi->ri", p**2, (x - mean[:, None]) ** 2)
+
+
+def _of_states(layer: Layer, prob: Array, squares: Array) -> tuple[Array, Array]:
+    """Return means (rows, width) and their variances from sums at states (rows, size, K).
+
+    They are the sums of weights, which are probabilities, and the sums of their squares.
+    """
+    assert layer.unit.support is not None
+    value = layer.unit.support.reshape(prob.shape[-1], -1)
+    mean = prob @ value
+    far = (value - mean[..., None, :]) ** 2
+    variance = np.einsum("rik,rikw->riw", squares, far)
+    return layer.flat(mean), layer.flat(variance)
 
 
 def _prob(layer: Layer, x: Array, p: Array) -> Array:

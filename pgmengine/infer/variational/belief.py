@@ -36,9 +36,6 @@ FINAL = 12
 # The logarithm of a probability of 0, in the compiled rounds.
 LOG_ZERO = -690.0
 
-# Entries of tables in a round above which each round is a call of its own.
-INTERRUPTIBLE = 1e6
-
 # Edges times blocks.
 WORTH_A_THREAD = 2_000
 
@@ -134,12 +131,9 @@ class Belief:
         Logarithms of entries of tables count as at least `least`. Returns the number of rounds, and
         the last change.
         """
-        # Ctrl-C takes effect between two calls. Terms are tightened at both ends of a call.
-        at_once = 1 if not self.net.terms and self.entries() > INTERRUPTIBLE else updates
-        made, change, rounds = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks), 0
-        while not rounds or (rounds < updates and change.max(initial=0.0) > tolerance):
-            self.routine.settle(at_once, tolerance, self.steps, least, made, change, self._parts())
-            rounds += int(made.max(initial=1))
+        made, change = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks)
+        self.routine.settle(updates, tolerance, self.steps, least, made, change, self._parts())
+        rounds = int(made.max(initial=1))
         model = self.target.model
         follow = [
             g.first + np.concatenate(model.generations[name])

@@ -54,7 +54,9 @@ def test_weighted_draws_agree_with_enumeration(m, errors=7.0):
 )
 def test_draws_without_evidence_have_the_joint_distribution(m):
     """All joint states, not only marginals."""
-    x, log_w = drawn(m.build().given().take(np.zeros(100_000, dtype=int)), np.random.default_rng(1))
+    many = m.build().given().take(np.zeros(100_000, dtype=int))
+    draws = drawn(many, np.random.default_rng(1))
+    x, log_w = draws.values(*many.structure.layers), draws.log_w
     np.testing.assert_allclose(log_w, 0.0, atol=1e-12)
     assert p_value(Brute(m), x) > ALARM
 
@@ -101,7 +103,8 @@ def test_long_networks_are_drawn_exactly_in_levels(units=3000, draws=2000, error
         b.conditional(("x", i), (("x", i - width),), [[1 - flip, flip], [flip, 1 - flip]])
     model = b.build()
     assert len(model.structure.drawing_steps) == units // width
-    x, log_w = drawn(model.given().take(np.zeros(draws, dtype=int)), np.random.default_rng(0))
+    made = drawn(model.given(), np.random.default_rng(0), draws)
+    x, log_w = made.values("x"), made.log_w
     assert not log_w.any()
     expected, now = [], start
     for _ in range(units // width):
@@ -122,6 +125,67 @@ def test_chains_start_at_possible_states_of_networks(chains=500):
     assert np.isfinite(many.log_density(x)).all()
     # They are draws from the network itself.
     assert p_value(Brute(m), x) > ALARM
+
+
+def coupled(weight):
+    """Variables of one layer, all with a conditional, and a coupling of two of them and a third."""
+    b = pgm.GraphBuilder()
+    b.layer("x", pgm.Binary(), 5)
+    b.layer("g", pgm.Gaussian(0.5), 1)
+    b.conditional(("x", 0), (), [0.3, 0.7])
+    for i in range(1, 5):
+        b.conditional(("x", i), (("x", i - 1),), [[0.8, 0.2], [0.25, 0.75]])
+    inside = np.zeros((5, 5))
+    inside[1, 3] = inside[3, 1] = weight
+    b.couple("x", "x", weight=inside)
+    b.couple("x", "g", weight=np.array([[0.0], [0.0], [0.0], [0.0], [0.7]]))
+    return b.build()
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.5], ids=["none", "one"])
+def test_couplings_of_units_with_a_conditional_weigh_draws(weight, errors=6.0):
+    """Other units of the layer have couplings or none; the Gaussian is observed, as it must be."""
+    model, evidence = coupled(weight), {"x": [[NAN] * 5, [NAN, NAN, 1, NAN, NAN]], "g": [0.4]}
+    want = ("log_z", "marginals", "pairs")
+    r = pgm.infer(model, evidence, want=want, method=pgm.Forward(DRAWS), rng=0)
+    exact = pgm.infer(model, evidence, want=want, method=pgm.Exact())
+    # 2 log_z, 10 means and 22 pairs, of which 30 vary: 30 * 2e-9.
+    assert np.all(np.abs(r.log_z - exact.log_z) <= errors * r.log_z_error)
+    sure = r.stats["ess"].min() ** -0.5
+    np.testing.assert_allclose(r.mean["x"], exact.mean["x"], atol=errors * sure)
+    for key, value in exact.pairs.items():
+        np.testing.assert_allclose(r.pairs[key], value, atol=errors * sure)
+    many = pgm.Forward(below=2).prepare(model.given(evidence), ("log_z",)).plan
+    # The pair inside the layer, the pair with the Gaussian, and in one row the child of a free one.
+    count = 2 + (weight != 0)
+    few = pgm.Forward(below=count).prepare(model.given(evidence), ("log_z",)).plan
+    assert few.accepted and many.accepted == (count <= 2)
+    if count > 2:
+        assert f"{count} observed units, undirected tables and coupled pairs" in many.refusal
+
+
+def test_couplings_of_children_of_arrows_weigh_draws(errors=6.0):
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 2)
+    b.layer("v", pgm.Spin(), 3)
+    b.cause("h", "v", weight=np.array([[0.5, -1.0, 2.0], [1.0, 0.3, -0.4]]))
+    b.couple("v", "v", weight=np.array([[0.0, 0.8, 0.0], [0.8, 0.0, -1.1], [0.0, -1.1, 0.0]]))
+    model, evidence = b.build(), {"v": [[NAN, NAN, NAN], [NAN, 1.0, NAN]]}
+    want = ("log_z", "marginals")
+    r = pgm.infer(model, evidence, want=want, method=pgm.Forward(DRAWS), rng=0)
+    exact = pgm.infer(model, evidence, want=want, method=pgm.Exact())
+    assert r.status.good and np.ptp(r.stats["log_weights"][:, 0]) > 0.1
+    # 2 log_z and 9 means: 11 * 2e-9.
+    assert np.all(np.abs(r.log_z - exact.log_z) <= errors * r.log_z_error)
+    for name in ("h", "v"):
+        sure = 2.0 * r.stats["ess"].min() ** -0.5
+        np.testing.assert_allclose(r.mean[name], exact.mean[name], atol=errors * sure)
+
+
+def test_only_units_without_parents_are_in_the_way():
+    model = coupled(1.0)
+    plan = pgm.Forward().prepare(model.given({}), ("marginals",)).plan
+    assert plan.refusal == "layer 'g' is free and not drawn from its parents"
 
 
 def test_a_refusal_is_shown_once_and_names_the_variable():
@@ -189,7 +253,7 @@ def test_auto_draws_forward_when_nothing_is_known_below():
         model, {"v": np.ones(200)}, method=pgm.Auto(candidates=(pgm.Forward(), pgm.MeanField()))
     )
     assert isinstance(below.method, pgm.MeanField)
-    assert "200 observed units depend on free ones" in str(below.refused[0])
+    assert "200 observed units, undirected tables and coupled pairs" in str(below.refused[0])
 
 
 def test_few_draws_that_carry_the_weight_are_told():

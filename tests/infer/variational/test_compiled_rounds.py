@@ -2,6 +2,9 @@
 rely on.
 """
 
+import signal
+import sys
+
 import numpy as np
 import pytest
 from bound_oracle import bound
@@ -9,6 +12,7 @@ from brute import Brute, grid, log_sum
 from tiny import MODELS, as_evidence, draw_row, tiny_model
 
 import pgmengine as pgm
+from pgmengine.infer.variational.belief import Belief
 
 SCALAR = [
     m
@@ -418,6 +422,42 @@ def test_a_network_of_variables_in_any_order(rtol=1e-9):
         other, evidence, want="log_prob", method=pgm.MeanField(updates=2000, tolerance=1e-12)
     )
     np.testing.assert_allclose(found.log_prob, direct.log_prob, rtol=rtol)
+
+
+def pairs_of_tables(units=200):
+    b = pgm.GraphBuilder()
+    b.layer("x", pgm.Binary(), units)
+    pairs = [[i, (i + 1) % units] for i in range(units)]
+    b.tables(("x", "x"), pairs, np.tile([[1.0, 2.0], [3.0, 1.0]], (units, 1, 1)))
+    return b.build()
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+@pytest.mark.parametrize(
+    "model, evidence",
+    [(pgm.sbn([30, 20, 10], rng=0), {"v": [1] * 30}), (pairs_of_tables(), {})],
+    ids=["children", "tables"],
+)
+def test_rounds_are_stopped_by_signals(model, evidence, rows, monkeypatch):
+    """Without end otherwise: no change is below a negative tolerance."""
+    monkeypatch.setattr(sys.modules["pgmengine.infer.variational.belief"], "WORTH_A_THREAD", 1)
+    q = Belief(model.given(evidence).take(np.zeros(rows, dtype=int)))
+
+    def stop(*_):
+        raise Stop
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Stop):
+            q.settle(10**15, -1.0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize(
