@@ -5,16 +5,17 @@ Every function draws on the Axes `ax`, or on new ones, and returns the Axes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pgmengine.apps.graph_layout import NARROW, places
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.diagnostics import autocorrelation_function
 from pgmengine.graph.model import Model
+from pgmengine.graph.variables import Member
 from pgmengine.infer.result import Result
 from pgmengine.learn.fit import Fit
 
@@ -383,8 +384,8 @@ def _layers(model: Model, ax: Axes | None) -> Axes:
     return ax
 
 
-# Sizes of the drawing of variables, in inches: the height of a rank, and of a letter its width.
-RANK, LETTER, GAP = 0.95, 0.085, 0.25
+# The width of a letter in the drawing of variables, in inches.
+LETTER = 0.085
 
 # A box reaches so far below and above its middle, in inches.
 LOW, HIGH = 0.16, 0.2
@@ -395,10 +396,10 @@ LINE = "#35618f"
 def _variables(model: Model, ax: Axes | None, result: Result | None, row: int) -> Axes:
     """Draw named variables in ranks."""
     nodes = model.to_networkx("variables")
-    names = [node for node in nodes if "table" not in nodes.nodes[node]]
-    widths = {n: 0.3 + LETTER * max(len(str(n)), 4) for n in names}
-    place = _places(nodes, widths)
-    across = max(abs(x) + widths.get(node, 0.2) / 2 for node, (x, _) in place.items())
+    names: list[Member] = [node for node in nodes if "table" not in nodes.nodes[node]]
+    widths: dict[Hashable, float] = {n: 0.3 + LETTER * max(len(str(n)), 4) for n in names}
+    place = places(nodes, widths)
+    across = max(abs(x) + widths.get(node, NARROW) / 2 for node, (x, _) in place.items())
     down = max(-y for _, y in place.values())
     ax = _axes(ax, (max(2 * across, 3.0), down + 1.0))
     for one, two, data in nodes.edges(data=True):
@@ -409,11 +410,10 @@ def _variables(model: Model, ax: Axes | None, result: Result | None, row: int) -
         # Arrows lead from the lower edge of a box to the upper edge, so that their heads are seen.
         ends = ((x2, y2 + HIGH), (x1, y1 - LOW)) if arrow else ((x2, y2), (x1, y1))
         ax.annotate("", *ends, arrowprops={**look, "alpha": 0.7}, zorder=1)
-    for node, (x, y) in place.items():
-        if node in widths:
-            _variable(ax, model, node, (x, y, widths[node]), result, row)
-        else:
-            ax.plot([x], [y], "s", color=LINE, markersize=4, zorder=2)
+    for name in names:
+        _variable(ax, model, name, (*place[name], widths[name]), result, row)
+    for x, y in (place[node] for node in nodes if node not in widths):
+        ax.plot([x], [y], "s", color=LINE, markersize=4, zorder=2)
     ax.set(xlim=(-across - 0.2, across + 0.2), ylim=(-down - 0.5, 0.5))
     ax.set_axis_off()
     return ax
@@ -422,7 +422,7 @@ def _variables(model: Model, ax: Axes | None, result: Result | None, row: int) -
 def _variable(
     ax: Axes,
     model: Model,
-    name: Any,
+    name: Member,
     at: tuple[float, float, float],
     result: Result | None,
     row: int,
@@ -450,86 +450,9 @@ def _variable(
         left += wide * float(share)
 
 
-def _observed(result: Result, model: Model, name: Any, row: int) -> bool:
+def _observed(result: Result, model: Model, name: Member, row: int) -> bool:
     """Whether a variable is observed in a row of the result's evidence."""
     if result.target is None:
         return False
     layer, unit = model.structure.places[name]
     return not bool(result.target.free[layer][row, unit])
-
-
-def _places(graph: nx.Graph, widths: Mapping[Any, float]) -> dict[Any, tuple[float, float]]:
-    """Return node -> (x, y) in inches: ranks from above, in an order with few crossings."""
-    ranks = _ranks(graph)
-    order = _with_few_crossings(graph, ranks)
-    place = dict[Any, tuple[float, float]]()
-    for depth, nodes in enumerate(order):
-        total = sum(widths.get(n, 0.2) + GAP for n in nodes) - GAP
-        x = -total / 2
-        for node in nodes:
-            wide = widths.get(node, 0.2)
-            place[node] = x + wide / 2, -RANK * depth
-            x += wide + GAP
-    return _settled(graph, order, place, widths)
-
-
-def _ranks(graph: nx.Graph) -> list[list[Any]]:
-    """Return the nodes by rank: below all parents, or by the distance from a centre."""
-    if graph.is_directed():
-        ranks = [list(nodes) for nodes in nx.topological_generations(graph)]
-        depth = {node: i for i, nodes in enumerate(ranks) for node in nodes}
-        # A node moves down to just above its nearest child.
-        for node in reversed(list(nx.topological_sort(graph))):
-            below = [depth[child] for child in graph.successors(node)]
-            depth[node] = min(below) - 1 if below else depth[node]
-    else:
-        depth = {}
-        for part in nx.connected_components(graph):
-            start = nx.center(graph.subgraph(part))[0] if len(part) < 200 else next(iter(part))
-            depth |= nx.single_source_shortest_path_length(graph, start)
-    wide = max(6, round(1.3 * np.sqrt(len(graph))))
-    by_rank: dict[int, list[Any]] = {}
-    for node in graph:
-        by_rank.setdefault(depth[node], []).append(node)
-    out = list[list[Any]]()
-    for rank in sorted(by_rank):
-        nodes = by_rank[rank]
-        lines = -(-len(nodes) // wide)
-        # A rank of many nodes takes several lines.
-        out += [nodes[i::lines] for i in range(lines)]
-    return out
-
-
-def _with_few_crossings(graph: nx.Graph, ranks: list[list[Any]]) -> list[list[Any]]:
-    """Return the ranks in an order where neighbours are near, by means of their places.
-
-    Reference: Sugiyama, Tagawa and Toda (1981).
-    """
-    x = {n: i - (len(nodes) - 1) / 2 for nodes in ranks for i, n in enumerate(nodes)}
-    for _ in range(24):
-        for nodes in (*ranks, *reversed(ranks)):
-            near = {n: [x[m] for m in nx.all_neighbors(graph, n)] for n in nodes}
-            nodes.sort(key=lambda n, near=near: float(np.mean(near[n])) if near[n] else x[n])
-            x |= {n: i - (len(nodes) - 1) / 2 for i, n in enumerate(nodes)}
-    return ranks
-
-
-def _settled(
-    graph: nx.Graph,
-    order: list[list[Any]],
-    place: dict[Any, tuple[float, float]],
-    widths: Mapping[Any, float],
-) -> dict[Any, tuple[float, float]]:
-    """Return the places moved towards the neighbours, as far as boxes do not meet."""
-    x = {node: p[0] for node, p in place.items()}
-    for _ in range(12):
-        for nodes in order:
-            half = [widths.get(n, 0.2) / 2 + GAP / 2 for n in nodes]
-            for i, node in enumerate(nodes):
-                near = [x[m] for m in nx.all_neighbors(graph, node)]
-                wish = float(np.mean(near)) if near else x[node]
-                low = x[nodes[i - 1]] + half[i - 1] + half[i] if i else -np.inf
-                high = x[nodes[i + 1]] - half[i + 1] - half[i] if i + 1 < len(nodes) else np.inf
-                x[node] = min(max(wish, low), max(high, low))
-    middle = (max(x.values()) + min(x.values())) / 2
-    return {node: (x[node] - middle, p[1]) for node, p in place.items()}

@@ -1,22 +1,16 @@
 """The command line: pgmengine demo | fit | infer | explain | sample | info.
 
 Commands read a model and evidence from files, call the function of the package with the same name,
-and print a table or write a file. An error is one line on stderr, and the exit code is 2.
+and print a table or write a file (cli_inputs.py reads, cli_answers.py prints and writes). An error
+is one line on stderr, and the exit code is 2.
 """
 
 from __future__ import annotations
 
-import csv
-import json
-import math
 import os
 import sys
-from collections import Counter
-from collections.abc import Hashable, Mapping
-from io import BytesIO, StringIO
 from pathlib import Path
-from typing import Annotated, Any
-from zipfile import ZipFile
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -24,17 +18,21 @@ from rich.console import Console
 from rich.table import Table
 
 import pgmengine as pgm
+from pgmengine.apps.cli_answers import (
+    check_folder,
+    check_out,
+    flat_answers,
+    print_answers,
+    print_by_name,
+    show,
+    table_of_variables,
+    write,
+)
+from pgmengine.apps.cli_inputs import read_arrays, read_evidence, read_model
 from pgmengine.apps.demo import run_demo
-from pgmengine.base.files import plain_text, readable, shown, writable, write_whole
-from pgmengine.base.memory import no_room
+from pgmengine.base.files import shown
 from pgmengine.base.threads import threads
-from pgmengine.base.types import Array
-from pgmengine.graph.named_units import state_number
-from pgmengine.graph.validate import as_floats
 from pgmengine.infer.auto import drawing
-from pgmengine.io.formats import EVIDENCE, READERS
-from pgmengine.io.network import network_of
-from pgmengine.io.opened import suffix_of
 
 app = typer.Typer(
     add_completion=False,
@@ -89,117 +87,12 @@ def main() -> None:
     sys.exit(2)
 
 
-def read_model(path: Path, seed: int = 0) -> pgm.Model:
-    """Return the model of a .toml declaration, a file of the field, or a .safetensors file."""
-    if path.suffix == ".toml":
-        return pgm.load_declaration(path, rng=seed)
-    return pgm.read(path) if suffix_of(path) in READERS else pgm.load(path)
-
-
-def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
-    """Return evidence from inline texts and files: layer -> array with NaN where not observed."""
-    evidence: dict[str, Any] = {}
-    for text in given or ():
-        # os.path.exists is False for texts that are too long for a file name.
-        if "=" in text and not os.path.exists(text):
-            found = _inline(model, text)
-        else:
-            found = read_arrays(model, Path(text))
-        if twice := sorted(set(found) & set(evidence)):
-            raise pgm.PgmError(f"evidence {text!r}: {twice[0]!r} has been given before")
-        evidence |= found
-    return evidence
-
-
-def _inline(model: pgm.Model, text: str) -> dict[str, Any]:
-    """Return the evidence of one text: a state of a variable by its name, or values of a layer."""
-    key, _, given = text.partition("=")
-    name, what = key.strip(), f"evidence {text!r}"
-    s = model.structure
-    if name in s.places:
-        layer, unit = s.places[name]
-        state = given.strip()
-        named = s.layers[layer].state_names or ()
-        number = state_number(s.layers[layer], state, what) if state != "?" else math.nan
-        # A layer of one unit takes numbers.
-        return {name: [number]} if name in s.layers else {name: state if state in named else number}
-    s.layer(name, what=f"{what}: layer")
-    return {name: [_number(v, what) for v in given.split(",")]}
-
-
-def _number(text: str, where: str) -> float:
-    """Return a number, or NaN for a question mark or an empty text."""
-    text = text.strip()
-    try:
-        return float("nan") if text in ("?", "") else float(text)
-    except ValueError:
-        raise pgm.PgmError(f"{where}: {text!r} is not a number or ?") from None
-
-
-def read_arrays(model: pgm.Model, path: Path) -> dict[str, Any]:
-    """Return arrays by layer from a .npz, .csv or .json file; a .csv is for the first layer."""
-    place = shown(path)
-    readers = {".npz": _read_npz, ".json": _read_json, ".csv": _read_csv}
-    if suffix_of(path) == EVIDENCE:
-        return dict(pgm.read_evidence(path, model))
-    if path.suffix not in readers:
-        raise pgm.PgmError(f"evidence file {place}: expected .npz, .csv, .json or .evid")
-    try:
-        return readers[path.suffix](model, readable(path))
-    except pgm.PgmError as error:
-        why = str(error).removeprefix(f"{place}: ")
-        raise pgm.PgmError(f"evidence file {place}: {why}") from None
-    except Exception as error:
-        # numpy, zipfile, json and csv raise a dozen kinds of errors for damaged files.
-        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise pgm.PgmError(f"evidence file {place} cannot be read: {why}") from None
-
-
-def _read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
-    """Return the arrays of an archive by their names."""
-    with ZipFile(place) as parts:
-        needed = sum(part.file_size for part in parts.infolist())
-    if why := no_room(2 * needed, "give fewer rows"):
-        raise pgm.PgmError(f"its arrays do not fit into memory: {why}")
-    with np.load(place, allow_pickle=False) as arrays:
-        found = dict(arrays)
-    for name, value in found.items():
-        if not isinstance(value, np.ndarray):
-            raise pgm.PgmError(f"{name!r} is not an array")
-    return found
-
-
-def _read_json(model: pgm.Model, place: Path) -> dict[str, Any]:
-    """Return the arrays of a JSON object by their names."""
-    found = json.loads(plain_text(place))
-    if not isinstance(found, dict):
-        raise pgm.PgmError(f"expected an object of arrays by layer, not {type(found).__name__}")
-    return {name: as_floats(value, f"layer {name!r}") for name, value in found.items()}
-
-
-def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
-    """Return the rows of a table as the array of the first layer."""
-    # numpy.loadtxt would count rows without the empty lines, and so name the wrong line.
-    lines = csv.reader(StringIO(plain_text(place), newline=""))
-    rows = [(lines.line_num, row) for row in lines if row]
-    if not rows:
-        raise pgm.PgmError("there are no rows, expected at least one")
-    for number, row in rows:
-        if len(row) != len(rows[0][1]):
-            raise pgm.PgmError(
-                f"rows of unequal length: line {number} has {len(row)} cells, "
-                f"line {rows[0][0]} has {len(rows[0][1])}"
-            )
-    values = [[_number(cell, f"line {number}") for cell in row] for number, row in rows]
-    return {next(iter(model.structure.layers)): np.array(values)}
-
-
 @app.command()
 def info(model: ModelFile) -> None:
     """Show the layers, couplings and parameters of a model, or its variables and tables."""
     m = read_model(model)
     if m.structure.variables:
-        _show(_variables(m, str(model)))
+        show(table_of_variables(m, str(model)))
         return
     layers = Table("layer", "unit", "size", title=str(model))
     for x in m.structure.layers.values():
@@ -209,35 +102,7 @@ def info(model: ModelFile) -> None:
         dense = np.asarray(value.data if hasattr(value, "tocoo") else value)
         low, high = (f"{f(dense):.4g}" if dense.size else "-" for f in (np.min, np.max))
         params.add_row(name, "x".join(map(str, value.shape)), low, high)
-    _show(layers, params)
-
-
-def _variables(model: pgm.Model, title: str) -> Table:
-    """Return a table of the variables of a model, with their states and conditionals."""
-    network = network_of(model)
-    entries = sum(c.values.size for c in network.conditionals)
-    entries += sum(t.values.size for t in network.tables)
-    out = Table(
-        "variable",
-        "states",
-        "parents",
-        "tables",
-        title=title,
-        caption=f"{len(network.names)} variables, {len(network.conditionals)} conditionals, "
-        f"{len(network.tables)} tables, {entries} entries",
-    )
-    parents = {
-        c.child: ", ".join(network.names[p] for p in c.parents) for c in network.conditionals
-    }
-    inside = Counter(i for t in network.tables for i in t.scope)
-    for i, (name, states) in enumerate(zip(network.names, network.states, strict=True)):
-        out.add_row(name, ", ".join(states), parents.get(i, ""), str(inside[i] or ""))
-    return out
-
-
-def _show(*tables: Table) -> None:
-    """Print tables, whose names are not read as styles."""
-    Console(markup=False, emoji=False).print(*tables)
+    show(layers, params)
 
 
 @app.command()
@@ -268,101 +133,15 @@ def infer(
 ) -> None:
     """Answer a question; print a table or write a file."""
     m = read_model(model)
-    _check_out(out)
+    check_out(out)
     result = pgm.infer(m, read_evidence(m, evidence), want=_wanted(want), rng=seed)
-    arrays = _flat_answers(result)
+    arrays = flat_answers(result)
     if out is None and m.structure.variables:
-        _print_by_name(m, result, arrays)
+        print_by_name(m, result, arrays)
     elif out is None:
-        _print_answers(result, arrays)
+        print_answers(result, arrays)
     else:
-        _write(out, arrays)
-
-
-def _flat_answers(result: pgm.Result) -> dict[str, Array]:
-    """Return the answers as arrays: "log_z", and "mean.v" for the mean of layer v."""
-    arrays: dict[str, Array] = {}
-    for name, value in result.answers.items():
-        if isinstance(value, Mapping):
-            arrays |= {f"{name}.{key}": np.asarray(v) for key, v in value.items()}
-        else:
-            arrays[name] = np.asarray(value)
-    return arrays
-
-
-def _check_folder(out: Path) -> None:
-    """Raise PgmError, before any work, unless the file can be written."""
-    writable(out)
-    if not out.parent.is_dir():
-        raise pgm.PgmError(f"{out}: there is no folder {out.parent}")
-
-
-def _check_out(out: Path | None) -> None:
-    """Raise PgmError unless a file of answers can be written here."""
-    if out is not None and out.suffix not in (".npz", ".json"):
-        raise pgm.PgmError(f"out must end in .npz or .json, not {out}")
-    if out is not None:
-        _check_folder(out)
-
-
-def _write(out: Path, arrays: Mapping[str, Array]) -> None:
-    """Write arrays by name to a .npz or .json file."""
-    if out.suffix == ".npz":
-        held = BytesIO()
-        # The stubs of numpy take the names for its option allow_pickle.
-        np.savez_compressed(held, **arrays)  # type: ignore[arg-type]
-        content = held.getvalue()
-    else:
-        named = {name: _as_json(value) for name, value in arrays.items()}
-        content = json.dumps(named, allow_nan=False).encode()
-    write_whole(out, content)
-    print(f"wrote {out}")
-
-
-def _as_json(array: Array) -> Any:
-    """Return nested lists, with null for NaN and infinities, which JSON does not have."""
-    entries = array.astype(object)
-    entries[~np.isfinite(array)] = None
-    return entries.tolist()
-
-
-def _print_answers(result: pgm.Result, arrays: Mapping[str, Array]) -> None:
-    """Print a table of arrays, and warnings to stderr."""
-    table = Table("answer", "shape", "values", title=f"{result.kind}: {result.plan}")
-    for name, array in arrays.items():
-        text = np.array2string(
-            array, precision=4, suppress_small=True, threshold=60, max_line_width=80
-        )
-        table.add_row(name, str(array.shape), text)
-    if arrays:
-        _show(table)
-    for warning in result.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-
-
-def _print_by_name(model: pgm.Model, result: pgm.Result, arrays: Mapping[str, Array]) -> None:
-    """Print marginals and the mode by the names of variables and states, and other answers."""
-    table = Table("variable", title=f"{result.kind}: {result.plan}")
-    mode = result.assignment() if "mode" in result.answers else {}
-    if "prob" in result.answers:
-        table.add_column("probabilities")
-    if mode:
-        table.add_column("most probable complete state")
-    for name in model.variables if table.columns[1:] else ():
-        shares = ["  ".join(_shares(result.marginal(name)))] if "prob" in result.answers else []
-        table.add_row(name, *shares, *([str(mode[name])] if mode else []))
-    if table.rows:
-        _show(table)
-    by_name = ("prob.", "mean.", "mode.")
-    _print_answers(result, {n: a for n, a in arrays.items() if not n.startswith(by_name)})
-
-
-def _shares(marginal: Mapping[Hashable, float | Array]) -> list[str]:
-    """Return "state 0.25" for each state, with a number for each row."""
-    return [
-        f"{state} {' '.join(f'{p:.4f}' for p in np.atleast_1d(np.asarray(prob)))}"
-        for state, prob in marginal.items()
-    ]
+        write(out, arrays)
 
 
 @app.command()
@@ -375,12 +154,12 @@ def sample(
 ) -> None:
     """Draw samples from the model given evidence."""
     m = read_model(model)
-    _check_out(out)
+    check_out(out)
     given = read_evidence(m, evidence)
     result = pgm.infer(m, given, want=("samples",), method=drawing(draws), rng=seed)
     arrays = {name: value[:draws] for name, value in result.samples.items()}
     if out is not None:
-        _write(out, arrays)
+        write(out, arrays)
         return
     if m.structure.variables:
         print(result.samples_frame().to_csv(sep="\t", index=False), end="")
@@ -410,7 +189,7 @@ def fit(
 ) -> None:
     """Learn the parameters from data by persistent contrastive divergence."""
     m = read_model(model, seed)
-    _check_folder(out)
+    check_folder(out)
     found = pgm.fit(
         m,
         read_arrays(m, data),

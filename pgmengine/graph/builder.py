@@ -15,9 +15,9 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Weight
 from pgmengine.graph.converters import add_quadratic, network_from_pgmpy, network_from_pyagrum
 from pgmengine.graph.couplings import Arrow, Lateral, Pair
+from pgmengine.graph.from_networkx import add_variables
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
-from pgmengine.graph.networks import add_variables
 from pgmengine.graph.scopes import Declared, add_tables
 from pgmengine.graph.structure import Structure, layer_graph
 from pgmengine.graph.tabular import Declares, Network

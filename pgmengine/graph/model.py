@@ -28,11 +28,12 @@ from pgmengine.base.types import Array, LayerValues, States, Weight
 from pgmengine.graph.arrows_inside import arrows_inside, generations
 from pgmengine.graph.couplings import weighted_sum
 from pgmengine.graph.evidence import parse_evidence
-from pgmengine.graph.networks import variable_graph
+from pgmengine.graph.given import make_target
 from pgmengine.graph.scopes import check_no_bias
 from pgmengine.graph.structure import Structure, layer_graph
 from pgmengine.graph.tables import check_logs, joined_states, table_gradient
-from pgmengine.graph.target import Target, make_target
+from pgmengine.graph.target import Target
+from pgmengine.graph.to_networkx import variable_graph
 from pgmengine.graph.validate import check_bias, check_weight
 from pgmengine.graph.variables import unit_name
 from pgmengine.graph.weights import digest, is_sparse

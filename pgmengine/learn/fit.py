@@ -23,8 +23,8 @@ from pgmengine.base.progress import track
 from pgmengine.base.threads import one_blas_thread
 from pgmengine.base.types import Array, LayerValues, RngLike
 from pgmengine.graph.frames import data_by_layer
+from pgmengine.graph.given import make_target
 from pgmengine.graph.model import Model
-from pgmengine.graph.target import make_target
 from pgmengine.infer.prepared import Method
 from pgmengine.learn.arguments import (
     check_data,

@@ -13,9 +13,10 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import LayerValues
 from pgmengine.graph.builder import GraphBuilder
 from pgmengine.graph.frames import data_by_layer
+from pgmengine.graph.given import make_target
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model
-from pgmengine.graph.target import Target, make_target
+from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse
 from pgmengine.infer.sampling.base_rates import base_rates
 from pgmengine.learn.fit import fit, pass_on

@@ -5,7 +5,7 @@ import pytest
 
 import pgmengine as pgm
 from pgmengine.base.numerics import log_sum
-from pgmengine.graph.target import make_target
+from pgmengine.graph.given import make_target
 
 NEGATIVES = [pgm.ExactGradient(), pgm.PCD(chains=50), pgm.CD(), pgm.FastPCD(chains=50)]
 

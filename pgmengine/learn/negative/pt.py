@@ -11,7 +11,7 @@ from pgmengine.base.checks import check_whole
 from pgmengine.base.types import Array
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
-from pgmengine.infer.sampling.parallel_tempering import Ladders
+from pgmengine.infer.sampling.replicas import Ladders
 from pgmengine.infer.sampling.travels import Travels
 from pgmengine.learn.batch import Batch
 from pgmengine.learn.negative.base import Kernels, adopted, unconditioned

@@ -16,7 +16,8 @@ from pgmengine.engine.chains import make_chains
 from pgmengine.infer.sampling import levels as levels_module
 from pgmengine.infer.sampling.coupled import CoupledTempering
 from pgmengine.infer.sampling.levels import Levels, OneOverT
-from pgmengine.infer.sampling.parallel_tempering import Ladders, rounds
+from pgmengine.infer.sampling.parallel_tempering import rounds
+from pgmengine.infer.sampling.replicas import Ladders
 from pgmengine.infer.sampling.tempered_transitions import excursion
 
 QUICK = ("dbm mixed", "noisy-or")

@@ -1,4 +1,4 @@
-"""networkx graphs of single variables: conversion to layers, and of layers to single variables.
+"""Declare a model by a networkx graph of single variables, which become units of layers.
 
 A node with the attribute "cpt" has a conditional, whose parents are its predecessors. A node with
 the attribute "table" is a factor and not a variable. Its attribute "scope" lists the nodes of its
@@ -7,7 +7,6 @@ axes, and its edges join it to these nodes.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +16,14 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, Weight
-from pgmengine.graph.entries import entries_of
-from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats, check_settings, check_unit_room
 from pgmengine.graph.variables import Variable
-from pgmengine.graph.weights import is_sparse
 from pgmengine.units import Unit
 
 if TYPE_CHECKING:
     from pgmengine.graph.builder import GraphBuilder
-    from pgmengine.graph.model import Model
 
-# The attributes that are read, and with them the attributes that variable_graph writes.
+# The attributes that are read, and with them the attributes that to_networkx.py writes.
 NODE, EDGE = ("bias", "unit", "states", "cpt"), ("weight",)
 FACTOR = ("table", "scope")
 OF_NODES = {*NODE, "layer", "index"}
@@ -43,7 +38,7 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
     generations "g0", "g1", ... of an nx.DiGraph. Units of different types, or with other names of
     states, get layers of their own in one class. The nodes become the labels of the units, in the
     order of the graph. Attributes of other names than `GraphBuilder.from_networkx` lists are
-    refused, except for the attributes that variable_graph writes.
+    refused, except for the attributes that `Model.to_networkx` writes.
     """
     if not isinstance(graph, nx.Graph) or graph.is_multigraph() or not len(graph):
         raise PgmError("from_networkx takes an nx.Graph or nx.DiGraph with at least one node")
@@ -309,92 +304,3 @@ def _sparse(entries: list[tuple[int, int, Array]], wa: int, wc: int, na: int, nc
     rows = (i[:, None, None] * wa + np.arange(wa)[:, None]) + np.zeros((1, 1, wc), dtype=int)
     columns = (j[:, None, None] * wc + np.arange(wc)) + np.zeros((1, wa, 1), dtype=int)
     return csr_array((blocks.ravel(), (rows.ravel(), columns.ravel())), shape=(na * wa, nc * wc))
-
-
-def variable_graph(model: Model) -> nx.Graph:
-    """Return the graph of single units, with an edge for every pair whose weight is not 0.
-
-    Nodes are labels, or (layer, index), with unit, bias and states; labels that two layers share
-    become (layer, label). Rows of a weight are the states of the node that comes first. A unit with
-    a conditional has it as "cpt", with edges from its parents in the order of its axes. Other
-    tables are nodes ("table", i) with "table", "scope", and an edge from each node of the scope.
-
-    The graph is an nx.DiGraph if all couplings are arrows, or if there are conditionals, an
-    nx.Graph if no coupling is one; with both it is an nx.DiGraph whose undirected edges go one way
-    and have directed=False.
-    """
-    s = model.structure
-    directed = bool(s.arrows) or any(t.conditional for t in s.tables)
-    graph: nx.Graph = nx.DiGraph() if directed else nx.Graph()
-    names = _node_names(s)
-    every = [(name, i) for name, layer in s.layers.items() for i in range(layer.size)]
-    for name, i in dict.fromkeys([*s.variables, *every]):
-        graph.add_node(names[name][i], **_node(model, name, i))
-    _add_table_nodes(model, graph, names)
-    places = list(s.layers)
-    for c in s.couplings:
-        wa, wb = s.layers[c.a].unit.width, s.layers[c.b].unit.width
-        weight, (a, b) = model.weight(c), (c.a, c.b)
-        if not c.directed and places.index(a) > places.index(b):
-            weight, a, b, wa, wb = weight.T, b, a, wb, wa
-        rows, columns = weight.nonzero()
-        pairs = {(int(i), int(j)) for i, j in zip(rows // wa, columns // wb, strict=True)}
-        for i, j in sorted(pairs):
-            if c.a == c.b and not c.directed and i > j:
-                continue
-            block = weight[i * wa : (i + 1) * wa][:, j * wb : (j + 1) * wb]
-            block = block.toarray() if is_sparse(block) else block
-            extra = {"directed": c.directed} if directed else {}
-            graph.add_edge(
-                names[a][i],
-                names[b][j],
-                weight=float(block[0, 0]) if wa == wb == 1 else block,
-                **extra,
-            )
-    return graph
-
-
-def _node(model: Model, name: str, i: int) -> dict[str, Any]:
-    """Return the attributes of the node of a unit; units with a conditional have no bias."""
-    layer, bias = model.structure.layers[name], model.params[f"{name}.bias"]
-    free = model.structure.child_tables[name][i] < 0
-    value = float(bias[i]) if layer.unit.width == 1 else bias[i]
-    return {
-        "unit": layer.unit,
-        **({"bias": value} if free else {}),
-        "layer": name,
-        "index": i,
-        **({"states": layer.state_names} if layer.state_names else {}),
-    }
-
-
-def _add_table_nodes(
-    model: Model, graph: nx.Graph, names: Mapping[str, tuple[Hashable, ...]]
-) -> None:
-    """Add conditionals as attributes of their children, and other tables as nodes."""
-    count = 0
-    for t in model.structure.tables:
-        logs = np.asarray(model.params[t.key])
-        values = entries_of(logs[None] if t.single else logs, f"parameter {t.key!r}")
-        for units, table in zip(t.index.tolist(), values, strict=True):
-            scope = tuple(names[layer][i] for layer, i in zip(t.layers, units, strict=True))
-            if t.conditional:
-                graph.nodes[scope[-1]]["cpt"] = table
-                graph.add_edges_from((parent, scope[-1]) for parent in scope[:-1])
-                continue
-            while ("table", count) in graph:
-                count += 1
-            graph.add_node(("table", count), table=table, scope=scope)
-            graph.add_edges_from((node, ("table", count)) for node in scope)
-
-
-def _node_names(s: Structure) -> dict[str, tuple[Hashable, ...]]:
-    """Return layer -> names of its nodes: labels, (layer, label) if shared, or (layer, index)."""
-    counts = Counter(label for layer in s.layers.values() for label in layer.labels or ())
-    out: dict[str, tuple[Hashable, ...]] = {}
-    for name, layer in s.layers.items():
-        bare = layer.labels is not None and all(counts[label] == 1 for label in layer.labels)
-        out[name] = tuple(
-            label if bare else (name, label) for label in layer.labels or range(layer.size)
-        )
-    return out

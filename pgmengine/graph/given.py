@@ -1,0 +1,97 @@
+"""Targets from what users give: evidence, soft evidence, interventions and an inverse temperature.
+
+The parts are parsed, brought to one number of rows, and checked against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array, LayerValues
+from pgmengine.graph.evidence import Evidence, parse_evidence, parse_soft
+from pgmengine.graph.queries import EvidencePattern
+from pgmengine.graph.rows import common_rows, spread
+from pgmengine.graph.structure import Structure
+from pgmengine.graph.target import Target
+from pgmengine.graph.variables import described
+
+if TYPE_CHECKING:
+    from pgmengine.graph.model import Model
+
+
+def make_target(
+    model: Model,
+    evidence: LayerValues | None = None,
+    soft: Mapping[str, ArrayLike] | None = None,
+    do: LayerValues | None = None,
+    beta: ArrayLike = 1.0,
+    what: str = "evidence",
+) -> Target:
+    """Parse and check evidence, soft evidence and interventions; messages call evidence `what`."""
+    s = model.structure
+    seen = parse_evidence(s, evidence, what)
+    hints, soft_rows = parse_soft(s, soft)
+    done = None if do is None else parse_evidence(s, do, what="do")
+    rows = common_rows(
+        {
+            "evidence": seen.pattern.rows if seen.has_rows else 1,
+            "soft": soft_rows or 1,
+            "do": done.pattern.rows if done is not None and done.has_rows else 1,
+        }
+    )
+    cut = {
+        name: spread(mask if done is None else done.pattern.observed[name], rows)
+        for name, (_, mask) in s.blank.items()
+    }
+    values = {name: spread(value, rows) for name, value in seen.values.items()}
+    observed = {name: spread(mask, rows) for name, mask in seen.pattern.observed.items()}
+    if done is not None:
+        _check_interventions(s, cut, observed)
+        values = {name: value + done.values[name] for name, value in values.items()}
+        observed = {name: mask | cut[name] for name, mask in observed.items()}
+    _check_inputs(s, observed)
+    has_rows = seen.has_rows or (done is not None and done.has_rows) or soft_rows is not None
+    joint = Evidence(has_rows, values, EvidencePattern(s, rows, observed, cut))
+    hints = {name: spread(v, rows) for name, v in hints.items()}
+    target = Target(model, joint, hints, np.ones(rows), {})
+    return target if isinstance(beta, float) and beta == 1.0 else target.at(beta)
+
+
+def _check_interventions(s: Structure, cut: dict[str, Array], observed: dict[str, Array]) -> None:
+    """PgmError unless do() sets units with a conditional that are not observed.
+
+    Undirected couplings and tables of a unit with a conditional table stay, as factors of the
+    density beside the conditional that is cut.
+    """
+    for name, mask in cut.items():
+        directed = name in s.directed_layers and name not in s.undirected_layers
+        wrong = mask & ~(directed | (s.child_tables[name] >= 0))
+        if wrong.any():
+            what = described(s, name, np.asarray(wrong.any(axis=0)))
+            raise PgmError(
+                f"do: {what} is not directed: do() cuts arrows, so it needs units with a "
+                "conditional, children or roots without undirected couplings"
+            )
+        both = mask & observed[name]
+        if both.any():
+            row, index = np.argwhere(both)[0]
+            raise PgmError(
+                f"do: layer {name!r}, row {row}, index {index} is both observed and set; "
+                "leave out one of the two"
+            )
+
+
+def _check_inputs(s: Structure, observed: dict[str, Array]) -> None:
+    """PgmError unless all units of Input layers are observed."""
+    for name, layer in s.layers.items():
+        if layer.unit.observed_only and not observed[name].all():
+            row, index = np.argwhere(~observed[name])[0]
+            raise PgmError(
+                f"layer {name!r} has {layer.unit!r} units, which must be observed; row {row}, "
+                f"index {index} is not"
+            )

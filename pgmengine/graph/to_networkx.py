@@ -1,0 +1,111 @@
+"""Write a model as a networkx graph of single units, the reverse of from_networkx.py.
+
+A node with the attribute "cpt" has a conditional, whose parents are its predecessors. A node with
+the attribute "table" is a factor and not a variable. Its attribute "scope" lists the nodes of its
+axes, and its edges join it to these nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import numpy as np
+
+from pgmengine.graph.entries import entries_of
+from pgmengine.graph.structure import Structure
+from pgmengine.graph.weights import is_sparse
+
+if TYPE_CHECKING:
+    from pgmengine.graph.model import Model
+
+
+def variable_graph(model: Model) -> nx.Graph:
+    """Return the graph of single units, with an edge for every pair whose weight is not 0.
+
+    Nodes are labels, or (layer, index), with unit, bias and states; labels that two layers share
+    become (layer, label). Rows of a weight are the states of the node that comes first. A unit with
+    a conditional has it as "cpt", with edges from its parents in the order of its axes. Other
+    tables are nodes ("table", i) with "table", "scope", and an edge from each node of the scope.
+
+    The graph is an nx.DiGraph if all couplings are arrows, or if there are conditionals, an
+    nx.Graph if no coupling is one; with both it is an nx.DiGraph whose undirected edges go one way
+    and have directed=False.
+    """
+    s = model.structure
+    directed = bool(s.arrows) or any(t.conditional for t in s.tables)
+    graph: nx.Graph = nx.DiGraph() if directed else nx.Graph()
+    names = _node_names(s)
+    every = [(name, i) for name, layer in s.layers.items() for i in range(layer.size)]
+    for name, i in dict.fromkeys([*s.variables, *every]):
+        graph.add_node(names[name][i], **_node(model, name, i))
+    _add_table_nodes(model, graph, names)
+    places = list(s.layers)
+    for c in s.couplings:
+        wa, wb = s.layers[c.a].unit.width, s.layers[c.b].unit.width
+        weight, (a, b) = model.weight(c), (c.a, c.b)
+        if not c.directed and places.index(a) > places.index(b):
+            weight, a, b, wa, wb = weight.T, b, a, wb, wa
+        rows, columns = weight.nonzero()
+        pairs = {(int(i), int(j)) for i, j in zip(rows // wa, columns // wb, strict=True)}
+        for i, j in sorted(pairs):
+            if c.a == c.b and not c.directed and i > j:
+                continue
+            block = weight[i * wa : (i + 1) * wa][:, j * wb : (j + 1) * wb]
+            block = block.toarray() if is_sparse(block) else block
+            extra = {"directed": c.directed} if directed else {}
+            graph.add_edge(
+                names[a][i],
+                names[b][j],
+                weight=float(block[0, 0]) if wa == wb == 1 else block,
+                **extra,
+            )
+    return graph
+
+
+def _node(model: Model, name: str, i: int) -> dict[str, Any]:
+    """Return the attributes of the node of a unit; units with a conditional have no bias."""
+    layer, bias = model.structure.layers[name], model.params[f"{name}.bias"]
+    free = model.structure.child_tables[name][i] < 0
+    value = float(bias[i]) if layer.unit.width == 1 else bias[i]
+    return {
+        "unit": layer.unit,
+        **({"bias": value} if free else {}),
+        "layer": name,
+        "index": i,
+        **({"states": layer.state_names} if layer.state_names else {}),
+    }
+
+
+def _add_table_nodes(
+    model: Model, graph: nx.Graph, names: Mapping[str, tuple[Hashable, ...]]
+) -> None:
+    """Add conditionals as attributes of their children, and other tables as nodes."""
+    count = 0
+    for t in model.structure.tables:
+        logs = np.asarray(model.params[t.key])
+        values = entries_of(logs[None] if t.single else logs, f"parameter {t.key!r}")
+        for units, table in zip(t.index.tolist(), values, strict=True):
+            scope = tuple(names[layer][i] for layer, i in zip(t.layers, units, strict=True))
+            if t.conditional:
+                graph.nodes[scope[-1]]["cpt"] = table
+                graph.add_edges_from((parent, scope[-1]) for parent in scope[:-1])
+                continue
+            while ("table", count) in graph:
+                count += 1
+            graph.add_node(("table", count), table=table, scope=scope)
+            graph.add_edges_from((node, ("table", count)) for node in scope)
+
+
+def _node_names(s: Structure) -> dict[str, tuple[Hashable, ...]]:
+    """Return layer -> names of its nodes: labels, (layer, label) if shared, or (layer, index)."""
+    counts = Counter(label for layer in s.layers.values() for label in layer.labels or ())
+    out: dict[str, tuple[Hashable, ...]] = {}
+    for name, layer in s.layers.items():
+        bare = layer.labels is not None and all(counts[label] == 1 for label in layer.labels)
+        out[name] = tuple(
+            label if bare else (name, label) for label in layer.labels or range(layer.size)
+        )
+    return out
