@@ -8,8 +8,9 @@
  *
  * Invariants. Between passes, field and zeta are the inputs from the present states, up to rounding
  * errors, which `refresh` removes. Each chain has its own stream of uniforms, and its sums are
- * always computed in the order of its own changes. The path of a chain therefore depends neither on
- * the other chains nor on the number of threads.
+ * always computed in the order of its own changes. From given inputs, the path of a chain therefore
+ * depends neither on the other chains nor on the number of threads. Where the inputs begin as
+ * products of matrices (CompiledChains says where), these may round differently among other chains.
  *
  * Reference: PlainChains of pgmengine/engine/plain.py on the same uniforms
  * (test_compiled_sweeps.py, test_annealing.py).
