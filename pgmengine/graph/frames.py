@@ -88,7 +88,7 @@ def data_by_layer(structure: Structure, data: Any) -> Any:
     }
 
 
-def is_frame(given: Any) -> bool:
+def is_frame(given: object) -> bool:
     """Whether it is a DataFrame of pandas, or of a package with the same interface."""
     return hasattr(given, "columns") and hasattr(given, "iloc")
 

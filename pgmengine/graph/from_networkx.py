@@ -286,7 +286,7 @@ def _groups(graph: nx.Graph, units: dict[Hashable, Any]) -> dict[str, list[Hasha
     }
 
 
-def _weight(given: Any, shape: tuple[int, int], edge: tuple[Hashable, Hashable]) -> Array:
+def _weight(given: object, shape: tuple[int, int], edge: tuple[Hashable, Hashable]) -> Array:
     """Return the weight of an edge, (states of its first node, states of its second node)."""
     what = f"edge {edge[0]!r}, {edge[1]!r}: weight"
     weight = as_floats(given, what)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
@@ -104,7 +105,7 @@ def _apart(
     return out, named
 
 
-def _numbers(layer: Layer, value: Any, what: str) -> Array:
+def _numbers(layer: Layer, value: ArrayLike, what: str) -> Array:
     """Return values () or (rows,) of one unit as numbers, NaN where none is given."""
     if isinstance(value, (str, int, float)):
         return np.asarray(state_number(layer, value, what))

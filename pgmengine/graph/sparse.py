@@ -54,7 +54,7 @@ def csr_of(matrix: Any, what: str) -> Any:
     return csr_array((data.astype(np.float64), (rows, columns)), shape=shape)
 
 
-def compressed(data: Any, indices: Any, indptr: Any, shape: Any, what: str) -> Any:
+def compressed(data: Array, indices: Array, indptr: Array, shape: object, what: str) -> Any:
     """Return a csr_array of float64 from copies of arrays; PgmError unless these fit together."""
     from scipy.sparse import csr_array
 
@@ -75,7 +75,7 @@ def compressed(data: Any, indices: Any, indptr: Any, shape: Any, what: str) -> A
     )
 
 
-def _shape(shape: Any, what: str) -> tuple[int, int]:
+def _shape(shape: object, what: str) -> tuple[int, int]:
     array = np.asarray(shape)
     if array.shape != (2,) or array.dtype.kind not in "iu" or (array < 0).any():
         raise _broken(
@@ -84,7 +84,7 @@ def _shape(shape: Any, what: str) -> tuple[int, int]:
     return int(array[0]), int(array[1])
 
 
-def _indptr(found: Any, rows: int, what: str) -> Array:
+def _indptr(found: object, rows: int, what: str) -> Array:
     indptr = _integers(found, "indptr", what)
     if len(indptr) != rows + 1:
         raise _broken(
@@ -100,13 +100,13 @@ def _indptr(found: Any, rows: int, what: str) -> Array:
     return indptr
 
 
-def _integers(found: Any, name: str, what: str) -> Array:
+def _integers(found: object, name: str, what: str) -> Array:
     if not isinstance(found, np.ndarray) or found.ndim != 1 or found.dtype.kind != "i":
         raise _broken(what, f"{name} is {_said(found)}, expected a list of integers (n,)")
     return found
 
 
-def _check_values(data: Any, ndim: int, what: str) -> None:
+def _check_values(data: object, ndim: int, what: str) -> None:
     if not isinstance(data, np.ndarray) or data.ndim != ndim or data.dtype.kind not in "biuf":
         raise _broken(what, f"data is {_said(data)}, expected numbers in {ndim} dimensions")
 
@@ -119,7 +119,7 @@ def _check_entries(indices: Array, count: int, name: str, what: str) -> None:
         raise _broken(what, f"entry {first} has {name} {indices[first]}, expected 0 .. {count - 1}")
 
 
-def _said(found: Any) -> str:
+def _said(found: object) -> str:
     if isinstance(found, np.ndarray):
         return f"an array {found.shape} of {found.dtype}"
     return f"of type {type(found).__name__}"

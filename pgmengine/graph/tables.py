@@ -19,7 +19,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -241,7 +241,7 @@ def table_gradient(structure: Structure, logs: Array, counts: Array) -> dict[str
     return out
 
 
-def check_logs(structure: Structure, tables: Tables, logs: Any) -> Array:
+def check_logs(structure: Structure, tables: Tables, logs: object) -> Array:
     """Return the logarithms of tables as a parameter of the right shape, conditionals normalised.
 
     PgmError if an entry is NaN or +inf, if no entry is possible, or if the shape is another one.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 from functools import cached_property
-from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -294,7 +293,7 @@ def check_weight(structure: Structure, coupling: Coupling, weight: Weight) -> We
     return array
 
 
-def as_floats(values: Any, what: str) -> Array:
+def as_floats(values: object, what: str) -> Array:
     """Return anything that numpy reads as float64 in this type, else PgmError."""
     try:
         # Masked values are not observed.

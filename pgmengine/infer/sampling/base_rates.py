@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine.base.checks import amount
 from pgmengine.base.errors import PgmError
@@ -71,7 +72,7 @@ def base_rates(model: Model, data: Any, shrink: float = 1.0) -> dict[str, Array]
     return out
 
 
-def _values(layer: Layer, given: Any) -> Array:
+def _values(layer: Layer, given: ArrayLike) -> Array:
     """Return data (rows, width) with NaN where missing.
 
     Units of one component take any number in their range, such as grey levels for two values.

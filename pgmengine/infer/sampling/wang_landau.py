@@ -250,7 +250,7 @@ class _Walk:
         read = {name: layers[name].shaped(x[name]) for name in self.read}
         return self._checked(self.method.partition(Named(read, "the state of a partition")))
 
-    def _checked(self, found: Any) -> Array:
+    def _checked(self, found: object) -> Array:
         """Return bin numbers as integers; raise PgmError for anything else."""
         found, bins, rows = np.asarray(found), self.method.bins, self.many.rows
         whole = found.shape == (rows,) and found.dtype.kind in "iub"
