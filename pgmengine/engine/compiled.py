@@ -49,7 +49,8 @@ def share_of(kernel: Kernel) -> float:
     if not known or not 0.0 <= float(share) <= 1.0:
         raise PgmError(
             f"the kernel {kernel!r}: flip_share must be a number from 0 to 1, the share "
-            f"of FlipState beside Gibbs, not {share!r}; without it its transition is run"
+            f"of FlipState beside Gibbs, not {share!r}; leave it out, and the reference engine "
+            "(PlainChains) runs the transition"
         )
     return float(share)
 

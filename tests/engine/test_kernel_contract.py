@@ -12,7 +12,7 @@ import pytest
 import twin
 from brute import Brute
 from invariance import ALARM, CAUGHT, exact_start, p_value, table
-from registry import KERNELS
+from registry import COMPILED, KERNELS
 from tiny import FINITE, INFINITE, as_evidence, draw_row, mixed_target
 from twin import key_of
 
@@ -25,6 +25,13 @@ from pgmengine.graph.target import Target
 # More chains on the smallest models.
 CHAINS, MORE_CHAINS, FEW_STATES = 40_000, 200_000, 128
 kernels = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+compiled_kernels = pytest.mark.parametrize("kernel", COMPILED, ids=repr)
+
+
+def swept(target, kernel, x, rng):
+    """Chains in the engine of layers that runs the kernel."""
+    known = compiled.knows(target, kernel)
+    return (compiled.CompiledChains if known else plain.PlainChains)(target, kernel, x, rng)
 
 
 @kernels
@@ -52,12 +59,10 @@ def target_of(tiny_model, row, beta, chains):
     )
 
 
-def after_sweeps(
-    tiny_model, row, beta, sweeps, rng, kernel=KERNELS[0], engine=compiled.CompiledChains, more=True
-):
+def after_sweeps(tiny_model, row, beta, sweeps, rng, kernel=KERNELS[0], engine=swept, more=True):
     """p-value of the joint states after sweeps from an exact start."""
     truth = Brute(tiny_model, row, beta=beta)
-    more = more and len(truth.p) <= FEW_STATES and engine is compiled.CompiledChains
+    more = more and len(truth.p) <= FEW_STATES and engine is swept
     chains = MORE_CHAINS if more else CHAINS
     target = target_of(tiny_model, row, beta, chains)
     running = engine(target, kernel, exact_start(truth, chains, rng), rng)
@@ -100,7 +105,7 @@ def test_one_sweep_from_one_state_follows_the_exact_transition_matrix(tiny_model
     at = int(rng.integers(len(matrix)))
     many = target.take(np.zeros(CHAINS, dtype=int))
     x = {n: np.repeat(v[[at]], CHAINS, axis=0) for n, v in states.items()}
-    chains = compiled.CompiledChains(many, kernel, x, rng)
+    chains = swept(many, kernel, x, rng)
     chains.sweep(1)
     assert p_value(SimpleNamespace(values=states, p=matrix[at]), chains.values()) > ALARM
 
@@ -130,13 +135,13 @@ def test_p_is_invariant_under_soft_evidence_and_interventions(tiny_model, kernel
         )
     truth = Brute(tiny_model, soft={name: log_weights}, do=cut)
     target = model.given(soft=soft, do=do).take(np.zeros(CHAINS, dtype=int))
-    chains = compiled.CompiledChains(target, kernel, exact_start(truth, CHAINS, rng), rng)
+    chains = swept(target, kernel, exact_start(truth, CHAINS, rng), rng)
     chains.sweep(2)
     assert p_value(truth, chains.values()) > ALARM
 
 
 @pytest.mark.parametrize("tiny_model", FINITE + INFINITE, ids=repr)
-@kernels
+@compiled_kernels
 def test_same_states_as_the_plain_engine_on_the_same_uniforms(tiny_model, kernel):
     target = mixed_target(tiny_model)
     if refusal(target):

@@ -12,7 +12,7 @@ import pytest
 from brute import Brute
 from invariance import ALARM, CAUGHT, exact_start, p_value, tail
 from random_graphs import Oracle, as_arguments, as_hints, draw_question, random_graph
-from registry import KERNELS, NEGATIVES
+from registry import COMPILED, NEGATIVES
 from tiny import FINITE, TABLED, as_evidence, draw_row, mixed_target
 from twin import LanesReplay, key_of
 
@@ -26,7 +26,7 @@ CHAINS = 40_000
 CLOSE = {"rtol": 1e-5, "atol": 1e-4}
 TABLED_IN_LANES = [m for m in TABLED if m.build().given().pattern.in_lanes]
 IN_LANES = TABLED_IN_LANES + [m for m in FINITE if m.name != "rbm large weights"]
-kernels = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+kernels = pytest.mark.parametrize("kernel", COMPILED, ids=repr)
 models = pytest.mark.parametrize("tiny_model", IN_LANES, ids=repr)
 
 
@@ -323,7 +323,7 @@ def test_broken_engines_are_caught(mutant, name, given, monkeypatch):
 # ---- what a chain does not depend on ----
 
 
-def chains_of(target, index, kernel=KERNELS[2], seed=4):
+def chains_of(target, index, kernel=pgm.Blend(0.3), seed=4):
     """Chains of some rows, each started and numbered as among all rows."""
     x = start(target, np.random.default_rng(0))
     some = {n: v[index] for n, v in x.items()}

@@ -178,7 +178,7 @@ def draw_soft(tiny_model, rng):
     """
     given, listed = {}, {}
     for x in tiny_model.layers:
-        k = getattr(x.unit, "k", 1)
+        k = x.unit.width
         if k > 1:
             given[x.name] = rng.normal(size=(x.size, k))
             listed[x.name] = given[x.name].tolist()
