@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 from dataclasses import is_dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -35,6 +35,7 @@ from pgmengine.infer.explanation import Explanation, Part
 from pgmengine.infer.prepared import Method, MethodLike, Prepared, as_method
 from pgmengine.infer.result import ANSWERS, Plan, Result, quantity
 from pgmengine.infer.splitting import answer
+from pgmengine.protocols import Snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +63,7 @@ def infer(
     soft: Mapping[str, ArrayLike] | None = None,
     do: Evidence | None = None,
     rng: RngLike = None,
-    state: Any = None,
+    state: Snapshot | None = None,
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Result:
@@ -307,7 +308,7 @@ def _answer(
     question: Prepared,
     target: Target,
     rng: RngLike,
-    state: Any,
+    state: Snapshot | None,
     executor: Executor | None,
     progress: bool,
 ) -> Result:

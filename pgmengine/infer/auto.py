@@ -20,7 +20,6 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -39,6 +38,7 @@ from pgmengine.infer.sampling.mcmc import MCMC
 from pgmengine.infer.sampling.parallel_tempering import ParallelTempering
 from pgmengine.infer.splitting import answer
 from pgmengine.infer.variational.mean_field import MeanField
+from pgmengine.protocols import Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ class Auto(Method):
         )
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Answer every part by the first candidate whose run ends well."""
         choices: tuple[Choice, ...] = question.basis
@@ -176,7 +176,12 @@ class Auto(Method):
         return joined_parts(choices, found)
 
     def _walk(
-        self, choice: Choice, target: Target, executor: Executor | None, rng: RngLike, state: Any
+        self,
+        choice: Choice,
+        target: Target,
+        executor: Executor | None,
+        rng: RngLike,
+        state: Snapshot | None,
     ) -> Result:
         """Ask the candidates in order, until a run ends well; return the last result."""
         # The candidates share one stream of random numbers.
@@ -209,7 +214,7 @@ class Auto(Method):
         index: int,
         executor: Executor | None,
         rng: RngLike,
-        state: Any,
+        state: Snapshot | None,
         ladders: dict[int, Result],
     ) -> tuple[Result, str]:
         """Return the result of a candidate, and the reason not to trust it, or an empty string."""

@@ -20,6 +20,7 @@ from pgmengine.graph.target import Target
 from pgmengine.graph.variables import Member
 from pgmengine.infer.arviz import to_arviz, to_frame
 from pgmengine.infer.by_name import Joint, assignment, marginal, samples_frame
+from pgmengine.protocols import Snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,7 +186,7 @@ class Result:
     status: Status = Status.OK
     refused: tuple[Plan, ...] = ()
     stats: Mapping[str, Any] = field(default_factory=dict)
-    state: Any = None
+    state: Snapshot | None = None
     warnings: tuple[str, ...] = ()
     target: Target | None = None
 

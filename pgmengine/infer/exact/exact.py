@@ -23,7 +23,7 @@ from pgmengine.infer.exact.elimination import Elimination
 from pgmengine.infer.exact.enumeration import Enumeration, cover_bits
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result
-from pgmengine.protocols import Accumulator
+from pgmengine.protocols import Accumulator, Snapshot
 
 # Seconds of a walk below which no junction tree is planned.
 SHORT = 0.02
@@ -86,7 +86,7 @@ class Exact(Method):
         return _scheme(tree, f" (enumeration: 2^{bits:.4g})" if np.isfinite(bits) else "")
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Answer by the method that was chosen."""
         chosen: Prepared = question.basis
