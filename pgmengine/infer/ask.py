@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
@@ -318,12 +318,13 @@ def _answer(
     # log_z also belongs to log_prob, since it is one of its two terms.
     wanted = {*map(quantity, question.want), *(("log_z",) * ("log_prob" in question.want))}
     answers = {n: value for n, value in result.answers.items() if ANSWERS.get(n, n) in wanted}
-    if missing := [w for w in question.want if quantity(w) not in map(ANSWERS.get, answers)]:
+    found = set(map(ANSWERS.get, answers))
+    if missing := [w for w in question.want if quantity(w) not in found]:
         raise PgmError(
             f"{result.method!r} was asked for {', '.join(missing)}, but its answers are "
             f"{', '.join(result.answers)}"
         )
-    return replace(result, answers=answers, target=target)
+    return result.to(target, answers)
 
 
 def _by_value(target: Target) -> bool:

@@ -190,14 +190,16 @@ class Auto(Method):
         last: Result | None = None
         # Results of ladders that have confirmed chains, kept in case the ladders come to answer.
         ladders: dict[int, Result] = {}
-        for index, plan in enumerate(choice.plans(target)):
+        for index in range(len(self.candidates)):
+            question = choice.question(target, index)
+            plan = question.plan
             if plan.accepted and last is not None and plan.guarantee == "lower bound":
                 plan = replace(plan, refusal="there is an estimate, and a bound says less")
             if not plan.accepted:
                 refused.append(plan)
                 continue
             log.debug("%s answers", plan)
-            last, bad = self._asked(choice, target, index, executor, rng, state, ladders)
+            last, bad = self._asked(choice, question, index, executor, rng, state, ladders)
             last = replace(last, refused=tuple(refused)) if refused else last
             if not bad:
                 return last
@@ -210,7 +212,7 @@ class Auto(Method):
     def _asked(
         self,
         choice: Choice,
-        target: Target,
+        question: Prepared,
         index: int,
         executor: Executor | None,
         rng: RngLike,
@@ -221,7 +223,7 @@ class Auto(Method):
         if index in ladders:
             result = ladders[index]
             return result, "" if result.status.good else result.status.value
-        question = choice.question(target, index)
+        target = question.target
         ladder = self._ladder(choice, target, index) if question.method.local else None
         if ladder is None:
             result = answer(executor, question, rng, state)

@@ -189,6 +189,10 @@ class Prepared:
         """Return the question without model and evidence, to be kept until it is asked by `on`."""
         return self.on(cast(Target, None))
 
+    def having(self, basis: Any) -> Prepared:
+        """Return the same question for another method to answer, from findings of its own."""
+        return Prepared(self.method, self.target, self.want, self.plan, basis)
+
     def refused(self, why: str) -> Prepared:
         """Return the question with a refusal."""
         return replace(self, plan=replace(self.plan, refusal=why))

@@ -28,6 +28,7 @@ from pgmengine.infer.exact.causes import (
     separate_units,
 )
 from pgmengine.infer.exact.factors import (
+    Entries,
     FreeUnits,
     Scopes,
     Term,
@@ -102,7 +103,7 @@ class Conditioned:
     scopes : the scopes of all factors, in the order of the terms.
     sizes : (factors,) the number of entries of each.
     counted : (tables,) whether each table of the model counts.
-    whole : numbers of the tables that count and have no free unit.
+    whole : the entries of the tables that count and have no free unit.
     separate : layer -> the barren units whose probabilities are wanted although they are in no
         factor.
     passing : an elimination order of one passage over all chains; None without chains.
@@ -114,7 +115,7 @@ class Conditioned:
     scopes: Scopes
     sizes: Array
     counted: Array
-    whole: Array
+    whole: Entries
     separate: dict[str, Array]
     passing: Array | None
 
@@ -170,6 +171,16 @@ class Conditioned:
         return observed_constant(target, self.whole)
 
     @cached_property
+    def infinite(self) -> list[tuple[InfiniteTerm, slice]]:
+        """The terms of units with infinitely many values, with the places of their factors."""
+        return list(self.places(InfiniteTerm))
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """The number of factors of each term."""
+        return [len(term.scopes) for term in self.terms]
+
+    @cached_property
     def for_means(self) -> Array:
         """The factors whose marginals means and joint distributions need, ascending.
 
@@ -182,8 +193,7 @@ class Conditioned:
     def places(self, kind: type[T] | tuple[type[T], ...]) -> Iterator[tuple[T, slice]]:
         """Yield the terms of a kind, or of several, with the places of their factors."""
         first = 0
-        for term in self.terms:
-            count = len(term.scopes)
+        for term, count in zip(self.terms, self.counts, strict=True):
             if isinstance(term, kind):
                 yield term, slice(first, first + count)
             first += count

@@ -32,7 +32,6 @@ from pgmengine.infer.exact.conditioned import Conditioned
 from pgmengine.infer.exact.expected import Expected
 from pgmengine.infer.exact.planning import Planned, lifted, normalised, planned
 from pgmengine.infer.exact.shared import observed_states
-from pgmengine.infer.exact.summed import InfiniteTerm
 from pgmengine.infer.exact.trees import MOMENTS, PAIRS, ROWS_BYTES, Limits, Tree
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result, quantity
@@ -92,7 +91,7 @@ class Elimination(Method):
         target, trees = question.target, question.basis.on(question.target)
         generator = seeded(rng) if "samples" in question.want else None
         log_z, found = self._all(trees, target, generator)
-        answers = exact_answers(target, log_z, found)
+        answers = exact_answers(question, log_z, found)
         if "log_prob" in question.want:
             answers["log_prob"] = log_z - _normaliser(trees.without_evidence, target)
         width = max((tree.largest for tree in trees.posterior), default=0.0)
@@ -142,12 +141,8 @@ def _eliminated(
 ) -> tuple[Array, Answer]:
     """Return log_z (rows,), and the other answers: quantity -> layer or coupling -> (rows, ...)."""
     log_z, answers = np.empty(target.rows), Answer()
-    needs_posterior = any(w not in ("log_z", "log_prob") for w in want)
     for tree, rows in _jobs(trees, want, draws):
-        some = target if len(rows) == target.rows else target.take(rows)
-        log_z[rows], more = _solved(tree, some, want, draws, rng)
-        if needs_posterior:
-            check_possible(log_z[rows], rows, target)
+        log_z[rows], more = _solved(tree, target, rows, want, draws, rng)
         if "gradient" in more:
             answers["gradient"] = add_gradients(answers.get("gradient"), more.pop("gradient"))
         for what, values in more.items():
@@ -164,16 +159,25 @@ def _jobs(trees: list[Tree], want: tuple[str, ...], draws: int) -> Iterator[tupl
 
 
 def _solved(
-    tree: Tree, target: Target, want: tuple[str, ...], draws: int, rng: np.random.Generator | None
+    tree: Tree,
+    whole: Target,
+    rows: Array,
+    want: tuple[str, ...],
+    draws: int,
+    rng: np.random.Generator | None,
 ) -> tuple[Array, Answer]:
-    """Return log_z of some rows of a pattern, and the other answers."""
-    kinds, conditioned, given = {quantity(w) for w in want}, tree.conditioned, target
-    moments = bool(MOMENTS & kinds)
+    """Return log_z of some rows of a pattern, and the other answers; they share a pass."""
+    given = whole if len(rows) == whole.rows else whole.take(rows)
+    kinds, conditioned = {quantity(w) for w in want}, tree.conditioned
+    moments, posterior = not MOMENTS.isdisjoint(kinds), bool(kinds - {"log_z", "log_prob"})
     asked = _asked_factors(conditioned, kinds)
-    target = tree.given(target) if tree.restricted is not None else target
+    target = given if tree.restricted is None else tree.given(given)
     if tree.possible is not None and not tree.possible.cards.all():
-        return np.full(target.rows, -np.inf), Answer()
-    infinite = any(conditioned.places(InfiniteTerm))
+        log_z = np.full(target.rows, -np.inf)
+        if posterior:
+            check_possible(log_z, rows, whole)
+        return log_z, Answer()
+    infinite = bool(conditioned.infinite)
     asking: dict[str, Any] = {
         "marginals": moments,
         "expected": asked if moments else None,
@@ -189,8 +193,10 @@ def _solved(
         largest = conditioned.largest(target)
         found["mode"] = _run(tree, largest, target.rows, seen, mode=True)["mode"]
     log_z = found["log_z"] + conditioned.constant(target)
+    if posterior:
+        check_possible(log_z, rows, whole)
     answers = Answer()
-    if moments and not np.isneginf(log_z).any():
+    if moments:
         units = tree.all_states(found["marginals"])
         factors = tree.all_entries(asked, found["expected"])
         on = _separate(tree, target, log_z) if "marginals" in kinds else {}
@@ -315,7 +321,7 @@ def _with_others(
     `x` has the states (rows, draws, width) of the others. Without `rng` the units have their most
     probable values.
     """
-    terms = [term for term, _ in conditioned.places(InfiniteTerm)]
+    terms = [term for term, _ in conditioned.infinite]
     if not terms and not conditioned.separate:
         return x
     rows, draws = next(iter(x.values())).shape[:2]

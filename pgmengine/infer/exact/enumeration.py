@@ -106,7 +106,7 @@ class Enumeration(Method):
         log_z, found = self._enumerate(
             question, seeded(rng) if "samples" in question.want else None
         )
-        answers = exact_answers(question.target, log_z, found)
+        answers = exact_answers(question, log_z, found)
         if without := question.basis.get("without evidence"):
             answers["log_prob"] = (
                 log_z - _enumerated(without, question.target.nothing_observed, self.draws)[0]

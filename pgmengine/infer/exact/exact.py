@@ -90,8 +90,7 @@ class Exact(Method):
     ) -> Result:
         """Answer by the method that was chosen."""
         chosen: Prepared = question.basis
-        result = chosen.on(question.target).run(rng, state, executor)
-        return replace(result, method=self, plan=question.plan)
+        return chosen.method.answer(question.having(chosen.basis), rng, state, executor)
 
     def expect(
         self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator

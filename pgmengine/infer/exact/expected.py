@@ -129,7 +129,7 @@ class Expected:
 
     def _infinite(self) -> Iterator[tuple[InfiniteTerm, Field, Array]]:
         """Yield every infinite unit with the marginal (entries, rows) of its neighbours."""
-        for term, place in self.conditioned.places(InfiniteTerm):
+        for term, place in self.conditioned.infinite:
             for i, f in enumerate(term.fields):
                 yield term, f, self.factor(place.start + i)
 
@@ -328,7 +328,7 @@ class Expected:
         counts = np.zeros(len(target.model.table_entries))
         tables = self.conditioned.counted.copy()
         for term, place in self.conditioned.places(TableTerm):
-            at, found = term.entries(target), self.marginals(place) * weights
+            at, found = term.entries.given(target), self.marginals(place) * weights
             if at.shape[1] == 1:
                 # No unit of the tables is observed: all rows count at the same entries.
                 found = found.sum(axis=1, keepdims=True)

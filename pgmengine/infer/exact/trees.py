@@ -124,10 +124,11 @@ class Tree:
         if self.possible is not None:
             ends, stays = np.cumsum([0, *map(len, parts)]), self.possible.stays
             parts = [part[stays[a : a + len(part)]] for a, part in zip(ends, parts, strict=False)]
-        wide = [part.shape[1] > 1 or lanes == 1 for part in parts]
-        counts = [len(term.scopes) for term in self.conditioned.terms]
         flat = np.concatenate([np.empty(0), *(part.ravel() for part in parts)])
-        return flat, np.repeat(np.array(wide, dtype=np.uint8), counts)
+        if lanes == 1:
+            return flat, np.ones(len(self.conditioned.scopes), dtype=np.uint8)
+        wide = np.array([part.shape[1] > 1 for part in parts], dtype=np.uint8)
+        return flat, np.repeat(wide, self.conditioned.counts)
 
     def sizes(self, target: Target, rows: Array) -> Array:
         """Return the entries of all cliques and of the largest over the states of each row."""
