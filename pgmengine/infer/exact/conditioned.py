@@ -122,9 +122,13 @@ class Conditioned:
     @property
     def described(self) -> str:
         """The small tables of units with independent causes in words; empty without any."""
-        absent = sum(int(term.children.sum()) for term, _ in self.places(AbsentTerm))
-        seen = [term.observed for term, _ in self.places(ChainTerm)]
-        ones, free = (sum(int(np.sum(x == value)) for x in seen) for value in (True, False))
+        absent = ones = free = 0
+        for term in self.terms:
+            if isinstance(term, AbsentTerm):
+                absent += int(term.children.sum())
+            elif isinstance(term, ChainTerm):
+                ones += int(np.sum(term.observed))
+                free += int(np.sum(~term.observed))
         each = ((absent, "at 0 absorbed"), (ones, "at 1 as chains"), (free, "free as chains"))
         found = ", ".join(f"{count} {how}" for count, how in each if count)
         return f"units with independent causes: {found}" if found else ""
@@ -212,16 +216,7 @@ def condition(target: Target, form: Form) -> Conditioned:
     PgmError if a term is no table, or too large a table.
     """
     s = target.structure
-    left_out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
-    separate = dict[str, Array]()
-    if form.prune:
-        both = barren(target), barren_tables(target)
-        left_out = {n: np.any([b[n].all(axis=0) for b in both], axis=0) for n in s.layers}
-    elif form.small and not form.pairs and not form.maximum:
-        left_out = separate_units(target, form.structural)
-        for name, mask in left_out.items():
-            mask[[u - s.first_unit[name] for u in _within(target, name, form.joints)]] = False
-        separate = {n: np.flatnonzero(mask) for n, mask in left_out.items() if mask.any()}
+    left_out = _left_out(target, form)
     counted = np.ones(len(s.table_index.child), dtype=bool)
     for name in s.layers if s.tables else ():
         gone = target.cut[name][0] | left_out[name]
@@ -248,25 +243,53 @@ def condition(target: Target, form: Form) -> Conditioned:
             terms.append(child_term(target, free, name, whole))
         if layer.unit.support is None and (target.free[name][0] & ~left_out[name]).any():
             terms.append(infinite_term(target, free, name, form.structural))
-    variables, links = len(free.states), list[ChainTerm]()
-    place = passage([f for fields in chains.values() for f in fields], variables)
-    for name, fields in chains.items():
-        term = chain_term(target, free, name, fields, place, variables, form.pairs)
-        if term is not None:
-            links.append(term)
-            variables += term.auxiliaries
+    links, order = _links(target, free, chains, form.pairs)
     terms += links
-    order = passing(links, place, variables) if links else None
     if form.joints:
         terms.append(_joint_term(free, form.joints))
     kept = tuple(term for term in terms if term is not None)
     scopes = joined([term.scopes for term in kept])
-    states = np.append(free.states, np.full(variables - len(free.states), 2))
-    members = np.append(states[scopes.scope], 1)
+    auxiliaries = sum(link.auxiliaries for link in links)
+    states = np.concatenate([free.states, np.full(auxiliaries, 2)])
+    members = np.concatenate([states[scopes.scope], [1]])
     sizes = np.multiply.reduceat(members, scopes.start[:-1]) if len(scopes) else members[:0]
-    sizes[np.diff(scopes.start) == 0] = 1
+    sizes[scopes.start[1:] == scopes.start[:-1]] = 1
     full = whole_tables(target, counted)
+    # Barren units that are left out of a question about means have means of their own.
+    separate = {} if form.prune else left_out
+    separate = {n: np.flatnonzero(mask) for n, mask in separate.items() if mask.any()}
     return Conditioned(free, states, kept, scopes, sizes, counted, full, separate, order)
+
+
+def _left_out(target: Target, form: Form) -> dict[str, Array]:
+    """Return layer -> (size,) bool: the barren units that are in no factor."""
+    s = target.structure
+    if form.prune:
+        both = barren(target), barren_tables(target)
+        return {n: np.any([b[n].all(axis=0) for b in both], axis=0) for n in s.layers}
+    if not form.small or form.pairs or form.maximum:
+        return {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    left_out = separate_units(target, form.structural)
+    for name, mask in left_out.items():
+        mask[[u - s.first_unit[name] for u in _within(target, name, form.joints)]] = False
+    return left_out
+
+
+def _links(
+    target: Target, free: FreeUnits, chains: dict[str, list[Field]], pairs: bool
+) -> tuple[list[ChainTerm], Array | None]:
+    """Return the chains of all layers, and the elimination order of one passage over them."""
+    fields = [f for some in chains.values() for f in some]
+    if not fields:
+        return [], None
+    variables, links = len(free.states), list[ChainTerm]()
+    place = passage(fields, variables)
+    for name, some in chains.items():
+        term = chain_term(target, free, name, some, place, variables, pairs)
+        if term is not None:
+            links.append(term)
+            variables += term.auxiliaries
+    return links, passing(links, place, variables)
 
 
 def _within(target: Target, name: str, joints: tuple[tuple[int, ...], ...]) -> list[int]:

@@ -121,6 +121,8 @@ def least_width(target: Target) -> float:
     more states. Sparse couplings, tables and arrows are not counted.
     """
     s = target.structure
+    if not s.undirected:
+        return 0.0
     counts = [distinct(target.free[name]).sum(axis=1) for name in s.layers]
     row = int(np.argmax(sum(np.broadcast_to(n, target.rows) for n in counts)))
     edges, least = 0.0, 0.0

@@ -234,12 +234,13 @@ class Entries:
 def _entries(target: Target, tables: Array, base: Array, owner: Array, seen: Array) -> Entries:
     """Return entries of some tables; `seen` (S,) are the axes of all tables that are observed."""
     index = target.structure.table_index
-    mine = np.zeros(len(index.child), dtype=bool)
-    mine[tables] = True
-    axes = np.flatnonzero(mine[index.table])
-    if not seen[axes].any():
-        axes = axes[:0]
-    lengths = index.start[tables + 1] - index.start[tables]
+    axes = lengths = np.empty(0, dtype=np.int64)
+    if len(tables) and seen.any():
+        mine = np.zeros(len(index.child), dtype=bool)
+        mine[tables] = True
+        axes = np.flatnonzero(mine[index.table])
+        axes = axes if seen[axes].any() else axes[:0]
+        lengths = index.start[tables + 1] - index.start[tables]
     stride = np.where(seen[axes], index.stride[axes], 0)[:, None]
     return Entries(base, owner, index.unit[axes], stride, np.cumsum(lengths) - lengths)
 

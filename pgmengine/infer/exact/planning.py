@@ -275,12 +275,13 @@ def _draft(target: Target, rows: Array, form: Form) -> _Draft:
     seen = tuple(m.tobytes() for m in masks)
     key = (form, one.untempered, *one.soft, *seen, *acting)
     memo = target.structure.memo
-    conditioned: Conditioned = memo.recall(("factors", *key), lambda: condition(one, form))
-    states, scopes, offered = conditioned.states, conditioned.scopes, conditioned.passing
-    rough: Order = memo.recall(
-        ("rough order", *key), lambda: best_order(states, scopes.start, scopes.scope, 0.0, offered)
-    )
-    return _Draft(target, rows, form, key, conditioned, rough)
+
+    def make() -> tuple[Conditioned, Order]:
+        c = condition(one, form)
+        return c, best_order(c.states, c.scopes.start, c.scopes.scope, 0.0, c.passing)
+
+    found: tuple[Conditioned, Order] = memo.recall(("draft", *key), make)
+    return _Draft(target, rows, form, key, *found)
 
 
 def _may_fit(rough: Order) -> bool:
