@@ -94,9 +94,7 @@ class Elimination(Method):
         answers = exact_answers(question, log_z, found)
         if "log_prob" in question.want:
             answers["log_prob"] = log_z - _normaliser(trees.without_evidence, target)
-        width = max((tree.largest for tree in trees.posterior), default=0.0)
-        entries = float(sum(tree.entries.sum() for tree in trees.posterior))
-        return question.result(answers, {"width": width, "entries": entries})
+        return question.result(answers, {"width": trees.width, "entries": trees.entries})
 
     def expect(
         self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator

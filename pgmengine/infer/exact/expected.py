@@ -16,6 +16,7 @@ import numpy as np
 
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.graph.couplings import only_parameters
+from pgmengine.graph.layer import Layer
 from pgmengine.graph.tables import table_gradient
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse
@@ -97,19 +98,27 @@ class Expected:
             k = len(layer.unit.support)
             units = self.conditioned.free.layers.get(name)
             if units is None:
-                out[name] = layer.one_hot(target.evidence.values[name])
+                out[name] = self._seen(layer)
                 continue
             mine = self.units[start : start + k * len(units)].reshape(len(units), k, -1)
             start += k * len(units)
             if len(units) == layer.size:
                 out[name] = np.ascontiguousarray(mine.transpose(2, 0, 1))
                 continue
-            out[name] = layer.one_hot(target.evidence.values[name])
+            out[name] = self._seen(layer)
             out[name][:, units] = mine.transpose(2, 0, 1)
         for name, on in self.separate.items():
             units = self.conditioned.separate[name]
             out[name][:, units] = np.stack([1.0 - on, on], axis=-1)
         return out
+
+    def _seen(self, layer: Layer) -> Array:
+        """Return 1 at the state in the evidence of each unit and 0 elsewhere, (rows, size, K)."""
+        assert layer.unit.support is not None
+        first = self.target.structure.first_unit[layer.name]
+        states = self.target.states[:, first : first + layer.size]
+        # `take` is ten times as fast as an index.
+        return np.eye(len(layer.unit.support)).take(states, axis=0)
 
     @cached_property
     def mean(self) -> States:

@@ -344,5 +344,6 @@ def observed_constant(target: Target, whole: Entries) -> Array:
         total += target.beta * c.log_density(target.model.weight(c), seen[c.a], seen[c.b])
     if len(whole.base):
         logs = np.ascontiguousarray(target.model.table_terms.take(whole.given(target)).T)
-        total += times(target.beta, logs.sum(axis=1))
+        found = logs.sum(axis=1)
+        total += found if target.untempered else times(target.beta, found)
     return total

@@ -8,6 +8,7 @@ found for a pattern, so that another question with this pattern plans little.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 from weakref import ReferenceType, ref
@@ -72,6 +73,16 @@ class Planned:
     def trees(self) -> list[Tree]:
         """All trees."""
         return [*self.posterior, *self.without_evidence, *self.slope]
+
+    @cached_property
+    def width(self) -> float:
+        """log2 of the table entries of the largest clique of the posterior."""
+        return max((tree.largest for tree in self.posterior), default=0.0)
+
+    @cached_property
+    def entries(self) -> float:
+        """The table entries of the trees of the posterior."""
+        return float(sum(tree.entries.sum() for tree in self.posterior))
 
     def scheme(self, target: Target, draws: int) -> Scheme:
         """Return the price of the trees for some draws of samples, or the refusal."""
