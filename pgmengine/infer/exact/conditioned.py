@@ -218,9 +218,10 @@ def condition(target: Target, form: Form) -> Conditioned:
     s = target.structure
     left_out = _left_out(target, form)
     counted = np.ones(len(s.table_index.child), dtype=bool)
-    for name in s.layers if s.tables else ():
-        gone = target.cut[name][0] | left_out[name]
-        own = s.child_tables[name][gone]
+    gone = {name: mask[0] for name, mask in target.cut.items() if mask[0].any()}
+    gone |= {name: gone.get(name, False) | mask for name, mask in left_out.items()}
+    for name, mask in gone.items() if s.tables else ():
+        own = s.child_tables[name][mask]
         counted[own[own >= 0]] = False
     free = free_units(target, left_out)
     terms: list[Term | None] = [unit_term(free), table_term(target, free, counted)]
@@ -229,7 +230,9 @@ def condition(target: Target, form: Form) -> Conditioned:
     chains = dict[str, list[Field]]()
     for name, layer in s.layers.items():
         if name in s.directed_layers:
-            children = ~(target.cut[name][0] | left_out[name])
+            children = np.ones(layer.size, dtype=bool)
+            if name in gone:
+                children &= ~gone[name]
             if layer.unit.support is None:
                 children &= ~target.free[name][0]
             if form.small:
@@ -241,7 +244,10 @@ def condition(target: Target, form: Form) -> Conditioned:
             chains[name] = [f for f in fields if small and chained(target, f)]
             whole = [f for f in fields if not (small and chained(target, f))]
             terms.append(child_term(target, free, name, whole))
-        if layer.unit.support is None and (target.free[name][0] & ~left_out[name]).any():
+        if (
+            layer.unit.support is None
+            and (target.free[name][0] & ~left_out.get(name, np.False_)).any()
+        ):
             terms.append(infinite_term(target, free, name, form.structural))
     links, order = _links(target, free, chains, form.pairs)
     terms += links
@@ -256,23 +262,22 @@ def condition(target: Target, form: Form) -> Conditioned:
     sizes[scopes.start[1:] == scopes.start[:-1]] = 1
     full = whole_tables(target, counted)
     # Barren units that are left out of a question about means have means of their own.
-    separate = {} if form.prune else left_out
-    separate = {n: np.flatnonzero(mask) for n, mask in separate.items() if mask.any()}
+    asked = {} if form.prune else left_out
+    separate = {name: np.flatnonzero(mask) for name, mask in asked.items()}
     return Conditioned(free, states, kept, scopes, sizes, counted, full, separate, order)
 
 
 def _left_out(target: Target, form: Form) -> dict[str, Array]:
-    """Return layer -> (size,) bool: the barren units that are in no factor."""
-    s = target.structure
+    """Return layer -> (size,) bool: the barren units that are in no factor, where there are any."""
+    s, left_out = target.structure, dict[str, Array]()
     if form.prune:
         both = barren(target), barren_tables(target)
-        return {n: np.any([b[n].all(axis=0) for b in both], axis=0) for n in s.layers}
-    if not form.small or form.pairs or form.maximum:
-        return {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
-    left_out = separate_units(target, form.structural)
-    for name, mask in left_out.items():
-        mask[[u - s.first_unit[name] for u in _within(target, name, form.joints)]] = False
-    return left_out
+        left_out = {n: np.any([b[n].all(axis=0) for b in both], axis=0) for n in s.layers}
+    elif form.small and not form.pairs and not form.maximum:
+        left_out = separate_units(target, form.structural)
+        for name, mask in left_out.items():
+            mask[[u - s.first_unit[name] for u in _within(target, name, form.joints)]] = False
+    return {name: mask for name, mask in left_out.items() if mask.any()}
 
 
 def _links(

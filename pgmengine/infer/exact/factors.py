@@ -78,28 +78,29 @@ class FreeUnits:
         return np.asarray(self.number[target.structure.first_unit[name] + units])
 
 
-def free_units(target: Target, left_out: dict[str, Array] | None = None) -> FreeUnits:
+def free_units(target: Target, left_out: dict[str, Array]) -> FreeUnits:
     """Return the free units of a target whose rows share one evidence pattern.
 
-    `left_out` (size,) are units that count as neither free nor observed, such as barren ones.
+    `left_out` has (size,) units of some layers that count as neither free nor observed, such as
+    barren ones.
     """
     s = target.structure
     number = np.full(sum(x.size for x in s.layers.values()), -1, dtype=np.int64)
     layers: dict[str, Array] = {}
-    states: list[Array] = [np.empty(0, dtype=np.int64)]
     count = 0
-    for name, layer in s.layers.items():
-        mask = target.free[name][0]
-        if left_out is not None:
-            mask = mask & ~left_out[name]
-        if layer.unit.support is None or not mask.any():
+    for name, states in s.state_counts.items():
+        if not states:
             continue
-        units = np.flatnonzero(mask)
-        layers[name] = units
-        number[s.first_unit[name] + units] = np.arange(count, count + len(units))
-        states.append(np.full(len(units), len(layer.unit.support)))
-        count += len(units)
-    return FreeUnits(number, layers, np.concatenate(states))
+        mask = target.free[name][0]
+        if name in left_out:
+            mask = mask & ~left_out[name]
+        units = mask.nonzero()[0]
+        if len(units):
+            layers[name] = units
+            number[s.first_unit[name] + units] = np.arange(count, count + len(units))
+            count += len(units)
+    each = np.array([s.state_counts[name] for name in layers], dtype=np.int64)
+    return FreeUnits(number, layers, each.repeat([len(units) for units in layers.values()]))
 
 
 class Term(Protocol):
@@ -233,14 +234,13 @@ class Entries:
 
 def _entries(target: Target, tables: Array, base: Array, owner: Array, seen: Array) -> Entries:
     """Return entries of some tables; `seen` (S,) are the axes of all tables that are observed."""
-    index = target.structure.table_index
-    axes = lengths = np.empty(0, dtype=np.int64)
-    if len(tables) and seen.any():
-        mine = np.zeros(len(index.child), dtype=bool)
-        mine[tables] = True
-        axes = np.flatnonzero(mine[index.table])
-        axes = axes if seen[axes].any() else axes[:0]
-        lengths = index.start[tables + 1] - index.start[tables]
+    index, none = target.structure.table_index, np.empty(0, dtype=np.int64)
+    mine = np.zeros(len(index.child), dtype=bool)
+    mine[tables] = True
+    axes = mine[index.table].nonzero()[0]
+    if not seen[axes].any():
+        return Entries(base, owner, none, none, none)
+    lengths = index.start[tables + 1] - index.start[tables]
     stride = np.where(seen[axes], index.stride[axes], 0)[:, None]
     return Entries(base, owner, index.unit[axes], stride, np.cumsum(lengths) - lengths)
 
@@ -274,15 +274,15 @@ def table_term(target: Target, free: FreeUnits, counted: Array) -> TableTerm | N
     if not active.any():
         return None
     lengths = np.add.reduceat(active, index.start[:-1], dtype=np.int64)
-    tables, axes = np.flatnonzero(lengths), np.flatnonzero(active)
+    tables, axes = lengths.nonzero()[0], active.nonzero()[0]
     lengths = lengths[tables]
-    start = np.append(0, np.cumsum(lengths))
+    start = np.concatenate([[0], np.cumsum(lengths)])
     size = np.multiply.reduceat(index.states[axes], start[:-1])
     owner = np.repeat(np.arange(len(tables)), size)
     local = np.arange(len(owner)) - np.repeat(np.cumsum(size) - size, size)
     # In a table all of whose units are free, this is the place of the entry.
     base = index.first[tables][owner] + local
-    part = np.flatnonzero(size < np.diff(index.first)[tables])
+    part = (size < index.first[tables + 1] - index.first[tables]).nonzero()[0]
     if len(part):
         some = np.flatnonzero(np.isin(owner, part))
         base[some] += _places(index, axes, start, owner[some], local[some]) - local[some]
@@ -312,13 +312,12 @@ def _places(index: TableIndex, axes: Array, start: Array, owner: Array, local: A
 
 def whole_tables(target: Target, counted: Array) -> Entries:
     """Return the entries of the counted tables all of whose units are observed."""
-    s = target.structure
-    if not s.tables:
-        none = np.empty(0, dtype=np.int64)
+    s, none = target.structure, np.empty(0, dtype=np.int64)
+    observed = ~np.concatenate([target.free[n][0] for n in s.layers])
+    if not s.tables or not observed.any():
         return Entries(none, none, none, none, none)
-    free = np.concatenate([target.free[n][0] for n in s.layers])
     index = s.table_index
-    seen = ~free[index.unit]
+    seen = observed[index.unit]
     tables = np.flatnonzero(counted & np.logical_and.reduceat(seen, index.start[:-1]))
     return _entries(target, tables, index.first[tables], np.arange(len(tables)), seen)
 

@@ -87,8 +87,8 @@ class Planned:
     def scheme(self, target: Target, draws: int) -> Scheme:
         """Return the price of the trees for some draws of samples, or the refusal."""
         work = sum(tree.work(draws, self.want) for tree in self.trees)
-        most = max(self.trees, key=lambda tree: tree.entries.max())
-        if most.entries.max() > self.limits.states:
+        most = max(self.trees, key=lambda tree: tree.most)
+        if most.most > self.limits.states:
             return Scheme(work=work, refusal=self._refusal(most))
         memory = max(tree.bytes(self.want, draws) for tree in self.trees)
         memory += output_bytes(target, self.want, draws)
@@ -99,7 +99,7 @@ class Planned:
     def _refusal(self, most: Tree) -> str:
         """Return the reason why the largest tree is too large."""
         limits = self.limits
-        bits = [np.log2(max(x, 1)) for x in (most.entries.max(), limits.states)]
+        bits = [np.log2(max(x, 1)) for x in (most.most, limits.states)]
         refusal = (
             f"the best elimination order needs 2^{bits[0]:.4g} table entries, the limit is "
             f"2^{bits[1]:.4g}; its width is {most.order.largest:.4g}, and no order has less "

@@ -6,6 +6,7 @@ A tree belongs to the rows of one evidence pattern, or to rows of several patter
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,6 +102,11 @@ class Tree:
         if self.restricted is None:
             return np.array([self.order.entries])
         return self.restricted[:, 0]
+
+    @property
+    def most(self) -> float:
+        """The largest number of table entries of a row."""
+        return self.order.entries if self.restricted is None else float(self.entries.max())
 
     @property
     def largest(self) -> float:
@@ -204,7 +210,7 @@ class Tree:
             return states + float(self.tree.bytes(rows, bool(kinds - {"log_z", "log_prob"}), draws))
         # Values and marginals of all rows; messages, and tables of sums, of one row.
         each = float(self.conditioned.free.states.sum() + self.conditioned.sizes.sum())
-        return states + 16.0 * rows * each + 32.0 * float(self.entries.max())
+        return states + 16.0 * rows * each + 32.0 * self.most
 
     @property
     def described(self) -> str:
@@ -220,5 +226,5 @@ class Tree:
         sharing = "" if self.restricted is None else f", shared by {len(self.rows)} rows"
         return (
             f"junction tree of {self.tree.cliques} cliques{sharing}, largest 2^{self.largest:.4g} "
-            f"states, 2^{np.log2(max(self.entries.max(), 1)):.4g} in all{outside}"
+            f"states, 2^{math.log2(max(self.most, 1.0)):.4g} in all{outside}"
         ) + (f" ({causes})" if causes else "")
