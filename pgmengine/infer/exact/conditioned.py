@@ -192,7 +192,7 @@ class Conditioned:
         """
         places = [place for _, place in self.places((InfiniteTerm, JointTerm))]
         ranges = [np.arange(place.start, place.stop) for place in places]
-        return np.concatenate([np.empty(0, dtype=np.int64), *ranges])
+        return np.concatenate(ranges) if ranges else np.empty(0, dtype=np.int64)
 
     def places(self, kind: type[T] | tuple[type[T], ...]) -> Iterator[tuple[T, slice]]:
         """Yield the terms of a kind, or of several, with the places of their factors."""

@@ -282,9 +282,8 @@ def table_term(target: Target, free: FreeUnits, counted: Array) -> TableTerm | N
     local = np.arange(len(owner)) - np.repeat(np.cumsum(size) - size, size)
     # In a table all of whose units are free, this is the place of the entry.
     base = index.first[tables][owner] + local
-    part = (size < index.first[tables + 1] - index.first[tables]).nonzero()[0]
-    if len(part):
-        some = np.flatnonzero(np.isin(owner, part))
+    some = (size < index.first[tables + 1] - index.first[tables])[owner].nonzero()[0]
+    if len(some):
         base[some] += _places(index, axes, start, owner[some], local[some]) - local[some]
     scopes = Scopes(start, number[axes].astype(np.int32))
     return TableTerm(tables, scopes, _entries(target, tables, base, owner, number < 0))
@@ -299,13 +298,13 @@ def _places(index: TableIndex, axes: Array, start: Array, owner: Array, local: A
     start : (tables + 1,) the first of each table.
     owner, local : the table of each entry, and its number among the entries of the table's factor.
     """
-    found = np.zeros_like(local)
+    found, lengths = np.zeros_like(local), start[1:] - start[:-1]
     # From the last free axis of each table to its first one.
-    for p in range(int(np.diff(start)[owner].max())):
-        have = start[owner + 1] - start[owner] > p
-        axis = axes[np.where(have, start[owner + 1] - 1 - p, 0)]
-        states = np.where(have, index.states[axis], 1)
-        found += np.where(have, local % states * index.stride[axis], 0)
+    for p in range(int(lengths.max())):
+        have = lengths > p
+        axis = axes[np.where(have, start[1:] - 1 - p, 0)]
+        states = np.where(have, index.states[axis], 1)[owner]
+        found += local % states * np.where(have, index.stride[axis], 0)[owner]
         local = local // states
     return found
 
