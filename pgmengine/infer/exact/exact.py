@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -67,15 +68,25 @@ class Exact(Method):
         check_limit(self, "max_bits", "max_states", "max_work")
         check_whole(self, "draws")
 
+    @cached_property
+    def _walk(self) -> Enumeration:
+        """The walk with these limits."""
+        return Enumeration(self.max_bits, self.draws)
+
+    @cached_property
+    def _tree(self) -> Elimination:
+        """The junction tree with these limits."""
+        return Elimination(self.max_states, self.draws, self.max_work)
+
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Plan a walk, and a junction tree where it may be cheaper."""
-        walk = Enumeration(self.max_bits, self.draws).prepare(target, want)
+        walk = self._walk.prepare(target, want)
         bits = cover_bits(walk)
         # Above either width no junction tree is smaller, or none fits.
         hopeless = least_width(target) >= min(bits, np.log2(max(self.max_states, 1.0)))
         if walk.plan.accepted and walk.plan.seconds < SHORT or hopeless:
             return _scheme(walk)
-        tree = Elimination(self.max_states, self.draws, self.max_work).prepare(target, want)
+        tree = self._tree.prepare(target, want)
         if not tree.plan.accepted and not walk.plan.accepted:
             both = f"{walk.plan.refusal}; {tree.plan.refusal}"
             return Scheme(work=walk.plan.work, bytes=walk.plan.bytes, refusal=both)
