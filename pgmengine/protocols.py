@@ -83,14 +83,15 @@ class Kernel(Protocol):
         """
 
 
+# Everything that chains, a method, a phase or an optimizer need to go on, besides the parameters
+# and the random numbers: name -> array.
+Snapshot: TypeAlias = dict[str, Array]
+
+
 # --- Learning: the two phases of the likelihood gradient, optimizers, monitors ---
 
 # Parameter name -> its numbers.
 Params: TypeAlias = Mapping[str, Weight]
-
-# Everything that a phase or an optimizer needs to go on, besides the parameters and the random
-# numbers: name -> array.
-Snapshot: TypeAlias = dict[str, Array]
 
 # Values of monitors: name -> (update, value) of every entry, in order.
 Records: TypeAlias = "Mapping[str, Sequence[tuple[int, Any]]]"

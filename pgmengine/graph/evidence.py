@@ -88,7 +88,7 @@ def parse_evidence(
             missing = np.isnan(parsed[name])
             value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, :: layer.unit.width]
             # Equal rows are kept once.
-            seen = seen[:1].copy() if (seen == seen[:1]).all() else seen
+            seen = seen[:1].copy() if len(seen) > 1 and (seen == seen[:1]).all() else seen
         values[name], observed[name] = spread(value, rows), spread(seen, rows)
     cut = {name: spread(mask, rows) for name, (_, mask) in structure.blank.items()}
     return Evidence(bool(with_rows), values, EvidencePattern(structure, rows, observed, cut))

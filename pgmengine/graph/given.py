@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, LayerValues
+from pgmengine.base.types import Array, LayerValues, States
 from pgmengine.graph.evidence import Evidence, parse_evidence, parse_soft
 from pgmengine.graph.queries import EvidencePattern
 from pgmengine.graph.rows import common_rows, spread
@@ -34,7 +34,18 @@ def make_target(
 ) -> Target:
     """Parse and check evidence, soft evidence and interventions; messages call evidence `what`."""
     s = model.structure
-    seen = parse_evidence(s, evidence, what)
+    joint, hints = parse_evidence(s, evidence, what), States()
+    if soft is not None or do is not None:
+        joint, hints = _with_hints(s, joint, soft, do)
+    _check_inputs(s, joint.pattern.observed)
+    target = Target(model, joint, hints, np.ones(joint.pattern.rows), {})
+    return target if isinstance(beta, float) and beta == 1.0 else target.at(beta)
+
+
+def _with_hints(
+    s: Structure, seen: Evidence, soft: Mapping[str, ArrayLike] | None, do: LayerValues | None
+) -> tuple[Evidence, States]:
+    """Return evidence with the values that do() sets, and the hints; all have the same rows."""
     hints, soft_rows = parse_soft(s, soft)
     done = None if do is None else parse_evidence(s, do, what="do")
     rows = common_rows(
@@ -54,12 +65,9 @@ def make_target(
         _check_interventions(s, cut, observed)
         values = {name: value + done.values[name] for name, value in values.items()}
         observed = {name: mask | cut[name] for name, mask in observed.items()}
-    _check_inputs(s, observed)
     has_rows = seen.has_rows or (done is not None and done.has_rows) or soft_rows is not None
     joint = Evidence(has_rows, values, EvidencePattern(s, rows, observed, cut))
-    hints = {name: spread(v, rows) for name, v in hints.items()}
-    target = Target(model, joint, hints, np.ones(rows), {})
-    return target if isinstance(beta, float) and beta == 1.0 else target.at(beta)
+    return joint, {name: spread(v, rows) for name, v in hints.items()}
 
 
 def _check_interventions(s: Structure, cut: dict[str, Array], observed: dict[str, Array]) -> None:

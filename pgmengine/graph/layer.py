@@ -82,15 +82,13 @@ class Layer:
                 f"{what}: layer {self.name!r} has shape {labels.shape}, expected "
                 f"(..., {self.size}, {self.unit.width})"
             )
-        bad = ~(
-            np.isnan(labels)
-            | ((labels >= 0) & (labels < len(support)) & (labels == np.floor(labels)))
-        )
+        missing = np.isnan(labels)
+        seen = np.where(missing, 0.0, labels)
+        bad = ~((seen >= 0) & (seen < len(support)) & (seen == np.floor(seen)))
         if bad.any():
             row, index = (int(i) for i in np.argwhere(bad)[0])
             raise PgmError(
                 f"{what}: layer {self.name!r}, row {row}, index {index}: {labels[row, index]:g} is "
                 f"not a label of {self.unit!r}, expected 0..{len(support) - 1}"
             )
-        seen = np.nan_to_num(labels, nan=0.0).astype(int)
-        return np.where(np.isnan(labels)[..., None], np.nan, support.take(seen, axis=0))
+        return np.where(missing[..., None], np.nan, support.take(seen.astype(int), axis=0))

@@ -36,7 +36,6 @@ def values_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -
         parts = {}
         for i, (key, value) in members.items():
             parts[i] = _numbers(layer, value, f"{what}: {key!r}")
-            _check_states(layer, parts[i], f"{what}: {key!r}")
             rows = _common_rows(rows, key, parts[i], what)
         gathered = _gathered(layer.size, parts, what, np.nan)
         if layer.unit.width > 1 and gathered.ndim == 2:
@@ -106,16 +105,25 @@ def _apart(
 
 
 def _numbers(layer: Layer, value: ArrayLike, what: str) -> Array:
-    """Return values () or (rows,) of one unit as numbers, NaN where none is given."""
+    """Return values () or (rows,) of one unit as numbers, NaN where none is given.
+
+    PgmError unless they are states of the unit.
+    """
     if isinstance(value, (str, int, float)):
-        return np.asarray(state_number(layer, value, what))
-    array = np.asarray(value, dtype=None if np.ndim(value) else object)
-    if array.ndim > 1:
-        raise PgmError(f"{what} has shape {array.shape}, expected a value, or one for each row")
-    if array.dtype.kind in "biuf":
-        return array.astype(np.float64)
-    found = np.array([state_number(layer, one, what) for one in array.ravel()], dtype=np.float64)
-    return found.reshape(array.shape)
+        found = np.asarray(state_number(layer, value, what))
+    else:
+        array = np.asarray(value, dtype=None if np.ndim(value) else object)
+        if array.ndim > 1:
+            raise PgmError(f"{what} has shape {array.shape}, expected a value, or one for each row")
+        if array.dtype.kind in "biuf":
+            found = array.astype(np.float64)
+        else:
+            each = [state_number(layer, one, what) for one in array.ravel()]
+            found = np.array(each, dtype=np.float64).reshape(array.shape)
+    # The name of a state is one.
+    if not (isinstance(value, str) and value in (layer.state_names or ())):
+        _check_states(layer, found, what)
+    return found
 
 
 def _check_states(layer: Layer, numbers: Array, what: str) -> None:

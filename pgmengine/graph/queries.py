@@ -15,7 +15,7 @@ It is also absent where the child is barren, because its conditional then sums t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -47,11 +47,14 @@ class EvidencePattern:
     observed: dict[str, Array]
     # Layer -> (rows, size) bool: observed units that do() has set.
     cut: dict[str, Array]
-    # This pattern with other numbers of rows, where all rows are alike: a fit takes batches of two
-    # or three sizes again and again.
-    _resized: Cache[EvidencePattern] = field(
-        default_factory=lambda: Cache(most=16), init=False, repr=False
-    )
+
+    @cached_property
+    def _resized(self) -> Cache[EvidencePattern]:
+        """The same pattern with other numbers of rows, where all rows are alike.
+
+        A fit takes batches of two or three sizes again and again.
+        """
+        return Cache(most=16)
 
     @cached_property
     def free(self) -> dict[str, Array]:

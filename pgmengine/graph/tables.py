@@ -188,12 +188,12 @@ def table_base(structure: Structure) -> Array:
 
     Where it is 0 everywhere, one 0 stands for all.
     """
-    bases = {name: layer.unit.log_base for name, layer in structure.layers.items()}
-    if all(base is None or not base.any() for base in bases.values()):
+    if structure.based.isdisjoint(tables.layers[-1] for tables in structure.tables):
         return np.zeros(1)
     parts = [np.empty(0)]
     for tables in structure.tables:
-        base, size = bases[tables.layers[-1]], math.prod(tables.shape(structure))
+        base = structure.layers[tables.layers[-1]].unit.log_base
+        size = math.prod(tables.shape(structure))
         if not tables.conditional or base is None:
             parts.append(np.zeros(size))
         else:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -35,6 +35,7 @@ from pgmengine.infer.explanation import Explanation, Part
 from pgmengine.infer.prepared import Method, MethodLike, Prepared, as_method
 from pgmengine.infer.result import ANSWERS, Plan, Result, quantity
 from pgmengine.infer.splitting import answer
+from pgmengine.protocols import Snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +63,7 @@ def infer(
     soft: Mapping[str, ArrayLike] | None = None,
     do: Evidence | None = None,
     rng: RngLike = None,
-    state: Any = None,
+    state: Snapshot | None = None,
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Result:
@@ -307,7 +308,7 @@ def _answer(
     question: Prepared,
     target: Target,
     rng: RngLike,
-    state: Any,
+    state: Snapshot | None,
     executor: Executor | None,
     progress: bool,
 ) -> Result:
@@ -317,12 +318,13 @@ def _answer(
     # log_z also belongs to log_prob, since it is one of its two terms.
     wanted = {*map(quantity, question.want), *(("log_z",) * ("log_prob" in question.want))}
     answers = {n: value for n, value in result.answers.items() if ANSWERS.get(n, n) in wanted}
-    if missing := [w for w in question.want if quantity(w) not in map(ANSWERS.get, answers)]:
+    found = set(map(ANSWERS.get, answers))
+    if missing := [w for w in question.want if quantity(w) not in found]:
         raise PgmError(
             f"{result.method!r} was asked for {', '.join(missing)}, but its answers are "
             f"{', '.join(result.answers)}"
         )
-    return replace(result, answers=answers, target=target)
+    return result.to(target, answers)
 
 
 def _by_value(target: Target) -> bool:

@@ -20,7 +20,6 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -39,6 +38,7 @@ from pgmengine.infer.sampling.mcmc import MCMC
 from pgmengine.infer.sampling.parallel_tempering import ParallelTempering
 from pgmengine.infer.splitting import answer
 from pgmengine.infer.variational.mean_field import MeanField
+from pgmengine.protocols import Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ class Auto(Method):
         )
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Answer every part by the first candidate whose run ends well."""
         choices: tuple[Choice, ...] = question.basis
@@ -176,7 +176,12 @@ class Auto(Method):
         return joined_parts(choices, found)
 
     def _walk(
-        self, choice: Choice, target: Target, executor: Executor | None, rng: RngLike, state: Any
+        self,
+        choice: Choice,
+        target: Target,
+        executor: Executor | None,
+        rng: RngLike,
+        state: Snapshot | None,
     ) -> Result:
         """Ask the candidates in order, until a run ends well; return the last result."""
         # The candidates share one stream of random numbers.
@@ -185,14 +190,16 @@ class Auto(Method):
         last: Result | None = None
         # Results of ladders that have confirmed chains, kept in case the ladders come to answer.
         ladders: dict[int, Result] = {}
-        for index, plan in enumerate(choice.plans(target)):
+        for index in range(len(self.candidates)):
+            question = choice.question(target, index)
+            plan = question.plan
             if plan.accepted and last is not None and plan.guarantee == "lower bound":
                 plan = replace(plan, refusal="there is an estimate, and a bound says less")
             if not plan.accepted:
                 refused.append(plan)
                 continue
             log.debug("%s answers", plan)
-            last, bad = self._asked(choice, target, index, executor, rng, state, ladders)
+            last, bad = self._asked(choice, question, index, executor, rng, state, ladders)
             last = replace(last, refused=tuple(refused)) if refused else last
             if not bad:
                 return last
@@ -205,18 +212,18 @@ class Auto(Method):
     def _asked(
         self,
         choice: Choice,
-        target: Target,
+        question: Prepared,
         index: int,
         executor: Executor | None,
         rng: RngLike,
-        state: Any,
+        state: Snapshot | None,
         ladders: dict[int, Result],
     ) -> tuple[Result, str]:
         """Return the result of a candidate, and the reason not to trust it, or an empty string."""
         if index in ladders:
             result = ladders[index]
             return result, "" if result.status.good else result.status.value
-        question = choice.question(target, index)
+        target = question.target
         ladder = self._ladder(choice, target, index) if question.method.local else None
         if ladder is None:
             result = answer(executor, question, rng, state)

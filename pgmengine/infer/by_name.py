@@ -11,6 +11,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.structure import Structure
+from pgmengine.graph.tables import check_finite
 from pgmengine.graph.variables import Member, Place, find, unit_name
 
 if TYPE_CHECKING:
@@ -51,6 +52,14 @@ class Joint(str):
 
     def __reduce__(self) -> tuple[type[Joint], tuple[Member, ...]]:
         return Joint, self.units
+
+
+def units_of(structure: Structure, joint: Joint) -> tuple[int, ...]:
+    """Return the units of a Joint, numbered over all layers; they have finitely many states."""
+    places = [find(structure, unit, str(joint)) for unit in joint.units]
+    for layer, _ in places:
+        check_finite(structure, layer)
+    return tuple(structure.first_unit[layer] + i for layer, i in places)
 
 
 def state_keys(layer: Layer) -> tuple[Hashable, ...]:

@@ -20,6 +20,7 @@ from pgmengine.graph.target import Target
 from pgmengine.infer.answers import check_want
 from pgmengine.infer.axes import Statistics
 from pgmengine.infer.result import WANTS, Plan, Result, Status, quantity
+from pgmengine.protocols import Snapshot
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Method:
         raise NotImplementedError
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Answer a question that it has accepted.
 
@@ -132,7 +133,7 @@ class Method:
         target: Target,
         want: Iterable[str] | None = None,
         rng: RngLike = None,
-        state: Any = None,
+        state: Snapshot | None = None,
     ) -> Result:
         """Answer a question, about marginals or else log_z if `want` says nothing.
 
@@ -168,7 +169,7 @@ class Prepared:
     basis: Any = None
 
     def run(
-        self, rng: RngLike = None, state: Any = None, executor: Executor | None = None
+        self, rng: RngLike = None, state: Snapshot | None = None, executor: Executor | None = None
     ) -> Result:
         """Answer the question; raise PgmError with the refusal where the method has refused."""
         self.check()
@@ -188,6 +189,10 @@ class Prepared:
         """Return the question without model and evidence, to be kept until it is asked by `on`."""
         return self.on(cast(Target, None))
 
+    def having(self, basis: Any) -> Prepared:
+        """Return the same question for another method to answer, from findings of its own."""
+        return Prepared(self.method, self.target, self.want, self.plan, basis)
+
     def refused(self, why: str) -> Prepared:
         """Return the question with a refusal."""
         return replace(self, plan=replace(self.plan, refusal=why))
@@ -198,7 +203,7 @@ class Prepared:
         stats: Mapping[str, Any] | None = None,
         status: Status = Status.OK,
         warnings: tuple[str, ...] = (),
-        state: Any = None,
+        state: Snapshot | None = None,
     ) -> Result:
         """Return a result of this question, with the method, the plan and its guarantee."""
         return Result(
@@ -221,7 +226,11 @@ class MethodLike(Protocol):
         """Return the plan of a question."""
 
     def run(
-        self, target: Target, want: Iterable[str], rng: RngLike = None, state: Any = None
+        self,
+        target: Target,
+        want: Iterable[str],
+        rng: RngLike = None,
+        state: Snapshot | None = None,
     ) -> Result:
         """Answer a question."""
 
@@ -241,7 +250,7 @@ class _Foreign(Method):
         return Prepared(self, target, wanted, self.method.plan(target, wanted))
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Return the answer of the wrapped object."""
         return self.method.run(question.target, question.want, rng=rng, state=state)

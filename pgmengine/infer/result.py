@@ -20,6 +20,7 @@ from pgmengine.graph.target import Target
 from pgmengine.graph.variables import Member
 from pgmengine.infer.arviz import to_arviz, to_frame
 from pgmengine.infer.by_name import Joint, assignment, marginal, samples_frame
+from pgmengine.protocols import Snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,9 +186,15 @@ class Result:
     status: Status = Status.OK
     refused: tuple[Plan, ...] = ()
     stats: Mapping[str, Any] = field(default_factory=dict)
-    state: Any = None
+    state: Snapshot | None = None
     warnings: tuple[str, ...] = ()
     target: Target | None = None
+
+    def to(self, target: Target, answers: Mapping[str, Any]) -> Result:
+        """Return the result with its target, and with these answers alone."""
+        # Spelt out, because dataclasses.replace takes three times as long.
+        run = (self.kind, self.method, self.plan, self.status, self.refused, self.stats)
+        return Result(answers, *run, self.state, self.warnings, target)
 
     @property
     def mean(self) -> Mapping[str, Array]:

@@ -23,10 +23,11 @@ from pgmengine.infer.answers import add_gradients
 from pgmengine.infer.axes import Axis, Statistics
 from pgmengine.infer.prepared import Method, Prepared, as_method
 from pgmengine.infer.result import Result, Status
+from pgmengine.protocols import Snapshot
 
 
 def answer(
-    executor: Executor | None, question: Prepared, rng: RngLike, state: Any = None
+    executor: Executor | None, question: Prepared, rng: RngLike, state: Snapshot | None = None
 ) -> Result:
     """Answer a prepared question, in parts of its rows if there is enough to do.
 
@@ -52,7 +53,11 @@ def answer(
 
 
 def _run(
-    method: Method, target: Target, want: tuple[str, ...], rng: np.random.Generator, state: Any
+    method: Method,
+    target: Target,
+    want: tuple[str, ...],
+    rng: np.random.Generator,
+    state: Snapshot | None,
 ) -> tuple[Result, Any]:
     """Return the answer, and the state of the random number generator after it."""
     return method.run(target, want, rng=rng, state=state), rng.bit_generator.state
@@ -163,7 +168,7 @@ def _cut(part: Result, draws: int) -> Result:
     return replace(part, answers=answers, stats=stats)
 
 
-def _snapshot(found: Sequence[Result]) -> Any:
+def _snapshot(found: Sequence[Result]) -> Snapshot | None:
     """Return the snapshot of all rows, layer -> (rows, ...), or None if the parts' forms differ."""
     forms = [
         {name: np.shape(x)[1:] for name, x in part.state.items()} if part.state else None
@@ -171,7 +176,8 @@ def _snapshot(found: Sequence[Result]) -> Any:
     ]
     if forms[0] is None or any(form != forms[0] for form in forms):
         return None
-    return _concatenated([part.state for part in found], 0)
+    joint: Snapshot = _concatenated([part.state for part in found], 0)
+    return joint
 
 
 def _answers(name: str, values: list[Any]) -> Any:

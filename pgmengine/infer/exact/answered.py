@@ -10,6 +10,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import public, squeeze
+from pgmengine.infer.prepared import Prepared
 
 # Quantity -> layer, coupling or parameter -> (rows, ...).
 Answer = dict[str, dict[Any, Any]]
@@ -17,7 +18,7 @@ Answer = dict[str, dict[Any, Any]]
 
 def check_possible(log_z: Array, rows: Array, target: Target) -> None:
     """Raise PgmError where the evidence of a row is impossible."""
-    if (log_z == -np.inf).any():
+    if log_z.min() == -np.inf:
         row = int(rows[np.isneginf(log_z).argmax()]) + target.first
         raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
 
@@ -33,12 +34,12 @@ def put(out: dict[Any, Any], values: dict[Any, Any], rows: Array, count: int) ->
         out[name][rows] = value
 
 
-def exact_answers(target: Target, log_z: Array, found: Answer) -> dict[str, Any]:
-    """Return log_z and other answers as users see them.
+def exact_answers(question: Prepared, log_z: Array, found: Answer) -> dict[str, Any]:
+    """Return the answers to a question as users see them, log_z where it is asked for.
 
     Samples are (rows, draws, width) inside, and (draws, rows, size[, k]) outside.
     """
-    out: dict[str, Any] = dict(found)
+    target, out = question.target, dict[str, Any](found)
     out |= {what: public(target, found[what]) for what in ("mean", "mode") if what in found}
     for what in ("prob", "pairs", "joint"):
         if what in found:
@@ -48,8 +49,9 @@ def exact_answers(target: Target, log_z: Array, found: Answer) -> dict[str, Any]
         out["samples"] = {
             n: layers[n].shaped(v.swapaxes(0, 1)) for n, v in found["samples"].items()
         }
-    out["log_z"], out["log_z_error"] = log_z, np.zeros(len(log_z))
-    out["log_z_interval"] = np.repeat(log_z, 2).reshape(-1, 2)
+    if not {"log_z", "log_prob"}.isdisjoint(question.want):
+        out["log_z"], out["log_z_error"] = log_z, np.zeros(len(log_z))
+        out["log_z_interval"] = np.repeat(log_z, 2).reshape(-1, 2)
     return out
 
 

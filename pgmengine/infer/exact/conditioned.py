@@ -28,6 +28,7 @@ from pgmengine.infer.exact.causes import (
     separate_units,
 )
 from pgmengine.infer.exact.factors import (
+    Entries,
     FreeUnits,
     Scopes,
     Term,
@@ -102,7 +103,7 @@ class Conditioned:
     scopes : the scopes of all factors, in the order of the terms.
     sizes : (factors,) the number of entries of each.
     counted : (tables,) whether each table of the model counts.
-    whole : numbers of the tables that count and have no free unit.
+    whole : the entries of the tables that count and have no free unit.
     separate : layer -> the barren units whose probabilities are wanted although they are in no
         factor.
     passing : an elimination order of one passage over all chains; None without chains.
@@ -114,16 +115,20 @@ class Conditioned:
     scopes: Scopes
     sizes: Array
     counted: Array
-    whole: Array
+    whole: Entries
     separate: dict[str, Array]
     passing: Array | None
 
     @property
     def described(self) -> str:
         """The small tables of units with independent causes in words; empty without any."""
-        absent = sum(int(term.children.sum()) for term, _ in self.places(AbsentTerm))
-        seen = [term.observed for term, _ in self.places(ChainTerm)]
-        ones, free = (sum(int(np.sum(x == value)) for x in seen) for value in (True, False))
+        absent = ones = free = 0
+        for term in self.terms:
+            if isinstance(term, AbsentTerm):
+                absent += int(term.children.sum())
+            elif isinstance(term, ChainTerm):
+                ones += int(np.sum(term.observed))
+                free += int(np.sum(~term.observed))
         each = ((absent, "at 0 absorbed"), (ones, "at 1 as chains"), (free, "free as chains"))
         found = ", ".join(f"{count} {how}" for count, how in each if count)
         return f"units with independent causes: {found}" if found else ""
@@ -170,6 +175,16 @@ class Conditioned:
         return observed_constant(target, self.whole)
 
     @cached_property
+    def infinite(self) -> list[tuple[InfiniteTerm, slice]]:
+        """The terms of units with infinitely many values, with the places of their factors."""
+        return list(self.places(InfiniteTerm))
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """The number of factors of each term."""
+        return [len(term.scopes) for term in self.terms]
+
+    @cached_property
     def for_means(self) -> Array:
         """The factors whose marginals means and joint distributions need, ascending.
 
@@ -177,13 +192,12 @@ class Conditioned:
         """
         places = [place for _, place in self.places((InfiniteTerm, JointTerm))]
         ranges = [np.arange(place.start, place.stop) for place in places]
-        return np.concatenate([np.empty(0, dtype=np.int64), *ranges])
+        return np.concatenate(ranges) if ranges else np.empty(0, dtype=np.int64)
 
     def places(self, kind: type[T] | tuple[type[T], ...]) -> Iterator[tuple[T, slice]]:
         """Yield the terms of a kind, or of several, with the places of their factors."""
         first = 0
-        for term in self.terms:
-            count = len(term.scopes)
+        for term, count in zip(self.terms, self.counts, strict=True):
             if isinstance(term, kind):
                 yield term, slice(first, first + count)
             first += count
@@ -202,20 +216,12 @@ def condition(target: Target, form: Form) -> Conditioned:
     PgmError if a term is no table, or too large a table.
     """
     s = target.structure
-    left_out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
-    separate = dict[str, Array]()
-    if form.prune:
-        both = barren(target), barren_tables(target)
-        left_out = {n: np.any([b[n].all(axis=0) for b in both], axis=0) for n in s.layers}
-    elif form.small and not form.pairs and not form.maximum:
-        left_out = separate_units(target, form.structural)
-        for name, mask in left_out.items():
-            mask[[u - s.first_unit[name] for u in _within(target, name, form.joints)]] = False
-        separate = {n: np.flatnonzero(mask) for n, mask in left_out.items() if mask.any()}
+    left_out = _left_out(target, form)
     counted = np.ones(len(s.table_index.child), dtype=bool)
-    for name in s.layers if s.tables else ():
-        gone = target.cut[name][0] | left_out[name]
-        own = s.child_tables[name][gone]
+    gone = {name: mask[0] for name, mask in target.cut.items() if mask[0].any()}
+    gone |= {name: gone.get(name, False) | mask for name, mask in left_out.items()}
+    for name, mask in gone.items() if s.tables else ():
+        own = s.child_tables[name][mask]
         counted[own[own >= 0]] = False
     free = free_units(target, left_out)
     terms: list[Term | None] = [unit_term(free), table_term(target, free, counted)]
@@ -224,7 +230,9 @@ def condition(target: Target, form: Form) -> Conditioned:
     chains = dict[str, list[Field]]()
     for name, layer in s.layers.items():
         if name in s.directed_layers:
-            children = ~(target.cut[name][0] | left_out[name])
+            children = np.ones(layer.size, dtype=bool)
+            if name in gone:
+                children &= ~gone[name]
             if layer.unit.support is None:
                 children &= ~target.free[name][0]
             if form.small:
@@ -236,27 +244,57 @@ def condition(target: Target, form: Form) -> Conditioned:
             chains[name] = [f for f in fields if small and chained(target, f)]
             whole = [f for f in fields if not (small and chained(target, f))]
             terms.append(child_term(target, free, name, whole))
-        if layer.unit.support is None and (target.free[name][0] & ~left_out[name]).any():
+        if (
+            layer.unit.support is None
+            and (target.free[name][0] & ~left_out.get(name, np.False_)).any()
+        ):
             terms.append(infinite_term(target, free, name, form.structural))
-    variables, links = len(free.states), list[ChainTerm]()
-    place = passage([f for fields in chains.values() for f in fields], variables)
-    for name, fields in chains.items():
-        term = chain_term(target, free, name, fields, place, variables, form.pairs)
-        if term is not None:
-            links.append(term)
-            variables += term.auxiliaries
+    links, order = _links(target, free, chains, form.pairs)
     terms += links
-    order = passing(links, place, variables) if links else None
     if form.joints:
         terms.append(_joint_term(free, form.joints))
     kept = tuple(term for term in terms if term is not None)
     scopes = joined([term.scopes for term in kept])
-    states = np.append(free.states, np.full(variables - len(free.states), 2))
-    members = np.append(states[scopes.scope], 1)
+    auxiliaries = sum(link.auxiliaries for link in links)
+    states = np.concatenate([free.states, np.full(auxiliaries, 2)])
+    members = np.concatenate([states[scopes.scope], [1]])
     sizes = np.multiply.reduceat(members, scopes.start[:-1]) if len(scopes) else members[:0]
-    sizes[np.diff(scopes.start) == 0] = 1
+    sizes[scopes.start[1:] == scopes.start[:-1]] = 1
     full = whole_tables(target, counted)
+    # Barren units that are left out of a question about means have means of their own.
+    asked = {} if form.prune else left_out
+    separate = {name: np.flatnonzero(mask) for name, mask in asked.items()}
     return Conditioned(free, states, kept, scopes, sizes, counted, full, separate, order)
+
+
+def _left_out(target: Target, form: Form) -> dict[str, Array]:
+    """Return layer -> (size,) bool: the barren units that are in no factor, where there are any."""
+    s, left_out = target.structure, dict[str, Array]()
+    if form.prune:
+        both = barren(target), barren_tables(target)
+        left_out = {n: np.any([b[n].all(axis=0) for b in both], axis=0) for n in s.layers}
+    elif form.small and not form.pairs and not form.maximum:
+        left_out = separate_units(target, form.structural)
+        for name, mask in left_out.items():
+            mask[[u - s.first_unit[name] for u in _within(target, name, form.joints)]] = False
+    return {name: mask for name, mask in left_out.items() if mask.any()}
+
+
+def _links(
+    target: Target, free: FreeUnits, chains: dict[str, list[Field]], pairs: bool
+) -> tuple[list[ChainTerm], Array | None]:
+    """Return the chains of all layers, and the elimination order of one passage over them."""
+    fields = [f for some in chains.values() for f in some]
+    if not fields:
+        return [], None
+    variables, links = len(free.states), list[ChainTerm]()
+    place = passage(fields, variables)
+    for name, some in chains.items():
+        term = chain_term(target, free, name, some, place, variables, pairs)
+        if term is not None:
+            links.append(term)
+            variables += term.auxiliaries
+    return links, passing(links, place, variables)
 
 
 def _within(target: Target, name: str, joints: tuple[tuple[int, ...], ...]) -> list[int]:

@@ -32,7 +32,7 @@ from pgmengine.infer.exact.states import draw, mode_of
 from pgmengine.infer.exact.walk import make_walker
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result
-from pgmengine.protocols import Accumulator
+from pgmengine.protocols import Accumulator, Snapshot
 
 # Quantities that need the moments of every indicator.
 PAIRS = {"pairs", "gradient"}
@@ -100,13 +100,13 @@ class Enumeration(Method):
         return Scheme(largest.described, work, memory, seconds, parts)
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Enumerate the cover of every evidence pattern."""
         log_z, found = self._enumerate(
             question, seeded(rng) if "samples" in question.want else None
         )
-        answers = exact_answers(question.target, log_z, found)
+        answers = exact_answers(question, log_z, found)
         if without := question.basis.get("without evidence"):
             answers["log_prob"] = (
                 log_z - _enumerated(without, question.target.nothing_observed, self.draws)[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from pgmengine.infer.exact.elimination import Elimination
 from pgmengine.infer.exact.enumeration import Enumeration, cover_bits
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result
-from pgmengine.protocols import Accumulator
+from pgmengine.protocols import Accumulator, Snapshot
 
 # Seconds of a walk below which no junction tree is planned.
 SHORT = 0.02
@@ -67,15 +68,25 @@ class Exact(Method):
         check_limit(self, "max_bits", "max_states", "max_work")
         check_whole(self, "draws")
 
+    @cached_property
+    def _walk(self) -> Enumeration:
+        """The walk with these limits."""
+        return Enumeration(self.max_bits, self.draws)
+
+    @cached_property
+    def _tree(self) -> Elimination:
+        """The junction tree with these limits."""
+        return Elimination(self.max_states, self.draws, self.max_work)
+
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Plan a walk, and a junction tree where it may be cheaper."""
-        walk = Enumeration(self.max_bits, self.draws).prepare(target, want)
+        walk = self._walk.prepare(target, want)
         bits = cover_bits(walk)
         # Above either width no junction tree is smaller, or none fits.
         hopeless = least_width(target) >= min(bits, np.log2(max(self.max_states, 1.0)))
         if walk.plan.accepted and walk.plan.seconds < SHORT or hopeless:
             return _scheme(walk)
-        tree = Elimination(self.max_states, self.draws, self.max_work).prepare(target, want)
+        tree = self._tree.prepare(target, want)
         if not tree.plan.accepted and not walk.plan.accepted:
             both = f"{walk.plan.refusal}; {tree.plan.refusal}"
             return Scheme(work=walk.plan.work, bytes=walk.plan.bytes, refusal=both)
@@ -86,12 +97,11 @@ class Exact(Method):
         return _scheme(tree, f" (enumeration: 2^{bits:.4g})" if np.isfinite(bits) else "")
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Answer by the method that was chosen."""
         chosen: Prepared = question.basis
-        result = chosen.on(question.target).run(rng, state, executor)
-        return replace(result, method=self, plan=question.plan)
+        return chosen.method.answer(question.having(chosen.basis), rng, state, executor)
 
     def expect(
         self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
@@ -122,6 +132,8 @@ def least_width(target: Target) -> float:
     more states. Sparse couplings, tables and arrows are not counted.
     """
     s = target.structure
+    if not s.undirected:
+        return 0.0
     counts = [distinct(target.free[name]).sum(axis=1) for name in s.layers]
     row = int(np.argmax(sum(np.broadcast_to(n, target.rows) for n in counts)))
     edges, least = 0.0, 0.0

@@ -16,6 +16,7 @@ import numpy as np
 
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.graph.couplings import only_parameters
+from pgmengine.graph.layer import Layer
 from pgmengine.graph.tables import table_gradient
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse
@@ -97,19 +98,27 @@ class Expected:
             k = len(layer.unit.support)
             units = self.conditioned.free.layers.get(name)
             if units is None:
-                out[name] = layer.one_hot(target.evidence.values[name])
+                out[name] = self._seen(layer)
                 continue
             mine = self.units[start : start + k * len(units)].reshape(len(units), k, -1)
             start += k * len(units)
             if len(units) == layer.size:
                 out[name] = np.ascontiguousarray(mine.transpose(2, 0, 1))
                 continue
-            out[name] = layer.one_hot(target.evidence.values[name])
+            out[name] = self._seen(layer)
             out[name][:, units] = mine.transpose(2, 0, 1)
         for name, on in self.separate.items():
             units = self.conditioned.separate[name]
             out[name][:, units] = np.stack([1.0 - on, on], axis=-1)
         return out
+
+    def _seen(self, layer: Layer) -> Array:
+        """Return 1 at the state in the evidence of each unit and 0 elsewhere, (rows, size, K)."""
+        assert layer.unit.support is not None
+        first = self.target.structure.first_unit[layer.name]
+        states = self.target.states[:, first : first + layer.size]
+        # `take` is ten times as fast as an index.
+        return np.eye(len(layer.unit.support)).take(states, axis=0)
 
     @cached_property
     def mean(self) -> States:
@@ -129,7 +138,7 @@ class Expected:
 
     def _infinite(self) -> Iterator[tuple[InfiniteTerm, Field, Array]]:
         """Yield every infinite unit with the marginal (entries, rows) of its neighbours."""
-        for term, place in self.conditioned.places(InfiniteTerm):
+        for term, place in self.conditioned.infinite:
             for i, f in enumerate(term.fields):
                 yield term, f, self.factor(place.start + i)
 
@@ -328,7 +337,7 @@ class Expected:
         counts = np.zeros(len(target.model.table_entries))
         tables = self.conditioned.counted.copy()
         for term, place in self.conditioned.places(TableTerm):
-            at, found = term.entries(target), self.marginals(place) * weights
+            at, found = term.entries.given(target), self.marginals(place) * weights
             if at.shape[1] == 1:
                 # No unit of the tables is observed: all rows count at the same entries.
                 found = found.sum(axis=1, keepdims=True)

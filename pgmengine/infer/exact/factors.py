@@ -26,6 +26,7 @@ import numpy as np
 
 from pgmengine.base.types import Array, Weight
 from pgmengine.graph.rows import distinct
+from pgmengine.graph.tables import TableIndex
 from pgmengine.graph.target import Target, times
 from pgmengine.graph.weights import is_sparse
 from pgmengine.protocols import Coupling
@@ -77,28 +78,29 @@ class FreeUnits:
         return np.asarray(self.number[target.structure.first_unit[name] + units])
 
 
-def free_units(target: Target, left_out: dict[str, Array] | None = None) -> FreeUnits:
+def free_units(target: Target, left_out: dict[str, Array]) -> FreeUnits:
     """Return the free units of a target whose rows share one evidence pattern.
 
-    `left_out` (size,) are units that count as neither free nor observed, such as barren ones.
+    `left_out` has (size,) units of some layers that count as neither free nor observed, such as
+    barren ones.
     """
     s = target.structure
     number = np.full(sum(x.size for x in s.layers.values()), -1, dtype=np.int64)
     layers: dict[str, Array] = {}
-    states: list[Array] = [np.empty(0, dtype=np.int64)]
     count = 0
-    for name, layer in s.layers.items():
-        mask = target.free[name][0]
-        if left_out is not None:
-            mask = mask & ~left_out[name]
-        if layer.unit.support is None or not mask.any():
+    for name, states in s.state_counts.items():
+        if not states:
             continue
-        units = np.flatnonzero(mask)
-        layers[name] = units
-        number[s.first_unit[name] + units] = np.arange(count, count + len(units))
-        states.append(np.full(len(units), len(layer.unit.support)))
-        count += len(units)
-    return FreeUnits(number, layers, np.concatenate(states))
+        mask = target.free[name][0]
+        if name in left_out:
+            mask = mask & ~left_out[name]
+        units = mask.nonzero()[0]
+        if len(units):
+            layers[name] = units
+            number[s.first_unit[name] + units] = np.arange(count, count + len(units))
+            count += len(units)
+    each = np.array([s.state_counts[name] for name in layers], dtype=np.int64)
+    return FreeUnits(number, layers, each.repeat([len(units) for units in layers.values()]))
 
 
 class Term(Protocol):
@@ -203,93 +205,126 @@ def pair_term(target: Target, free: FreeUnits, c: Coupling, acts: Weight) -> Pai
 
 
 @dataclass(frozen=True, eq=False)
+class Entries:
+    """Entries of some tables at the states of observed units, by their place in the model.
+
+    Attributes
+    ----------
+    base : (entries,) the place of each entry where all observed units are in state 0.
+    owner : (entries,) the table of each entry, counted among these tables.
+    unit : (axes,) the unit of each axis of these tables.
+    stride : (axes,) entries between two neighbouring states, 0 where the unit is free.
+    start : (tables,) the first axis of each table.
+    """
+
+    base: Array
+    owner: Array
+    unit: Array
+    stride: Array
+    start: Array
+
+    def given(self, target: Target) -> Array:
+        """Return the places (entries, rows), or (entries, 1) where no unit is observed."""
+        if not len(self.unit):
+            return self.base[:, None]
+        # States of one unit are next to each other.
+        steps = np.add.reduceat(target.states.T.take(self.unit, 0) * self.stride, self.start)
+        return np.asarray(self.base[:, None] + steps.take(self.owner, 0))
+
+
+def _entries(target: Target, tables: Array, base: Array, owner: Array, seen: Array) -> Entries:
+    """Return entries of some tables; `seen` (S,) are the axes of all tables that are observed."""
+    index, none = target.structure.table_index, np.empty(0, dtype=np.int64)
+    mine = np.zeros(len(index.child), dtype=bool)
+    mine[tables] = True
+    axes = mine[index.table].nonzero()[0]
+    if not seen[axes].any():
+        return Entries(base, owner, none, none, none)
+    lengths = index.start[tables + 1] - index.start[tables]
+    stride = np.where(seen[axes], index.stride[axes], 0)[:, None]
+    return Entries(base, owner, index.unit[axes], stride, np.cumsum(lengths) - lengths)
+
+
+@dataclass(frozen=True, eq=False)
 class TableTerm:
     """beta log T of every table with a free unit, at the states of its observed units.
 
     Attributes
     ----------
     tables : (n,) their numbers.
-    base : (entries,) the place of each entry where all observed units are in state 0.
-    owner : (entries,) the table of each entry, counted among `tables`.
-    seen : axes of observed units; empty where the entries are those of the tables themselves.
-    place : the table of each of these axes, counted among `tables`.
+    entries : the places of their entries.
     """
 
     tables: Array
     scopes: Scopes
-    base: Array
-    owner: Array
-    seen: Array
-    place: Array
+    entries: Entries
 
     def values(self, target: Target) -> Array:
         """Return the entries of all tables."""
-        found = target.model.table_terms.take(self.entries(target))
+        found = target.model.table_terms.take(self.entries.given(target))
         beta = float(target.beta[0])
         return found if beta == 1 else times(beta, found)
-
-    def entries(self, target: Target) -> Array:
-        """Return the places (entries, rows or 1) of the entries among all entries of the model."""
-        if not len(self.seen):
-            return self.base[:, None]
-        return np.asarray(self.base[:, None] + self._offsets(target)[self.owner])
-
-    def _offsets(self, target: Target) -> Array:
-        """Return the step (tables, rows) from `base` to the states of the observed units."""
-        index = target.structure.table_index
-        states = target.states
-        steps = (states[:, index.unit[self.seen]] * index.stride[self.seen]).T
-        out = np.zeros((len(self.tables), steps.shape[1]), dtype=np.int64)
-        np.add.at(out, self.place, steps)
-        return out
 
 
 def table_term(target: Target, free: FreeUnits, counted: Array) -> TableTerm | None:
     """Return the term of the tables with free units; `counted` (F,) are the tables that count."""
     index = target.structure.table_index
     number = free.number[index.unit]
-    axes = np.flatnonzero((number >= 0) & counted[index.table])
-    tables, first, lengths = np.unique(index.table[axes], return_index=True, return_counts=True)
-    if not len(tables):
+    active = (number >= 0) & counted[index.table]
+    if not active.any():
         return None
-    start = np.append(first, len(axes))
-    size, inner = np.ones(len(tables), dtype=np.int64), []
+    lengths = np.add.reduceat(active, index.start[:-1], dtype=np.int64)
+    tables, axes = lengths.nonzero()[0], active.nonzero()[0]
+    lengths = lengths[tables]
+    start = np.concatenate([[0], np.cumsum(lengths)])
+    size = np.multiply.reduceat(index.states[axes], start[:-1])
+    owner = np.repeat(np.arange(len(tables)), size)
+    local = np.arange(len(owner)) - np.repeat(np.cumsum(size) - size, size)
+    # In a table all of whose units are free, this is the place of the entry.
+    base = index.first[tables][owner] + local
+    some = (size < index.first[tables + 1] - index.first[tables])[owner].nonzero()[0]
+    if len(some):
+        base[some] += _places(index, axes, start, owner[some], local[some]) - local[some]
+    scopes = Scopes(start, number[axes].astype(np.int32))
+    return TableTerm(tables, scopes, _entries(target, tables, base, owner, number < 0))
+
+
+def _places(index: TableIndex, axes: Array, start: Array, owner: Array, local: Array) -> Array:
+    """Return the places of entries in their tables where all observed units are in state 0.
+
+    Parameters
+    ----------
+    axes : the free axes of the tables.
+    start : (tables + 1,) the first of each table.
+    owner, local : the table of each entry, and its number among the entries of the table's factor.
+    """
+    found, lengths = np.zeros_like(local), start[1:] - start[:-1]
     # From the last free axis of each table to its first one.
     for p in range(int(lengths.max())):
         have = lengths > p
         axis = axes[np.where(have, start[1:] - 1 - p, 0)]
-        inner.append(
-            (size, np.where(have, index.states[axis], 1), np.where(have, index.stride[axis], 0))
-        )
-        size = size * inner[-1][1]
-    owner = np.repeat(np.arange(len(tables)), size)
-    ends = np.cumsum(size)
-    local = np.arange(ends[-1]) - np.repeat(ends - size, size)
-    base = index.first[tables][owner]
-    for within, states, stride in inner:
-        base = base + (local // within[owner]) % states[owner] * stride[owner]
-    mine = np.zeros(len(index.child), dtype=bool)
-    mine[tables] = True
-    seen = np.flatnonzero((number < 0) & mine[index.table])
-    scopes = Scopes(start.astype(np.int64), number[axes].astype(np.int32))
-    place = np.searchsorted(tables, index.table[seen])
-    return TableTerm(tables, scopes, base, owner, seen, place)
+        states = np.where(have, index.states[axis], 1)[owner]
+        found += local % states * np.where(have, index.stride[axis], 0)[owner]
+        local = local // states
+    return found
 
 
-def whole_tables(target: Target, counted: Array) -> Array:
-    """Return the numbers of the counted tables all of whose units are observed."""
-    s = target.structure
-    if not s.tables:
-        return np.empty(0, dtype=np.int64)
-    free = np.concatenate([target.free[n][0] for n in s.layers])
+def whole_tables(target: Target, counted: Array) -> Entries:
+    """Return the entries of the counted tables all of whose units are observed."""
+    s, none = target.structure, np.empty(0, dtype=np.int64)
+    observed = ~np.concatenate([target.free[n][0] for n in s.layers])
+    if not s.tables or not observed.any():
+        return Entries(none, none, none, none, none)
     index = s.table_index
-    return np.flatnonzero(counted & ~np.logical_or.reduceat(free[index.unit], index.start[:-1]))
+    seen = observed[index.unit]
+    tables = np.flatnonzero(counted & np.logical_and.reduceat(seen, index.start[:-1]))
+    return _entries(target, tables, index.first[tables], np.arange(len(tables)), seen)
 
 
-def observed_constant(target: Target, whole: Array) -> Array:
+def observed_constant(target: Target, whole: Entries) -> Array:
     """Return the sum (rows,) of all terms without a free unit, but for children of arrows.
 
-    `whole` are the numbers of the tables all of whose units are observed.
+    `whole` are the entries of the tables all of whose units are observed.
     """
     s, seen = target.structure, target.evidence.values
     total = np.zeros(target.rows)
@@ -305,7 +340,8 @@ def observed_constant(target: Target, whole: Array) -> Array:
             total += target.beta * (seen[name] * target.soft[name]).sum(axis=1)
     for c in s.undirected:
         total += target.beta * c.log_density(target.model.weight(c), seen[c.a], seen[c.b])
-    if len(whole):
-        entries = s.table_index.entries_of(target.states, whole)
-        total += times(target.beta, target.model.table_terms.take(entries).sum(axis=1))
+    if len(whole.base):
+        logs = np.ascontiguousarray(target.model.table_terms.take(whole.given(target)).T)
+        found = logs.sum(axis=1)
+        total += found if target.untempered else times(target.beta, found)
     return total

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,7 +35,7 @@ from pgmengine.infer.sampling.annealing import AnnealedRun, Annealing
 from pgmengine.infer.sampling.bounded import below_a_bound
 from pgmengine.infer.sampling.schedules import Adaptive, Betas, count_of
 from pgmengine.infer.sampling.trust import SURE, few, heavy, interval, normal_end
-from pgmengine.protocols import Kernel
+from pgmengine.protocols import Kernel, Snapshot
 
 # The warning of a reverse run from the states of the forward run.
 START = (
@@ -147,7 +146,7 @@ class AIS(Method):
         )
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Anneal up and down, with the evidence and, for log_prob, without."""
         target, generator, work = question.target, seeded(rng), question.plan.work

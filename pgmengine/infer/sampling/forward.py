@@ -49,7 +49,7 @@ from pgmengine.infer.sampling.resampling import systematic
 from pgmengine.infer.sampling.schedules import Linear
 from pgmengine.infer.sampling.trust import SURE, few, heavy, interval, pareto_shape
 from pgmengine.infer.splitting import joined
-from pgmengine.protocols import Coupling
+from pgmengine.protocols import Coupling, Snapshot
 
 # Bytes of states that are drawn at once.
 PART = 2.0**26
@@ -164,7 +164,7 @@ class Forward(Method):
         return ""
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Draw, and draw more until the error of log_z is the one asked for; judge the weights."""
         generator, count = seeded(rng), self.draws

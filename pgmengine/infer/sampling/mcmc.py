@@ -29,7 +29,7 @@ from pgmengine.infer.prepared import Prepared, Scheme
 from pgmengine.infer.result import Result
 from pgmengine.infer.sampling.collect import Draws, Sampler, kept_bytes
 from pgmengine.infer.sampling.starts import dispersed
-from pgmengine.protocols import Kernel
+from pgmengine.protocols import Kernel, Snapshot
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class MCMC(Sampler):
         )
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Sweep the chains, and the chains of a single row in groups on an executor.
 
@@ -138,7 +138,7 @@ class MCMC(Sampler):
         return draws.collected(), chains.values()
 
 
-def _checked_state(target: Target, state: Any) -> States:
+def _checked_state(target: Target, state: Snapshot) -> States:
     """Return a snapshot as floats; raise PgmError unless it fits the model, rows and chains."""
     if not isinstance(state, Mapping):
         raise PgmError(

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, Sampler
 from pgmengine.infer.sampling.replicas import Ladders
 from pgmengine.infer.sampling.schedules import Betas, count_of, ladder
 from pgmengine.infer.sampling.trust import SURE, travelled
-from pgmengine.protocols import Kernel
+from pgmengine.protocols import Kernel, Snapshot
 
 # Nats by which the stepping stones of the two directions may differ.
 WIDE = 1.0
@@ -126,7 +125,7 @@ class ParallelTempering(Sampler):
         )
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Adapt the ladders, then collect the states at beta = 1 after every `thin` steps."""
         target, want, generator = question.target, question.want, seeded(rng)

@@ -34,7 +34,7 @@ from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, Sampler
 from pgmengine.infer.sampling.levels import FlatHistogram, GammaSchedule, Levels, check_gamma
 from pgmengine.infer.sampling.schedules import Betas, Linear, count_of, ladder
 from pgmengine.infer.sampling.trust import BATCHES, interval, travelled
-from pgmengine.protocols import Kernel
+from pgmengine.protocols import Kernel, Snapshot
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class SimulatedTempering(Sampler):
         )
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Adapt the weights of the rungs, freeze them, and collect the states at beta = 1."""
         target, want, generator = question.target, question.want, seeded(rng)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from pgmengine.infer.prepared import Prepared, Scheme
 from pgmengine.infer.result import Result
 from pgmengine.infer.sampling.collect import OF_CHAINS, Draws, Sampler, kept_bytes
 from pgmengine.infer.sampling.schedules import Betas, Linear, count_of, ladder
-from pgmengine.protocols import Kernel
+from pgmengine.protocols import Kernel, Snapshot
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class TemperedTransitions(Sampler):
         )
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Alternate excursions and sweeps; every state after a sweep is a draw."""
         target, want, generator = question.target, question.want, seeded(rng)

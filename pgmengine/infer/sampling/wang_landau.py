@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ from pgmengine.infer.result import Named, Result, Status
 from pgmengine.infer.sampling.collect import OF_CHAINS, Draws, Sampler
 from pgmengine.infer.sampling.levels import GammaSchedule, OneOverT, Weights, check_gamma
 from pgmengine.infer.sampling.trust import few
-from pgmengine.protocols import Kernel
+from pgmengine.protocols import Kernel, Snapshot
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ class WangLandau(Sampler):
         )
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Adapt the weights of the bins, freeze them, and weight the draws by them."""
         target, want, generator = question.target, question.want, seeded(rng)

@@ -31,7 +31,7 @@ from pgmengine.infer.variational.belief import Belief
 from pgmengine.infer.variational.conditions import obstacle
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.support import impossible_table
-from pgmengine.protocols import Accumulator, Coupling
+from pgmengine.protocols import Accumulator, Coupling, Snapshot
 
 # Bytes of the graph (net.py) for one weight.
 EDGE = 60.0
@@ -139,7 +139,7 @@ class MeanField(Method):
         )
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Any = None, executor: Executor | None = None
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Go to the fixed point from the first start, or from the snapshot of a result."""
         target = question.target
@@ -193,7 +193,7 @@ class MeanField(Method):
             return Belief(target, self.xi, state, rng)
         return Factors(target, self.precision, state, self.tolerance, rng)
 
-    def _check_state(self, expected: States, state: Any) -> None:
+    def _check_state(self, expected: States, state: Snapshot) -> None:
         """PgmError for a state of another model, pattern or number of rows."""
         if not isinstance(state, Mapping):
             raise PgmError(

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import pgmengine as pgm
-from pgmengine.infer.exact import causes, elimination
+from pgmengine.infer.exact import causes, planning
 from pgmengine.infer.exact.causes import passage
 from pgmengine.infer.exact.summed import Field, Neighbour
 
@@ -177,8 +177,8 @@ def test_slopes_at_leaks_and_weights_of_0(seed, monkeypatch, tolerance=1e-6):
     seen = np.where(network.weight.any(axis=0), seen, 0.0)
     want = ("log_z", "gradient")
     whole = pgm.infer(model, {"f": seen}, want, pgm.Elimination())
-    monkeypatch.setattr(elimination, "WORTH", 0)
-    monkeypatch.setattr(elimination, "WHOLE", np.inf)
+    monkeypatch.setattr(planning, "WORTH", 0)
+    monkeypatch.setattr(planning, "WHOLE", np.inf)
     monkeypatch.setattr(causes, "SMALL", 1)
     # Another model, without what is remembered of the first.
     found = pgm.infer(network.model(leak, sparse=False), {"f": seen}, want, pgm.Elimination())
@@ -201,8 +201,8 @@ def test_parents_are_passed_in_an_order_of_few_open_chains():
 
 def test_findings_beside_observed_causes_alone(monkeypatch):
     """No unit is free but the findings: p(f = 1) = 1 - exp(-z), one more finding is 1."""
-    monkeypatch.setattr(elimination, "WORTH", 0)
-    monkeypatch.setattr(elimination, "WHOLE", np.inf)
+    monkeypatch.setattr(planning, "WORTH", 0)
+    monkeypatch.setattr(planning, "WHOLE", np.inf)
     monkeypatch.setattr(causes, "SMALL", 1)
     b = pgm.GraphBuilder()
     b.layer("d", pgm.Binary(), 2)

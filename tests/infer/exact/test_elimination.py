@@ -19,7 +19,7 @@ from scipy.special import softmax
 from scipy.stats import chi2, norm
 
 import pgmengine as pgm
-from pgmengine.infer.exact import causes, elimination
+from pgmengine.infer.exact import causes, planning
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 # Central differences with step 1e-4 have errors of about 1e-8 times the third derivative.
@@ -45,8 +45,8 @@ def small_tables(request, monkeypatch):
     if getattr(request.node, "callspec", None) is None:
         return
     if request.node.callspec.params.get("method") == "small tables":
-        monkeypatch.setattr(elimination, "WORTH", 0)
-        monkeypatch.setattr(elimination, "WHOLE", np.inf)
+        monkeypatch.setattr(planning, "WORTH", 0)
+        monkeypatch.setattr(planning, "WHOLE", np.inf)
         monkeypatch.setattr(causes, "SMALL", 1)
 
 

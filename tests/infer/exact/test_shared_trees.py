@@ -6,7 +6,7 @@ from random_graphs import as_arguments, as_hints, draw_question, random_graph
 from scipy.stats import binom
 
 import pgmengine as pgm
-from pgmengine.infer.exact import elimination, shared
+from pgmengine.infer.exact import planning, shared
 
 SAME = {"rtol": 1e-12, "atol": 1e-12}
 FALSE_ALARM = 1e-6
@@ -99,16 +99,16 @@ def test_units_that_all_rows_observe_and_patterns_of_many_rows(monkeypatch):
 
 
 def _trees(model, evidence, most=2.0**27):
-    return elimination._trees(model.given(evidence), ("marginals",), elimination.Limits(most, 0))
+    return planning._trees(model.given(evidence), ("marginals",), planning.Limits(most, 0))
 
 
 def test_rows_that_are_too_large_have_trees_of_their_own(monkeypatch):
     model = network(2)
     evidence = rows_of(model, 30, 0.3)
     sizes = np.sort(np.concatenate([tree.entries for tree in _trees(model, evidence)]))
-    limit = 3 * elimination.ENTRY * sizes[10]
-    monkeypatch.setattr(elimination, "CLIQUE", 0.0)
-    monkeypatch.setattr(elimination, "planning_seconds", lambda *_: limit)
+    limit = 3 * planning.ENTRY * sizes[10]
+    monkeypatch.setattr(planning, "CLIQUE", 0.0)
+    monkeypatch.setattr(planning, "planning_seconds", lambda *_: limit)
     trees = _trees(model, evidence)
     assert len(trees) > 1 and 0 < len(trees[0].rows) < 30
     assert sorted(np.concatenate([tree.rows for tree in trees]).tolist()) == list(range(30))
@@ -125,8 +125,8 @@ def test_rows_of_one_pattern_that_exclude_different_states(seed, monkeypatch):
     want = ("log_z", "marginals", "mode", "gradient")
     method = pgm.Elimination()
     right = pgm.infer(model, evidence, want=want, method=method)
-    monkeypatch.setattr(elimination, "WORTH", 0)
-    monkeypatch.setattr(elimination, "CLIQUE", -1.0)
+    monkeypatch.setattr(planning, "WORTH", 0)
+    monkeypatch.setattr(planning, "CLIQUE", -1.0)
     found = pgm.infer(model.with_params({}), evidence, want=want, method=method)
     assert "shared by" in found.plan.why and "shared by" not in right.plan.why
     same(found.answers, right.answers, right.answers)

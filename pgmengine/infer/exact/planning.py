@@ -1,0 +1,314 @@
+"""The trees of a question: one for each evidence pattern, with its price or its refusal.
+
+Each evidence pattern has its conditioned model (factors over the free units), an elimination order,
+and a junction tree. Rows of rare patterns share a tree (shared.py). The structure remembers what is
+found for a pattern, so that another question with this pattern plans little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+from weakref import ReferenceType, ref
+
+import numpy as np
+
+from pgmengine._kernels import JunctionTree
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
+from pgmengine.graph.queries import hinted
+from pgmengine.graph.target import Target
+from pgmengine.infer.answers import evidence_patterns
+from pgmengine.infer.by_name import Joint, units_of
+from pgmengine.infer.exact.answered import output_bytes
+from pgmengine.infer.exact.causes import equal_findings, has_causes
+from pgmengine.infer.exact.conditioned import Conditioned, Form, condition
+from pgmengine.infer.exact.leaks import with_leaks, with_weights
+from pgmengine.infer.exact.order import Order, best_order
+from pgmengine.infer.exact.possible import Possible, remove_impossible
+from pgmengine.infer.exact.shared import RARE, free_in_some, freed, planning_seconds, rare_rows
+from pgmengine.infer.exact.trees import MOMENTS, MOST, PAIRS, PASSES, Limits, Tree
+from pgmengine.infer.prepared import Scheme
+from pgmengine.infer.result import quantity
+
+# Seconds for a table entry and a pass, and for a clique of a row that has a tree of its own.
+ENTRY, CLIQUE = 3e-9, 3e-7
+# Seconds for the passes on one tree, however small it is.
+CALL = 1.5e-4
+
+# Seconds of the search for an order that fits. There is none where a quick search finds a largest
+# clique of more than 2^50 states, or proves that every order has one of more than 2^34.
+SEARCH = 3.0
+FAR, PROVEN = 50, 34
+
+# The longest search for a tree that rows of rare patterns share. It is enough for trees that fit.
+SHORT_SEARCH = 0.05
+
+# Table entries up to which the quick search takes longer than elimination.
+QUICK = 2**12
+
+# Small tables are taken where they have less than this share of the entries of whole tables.
+WHOLE = 1.0
+
+# Table entries above which impossible states are looked for, and above which units with independent
+# causes have small tables.
+WORTH = 2**16
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """The trees of a question: of the posterior, and of the model without evidence for log_prob."""
+
+    want: tuple[str, ...]
+    posterior: list[Tree]
+    without_evidence: list[Tree]
+    # Of leaks of 0 lifted, for the gradient alone (leaks.py).
+    slope: list[Tree]
+    limits: Limits
+    target: ReferenceType[Target]
+
+    @property
+    def trees(self) -> list[Tree]:
+        """All trees."""
+        return [*self.posterior, *self.without_evidence, *self.slope]
+
+    @cached_property
+    def width(self) -> float:
+        """log2 of the table entries of the largest clique of the posterior."""
+        return max((tree.largest for tree in self.posterior), default=0.0)
+
+    @cached_property
+    def entries(self) -> float:
+        """The table entries of the trees of the posterior."""
+        return float(sum(tree.entries.sum() for tree in self.posterior))
+
+    def scheme(self, target: Target, draws: int) -> Scheme:
+        """Return the price of the trees for some draws of samples, or the refusal."""
+        work = sum(tree.work(draws, self.want) for tree in self.trees)
+        most = max(self.trees, key=lambda tree: tree.most)
+        if most.most > self.limits.states:
+            return Scheme(work=work, refusal=self._refusal(most))
+        memory = max(tree.bytes(self.want, draws) for tree in self.trees)
+        memory += output_bytes(target, self.want, draws)
+        filling = sum(len(tree.rows) * tree.conditioned.filling for tree in self.trees)
+        seconds = work * ENTRY + CALL * len(self.trees) + filling
+        return Scheme(most.described, work, memory, seconds, self)
+
+    def _refusal(self, most: Tree) -> str:
+        """Return the reason why the largest tree is too large."""
+        limits = self.limits
+        bits = [np.log2(max(x, 1)) for x in (most.most, limits.states)]
+        refusal = (
+            f"the best elimination order needs 2^{bits[0]:.4g} table entries, the limit is "
+            f"2^{bits[1]:.4g}; its width is {most.order.largest:.4g}, and no order has less "
+            f"than {most.order.bound:.4g}"
+        )
+        if limits.work > 0:
+            refusal += (
+                "; with variables outside it needs more than "
+                f"2^{np.log2(limits.work):.4g} entries in all passes"
+            )
+        if limits.max_states >= MOST:
+            refusal += f" (max_states is {limits.max_states:.4g}; 2^50 is too much for any tree)"
+        if causes := most.conditioned.described:
+            refusal += f" ({causes})"
+        return refusal
+
+    def on(self, target: Target) -> Planned:
+        """Return the trees of the question for a target with the same evidence pattern.
+
+        Which states are possible depends on its values; the trees of values that were seen before
+        are remembered by the structure.
+        """
+        if self.target() is target or not any(tree.by_value for tree in self.trees):
+            return self
+        return planned(target, self.want, self.limits)
+
+
+def planned(target: Target, want: tuple[str, ...], limits: Limits) -> Planned:
+    """Return the trees of a question; PgmError where a term is no table."""
+    without: list[Tree] = []
+    if "log_prob" in want and not normalised(target):
+        without = _trees(target.nothing_observed, ("log_z",), limits)
+    steep = lifted(target) if "gradient" in want else target
+    if steep is target:
+        return Planned(want, _trees(target, want, limits), without, [], limits, ref(target))
+    rest = tuple(w for w in want if w != "gradient") or ("log_z",)
+    slope = _trees(steep, ("gradient",), limits)
+    return Planned(want, _trees(target, rest, limits), without, slope, limits, ref(target))
+
+
+def lifted(target: Target) -> Target:
+    """Return the target with leaks and weights of 0 lifted where they have a slope, or itself."""
+    return with_weights(with_leaks(target))
+
+
+def normalised(target: Target) -> bool:
+    """Whether log Z without evidence is 0."""
+    return target.structure.normalized and target.untempered
+
+
+def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[Tree]:
+    """Return a tree for every evidence pattern, and one that rows of rare patterns share."""
+    kinds = {quantity(w) for w in want}
+    form = Form(
+        prune=not kinds & {"samples", "mode", *MOMENTS},
+        structural=bool(PAIRS & kinds),
+        joints=tuple(units_of(target.structure, w) for w in want if isinstance(w, Joint)),
+        pairs="pairs" in kinds,
+        maximum="mode" in kinds,
+    )
+    patterns = evidence_patterns(target)
+    rare = rare_rows(target, patterns)
+    shared = _shared(target, rare, form, limits) if len(rare) else []
+    done = np.zeros(target.rows, dtype=bool)
+    for tree in shared:
+        done[tree.rows] = True
+    alone = [rows for rows in patterns if not done[rows[0]]]
+    trees = [tree for rows in alone for tree in _of_pattern(target, rows, form)]
+    return shared + [_row_by_row(t, target, limits.states).within(limits, target) for t in trees]
+
+
+def _shared(target: Target, rows: Array, form: Form, limits: Limits) -> list[Tree]:
+    """Return the tree that rows of several patterns share, without rows for which it is too large.
+
+    There is none where a term is no table before the evidence of single rows is known.
+    """
+    some = target if len(rows) == target.rows else target.take(rows)
+    try:
+        whole = freed(some, free_in_some(some))
+        tree = _draft(whole, np.arange(len(rows)), replace(form, prune=False)).tree(SHORT_SEARCH)
+    except PgmError:
+        return []
+    alone = planning_seconds(tree.conditioned, tree.possible)
+    if tree.conditioned.filling > alone:
+        return []
+    sizes = tree.sizes(some, tree.rows)
+    seconds = PASSES * ENTRY * sizes[:, 0] + CLIQUE * tree.tree.cliques + tree.conditioned.filling
+    fits = seconds <= alone
+    fits &= sizes[:, 0] <= limits.states
+    return [replace(tree, rows=rows[fits], restricted=sizes[fits])] if fits.any() else []
+
+
+def _row_by_row(tree: Tree, target: Target, most: float) -> Tree:
+    """Return the tree of one pattern, restricted to each row where that is cheaper than lanes.
+
+    It is where the evidence of a row excludes many states that other rows leave possible.
+    """
+    if tree.possible is None or len(tree.rows) < RARE or not tree.possible.cards.all():
+        return tree
+    some = np.unique(np.linspace(0, len(tree.rows) - 1, RARE).astype(int))
+    mean = tree.sizes(target, tree.rows[some])[:, 0].mean()
+    if mean * ENTRY + tree.tree.cliques * CLIQUE > 0.5 * tree.order.entries * ENTRY:
+        return tree
+    sizes = tree.sizes(target, tree.rows)
+    return replace(tree, restricted=sizes) if sizes[:, 0].max() <= most else tree
+
+
+def _of_pattern(target: Target, rows: Array, form: Form) -> list[Tree]:
+    """Return the trees of one evidence pattern.
+
+    Small tables of units with independent causes depend on which of them are 1, so that rows with
+    other values have other trees. They are planned where one tree for all rows is large.
+    """
+    if not has_causes(target):
+        return [_draft(target, rows, form).tree()]
+    entries = np.inf
+    try:
+        whole = _draft(target, rows, form)
+        entries = whole.rough.entries
+        if entries <= WORTH:
+            return [whole.tree()]
+    except PgmError:
+        # A table is too large: small ones may do.
+        pass
+    small = replace(form, small=True)
+    drafts = [_draft(target, some, small) for some in equal_findings(target, rows)]
+    # Each row has the tree that it would have alone, so that parts of a question have equal bits.
+    large = [draft.rows for draft in drafts if draft.rough.entries >= WHOLE * entries]
+    trees = [draft.tree() for draft in drafts if draft.rough.entries < WHOLE * entries]
+    if large:
+        trees.append(_draft(target, np.sort(np.concatenate(large)), form).tree())
+    return trees
+
+
+@dataclass(frozen=True, eq=False)
+class _Draft:
+    """The factors of some rows of an evidence pattern, with a first elimination order."""
+
+    target: Target
+    rows: Array
+    form: Form
+    # The key under which the structure remembers what is planned.
+    key: tuple[Any, ...]
+    conditioned: Conditioned
+    rough: Order
+
+    def tree(self, search: float = SEARCH) -> Tree:
+        """Return the tree of these rows.
+
+        `search` is the longest time in seconds of the search for an order.
+        """
+        conditioned, memo = self.conditioned, self.target.structure.memo
+        states, scopes = conditioned.states, conditioned.scopes
+
+        def make() -> tuple[Order, JunctionTree]:
+            order = self.rough
+            if _may_fit(order) and order.entries > QUICK:
+                order = best_order(states, scopes.start, scopes.scope, search, conditioned.passing)
+            return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
+
+        if self.rough.entries > WORTH:
+            values = conditioned.highest(self.target.take(self.rows))
+            zeros = np.isneginf(values)
+            if zeros.any():
+                digest = sha256(np.packbits(zeros).tobytes()).digest()
+                key = ("possible", search, digest, *self.key)
+                found = memo.recall(key, lambda: _reduced(conditioned, values, search))
+                return Tree(self.rows, self.form, key, conditioned, *found)
+        key = ("tree", search, *self.key)
+        return Tree(self.rows, self.form, key, conditioned, *memo.recall(key, make))
+
+
+def _draft(target: Target, rows: Array, form: Form) -> _Draft:
+    """Plan the factors of some rows; PgmError where a term is no table, or too large a table."""
+    # Hints are no part of the pattern, so that their rows are looked at all together.
+    one = target.take(rows if target.soft else rows[:1])
+    masks = [mask[0] for both in (one.free, one.cut) for mask in both.values()]
+    masks += [hinted(one, name).any(axis=0) for name in one.soft]
+    if form.small:
+        layers = target.structure.layers
+        causes = [n for n in layers if layers[n].unit.independent_causes]
+        masks += [one.evidence.values[name][0] for name in causes]
+    acting = one.model.parameter_places if form.structural else one.model.nonzero_places
+    seen = tuple(m.tobytes() for m in masks)
+    key = (form, one.untempered, *one.soft, *seen, *acting)
+    memo = target.structure.memo
+
+    def make() -> tuple[Conditioned, Order]:
+        c = condition(one, form)
+        return c, best_order(c.states, c.scopes.start, c.scopes.scope, 0.0, c.passing)
+
+    found: tuple[Conditioned, Order] = memo.recall(("draft", *key), make)
+    return _Draft(target, rows, form, key, *found)
+
+
+def _may_fit(rough: Order) -> bool:
+    """Whether a longer search may find an order that fits, after a quick one."""
+    return rough.largest <= FAR and rough.bound <= PROVEN
+
+
+def _reduced(
+    conditioned: Conditioned, values: Array, search: float
+) -> tuple[Order, JunctionTree, Possible]:
+    """Return the tree over the states that are possible for some row."""
+    scopes, offered = conditioned.scopes, conditioned.passing
+    p = remove_impossible(conditioned.states, scopes.start, scopes.scope, values)
+    # A sum without states is 0; the tree of one state each is never run.
+    cards = np.maximum(p.cards, 1)
+    order = best_order(cards, p.start, p.scope, 0.0, offered)
+    if _may_fit(order):
+        order = best_order(cards, p.start, p.scope, search, offered)
+    return order, JunctionTree(cards, p.start, p.scope, order.order), p
