@@ -195,7 +195,8 @@ class Forward(Method):
             question.on(target.take(np.arange(a, min(a + step, target.rows))))
             for a in range(0, target.rows, step)
         ]
-        return joined([self._part(part, rng, count) for part in track(parts, "drawing")])
+        found = [self._part(part, rng, count) for part in track(parts, "drawing")]
+        return joined(found, target.structure)
 
     def _part(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
         """Return answers about some rows."""
