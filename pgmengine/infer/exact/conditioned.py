@@ -25,6 +25,7 @@ from pgmengine.infer.exact.causes import (
     absent_term,
     chain_term,
     chained,
+    check_mode,
     passage,
     passing,
     separate_units,
@@ -251,6 +252,8 @@ def condition(target: Target, form: Form) -> Conditioned:
                 terms.append(absent_term(target, free, name, absent))
             fields = child_fields(target, free, name, children, form.structural)
             small = form.small and not form.maximum
+            if form.maximum:
+                check_mode(target, fields)
             chains[name] = [f for f in fields if small and chained(target, f)]
             whole = [f for f in fields if not (small and chained(target, f))]
             terms.append(child_term(target, free, name, whole))
