@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol, cast
 from pgmengine.base.errors import PgmError
 from pgmengine.base.memory import no_room
 from pgmengine.base.types import RngLike
+from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import check_want
 from pgmengine.infer.axes import Statistics
@@ -104,8 +105,11 @@ class Method:
         """
         raise NotImplementedError
 
-    def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return a warning for everything that has not mixed, from the statistics of all rows."""
+    def unmixed(self, stats: Mapping[str, Any], structure: Structure) -> tuple[str, ...]:
+        """Return a warning for everything that has not mixed, from the statistics of all rows.
+
+        `structure` has the names of variables.
+        """
         return ()
 
     def cannot(self, plan: Plan) -> str:

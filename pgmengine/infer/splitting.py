@@ -18,6 +18,7 @@ import numpy as np
 from pgmengine.base.checks import seeded
 from pgmengine.base.executors import part_count, run_jobs, spawn
 from pgmengine.base.types import RngLike
+from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import add_gradients
 from pgmengine.infer.axes import Axis, Statistics
@@ -84,7 +85,7 @@ def _by_rows(
         jobs.insert(0, (target.nothing_observed, ("log_z",), streams[0]))
     found = run_jobs(executor, method.run, jobs, "parts of the rows")
     each = found[-count:]
-    result = joined(each)
+    result = joined(each, target.structure)
     statistics = as_method(each[0].method).statistics
     ladders = _by_ladder(statistics, each, [len(some) for some in rows])
     result = replace(result, plan=question.plan, stats={**result.stats, **ladders})
@@ -108,8 +109,11 @@ def _less(result: Result, whole: Result) -> Result:
     )
 
 
-def joined(found: Sequence[Result]) -> Result:
-    """Return one result from results for consecutive rows, by the axes of their statistics."""
+def joined(found: Sequence[Result], structure: Structure) -> Result:
+    """Return one result from results for consecutive rows, by the axes of their statistics.
+
+    `structure` has the names of variables, for warnings.
+    """
     method = as_method(found[0].method)
     found = _with_equal_draws(found)
     first = found[0]
@@ -121,7 +125,7 @@ def joined(found: Sequence[Result]) -> Result:
         for name in first.stats
         if all(name in part.stats for part in found)
     }
-    status, warnings = _judged(method, found, stats)
+    status, warnings = _judged(method, found, stats, structure)
     return replace(
         first,
         answers=answers,
@@ -134,12 +138,12 @@ def joined(found: Sequence[Result]) -> Result:
 
 
 def _judged(
-    method: Method, found: Sequence[Result], stats: dict[str, Any]
+    method: Method, found: Sequence[Result], stats: dict[str, Any], structure: Structure
 ) -> tuple[Status, tuple[str, ...]]:
     """Return status and warnings of all parts, with mixing judged on all rows together."""
-    notes, statuses, others = method.unmixed(stats), list[Status](), list[str]()
+    notes, statuses, others = method.unmixed(stats, structure), list[Status](), list[str]()
     for part in found:
-        own = method.unmixed(part.stats)
+        own = method.unmixed(part.stats, structure)
         rest = [line for line in part.warnings if line not in own]
         forgiven = part.status is Status.NOT_MIXED and own and not rest
         statuses.append(Status.OK if forgiven else part.status)

@@ -323,7 +323,10 @@ def test_broken_engines_are_caught(mutant, name, given, monkeypatch):
 # ---- what a chain does not depend on ----
 
 
-def chains_of(target, index, kernel=pgm.Blend(0.3), seed=4):
+BLEND = pgm.Blend(0.3)
+
+
+def chains_of(target, index, kernel=BLEND, seed=4):
     """Chains of some rows, each started and numbered as among all rows."""
     x = start(target, np.random.default_rng(0))
     some = {n: v[index] for n, v in x.items()}

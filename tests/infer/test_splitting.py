@@ -258,7 +258,7 @@ def test_what_a_part_says_the_whole_says():
         result(ess=np.array([1.0, 2.0])),
         result("estimate", few, ("row 3 is bad",), ess=np.array([3.0, 4.0])),
     ]
-    both = joined(parts)
+    both = joined(parts, pgm.rbm(2, 1, rng=0).structure)
     assert both.kind == "estimate" and both.status == few and both.warnings == ("row 3 is bad",)
     assert both.stats["ess"].tolist() == [1.0, 2.0, 3.0, 4.0] and both.log_z.shape == (4,)
     less = without_evidence_less(result(), result(status=few, warnings=("few",)))

@@ -12,6 +12,7 @@ import pytest
 
 import pgmengine as pgm
 from pgmengine.infer.convergence import least_error, series_statistics
+from pgmengine.infer.sampling import annealing
 from pgmengine.infer.sampling.simulated_tempering import round_trips
 from pgmengine.infer.sampling.starts import dispersed
 from pgmengine.infer.sampling.trust import few, normal_end, pareto_shape, travelled
@@ -52,14 +53,24 @@ def belief_net(sizes, scale, seed):
 # Annealing.
 
 
-def test_a_phase_that_both_runs_of_annealing_miss_is_no_good_answer():
+def test_a_phase_that_both_runs_of_annealing_miss_is_no_good_answer(monkeypatch):
+    """Where there are no exact draws, as in larger models."""
     model, exact = late_phase()
+    monkeypatch.setattr(annealing, "ENTRIES", 1.0)
     r = pgm.infer(model, want=("log_z",), method=pgm.AIS(), rng=0)
     low, high = r.log_z_interval[0]
     assert not low <= exact <= high and not r.stats["reverse_exact"].any()
     assert r.status is pgm.Status.CONTRADICTED and "mean field proves" in r.warnings[0]
     r = pgm.infer(model, want=("log_z",), rng=0)
     assert not r.status.good or abs(r.log_z[0] - exact) < 1
+
+
+def test_a_phase_that_annealing_from_exact_draws_leaves_is_within_the_interval():
+    model, exact = late_phase()
+    r = pgm.infer(model, want=("log_z",), method=pgm.AIS(), rng=0)
+    low, high = r.log_z_interval[0]
+    assert low <= exact <= high and r.stats["reverse_exact"].all()
+    assert r.status is pgm.Status.FEW_WEIGHTS
 
 
 def test_the_status_says_how_the_reverse_run_began():
@@ -75,6 +86,25 @@ def test_the_status_says_how_the_reverse_run_began():
         and "exact draws" in large.warnings[0]
     )
     assert up.status is pgm.Status.ONE_SIDED
+
+
+def test_small_junction_trees_give_exact_draws(units=60):
+    """A chain, whose cover of 2^30 states is not enumerated."""
+    weight = np.zeros((units, units))
+    weight[np.arange(units - 1), np.arange(1, units)] = 0.4
+    model = pgm.boltzmann_machine(units, weight=weight + weight.T)
+    evidence = {"x": [[np.nan] * units, [1] + [np.nan] * (units - 1)]}
+    plan = pgm.AIS().plan(model.given(evidence), ("log_z",))
+    assert "from exact draws" in plan.why
+    r = pgm.infer(model, evidence, want=("log_z",), method=pgm.AIS(), rng=0)
+    exact = pgm.infer(model, evidence, want=("log_z",), method=pgm.Elimination()).log_z
+    assert r.status is pgm.Status.OK and r.stats["reverse_exact"].all()
+    # Both ends are six standard errors from the exact value at most: 4 * 2e-9.
+    for at, error in (
+        (r.log_z, r.log_z_error),
+        (r.stats["reverse_log_z"], r.stats["reverse_error"]),
+    ):
+        assert np.all(np.abs(at - exact) <= 6 * error)
 
 
 def test_intervals_of_skewed_weights_hold(runs=4000, chains=100, sd=1.5):

@@ -17,7 +17,8 @@ of their joint states. Two forms are small, however many parents there are:
 
 All entries are probabilities, so that nothing cancels, and summed over the auxiliary variables they
 give the conditional of the child. The maximum over states has no such form: a chain would maximise
-over the auxiliary variables as well.
+over the auxiliary variables as well. For the mode, absent children are small tables, and the others
+are tables over all parents.
 
 References: Heckerman (1989); Diez and Druzdzel (2006).
 """
@@ -29,6 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
 from pgmengine.graph.couplings import Arrow
 from pgmengine.graph.queries import barren, parents_of
@@ -36,7 +38,7 @@ from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse
 from pgmengine.infer.exact.factors import FreeUnits, Scopes
-from pgmengine.infer.exact.summed import Field, scopes_of
+from pgmengine.infer.exact.summed import MOST_ENTRIES, Field, scopes_of
 
 # Entries up to which the table over all parents is as good as a chain.
 SMALL = 8
@@ -237,6 +239,18 @@ def chained(target: Target, f: Field) -> bool:
     """Whether a child is a chain rather than one table over its parents."""
     causes = target.structure.layers[f.layer].unit.independent_causes
     return causes and target.untempered and f.entries > SMALL
+
+
+def check_mode(target: Target, fields: list[Field]) -> None:
+    """Raise PgmError for a child whose table is too large for the mode, which has no chains."""
+    for f in fields:
+        if f.entries > MOST_ENTRIES and target.structure.layers[f.layer].unit.independent_causes:
+            raise PgmError(
+                f"the mode needs the whole table of unit {f.unit} of layer {f.layer!r}, whose "
+                f"{len(f.near)} free neighbours have {f.entries:.3g} joint states, the limit is "
+                f"{MOST_ENTRIES}: small tables of units with independent causes serve sums, not "
+                "the maximum; observe some of the parents, or ask for marginals or samples"
+            )
 
 
 def passage(fields: list[Field], units: int) -> Array:

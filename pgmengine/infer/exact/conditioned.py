@@ -13,6 +13,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from pgmengine.base.errors import PgmError
+from pgmengine.base.memory import no_room
 from pgmengine.base.types import Array
 from pgmengine.graph.queries import acts, barren, barren_tables
 from pgmengine.graph.target import Target
@@ -23,6 +25,7 @@ from pgmengine.infer.exact.causes import (
     absent_term,
     chain_term,
     chained,
+    check_mode,
     passage,
     passing,
     separate_units,
@@ -50,6 +53,11 @@ from pgmengine.infer.exact.summed import (
 )
 
 T = TypeVar("T", bound=Term)
+
+# Bytes of the tables of rows that are looked at together in the search for impossible states, and
+# the copies of a table while it is filled.
+SEARCH_BYTES = 2.0**26
+COPIES = 2
 
 
 @dataclass(frozen=True)
@@ -141,8 +149,20 @@ class Conditioned:
         """Return the largest value over rows of each entry that can be -inf, and 0 for the others.
 
         Functions of a field are finite, but for children with independent causes: such a child is 0
-        for sure where no cause is there.
+        for sure where no cause is there. Rows are looked at some at a time. PgmError where not even
+        one row fits in memory.
         """
+        each = COPIES * 8.0 * float(self.sizes.sum())
+        if why := no_room(each):
+            raise PgmError(f"the factors of a row have {self.sizes.sum():.3g} entries: {why}")
+        rows, step = np.arange(target.rows), int(max(1, SEARCH_BYTES // max(each, 1.0)))
+        parts = (
+            [target] if target.rows <= step else map(target.take, np.split(rows, rows[step::step]))
+        )
+        return np.asarray(np.maximum.reduce([self._highest(part) for part in parts]))
+
+    def _highest(self, target: Target) -> Array:
+        """Return the largest values over some rows."""
         layers, found, first = target.structure.layers, [np.empty(0)], 0
         for term in self.terms:
             sizes = self.sizes[first : first + len(term.scopes)]
@@ -150,8 +170,7 @@ class Conditioned:
             finite = isinstance(term, InfiniteTerm) or (
                 isinstance(term, ChildTerm) and not layers[term.name].unit.independent_causes
             )
-            values = np.zeros((sizes.sum(), 1)) if finite else term.values(target)
-            found.append(values.max(axis=1))
+            found.append(np.zeros(sizes.sum()) if finite else term.values(target).max(axis=1))
         return np.concatenate(found)
 
     @cached_property
@@ -241,6 +260,8 @@ def condition(target: Target, form: Form) -> Conditioned:
                 terms.append(absent_term(target, free, name, absent))
             fields = child_fields(target, free, name, children, form.structural)
             small = form.small and not form.maximum
+            if form.maximum:
+                check_mode(target, fields)
             chains[name] = [f for f in fields if small and chained(target, f)]
             whole = [f for f in fields if not (small and chained(target, f))]
             terms.append(child_term(target, free, name, whole))

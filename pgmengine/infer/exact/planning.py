@@ -150,6 +150,18 @@ def normalised(target: Target) -> bool:
     return target.structure.normalized and target.untempered
 
 
+def rough_entries(target: Target) -> float:
+    """Return the table entries of a tree for samples by a quick order, the largest of all patterns.
+
+    It is infinite where a term is no table.
+    """
+    form = Form(prune=False)
+    try:
+        return max(_draft(target, rows, form).rough.entries for rows in evidence_patterns(target))
+    except PgmError:
+        return np.inf
+
+
 def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[Tree]:
     """Return a tree for every evidence pattern, and one that rows of rare patterns share."""
     kinds = {quantity(w) for w in want}

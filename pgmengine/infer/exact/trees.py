@@ -206,6 +206,8 @@ class Tree:
         draws = draws if "samples" in kinds else 0
         # A state of a draw is there as a number of 4 bytes, and of 8 while values are looked up.
         states = 12.0 * rows * draws * len(self.conditioned.free.states)
+        # The values of all factors are there one by one and joined, beside the tables of the tree.
+        states += 16.0 * float(self.conditioned.sizes.sum())
         if self.restricted is None:
             return states + float(self.tree.bytes(rows, bool(kinds - {"log_z", "log_prob"}), draws))
         # Values and marginals of all rows; messages, and tables of sums, of one row.

@@ -6,10 +6,10 @@
              log Z = log Z_0 - log mean w, high on average (Burda et al. 2015)
 
 `annealing` does both runs; this module judges them. The two check each other only if the reverse
-run starts from exact draws of the model, which need a small cover that can be enumerated. Elsewhere
-the reverse run starts from the states that the forward run has reached, and both miss a phase that
-the forward run has missed; the status is then ONE_SIDED, never OK. The tests compare log Z, errors
-and intervals with exact answers.
+run starts from exact draws of the model, which need a small cover that can be enumerated, or a
+small junction tree. Elsewhere the reverse run starts from the states that the forward run has
+reached, and both miss a phase that the forward run has missed; the status is then ONE_SIDED, never
+OK. The tests compare log Z, errors and intervals with exact answers.
 """
 
 from __future__ import annotations
@@ -73,11 +73,12 @@ class AIS(Method):
     has found a possible state, log_z is -inf, and the interval is all numbers.
 
     The reverse run starts from exact draws where a cover of at most 2^16 states can be enumerated,
-    and otherwise from the last states of the forward run, resampled by their importance weights and
-    swept on. In the second case both runs miss the same phases, the interval holds only if there
-    are none, and the status is ONE_SIDED. The status is FEW_WEIGHTS where few chains carry most of
-    the importance weight, where the tail of the importance weights is heavy, and where the two runs
-    disagree. It is CONTRADICTED where the mean-field lower bound lies above the interval.
+    or a junction tree has at most 2^20 table entries. Otherwise it starts from the last states of
+    the forward run, resampled by their importance weights and swept on. Both runs then miss the
+    same phases, the interval holds only if there are none, and the status is ONE_SIDED. The status
+    is FEW_WEIGHTS where few chains carry most of the importance weight, where the tail of the
+    importance weights is heavy, and where the two runs disagree. It is CONTRADICTED where the
+    mean-field lower bound lies above the interval.
 
     `stats` holds log_weights (chains, rows); log_weight_sd (infinite where a chain has no
     importance weight), ess and pareto_shape, each (rows,); and reverse_log_z, reverse_error,

@@ -27,7 +27,10 @@ from pgmengine.base.types import Array, States
 from pgmengine.engine.chains import make_chains, over_chains
 from pgmengine.graph.queries import summed_layers
 from pgmengine.graph.target import Target
+from pgmengine.infer.exact.elimination import Elimination
 from pgmengine.infer.exact.enumeration import Enumeration
+from pgmengine.infer.exact.exact import least_width
+from pgmengine.infer.exact.planning import rough_entries
 from pgmengine.infer.prepared import Prepared
 from pgmengine.infer.sampling.resampling import systematic
 from pgmengine.infer.sampling.schedules import Betas, ladder
@@ -39,6 +42,10 @@ ROUNDING = 2.0**-24
 
 # Largest number of states of a cover that are enumerated for exact draws.
 SMALL = 2.0**16
+
+# Largest number of table entries of a junction tree for exact draws, whose pass takes milliseconds.
+# There is no search for a tree so small: a quick order has to give it.
+ENTRIES = 2.0**20
 
 
 class Settings(Protocol):
@@ -99,8 +106,12 @@ class Annealing:
     @cached_property
     def exact_draws(self) -> Prepared:
         """The question for exact draws to start the reverse run from; refused where too large."""
-        exact = Enumeration(max_bits=np.log2(SMALL), draws=self.settings.chains)
-        return exact.prepare(self.target.at(1.0), ("samples",))
+        target, count = self.target.at(1.0), self.settings.chains
+        walk = Enumeration(np.log2(SMALL), count).prepare(target, ("samples",))
+        wide = walk.plan.accepted or least_width(target) > np.log2(ENTRIES)
+        if wide or rough_entries(target) > ENTRIES:
+            return walk
+        return Elimination(ENTRIES, count, max_work=0).prepare(target, ("samples",))
 
     def runs(
         self, rng: np.random.Generator, work: float, executor: Executor | None

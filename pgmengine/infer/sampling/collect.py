@@ -19,6 +19,7 @@ import numpy as np
 
 from pgmengine.base.types import Array, States
 from pgmengine.graph.couplings import only_parameters
+from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import add_gradients, public, squeeze
 from pgmengine.infer.axes import Axis
@@ -58,9 +59,9 @@ class Sampler(Method):
 
     rhat_limit: float
 
-    def unmixed(self, stats: Mapping[str, Any]) -> tuple[str, ...]:
+    def unmixed(self, stats: Mapping[str, Any], structure: Structure) -> tuple[str, ...]:
         """Return a line for everything that has not mixed."""
-        return unmixed_notes(stats, self.rhat_limit)
+        return unmixed_notes(stats, self.rhat_limit, structure)
 
 
 def kept_bytes(target: Target, wanted: tuple[str, ...], chains: int, draws: int) -> float:
@@ -224,7 +225,7 @@ class Draws:
             series = {n: self._series(n, mean[n]) for n in self.trace}
             stats = chain_statistics(series, variance, self.energy, target, self.chains)
         stats["energy"] = self.energies(target)
-        note = unmixed_notes(stats, limit)
+        note = unmixed_notes(stats, limit, target.structure)
         return stats, Status.NOT_MIXED if note else Status.OK, note
 
     def energies(self, target: Target) -> Array:

@@ -135,7 +135,8 @@ class Forward(Method):
         s = target.structure
         width = _numbers(target)
         # All draws of a row are made at once, and the draws of several rows where they fit.
-        one = 8.0 * self.draws * width
+        most = max(self.draws, self.most) if _weighing(target).any() else self.draws
+        one = 8.0 * most * width
         memory = min(target.rows * one, max(PART, one)) * 4
         memory += 8.0 * target.rows * self.draws * (width if "samples" in want else 1)
         arrows = sum(count(target.model.weight(c)) / 8.0 for c in s.arrows)
@@ -195,7 +196,8 @@ class Forward(Method):
             question.on(target.take(np.arange(a, min(a + step, target.rows))))
             for a in range(0, target.rows, step)
         ]
-        return joined([self._part(part, rng, count) for part in track(parts, "drawing")])
+        found = [self._part(part, rng, count) for part in track(parts, "drawing")]
+        return joined(found, target.structure)
 
     def _part(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
         """Return answers about some rows."""
@@ -234,10 +236,9 @@ class Forward(Method):
                 name: value.reshape(target.rows, count, -1)
                 for name, value in found.values(*layers).items()
             }
-            chosen = _resampled(each, p, rng)
+            chosen = _resampled(each, p, self.draws, rng)
             answers["samples"] = {
-                n: np.swapaxes(layers[n].shaped(v[:, : self.draws]), 0, 1)
-                for n, v in chosen.items()
+                n: np.swapaxes(layers[n].shaped(v), 0, 1) for n, v in chosen.items()
             }
         answers |= _evidence(log_w, want, _weighing(target) > 0)
         return question.result(answers, stats)
@@ -570,9 +571,9 @@ def _prob(layer: Layer, x: Array, p: Array) -> Array:
     return np.stack([np.einsum("rd,rdi->ri", p, state == k) for k in range(count)], axis=-1)
 
 
-def _resampled(each: States, p: Array, rng: np.random.Generator) -> States:
-    """Return draws (rows, draws, width) of equal importance weight, in random order."""
-    index = rng.permuted(systematic(np.where(np.isnan(p), 1.0, p), rng), axis=1)
+def _resampled(each: States, p: Array, count: int, rng: np.random.Generator) -> States:
+    """Return `count` draws (rows, count, width) of equal importance weight, in random order."""
+    index = rng.permuted(systematic(np.where(np.isnan(p), 1.0, p), rng), axis=1)[:, :count]
     lost = np.isnan(p[:, :1, None])
     return {
         name: np.where(lost, np.nan, np.take_along_axis(v, index[..., None], axis=1))

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.types import Array
+from pgmengine.graph.structure import Structure
+from pgmengine.graph.variables import described
 
 # Standard errors on either side of an interval.
 SURE = 3.0
@@ -136,10 +138,11 @@ def travelled(trips: Array, first: int) -> tuple[str, ...]:
     )
 
 
-def unmixed_notes(stats: Mapping[str, Any], limit: float) -> tuple[str, ...]:
+def unmixed_notes(stats: Mapping[str, Any], limit: float, structure: Structure) -> tuple[str, ...]:
     """Return a warning for everything that has not mixed, and for impossible draws.
 
-    The energy of a draw is infinite if its state is impossible.
+    The energy of a draw is infinite if its state is impossible. A layer is named by its worst unit
+    where this is a variable.
     """
     lost = np.isposinf(stats["energy"]).any(axis=(0, 1))
     note = (
@@ -148,24 +151,32 @@ def unmixed_notes(stats: Mapping[str, Any], limit: float) -> tuple[str, ...]:
     )
     if "energy_rhat" not in stats:
         return note * bool(lost.any())
-    rhat, ess = (
-        {"the energy": stats[f"energy_{key}"], **{f"layer {n!r}": v for n, v in stats[key].items()}}
-        for key in ("rhat", "ess")
-    )
+    rhat, ess = ({"": stats[f"energy_{key}"], **stats[key]} for key in ("rhat", "ess"))
     chains, draws, _ = stats["energy"].shape
     needed = min(ENOUGH, chains * draws / 2)
     apart = tuple(
-        f"R-hat of {what} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
-        for what, v in rhat.items()
+        f"R-hat of {_worst(structure, name, v)} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
+        for name, v in rhat.items()
         if unmixed(v, limit)
     )
     slow = tuple(
-        f"the draws of {what} are worth {np.nanmin(v):.3g} independent draws, at least "
-        f"{needed:g} are needed"
-        for what, v in ess.items()
+        f"the draws of {_worst(structure, name, -v)} are worth {np.nanmin(v):.3g} independent "
+        f"draws, at least {needed:g} are needed"
+        for name, v in ess.items()
         if np.mean(v < needed) > SHARE
     )
     return note * bool(lost.any()) + apart + slow
+
+
+def _worst(structure: Structure, name: str, value: Array) -> str:
+    """Return the unit of the largest value (rows, size[, k]) in words, or its layer.
+
+    The name of the energy is empty.
+    """
+    if not name:
+        return "the energy"
+    by_unit = np.moveaxis(value, 1, 0).reshape(structure.layers[name].size, -1)
+    return described(structure, name, (by_unit == np.nanmax(value)).any(axis=1))
 
 
 def unmixed(rhat: Array, limit: float) -> bool:

@@ -6,8 +6,10 @@ It is for free units with directed children, and for free units in tables of the
     E_Q[e^((y_k - xi) z)]
 
 holds for every xi (Saul, Jaakkola and Jordan 1996, eq. 20, here for any finite unit). Tables of the
-model add E_Q[log T], without a bound (expected.h). Barren units are left out, because their
-conditionals sum to one. The compiled rounds are in belief.h; rows are the lanes of their vectors.
+model add E_Q[log T], without a bound (expected.h). Free units with infinitely many values and
+undirected couplings have factors of their own (infinite.py). Barren units are left out, because
+their conditionals sum to one. The compiled rounds are in belief.h; rows are the lanes of their
+vectors.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from pgmengine.graph.arrows_inside import Inputs
 from pgmengine.graph.tables import table_gradient
 from pgmengine.graph.target import Target, times
 from pgmengine.infer.variational.conditions import log_sums
+from pgmengine.infer.variational.infinite import Infinite
 from pgmengine.infer.variational.net import net_of
 from pgmengine.infer.variational.scopes import barren_of_both, hard_units, powers
 from pgmengine.infer.variational.support import move_to_possible
@@ -98,6 +101,7 @@ class Belief:
         self._put("beta", slice(None), target.beta[:, None])
         self._put("power", slice(None), powers(target, self.hidden))
         self.still = {name: self._still(name) for name in s.directed_layers}
+        self.infinite = Infinite(target, start, rng)
         for name in names:
             self._describe_unit(name, start, rng)
         hard = hard_units(target.model, n)
@@ -122,8 +126,9 @@ class Belief:
 
     @property
     def state(self) -> States:
-        """The tables (rows, size * K) from which `start` goes on."""
-        return {name: self._get("q", g.all_states) for name, g in self.net.units.items()}
+        """The tables (rows, size * K) and means of infinite units from which `start` goes on."""
+        tables = {name: self._get("q", g.all_states) for name, g in self.net.units.items()}
+        return tables | self.infinite.mean
 
     def settle(self, updates: int, tolerance: float, least: float = -np.inf) -> tuple[int, float]:
         """Make rounds until no probability changes by more than the tolerance.
@@ -132,8 +137,12 @@ class Belief:
         the last change.
         """
         made, change = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks)
-        self.routine.settle(updates, tolerance, self.steps, least, made, change, self._parts())
-        rounds = int(made.max(initial=1))
+        rounds, moved = 0, np.inf
+        while moved > tolerance and rounds < updates:
+            left = updates - rounds
+            self.routine.settle(left, tolerance, self.steps, least, made, change, self._parts())
+            rounds += int(made.max(initial=1))
+            moved = self._move_infinite()
         model = self.target.model
         follow = [
             g.first + np.concatenate(model.generations[name])
@@ -143,7 +152,7 @@ class Belief:
         if follow:
             self.routine.forward(np.concatenate(follow), FINAL, self._parts())
         self.routine.forward_tables(self._barren_children(), self._parts())
-        return rounds, float(change.max(initial=0.0))
+        return rounds, max(moved, float(change.max(initial=0.0)))
 
     def bound(self) -> Array:
         """Return the lower bound of log Z, (rows,)."""
@@ -165,7 +174,7 @@ class Belief:
                 total += self._conditional(name, x)
         for c in s.undirected:
             power += c.log_density(target.model.weight(c), x[c.a], x[c.b])
-        return total + times(target.beta, power) + self._expected_tables()
+        return total + times(target.beta, power) + self._expected_tables() + self.infinite.bound()
 
     def possible(self) -> Array:
         """Return whether Q has no mass on entries of 0 in tables, (rows,)."""
@@ -177,7 +186,7 @@ class Belief:
 
     def likely(self) -> States:
         """Return the most probable states under Q, layer -> (rows, width)."""
-        x = dict(self.target.evidence.values)
+        x = self.target.evidence.values | self.infinite.mean
         for name in self.net.units:
             layer = self.target.structure.layers[name]
             assert layer.unit.support is not None
@@ -272,6 +281,8 @@ class Belief:
         target, layer = self.target, self.target.structure.layers[name]
         if name in self.net.units:
             return self._get("mean", self.net.units[name].comps)
+        if name in self.infinite.mean:
+            return self.infinite.mean[name]
         if not target.free[name].any():
             return target.evidence.values[name]
         arrows = target.structure.arrows_into[name]
@@ -293,20 +304,11 @@ class Belief:
     ) -> None:
         """Set the constant part of the natural parameter of a layer, and its first tables."""
         target, layer, g = self.target, self.target.structure.layers[name], self.net.units[name]
-        field: Array = np.zeros((target.rows, layer.width)) + target.soft.get(name, 0.0)
-        field += self.still[name] if name in self.still else target.model.bias(name)
-        for c in target.structure.undirected:
-            for to, other, block in c.blocks(target.model.weight(c)):
-                if to == name and other not in self.net.units:
-                    field += target.evidence.values[other] @ block
-        beta, reference = (
-            target.beta[:, None],
-            np.zeros(layer.width) + target.reference.get(name, 0.0),
-        )
-        self._put("base", g.comps, times(beta, field) + (1.0 - beta) * reference)
+        self._put_base(name)
         self._put("open", g.items, target.free[name] & ~self.hidden[name])
         self._put("barren", g.items, self.hidden[name])
-        begin = layer.unit.prob(layer.shaped(np.zeros((target.rows, layer.width)) + reference))
+        reference = np.zeros((target.rows, layer.width)) + target.reference.get(name, 0.0)
+        begin = layer.unit.prob(layer.shaped(reference))
         if start is not None:
             begin = start[name].reshape(begin.shape)
         elif rng is not None:
@@ -314,6 +316,33 @@ class Belief:
         certain = layer.one_hot(target.evidence.values[name])
         least = 0.0 if start is not None and target.structure.tables else 1e-299
         self._put_q(name, np.where(target.free[name][..., None], np.maximum(begin, least), certain))
+
+    def _put_base(self, name: str) -> None:
+        """Set the natural parameter of a layer without the inputs from tables."""
+        target, layer, g = self.target, self.target.structure.layers[name], self.net.units[name]
+        field: Array = np.zeros((target.rows, layer.width)) + target.soft.get(name, 0.0)
+        field += self.still[name] if name in self.still else target.model.bias(name)
+        for c in target.structure.undirected:
+            for to, other, block in c.blocks(target.model.weight(c)):
+                if to == name and other not in self.net.units:
+                    field += self._mean(other) @ block
+        beta, reference = (
+            target.beta[:, None],
+            np.zeros(layer.width) + target.reference.get(name, 0.0),
+        )
+        self._put("base", g.comps, times(beta, field) + (1.0 - beta) * reference)
+
+    def _move_infinite(self) -> float:
+        """Update the units with infinitely many values; return the largest change of a mean."""
+        if not self.infinite.mean:
+            return 0.0
+        moved = self.infinite.update(self._mean)
+        for name in self.net.units:
+            if any(
+                other in self.infinite.mean for _, other in self.target.structure.meetings[name]
+            ):
+                self._put_base(name)
+        return moved
 
     def _put_q(self, name: str, q: Array) -> None:
         """Set the probabilities (rows, size, K) of a layer, and its means."""

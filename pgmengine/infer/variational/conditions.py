@@ -10,6 +10,7 @@ from pgmengine.graph.queries import barren, of_free_parents
 from pgmengine.graph.target import Target
 from pgmengine.graph.variables import described
 from pgmengine.graph.weights import is_sparse
+from pgmengine.infer.variational.infinite import infinite_layers
 
 
 def obstacle(target: Target) -> str:
@@ -18,14 +19,19 @@ def obstacle(target: Target) -> str:
     endless = [
         name
         for name, layer in s.layers.items()
-        if layer.unit.support is None and target.free[name].any()
+        if layer.unit.support is None
+        and target.free[name].any()
+        and name not in infinite_layers(target)
     ]
     units = {name: s.layers[name].unit for name in s.directed_layers}
     special = [name for name, unit in units.items() if unit.nonnegative or unit.support is None]
     hidden = barren(target) if endless or special else {}
     for name in endless:
         if (target.free[name] & ~hidden[name]).any():
-            return f"layer {name!r} is free and has infinitely many values"
+            return (
+                f"layer {name!r} is free and has infinitely many values, and the bound of arrows "
+                "takes expectations over tables of states: observe it, or ask MCMC"
+            )
     for name in special:
         unit = units[name]
         counts = (

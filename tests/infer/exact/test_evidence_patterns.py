@@ -13,7 +13,7 @@ from brute import Brute
 from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
-from pgmengine.infer.exact import cover, program
+from pgmengine.infer.exact import conditioned, cover, program
 from pgmengine.infer.exact.conditioned import Form, condition
 from pgmengine.learn.run import compact
 
@@ -180,6 +180,28 @@ def test_the_highest_entries_are_impossible_where_all_rows_are(tiny_model):
         parts = [np.empty((0, 1)), *factors.tables(target)]
         expected = np.concatenate([np.isneginf(part).all(axis=1) for part in parts])
         assert np.array_equal(np.isneginf(factors.highest(target)), expected)
+
+
+def test_the_search_for_zeros_looks_at_some_rows_at_a_time(monkeypatch):
+    """Impossible states are the same, and a row that does not fit is refused before it is there."""
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 3)
+    b.layer("v", pgm.NoisyOr(), 4, bias=np.zeros(4))
+    b.cause("h", "v", weight=np.arange(12.0).reshape(3, 4) % 3)
+    target = b.build(rng=0).given({"v": np.array([[0, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]])})
+    factors = condition(target, Form())
+    whole, looked = factors.highest(target), []
+    monkeypatch.setattr(conditioned, "SEARCH_BYTES", 1.0)
+    look = type(factors)._highest
+    monkeypatch.setattr(
+        type(factors), "_highest", lambda s, part: looked.append(part.rows) or look(s, part)
+    )
+    np.testing.assert_array_equal(factors.highest(target), whole)
+    assert looked == [1, 1, 1] and np.isneginf(whole).any()
+    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 100.0)
+    monkeypatch.setattr("pgmengine.base.memory.SMALL", 0.0)
+    with pytest.raises(pgm.PgmError, match="the factors of a row have .* entries: it needs"):
+        factors.highest(target)
 
 
 def test_tables_of_children_are_priced():

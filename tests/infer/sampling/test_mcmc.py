@@ -99,3 +99,21 @@ def test_a_free_parent_with_infinitely_many_values_is_refused():
         pgm.infer(model, method=pgm.MCMC())
     assert isinstance(pgm.infer(model, {"v": [1, 0, 1]}, rng=0).method, pgm.Forward)
     assert pgm.infer(model, {"z": [0.1, 2.0]}).kind == "exact"
+
+
+def test_warnings_name_the_worst_variable():
+    """Two copies of a fair variable never leave the state of their start; the third one mixes."""
+    b = pgm.GraphBuilder()
+    for name in ("a", "b", "c"):
+        b.variable(name)
+    b.table(("a", "b"), [[1.0, 0.0], [0.0, 1.0]])
+    b.table(("b", "c"), [[1.0, 1.0], [1.0, 1.0]])
+    r = pgm.infer(b.build(), method=pgm.MCMC(chains=4, draws=200), rng=0)
+    stuck = [line for line in r.warnings if "R-hat of variable" in line]
+    assert len(stuck) == 1 and ("variable 'a'" in stuck[0] or "variable 'b'" in stuck[0])
+    assert not any("layer" in line for line in r.warnings)
+    layers = pgm.GraphBuilder()
+    layers.layer("x", pgm.Binary(), 3)
+    layers.table((("x", 0), ("x", 1)), [[1.0, 0.0], [0.0, 1.0]])
+    r = pgm.infer(layers.build(), method=pgm.MCMC(chains=4, draws=200), rng=0)
+    assert any("R-hat of layer 'x' reaches inf" in line for line in r.warnings)

@@ -5,12 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 from bound_oracle import bound
-from brute import Brute
+from brute import Brute, grid, log_sum
 from test_directed_bound import CONVERGED, ask, move, soft_of, tables
 from tiny import TABLED, as_evidence, draw_row, patterns, without_fixed_biases
 
 import pgmengine as pgm
 
+NAN = np.nan
 FINITE = [m for m in TABLED if all(x.unit.support is not None for x in m.layers)]
 each = pytest.mark.parametrize("m", FINITE, ids=repr)
 
@@ -219,13 +220,99 @@ def test_evidence_that_cannot_be_has_the_trivial_bound_and_names_the_table():
         pgm.MeanField().expect(target, np.ones(1), None)
 
 
-def test_free_units_with_infinitely_many_values_beside_tables_are_refused():
+def beside(m, row, prob):
+    """The bound at tables prob (3, 2) of the units h, with the best factor of the Gaussian v.
+
+    It is E[log T] + H + b E[h] + log of the integral of h(v) exp(v (b_v + J E[h])).
+    """
+    h, v = m.layers[1], m.layers[0]
+    prob = np.array([p if x is None else np.eye(2)[int(x)]
+                     for p, x in zip(prob, row["h"], strict=True)])  # fmt: skip
+    mean = prob[:, 1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entropy = -np.nansum(prob * np.log(prob))
+    total = entropy + mean @ np.ravel(h.bias)
+    for (a, b), values, _ in m.tables:
+        total += prob[a[1]] @ np.log(values) @ prob[b[1]]
+    ((_, _, weight),) = m.undirected
+    eta = np.ravel(v.bias)[0] + weight[0] @ mean
+    values, base = grid(v.unit)
+    if row["v"][0] is not None:
+        at = row["v"][0]
+        return total + at * eta - at**2 / (2 * 0.7**2) - np.log(0.7 * np.sqrt(2 * np.pi))
+    return total + log_sum(base + values.ravel() * eta)
+
+
+def test_free_gaussian_units_beside_tables(rtol=1e-8, slack=1e-9):
+    """The bound is its formula, below the exact value, and no change of the tables improves it."""
     m = next(m for m in TABLED if m.name == "tables beside gaussian")
-    with pytest.raises(pgm.PgmError, match="'v' is free and has infinitely many values"):
-        pgm.infer(m.build(), method=pgm.MeanField())
-    rows = [draw_row(m, np.random.default_rng(0), 1.0) | {"h": [None] * 3} for _ in range(3)]
+    rows = patterns(m)
     found = ask(m, rows)
-    np.testing.assert_allclose(found.log_z, oracle(m, rows, found), rtol=1e-8)
+    assert found.status.good
+    expected = [beside(m, row, found.prob["h"][i]) for i, row in enumerate(rows)]
+    np.testing.assert_allclose(found.log_z, expected, rtol=rtol)
+    exact = np.array([Brute(m, row).log_z for row in rows])
+    assert np.all(found.log_z <= exact + slack * (1 + np.abs(exact)))
+    rng = np.random.default_rng(0)
+    for i, row in enumerate(rows):
+        for _ in range(20):
+            logs = np.log(np.clip(found.prob["h"][i], 1e-12, 1)) + rng.normal(0, 0.02, (3, 2))
+            near = np.exp(logs) / np.exp(logs).sum(axis=1, keepdims=True)
+            assert beside(m, row, near) <= found.log_z[i] + slack
+    again = CONVERGED.run(m.build().given(as_evidence(m, rows)), ("log_z",), state=found.state)
+    np.testing.assert_allclose(again.log_z, found.log_z, rtol=rtol)
+
+
+def infinite_units():
+    """Tables of h, Gaussian units g, and units x on an interval that are coupled with all."""
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Spin(), 3, bias=np.array([0.3, -0.5, 0.1]))
+    b.layer("g", pgm.Gaussian(0.6), 2, bias=np.array([0.4, -0.2]))
+    b.layer("x", pgm.MultiValued(np.inf), 2)
+    b.tables(("h", "h"), [[0, 1], [1, 2]], np.tile([[3.0, 1.0], [1.0, 2.0]], (2, 1, 1)))
+    b.couple("x", "x", weight=np.array([[0.0, 0.8], [0.8, 0.0]]))
+    b.couple("h", "g", weight=np.array([[0.5, -0.7], [0.2, 0.3], [-0.4, 0.9]]))
+    b.couple("x", "g", weight=np.array([[0.6, 0.0], [-0.3, 0.4]]))
+    return b.build()
+
+
+INFINITE = {"g": [[NAN, NAN], [0.5, NAN]], "h": [[NAN, NAN, NAN], [NAN, 1, NAN]]}
+
+
+def test_coupled_infinite_units_beside_tables(slack=1e-9, digits=1e-6):
+    """The bound rises with every round, and at beta = 0 it is log Z of independent units."""
+    target = infinite_units().given(INFINITE)
+    bounds, state, once = [], None, dataclasses.replace(CONVERGED, updates=1)
+    for _ in range(12):
+        found = once.run(target, ("log_z",), state=state)
+        bounds.append(found.log_z)
+        state = found.state
+    assert np.all(np.diff(bounds, axis=0) >= -slack) and np.ptp(bounds, axis=0).min() > 0.001
+    # From other starts the rounds may end at other fixed points.
+    best = dataclasses.replace(CONVERGED, restarts=5).run(target, ("log_z",), rng=0).log_z
+    assert np.all(best >= bounds[-1] - 1e-6)
+    cold = target.at(0.0, {"g": [0.3, 0.1], "h": [0.1, 0.2, 0.3], "x": [0.5, -2.0]})
+    np.testing.assert_allclose(
+        CONVERGED.run(cold, ("log_z",)).log_z, cold.log_z_at_0(), rtol=digits
+    )
+
+
+@pytest.mark.parametrize(
+    "key, places", [("g.bias", [(0,)]), ("h-g.weight", [(0, 1)]), ("x-x.weight", [(0, 1), (1, 0)])]
+)
+def test_slopes_beside_infinite_units(key, places, step=1e-4, rtol=1e-5):
+    model = infinite_units()
+    ends = []
+    for sign in (-1, 1):
+        changed = np.array(model.params[key])
+        for at in places:
+            changed[at] += sign * step
+        other = model.with_params(dict(model.params) | {key: changed})
+        ends.append(CONVERGED.run(other.given(INFINITE), ("log_z",)).log_z.sum())
+    # Two entries across the diagonal are one parameter.
+    slope = CONVERGED.run(model.given(INFINITE), ("gradient",)).gradient[key]
+    expected = np.asarray(slope)[places[0]]
+    np.testing.assert_allclose((ends[1] - ends[0]) / (2 * step), expected, rtol=rtol)
 
 
 def test_a_snapshot_goes_on(atol=1e-9):
@@ -253,3 +340,20 @@ def test_many_tables_are_arrays(count=20_000):
     np.testing.assert_allclose(found.log_z, exact.log_z, rtol=1e-9)
     free = pgm.infer(model, want=("log_z",), method=pgm.MeanField())
     assert free.log_z[0] < pgm.infer(model, want=("log_z",), method=pgm.Elimination()).log_z[0]
+
+
+def test_free_gaussian_units_beside_parents_of_arrows(slack=1e-9):
+    """It is a bound, and near the exact value where couplings are weak."""
+    for weight in ([[0.0], [0.0]], [[0.7], [-0.4]]):
+        b = pgm.GraphBuilder()
+        b.layer("h", pgm.Binary(), 2, bias=np.array([0.2, -0.3]))
+        b.layer("g", pgm.Gaussian(0.8), 1, bias=np.array([0.5]))
+        b.layer("v", pgm.Binary(), 2)
+        b.couple("h", "g", weight=np.array(weight))
+        b.cause("h", "v", weight=np.array([[1.0, -0.5], [0.3, 0.8]]))
+        model, evidence = b.build(), {"v": [[1, 0], [1, 1]]}
+        found = pgm.infer(model, evidence, ("log_z", "marginals"), method=CONVERGED)
+        exact = pgm.infer(model, evidence, ("log_z", "marginals"), method=pgm.Exact())
+        assert np.all(found.log_z <= exact.log_z + slack)
+        np.testing.assert_allclose(found.log_z, exact.log_z, atol=0.1)
+        np.testing.assert_allclose(found.mean["g"], exact.mean["g"], atol=0.05)
