@@ -7,14 +7,17 @@
  *     + beta * sum over its children of log p(x_child | zeta_child at x_k),
  * where zeta is the sum of the bias and of the inputs from the parents of arrows (a link of it for
  * noisy-or units). Inputs of children are summed up anew, without the unit and then with each of
- * its values: parents in great numbers are for sweep.h, which keeps inputs. Nothing but states and values is kept between visits, so nothing drifts. A unit of which every
- * state is impossible moves to any of them. At beta = 0 tables do not count, whatever is in them.
+ * its values: parents in great numbers are for sweep.h, which keeps inputs. Of children with two
+ * states the probabilities are multiplied, and one logarithm is taken for all of them. Nothing but
+ * states and values is kept between visits, so nothing drifts. A unit of which every state is
+ * impossible moves to any of them. At beta = 0 tables do not count, whatever is in them.
  *
  * A row of an array belongs to one unit and has a number for each chain, so that a vector holds the
  * same unit in neighbouring chains: no two units of a vector depend on each other, whatever the
  * graph. The entry of a table is found by comparing with each joint state of the other members
  * where these are few, and by loads from memory otherwise. Few chains are swept one after the other
- * (`alone`): then a row has one number, and entries are read as scalars. Both ways make the same
+ * (`alone`): then a row has one number, entries are read as scalars, and the states of the children
+ * of a unit are the lanes of exponentials. Both ways make the same
  * operations on the same numbers, so that the states of a chain do not depend on the others.
  *
  * Random numbers: a unit uses the uniform of its rank among all units, in the order of a sweep, at
@@ -25,12 +28,26 @@
 #ifndef PGM_TABLED_H
 #define PGM_TABLED_H
 
+#include <float.h>
+
 #include "draws.h"
 
 /* joint states of the other members of a table up to which comparing is faster than loading */
 #define PGM_FEW_CONFIGS 16
 
 /* ---- log weights of the states of a unit ---- */
+
+/* p(on) of a complement unit with the input z >= 0; never 0 */
+PGM_INLINE pgm_vf pgm_p_on(pgm_vf z)
+{
+    return pgm_max_f(pgm_one_minus_exp_f(z), pgm_splat_f(FLT_MIN));
+}
+
+/* its natural parameter log(e^z - 1): pgm_link_of */
+PGM_INLINE pgm_vf pgm_link_f(pgm_vf z)
+{
+    return pgm_select_f(z > 0.0f, z + pgm_log_f(pgm_p_on(z)), pgm_splat_f(-1e30f));
+}
 
 /* component k of the natural parameter at beta = 1, without couplings */
 PGM_INLINE pgm_vf pgm_own(const pgm_tabled *m, const pgm_site *s, int64_t k, int64_t lane)
@@ -75,8 +92,7 @@ PGM_INLINE pgm_vf pgm_tempered(const pgm_tabled *m, const pgm_site *s, int64_t k
     pgm_vf eta = pgm_own(m, s, k, lane) + pgm_linked(m, s, k, lane);
     if (s->directed) {
         pgm_vf zeta = pgm_input(m, s, k, lane, 0, 0, NULL);
-        for (int i = 0; s->complement && i < PGM_WIDE; i++) zeta[i] = pgm_link_of(zeta[i]);
-        eta += zeta;
+        eta += s->complement ? pgm_link_f(zeta) : zeta;
     }
     eta *= beta;
     if (m->reference) eta += m->reference[s->component + k] * (1.0f - beta);
@@ -161,21 +177,18 @@ PGM_INLINE void pgm_add_terms_alone(const pgm_tabled *m, const pgm_slot *t, int 
 
 /* ---- children of arrows ---- */
 
-/* log(1 - e^-z) in double precision; -inf at z <= 0 */
-PGM_INLINE pgm_vf pgm_log_of_complement(pgm_vf z)
+/* A product of probabilities of each lane is mantissa * 2^power, 1 <= mantissa < 2: it does not
+ * underflow, however many there are. */
+PGM_INLINE void pgm_times(pgm_vf *mantissa, pgm_vi *power, pgm_vf p)
 {
-    const pgm_vh *half = (const pgm_vh *)&z;
-    pgm_vf out;
-    for (int i = 0; i < 2; i++) {
-        const pgm_vd x = __builtin_convertvector(half[i], pgm_vd);
-        /* its series, where the difference loses digits */
-        const pgm_vd near = x * (1.0 - x * 0.5 * (1.0 - x * (1.0 / 3) * (1.0 - x * 0.25)));
-        const pgm_vd y = pgm_select_d(x < 0.01, near, 1.0 - pgm_exp_d(-x));
-        const pgm_vd found = pgm_log_d(pgm_max_d(y, pgm_splat_d(1e-300)));
-        ((pgm_vh *)&out)[i] = __builtin_convertvector(
-            pgm_select_d(x > 0.0, found, pgm_splat_d(-INFINITY)), pgm_vh);
-    }
-    return out;
+    const pgm_vi bits = (pgm_vi)(*mantissa * p);
+    *power += (bits >> 23) - 127;
+    *mantissa = (pgm_vf)((bits & 0x7fffff) | 0x3f800000);
+}
+
+PGM_INLINE pgm_vf pgm_log_of_product(pgm_vf mantissa, pgm_vi power)
+{
+    return pgm_log_f(mantissa) + __builtin_convertvector(power, pgm_vf) * 0.693147181f;
 }
 
 /* log(e^a + e^b); a may be -inf */
@@ -184,23 +197,34 @@ PGM_INLINE pgm_vf pgm_log_add(pgm_vf a, pgm_vf b)
     return pgm_select_f(a == -INFINITY, b, a + pgm_softplus_f(b - a));
 }
 
-/* log p(now | zeta) of a unit with two states */
-PGM_INLINE pgm_vf pgm_log_of_two(const pgm_tabled *m, const pgm_site *c, pgm_vi now, pgm_vf zeta)
+/* p(the more probable state) of a unit with two states and log odds of either sign */
+PGM_INLINE pgm_vf pgm_p_upper(pgm_vf odds) { return 1.0f / (1.0f + pgm_exp_minus_abs_f(odds)); }
+
+/* p(now | zeta) = e^linear * factor of a unit with two states; 0 < factor <= 1 */
+PGM_INLINE void pgm_p_of_two(const pgm_tabled *m, const pgm_site *c, pgm_vi now, pgm_vf zeta,
+                             pgm_vf *linear, pgm_vf *factor)
 {
     const float *x = m->support + c->support, *h = m->log_base + c->support;
+    const pgm_vf none = pgm_splat_f(0.0f);
+    const pgm_vi on = now == 1;
     if (c->complement) {
-        const pgm_vf z = pgm_max_f(zeta, pgm_splat_f(0.0f));
-        return pgm_any_i(now) ? pgm_select_f(now == 1, pgm_log_of_complement(z), -z) : -z;
+        const pgm_vf z = pgm_max_f(zeta, none);
+        *linear = pgm_select_f(on, pgm_select_f(z > 0.0f, none, pgm_splat_f(-INFINITY)), -z);
+        *factor = pgm_p_on(pgm_select_f(on, z, pgm_splat_f(87.0f)));
+        return;
     }
     const pgm_vf odds = zeta * (x[1] - x[0]) + (h[1] - h[0]);
-    return -pgm_softplus_f(pgm_select_f(now == 1, -odds, odds));
+    const pgm_vf against = pgm_select_f(on, -odds, odds);
+    *linear = -pgm_max_f(against, none);
+    *factor = pgm_p_upper(against);
 }
 
-/* Add log p(now | zeta) of a unit with a directed input to `sum` for each value x (states) of one
- * of its parents, which has the rows row .. row + rows - 1; several rows belong to one-hot values.
- * Without a parent, rows = 0. */
-PGM_INLINE void pgm_add_child(const pgm_tabled *m, const pgm_site *c, pgm_vi now, int64_t lane,
-                              int64_t row, int64_t rows, const float *x, int states, pgm_vf *sum)
+/* Find p(now | zeta) = e^linear * factor of a unit with a directed input for each value x (states)
+ * of one of its parents, which has the rows row .. row + rows - 1; several rows belong to one-hot
+ * values. Without a parent, rows = 0. */
+PGM_INLINE void pgm_child(const pgm_tabled *m, const pgm_site *c, pgm_vi now, int64_t lane,
+                          int64_t row, int64_t rows, const float *x, int states, pgm_vf *linear,
+                          pgm_vf *factor)
 {
     const float *support = m->support + c->support, *log_base = m->log_base + c->support;
     float w[PGM_MOST_STATES];
@@ -209,7 +233,7 @@ PGM_INLINE void pgm_add_child(const pgm_tabled *m, const pgm_site *c, pgm_vi now
     if (c->states == 2 && c->width == 1) {
         zeta = pgm_input(m, c, 0, lane, row, rows, w);
         for (int k = 0; k < states; k++)
-            sum[k] += pgm_log_of_two(m, c, now, zeta + (rows > 1 ? w[k] : x[k] * w[0]));
+            pgm_p_of_two(m, c, now, zeta + (rows > 1 ? w[k] : x[k] * w[0]), linear + k, factor + k);
         return;
     }
     for (int k = 0; k < states; k++) all[k] = own[k] = pgm_splat_f(-INFINITY);
@@ -224,7 +248,7 @@ PGM_INLINE void pgm_add_child(const pgm_tabled *m, const pgm_site *c, pgm_vi now
             own[k] = pgm_select_f(here, weight, own[k]);
         }
     }
-    for (int k = 0; k < states; k++) sum[k] += own[k] - all[k];
+    for (int k = 0; k < states; k++) linear[k] = own[k] - all[k], factor[k] = pgm_splat_f(1.0f);
 }
 
 /* Add the log probabilities of the children of a unit at each of its states. */
@@ -232,20 +256,128 @@ PGM_INLINE void pgm_add_children(const pgm_tabled *m, const pgm_site *s, int sta
                                  pgm_vf *sum)
 {
     const int64_t unit = s - m->site;
-    const pgm_vf none = pgm_splat_f(0.0f);
-    pgm_vf found[PGM_MOST_STATES];
+    const pgm_vf none = pgm_splat_f(0.0f), one = pgm_splat_f(1.0f);
+    pgm_vf linear[PGM_MOST_STATES], factor[PGM_MOST_STATES], mantissa[PGM_MOST_STATES];
+    pgm_vi power[PGM_MOST_STATES];
+    for (int k = 0; k < states; k++) mantissa[k] = one, power[k] = (pgm_vi){0};
     for (int64_t i = m->child_start[unit]; i < m->child_start[unit + 1]; i++) {
         const int64_t child = m->child[i];
         const pgm_vi now = pgm_load_bytes(m->state + child * m->apart + lane);
-        for (int k = 0; k < states; k++) found[k] = none;
-        pgm_add_child(m, m->site + child, now, lane, s->value, s->width, m->support + s->support,
-                      states, found);
+        pgm_child(m, m->site + child, now, lane, s->value, s->width, m->support + s->support,
+                  states, linear, factor);
         if (m->cut) {
             const pgm_vi gone = -(pgm_load_bytes(m->cut + child * m->apart + lane) & 1);
-            for (int k = 0; k < states; k++) found[k] = pgm_select_f(gone, none, found[k]);
+            for (int k = 0; k < states; k++) {
+                linear[k] = pgm_select_f(gone, none, linear[k]);
+                factor[k] = pgm_select_f(gone, one, factor[k]);
+            }
         }
-        for (int k = 0; k < states; k++) sum[k] += found[k];
+        for (int k = 0; k < states; k++) {
+            sum[k] += linear[k];
+            pgm_times(mantissa + k, power + k, factor[k]);
+        }
     }
+    for (int k = 0; k < states; k++) sum[k] += pgm_log_of_product(mantissa[k], power[k]);
+}
+
+/* pgm_times */
+PGM_INLINE void pgm_times_alone(float *mantissa, int32_t *power, float p)
+{
+    int32_t bits;
+    p *= *mantissa;
+    memcpy(&bits, &p, sizeof bits);
+    *power += (bits >> 23) - 127;
+    bits = (bits & 0x7fffff) | 0x3f800000;
+    memcpy(mantissa, &bits, sizeof bits);
+}
+
+/* Arguments of pgm_p_on (`complement`) or pgm_p_upper that wait until they fill vectors, and the
+ * products for each state of the unit. */
+typedef struct {
+    int count, complement;
+    float z[PGM_WIDE * PGM_MOST_STATES]; /* children times states */
+    float mantissa[PGM_MOST_STATES];
+    int32_t power[PGM_MOST_STATES];
+} pgm_waiting;
+
+/* pgm_times with all that wait */
+PGM_INLINE void pgm_times_waiting(pgm_waiting *w, int states)
+{
+    const int count = w->count;
+    for (int i = count; i % PGM_WIDE; i++) w->z[i] = 0.0f;
+    for (int i = 0; i < count; i += PGM_WIDE) {
+        pgm_vf *z = (pgm_vf *)(w->z + i);
+        *z = w->complement ? pgm_p_on(*z) : pgm_p_upper(*z);
+    }
+    for (int i = 0; i < count; i += states)
+        for (int k = 0; k < states; k++)
+            pgm_times_alone(w->mantissa + k, w->power + k, w->z[i + k]);
+    w->count = 0;
+}
+
+/* pgm_child for one chain, of a child with two states and a parent in one row: the linear part is
+ * added to `sum`, the factor waits. */
+PGM_INLINE void pgm_child_alone(const pgm_tabled *m, const pgm_site *c, int on, int64_t row,
+                                const float *x, int states, float *sum, pgm_waiting *w)
+{
+    const float *support = m->support + c->support, *h = m->log_base + c->support;
+    const float gap = support[1] - support[0], tilt = h[1] - h[0];
+    float zeta = m->bias[c->component], weight = 0.0f;
+    /* without branches on the place of the parent, which nothing can predict */
+    for (int64_t e = m->arrow_start[c->component]; e < m->arrow_start[c->component + 1]; e++) {
+        const float arrow = m->arrow_weight[e];
+        const int own = m->arrow_from[e] == row;
+        weight = own ? arrow : weight;
+        zeta += m->value[m->arrow_from[e]] * (own ? 0.0f : arrow);
+    }
+    for (int k = 0; k < states; k++) {
+        float z = zeta + x[k] * weight;
+        if (c->complement) {
+            z = z > 0.0f ? z : 0.0f;
+            sum[k] += on ? (z > 0.0f ? 0.0f : -INFINITY) : -z;
+            z = on ? z : 87.0f;
+        } else {
+            z = z * gap + tilt;
+            z = on ? -z : z;
+            sum[k] += -(z > 0.0f ? z : 0.0f);
+        }
+        w->z[w->count++] = z;
+    }
+}
+
+/* pgm_add_children for one chain */
+PGM_INLINE void pgm_add_children_alone(const pgm_tabled *m, const pgm_site *s, int states,
+                                       float *sum)
+{
+    const int64_t unit = s - m->site;
+    const float *x = m->support + s->support;
+    pgm_waiting w;
+    w.count = w.complement = 0;
+    for (int k = 0; k < states; k++) w.mantissa[k] = 1.0f, w.power[k] = 0;
+    for (int64_t i = m->child_start[unit]; i < m->child_start[unit + 1]; i++) {
+        const int64_t child = m->child[i];
+        const pgm_site *c = m->site + child;
+        const int two = s->width == 1 && c->states == 2 && c->width == 1;
+        if (m->cut && m->cut[child]) continue;
+        /* products are made in the order of the children */
+        if (w.count && (w.count == PGM_WIDE * states || !two || w.complement != c->complement))
+            pgm_times_waiting(&w, states);
+        w.complement = (int)c->complement;
+        if (two) {
+            pgm_child_alone(m, c, m->state[child] == 1, s->value, x, states, sum, &w);
+            continue;
+        }
+        pgm_vf linear[PGM_MOST_STATES], factor[PGM_MOST_STATES];
+        pgm_child(m, c, (pgm_vi){0} + m->state[child], 0, s->value, s->width, x, states, linear,
+                  factor);
+        for (int k = 0; k < states; k++) {
+            sum[k] += linear[k][0];
+            pgm_times_alone(w.mantissa + k, w.power + k, factor[k][0]);
+        }
+    }
+    pgm_times_waiting(&w, states);
+    for (int k = 0; k < states; k++)
+        sum[k] += pgm_log_of_product(pgm_splat_f(w.mantissa[k]), (pgm_vi){0} + w.power[k])[0];
 }
 
 /* Add what tables and children say about the states of a unit to their log weights. */
@@ -375,12 +507,7 @@ PGM_INLINE int pgm_next_alone(const pgm_tabled *m, const pgm_site *s, int states
         for (int k = 0; k < states; k++) sum[k] = 0.0f;
         for (int64_t i = 0; i < s->slots; i++)
             pgm_add_terms_alone(m, m->slot + s->slot + i, states, sum);
-        if (child[0] < child[1]) {
-            pgm_vf all[PGM_MOST_STATES];
-            for (int k = 0; k < states; k++) all[k] = pgm_splat_f(sum[k]);
-            pgm_add_children(m, s, states, 0, all);
-            for (int k = 0; k < states; k++) sum[k] = all[k][0];
-        }
+        if (child[0] < child[1]) pgm_add_children_alone(m, s, states, sum);
         for (int k = 0; k < states; k++) lw[k] += sum[k] * beta;
     }
     if (states == 2) {
@@ -486,7 +613,7 @@ static void pgm_linear_density(const pgm_tabled *m, int64_t unit, int64_t lane, 
     const int64_t row = unit * m->apart + lane;
     const float *support = m->support + s->support, *log_base = m->log_base + s->support;
     pgm_vf own[PGM_MOST_STATES], linked[PGM_MOST_STATES], before[PGM_MOST_STATES],
-        after[PGM_MOST_STATES], given = pgm_splat_f(0.0f), rest = given;
+        after[PGM_MOST_STATES], given = pgm_splat_f(0.0f), rest = given, factor;
     if (s->linear)
         for (int64_t k = 0; k < s->width; k++) {
             own[k] = pgm_own(m, s, k, lane);
@@ -499,10 +626,12 @@ static void pgm_linear_density(const pgm_tabled *m, int64_t unit, int64_t lane, 
     if (s->directed) {
         const pgm_vi now = pgm_load_bytes(m->state + row), first = {0};
         const float zero = 0.0f;
-        pgm_add_child(m, s, now, lane, 0, 0, &zero, 1, &given);
+        pgm_child(m, s, now, lane, 0, 0, &zero, 1, &given, &factor);
+        given += pgm_log_f(factor);
         /* log p(x_0 | zeta) - x_0 zeta - log h(x_0) is the log normaliser, at any x_0 */
         if (s->summed & side) {
-            pgm_add_child(m, s, first, lane, 0, 0, &zero, 1, &rest);
+            pgm_child(m, s, first, lane, 0, 0, &zero, 1, &rest, &factor);
+            rest += pgm_log_f(factor);
             if (!s->complement)
                 rest -= pgm_input(m, s, 0, lane, 0, 0, NULL) * (s->width > 1 ? 1.0f : support[0]);
             rest -= log_base[0];
