@@ -77,10 +77,16 @@ PGM_INLINE pgm_vf pgm_input(const pgm_tabled *m, const pgm_site *s, int64_t k, i
     for (int64_t i = 0; i < rows; i++) w[i] = 0.0f;
     for (int64_t e = m->arrow_start[c]; e < m->arrow_start[c + 1]; e++) {
         const int64_t from = m->arrow_from[e];
-        if (from >= row && from < row + rows)
-            w[from - row] = m->arrow_weight[e];
-        else
-            zeta += *(const pgm_vf *)(m->value + from * m->apart + lane) * m->arrow_weight[e];
+        const float arrow = m->arrow_weight[e];
+        const int own = from >= row && from < row + rows;
+        /* without branches on the place of the one parent, which nothing can predict */
+        if (rows == 1)
+            w[0] = own ? arrow : w[0];
+        else if (own) {
+            w[from - row] = arrow;
+            continue;
+        }
+        zeta += *(const pgm_vf *)(m->value + from * m->apart + lane) * (own ? 0.0f : arrow);
     }
     return zeta;
 }

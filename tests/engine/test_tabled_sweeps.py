@@ -103,6 +103,36 @@ def test_same_states_as_the_plain_engine_without_tables(tiny_model, kernel):
     assert not parted.any() or not (parted & parting(target, kernel, 9, False)).any()
 
 
+def parents_of_many(children=50):
+    """Two parents of children of all kinds in turn; many children are on against long odds."""
+    rng, b, seen = np.random.default_rng(5), pgm.GraphBuilder(), {}
+    b.layer("two", pgm.Binary(), 1, bias=[0.3])
+    b.layer("three", pgm.Categorical(3), 1, bias=rng.normal(size=(1, 3)))
+    for i in range(children):
+        # Runs of a kind are longer than a vector.
+        unit = (pgm.Binary(), pgm.NoisyOr(), pgm.Categorical(3))[i // 20]
+        width, size = unit.width, 1e-3 if i // 20 == 1 else 0.3
+        weights = [size * rng.random((rows, width)) for rows in (1, 3)]
+        b.layer(f"x{i}", unit, 1, bias=1e-3 * rng.random((1, 3) if width > 1 else 1))
+        b.cause("two", f"x{i}", weight=weights[0])
+        b.cause("three", f"x{i}", weight=weights[1])
+        # Of the 20 noisy-or units 15 are on, with p about 1e-3 each: their product is 1e-45.
+        if i // 20 == 1 and i % 4:
+            seen[f"x{i}"] = np.ones((1, 1))
+    return b.build().given(seen)
+
+
+@kernels
+@pytest.mark.parametrize("rows", [1, 40])
+def test_many_children_of_all_kinds(rows, kernel):
+    """Whole vectors of children, products below the smallest float; false alarms as above."""
+    target = parents_of_many()
+    target = target.take(np.zeros(rows, dtype=int))
+    parted = parting(target, kernel, 8, False)
+    assert parted.sum() <= 1
+    assert not parted.any() or not (parted & parting(target, kernel, 9, False)).any()
+
+
 @pytest.mark.parametrize("number", range(40))
 def test_densities_are_those_of_an_oracle(number):
     """At random possible states, without evidence."""
