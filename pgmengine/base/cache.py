@@ -10,7 +10,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -46,3 +48,11 @@ class Cache(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+def remembered(memory: WeakKeyDictionary[K, T], key: K, make: Callable[[K], T]) -> T:
+    """Return what was made of a key, made now if it is not there; it goes with the key."""
+    found = memory.get(key)
+    if found is None:
+        found = memory[key] = make(key)
+    return found

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine._kernels import LANES
-from pgmengine.engine import compiled, tabled
+from pgmengine.engine import compiled, single_units, tabled
 from pgmengine.graph.arrows_inside import arrows_inside
 from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
@@ -135,8 +135,8 @@ def _tabled(target: Target) -> Engine:
     An entry is found by comparing with the joint states of the other members, or by loads where
     these are many. The inputs of a child are summed up at each visit of a parent.
     """
-    s, graph = target.structure, tabled.packed_graph(target.structure)
-    packed, sites, slots = tabled.packed_parameters(target.model), graph.sites, graph.slots
+    s, graph = target.structure, single_units.packed_graph(target.structure)
+    packed, sites, slots = single_units.packed_parameters(target.model), graph.sites, graph.slots
     free = np.concatenate([distinct(target.free[n]).mean(axis=0) for n in s.layers])
     units, states = len(sites), sites["states"]
     owner = np.repeat(np.arange(units), sites["slots"])

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from pgmengine import _kernels
+from pgmengine.base.cache import remembered
 from pgmengine.base.threads import parts
 from pgmengine.base.types import Array, Weight
 from pgmengine.graph.couplings import WORTH_A_THREAD, adds_rows
@@ -83,10 +84,7 @@ _packed: WeakKeyDictionary[Model, Packed] = WeakKeyDictionary()
 
 def packed(model: Model) -> Packed:
     """Return the packed parameters of a model, which all chains on it share."""
-    found = _packed.get(model)
-    if found is None:
-        found = _packed[model] = Packed(model)
-    return found
+    return remembered(_packed, model, Packed)
 
 
 def padded(n: int) -> int:

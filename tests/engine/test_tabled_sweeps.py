@@ -17,7 +17,7 @@ from tiny import FINITE, TABLED, as_evidence, draw_row, mixed_target
 from twin import LanesReplay, key_of
 
 import pgmengine as pgm
-from pgmengine.engine import compiled, plain, tabled
+from pgmengine.engine import compiled, plain, single_units, tabled
 from pgmengine.engine.chains import engine_for, start
 from pgmengine.engine.tabled import TabledChains
 
@@ -273,13 +273,13 @@ def test_p_is_invariant_under_soft_evidence_and_interventions(tiny_model, kernel
 
 def changed(monkeypatch, name, **changes):
     """Replace fields of what a packing function returns by functions of it."""
-    real = getattr(tabled, name)
+    real = getattr(single_units, name)
 
     def broken(*given):
         found = real(*given)
         return replace(found, **{field: make(found) for field, make in changes.items()})
 
-    monkeypatch.setattr(tabled, name, broken)
+    monkeypatch.setattr(single_units, name, broken)
 
 
 def forgotten_tables(monkeypatch):
@@ -612,7 +612,7 @@ def test_packed_tables_are_the_tables():
     """Each slot reads the entries of its table at the states of the other members."""
     _, graph = max(graphs(40), key=lambda item: len(item[1].tables))
     model = graph.build()
-    s, packed = model.structure, tabled.pack_graph(model.structure)
+    s, packed = model.structure, single_units.pack_graph(model.structure)
     states = np.array([len(x.unit.support) for x in s.layers.values() for _ in range(x.size)])
     x = np.random.default_rng(0).integers(0, states)
     for unit, site in enumerate(packed.sites):
