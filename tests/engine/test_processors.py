@@ -88,7 +88,11 @@ def flat(results):
     }
 
 
-@pytest.mark.parametrize("name", OTHERS or ["base"])
+# Every other kind is also run by .ci/run, with all tests of the compiled routines.
+@pytest.mark.parametrize(
+    "name",
+    [*(OTHERS or ["base"])[:1], *(pytest.param(n, marks=pytest.mark.long) for n in OTHERS[1:])],
+)
 def test_every_processor_answers_alike(tmp_path, name, rtol=1e-9, atol=1e-9):
     path = tmp_path / "found.npz"
     ended = run(name, shifted.__file__, str(HERE), str(path))

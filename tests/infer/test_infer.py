@@ -444,9 +444,17 @@ def by_hand(model, unit, seen):
 
 
 @pytest.mark.parametrize("unit", [Pairs(), Points()], ids=lambda u: type(u).__name__)
-@pytest.mark.parametrize("seen", [(None, None), (1, None), (0, 1)])
 @pytest.mark.parametrize(
-    "method", [pgm.Exact(), pgm.MCMC(draws=4000)], ids=lambda m: type(m).__name__
+    ("method", "seen"),
+    [
+        (pgm.Exact(), (None, None)),
+        (pgm.Exact(), (1, None)),
+        (pgm.Exact(), (0, 1)),
+        (pgm.MCMC(draws=4000), (1, None)),
+        pytest.param(pgm.MCMC(draws=4000), (None, None), marks=pytest.mark.long),
+        pytest.param(pgm.MCMC(draws=4000), (0, 1), marks=pytest.mark.long),
+    ],
+    ids=lambda value: str(value) if isinstance(value, tuple) else type(value).__name__,
 )
 def test_units_of_several_components_need_not_be_one_hot(unit, seen, method, errors=5.0):
     b = pgm.GraphBuilder()

@@ -349,8 +349,8 @@ def test_a_question_stays_whole_where_one_method_is_best():
     assert isinstance(
         pgm.infer(pgm.rbm(6, 4, rng=0), want=("marginals", "log_prob", "mode")).method, pgm.Exact
     )
-    large = pgm.infer(pgm.rbm(40, 30, rng=0), want=("marginals", "pairs"), rng=0)
-    assert isinstance(large.method, pgm.MCMC)
+    large = pgm.explain(pgm.rbm(40, 30, rng=0), want=("marginals", "pairs"))
+    assert large.chosen is not None and large.chosen.method == "MCMC"
     split = pgm.infer(pgm.rbm(40, 30, rng=0), want=("marginals", "log_z"), rng=0)
     assert [type(m) for m in split.method.methods] == [pgm.MCMC, pgm.AIS] and split.mean[
         "v"

@@ -187,10 +187,10 @@ def test_a_transition_that_is_always_taken_is_caught():
 @pytest.mark.parametrize(
     "name",
     [
-        "dbm mixed",
+        "rbm continuous",
         *(
             pytest.param(n, marks=pytest.mark.long)
-            for n in ("rbm", "sbn", "ising", "mixed", "rbm continuous")
+            for n in ("rbm", "sbn", "ising", "mixed", "dbm mixed")
         ),
     ],
 )
