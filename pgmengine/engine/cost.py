@@ -353,7 +353,7 @@ def enumerating(
 ) -> float:
     """Return the seconds of a walk over states with weights and moments of some columns."""
     if plain:
-        return states * columns * 40 * NS
+        return states * columns * (12 + 10 * (moments or pairs or best)) * NS
     each = 5.0 + columns * (0.1 + 0.3 * moments + 1.2 * pairs + 0.6 * best)
     return 0.6e-3 + states * each * NS
 
