@@ -82,11 +82,11 @@ def separate_units(target: Target, structural: bool) -> dict[str, Array]:
     out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     if not target.untempered:
         return out
-    hidden = barren(target)
+    gone = barren(target)
     for name, layer in s.layers.items():
         if not layer.unit.independent_causes:
             continue
-        mine = hidden[name][0].copy()
+        mine = gone[name][0].copy()
         for c in s.arrows_from[name]:
             mine &= ~parents_of(target, c, ~target.cut[c.b][:1], structural)[0]
         out[name] = mine

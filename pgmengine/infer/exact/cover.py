@@ -77,10 +77,10 @@ def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
 
 def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
     s = target.structure
-    hidden = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    gone = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     if prune:
-        hidden = {name: np.all(mask, axis=0) for name, mask in barren(target).items()}
-    active = {name: ~mask for name, mask in hidden.items()}
+        gone = {name: np.all(mask, axis=0) for name, mask in barren(target).items()}
+    active = {name: ~mask for name, mask in gone.items()}
     free = {name: target.free[name][0] & mask for name, mask in active.items()}
     forced = forced_units(target, active, structural)
     picked = _vertex_cover(target, {n: free[n] & ~forced[n] for n in s.layers}, structural)
@@ -100,7 +100,7 @@ def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
     return Cover(
         units,
         rest,
-        {n: np.flatnonzero(hidden[n]) for n in s.layers},
+        {n: np.flatnonzero(gone[n]) for n in s.layers},
         sum(_bits(target, n) * len(i) for n, i in units.items()),
         indicators,
         outside + indicators + sum(s.layers[n].width for n in s.directed_layers),

@@ -31,10 +31,10 @@ def with_leaks(target: Target) -> Target:
     s, model, lifted = target.structure, target.model, {}
     off = [n for n in s.directed_layers if s.layers[n].unit.nonnegative]
     names = [n for n in off if (model.bias(n) == 0).any()]
-    hidden = barren(target) if names and (target.beta == 1).all() else {}
-    for name in names if hidden else []:
+    gone = barren(target) if names and (target.beta == 1).all() else {}
+    for name in names if gone else []:
         # A weight of 0 to a child has a slope, too, so its parent is enumerated although barren.
-        summed = hidden[name] & (not s.arrows_from[name])
+        summed = gone[name] & (not s.arrows_from[name])
         counts = np.where(target.free[name], ~summed, target.evidence.values[name] == 1)
         needed = (model.bias(name) == 0) & (counts & ~target.cut[name]).any(axis=0)
         if needed.any():

@@ -25,9 +25,9 @@ def obstacle(target: Target) -> str:
     ]
     units = {name: s.layers[name].unit for name in s.directed_layers}
     special = [name for name, unit in units.items() if unit.nonnegative or unit.support is None]
-    hidden = barren(target) if endless or special else {}
+    gone = barren(target) if endless or special else {}
     for name in endless:
-        if (target.free[name] & ~hidden[name]).any():
+        if (target.free[name] & ~gone[name]).any():
             return (
                 f"layer {name!r} is free and has infinitely many values, and the bound of arrows "
                 "takes expectations over tables of states: observe it, or ask MCMC"
@@ -35,12 +35,12 @@ def obstacle(target: Target) -> str:
     for name in special:
         unit = units[name]
         counts = (
-            ~hidden[name] & ~target.cut[name] & (of_free_parents(target, name) | target.free[name])
+            ~gone[name] & ~target.cut[name] & (of_free_parents(target, name) | target.free[name])
         )
         # The probabilities of barren units come from the same terms.
         if unit.nonnegative:
-            counts = counts | hidden[name]
-        if counts.any() and log_sums(target, name, hidden) is None:
+            counts = counts | gone[name]
+        if counts.any() and log_sums(target, name, gone) is None:
             return (
                 f"layer {name!r} of {unit!r} units needs an input above 0 at every unit "
                 "(a positive bias)"
@@ -56,14 +56,14 @@ def obstacle(target: Target) -> str:
     return ""
 
 
-def log_sums(target: Target, name: str, hidden: dict[str, Array]) -> tuple[Array, Array] | None:
+def log_sums(target: Target, name: str, gone: dict[str, Array]) -> tuple[Array, Array] | None:
     """Return the sums that bound the conditionals of a directed layer; see Unit.log_sums.
 
-    `hidden` are the barren units of each layer.
+    `gone` are the barren units of each layer.
     """
     unit, least = target.structure.layers[name].unit, 0.0
     if unit.nonnegative:
-        needed = (target.free[name] & ~hidden[name]) | (
+        needed = (target.free[name] & ~gone[name]) | (
             (target.evidence.values[name] == 1) & ~target.cut[name]
         )
         least = float(np.where(needed, _least_input(target, name), 1.0).min(initial=1.0))
