@@ -766,7 +766,10 @@ GROUPS = {
         ("series", "entries", "first answer", "next answer", "ns an entry and pass", "GiB"),
         scaling,
         "All marginals, which take about three passes. The entries of all cliques are multiplied "
-        "by the number of rows.",
+        "by the number of rows. Large cliques take less than 3 ns an entry and pass. Cliques of 9 "
+        "entries do not: with 10,000 rows of the chain, a profile showed 36 % of the time in the "
+        "passes, 28 % in writing the factors of each row, and the rest in numpy (evidence, sums). "
+        "Few rows have a fixed cost of about half a millisecond.",
     ),
 }
 
