@@ -204,6 +204,19 @@ def test_the_search_for_zeros_looks_at_some_rows_at_a_time(monkeypatch):
         factors.highest(target)
 
 
+def test_a_finding_without_a_leak_excludes_the_absence_of_all_causes():
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 2)
+    b.layer("v", pgm.NoisyOr(), 1, bias=[0.0])
+    b.cause("h", "v", weight=[[0.7], [1.3]])
+    target = b.build().given({"v": [[1.0]]})
+    factors = condition(target, Form())
+    highest = factors.highest(target)
+    assert np.isneginf(highest).sum() == 1
+    # The last factor is the finding, with its parents' states in order.
+    assert np.array_equal(np.isneginf(highest[-4:]), [True, False, False, False])
+
+
 def test_tables_of_children_are_priced():
     """Filling 30 tables of 2^12 entries for each row takes longer than walking its 2^17 states."""
     model, rng = pgm.sbn([30, 12, 5], rng=0), np.random.default_rng(0)

@@ -10,7 +10,7 @@ from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
 from pgmengine.engine.chains import start
-from pgmengine.infer.sampling.forward import drawn
+from pgmengine.infer.sampling.weighted import drawn
 
 DRAWS, NAN = 40_000, np.nan
 PURE = [m for m in MODELS if m.build().structure.normalized]
