@@ -1,4 +1,5 @@
-# c/junction.h and c/restrict.h for Cython: the fields that elimination.pxi and restricted.pxi use.
+# c/junction.h, c/possible.h and c/restrict.h for Cython: the fields that elimination.pxi and
+# restricted.pxi use.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -29,22 +30,29 @@ cdef extern from "junction.h" nogil:
     bint pgm_tree_plan(pgm_tree *tree)
     void pgm_tree_free(pgm_tree *tree)
 
-cdef extern from "restrict.h" nogil:
+cdef extern from "possible.h" nogil:
+    ctypedef struct pgm_scopes:
+        int64_t variables, factors
+        const int64_t *card
+        const int64_t *start
+        const int32_t *scope
+
     ctypedef struct pgm_entries:
         const double *value
         int64_t step
 
-    ctypedef struct pgm_part:
+    ctypedef struct pgm_left:
         int64_t *first
         int64_t *card
         int32_t *kept
 
     bint pgm_any_zero(const double *value, int64_t n)
-    bint pgm_part_open(pgm_part *part, const pgm_tree *tree, const uint8_t *tight,
-                       const uint8_t *wide)
-    void pgm_part_close(pgm_part *part)
-    bint pgm_part_restrict(pgm_part *part, const int32_t *seen, const pgm_entries *entries)
-    int64_t pgm_part_places(pgm_part *part, int64_t factor, int64_t *place)
+    bint pgm_left_open(pgm_left *left, pgm_scopes all, const uint8_t *tight, const uint8_t *wide)
+    void pgm_left_close(pgm_left *left)
+    bint pgm_left_restrict(pgm_left *left, const int32_t *seen, const pgm_entries *entries)
+    int64_t pgm_left_places(pgm_left *left, int64_t factor, int64_t *place)
+
+cdef extern from "restrict.h" nogil:
     void pgm_tree_resize(pgm_tree *tree)
     void pgm_tree_unplan(pgm_tree *tree)
     void pgm_tree_free_part(pgm_tree *tree)

@@ -742,7 +742,8 @@ cdef class Belief:
 
 
 include "orders.pxi"
-# ---- junction trees: c/junction.h, c/elimination.h, c/tree_states.h and c/restrict.h ----
+# ---- junction trees: c/junction.h, c/elimination.h, c/tree_states.h, c/possible.h and
+# c/restrict.h ----
 
 include "elimination.pxi"
 include "restricted.pxi"

@@ -1,10 +1,98 @@
-# Rows of many evidence patterns on one junction tree: c/restrict.h.
+# States that are possible, c/possible.h, and rows of many evidence patterns on one junction tree,
+# c/restrict.h.
+
+def possible_states(const int64_t[::1] cards, const int64_t[::1] start, const int32_t[::1] scope,
+                    const double[::1] values):
+    """Return the states that no table makes impossible, and the entries of tables at them.
+
+    Parameters
+    ----------
+    cards : (n,) int64
+        The number of states of each variable.
+    start, scope
+        The variables of factor f are scope[start[f]:start[f + 1]].
+    values : float64
+        Log values of the tables, one table after the other, last variable fastest.
+
+    Returns
+    -------
+    left : (states of all variables,) bool
+    stays : (entries,) bool
+        Both are False everywhere if a variable loses all states.
+
+    Raises
+    ------
+    PgmError
+        If the tables do not fit the scopes, or a value is NaN or +inf.
+    """
+    cdef int64_t f, i, n, v, factors = checked_factors(cards, start, scope)
+    cdef int64_t[::1] first = first_entries(cards, start, scope)
+    cdef uint8_t[::1] tight = with_zeros(first, values)
+    cdef jt.pgm_left left
+    cdef jt.pgm_scopes scopes = jt.pgm_scopes(cards.shape[0], factors, NULL, &start[0], NULL)
+    cdef jt.pgm_entries *entries = <jt.pgm_entries *> malloc((factors + 1) * sizeof(jt.pgm_entries))
+    cdef int32_t[::1] free_units = np.full(cards.shape[0] + 1, -1, dtype=np.int32)
+    cdef uint8_t[::1] states = np.zeros(np.sum(cards), dtype=bool).view(np.uint8)
+    cdef uint8_t[::1] stays = np.zeros(values.shape[0], dtype=bool).view(np.uint8)
+    cdef int64_t[::1] place = np.empty(np.diff(first).max(initial=1), dtype=np.int64)
+    if cards.shape[0]:
+        scopes.card = &cards[0]
+    if scope.shape[0]:
+        scopes.scope = &scope[0]
+    memset(&left, 0, sizeof(left))
+    try:
+        # All zeros are new, so that every factor with one is visited.
+        if entries == NULL or not jt.pgm_left_open(&left, scopes, &tight[0], &tight[0]):
+            raise MemoryError
+        for f in range(factors):
+            entries[f] = jt.pgm_entries(&values[first[f]], 1)
+        if jt.pgm_left_restrict(&left, &free_units[0], entries):
+            for v in range(cards.shape[0]):
+                for i in range(left.card[v]):
+                    states[left.first[v] + left.kept[left.first[v] + i]] = 1
+            for f in range(factors):
+                n = jt.pgm_left_places(&left, f, &place[0])
+                for i in range(n):
+                    stays[first[f] + place[i]] = 1
+    finally:
+        jt.pgm_left_close(&left)
+        free(entries)
+    return np.asarray(states).view(bool), np.asarray(stays).view(bool)
+
+
+cdef first_entries(const int64_t[::1] cards, const int64_t[::1] start, const int32_t[::1] scope):
+    """Return the place of the first entry of each table, and the end of the last one."""
+    cdef int64_t f, i, n, factors = start.shape[0] - 1
+    cdef int64_t[::1] first = np.zeros(factors + 1, dtype=np.int64)
+    for f in range(factors):
+        n = 1
+        for i in range(start[f], start[f + 1]):
+            n *= cards[scope[i]]
+        first[f + 1] = first[f] + n
+    return np.asarray(first)
+
+
+cdef with_zeros(const int64_t[::1] first, const double[::1] values):
+    """Return whether each table has an entry of -inf; PgmError unless they fit the values."""
+    cdef int64_t f, i, factors = first.shape[0] - 1
+    cdef uint8_t[::1] found = np.zeros(factors + 1, dtype=np.uint8)
+    if values.shape[0] != first[factors]:
+        raise PgmError(f"values has the shape ({values.shape[0]},), but the tables have "
+                       f"{first[factors]} entries in all")
+    for f in range(factors):
+        for i in range(first[f], first[f + 1]):
+            if not values[i] < INFINITY:
+                raise PgmError(f"factor {f}: entry {i - first[f]} of the table is {values[i]}, "
+                               "expected a finite logarithm, or -inf for an impossible state")
+            found[f] |= values[i] == -INFINITY
+    return np.asarray(found)
+
 
 cdef class Part:
     """The tree of one row: it shares the cliques of a whole tree, with the states that are left."""
 
     cdef JunctionTree whole, tree
-    cdef jt.pgm_part part
+    cdef jt.pgm_left left
     cdef jt.pgm_entries *entries
     cdef int64_t rows
     cdef const double[::1] values
@@ -15,16 +103,17 @@ cdef class Part:
     cdef int64_t[::1] place
 
     def __cinit__(self):
-        memset(&self.part, 0, sizeof(jt.pgm_part))
+        memset(&self.left, 0, sizeof(jt.pgm_left))
         self.entries = NULL
 
     def __dealloc__(self):
-        jt.pgm_part_close(&self.part)
+        jt.pgm_left_close(&self.left)
         free(self.entries)
 
     def __init__(self, JunctionTree whole, const double[::1] values, wide, int64_t rows):
         cdef jt.pgm_tree *t = &whole.tree
         cdef int64_t f, n, most = 1, total = 0, used = 0, factors = t.factors
+        cdef jt.pgm_scopes scopes
         cdef uint8_t[::1] tight = np.zeros(max(factors, 1), dtype=np.uint8)
         self.whole, self.values, self.rows = whole, values, rows
         self.wide = np.zeros(max(factors, 1), dtype=np.uint8) if wide is None \
@@ -45,13 +134,14 @@ cdef class Part:
         for f in range(factors):
             n = whole.size[f] * (rows if self.wide[f] else 1)
             tight[f] = jt.pgm_any_zero(&values[0] + self.first[f], n)
+        scopes = jt.pgm_scopes(t.variables, factors, t.card, t.start, t.scope)
         self.entries = <jt.pgm_entries *> malloc(max(factors, 1) * sizeof(jt.pgm_entries))
-        if self.entries == NULL or not jt.pgm_part_open(&self.part, t, &tight[0],
-                                                                     &self.wide[0]):
+        if self.entries == NULL or not jt.pgm_left_open(&self.left, scopes, &tight[0],
+                                                        &self.wide[0]):
             raise MemoryError
         self.tables, self.where = np.empty(max(total, 1)), np.zeros(max(factors, 1), dtype=np.int64)
         self.place = np.empty(most, dtype=np.int64)
-        self.tree = whole.part(self.part.card)
+        self.tree = whole.part(self.left.card)
 
     cdef bint leave(self, int64_t row, const int32_t[:, ::1] seen):
         """Leave the states that are possible for a row; False if there are none."""
@@ -60,7 +150,7 @@ cdef class Part:
         for f in range(self.whole.tree.factors):
             e[f].value = &self.values[0] + self.first[f] + (row if self.wide[f] else 0)
             e[f].step = self.rows if self.wide[f] else 1
-        if self.whole.tree.variables and not jt.pgm_part_restrict(&self.part, &seen[row, 0], e):
+        if self.whole.tree.variables and not jt.pgm_left_restrict(&self.left, &seen[row, 0], e):
             return False
         jt.pgm_tree_resize(&self.tree.tree)
         return True
@@ -71,7 +161,7 @@ cdef class Part:
         cdef int64_t f, k, n, used = 0
         jt.pgm_tree_unplan(&self.tree.tree)
         for f in range(self.whole.tree.factors):
-            n = jt.pgm_part_places(&self.part, f, &self.place[0])
+            n = jt.pgm_left_places(&self.left, f, &self.place[0])
             self.where[f] = used
             for k in range(n):
                 self.tables[used + k] = e[f].value[self.place[k] * e[f].step]
@@ -82,15 +172,15 @@ cdef class Part:
         """Write the marginals of variables at the states that are left."""
         cdef int64_t v, k, at = 0
         for v in range(self.whole.tree.variables):
-            for k in range(self.part.card[v]):
-                out[self.part.first[v] + self.part.kept[self.part.first[v] + k]] = found[at, 0]
+            for k in range(self.left.card[v]):
+                out[self.left.first[v] + self.left.kept[self.left.first[v] + k]] = found[at, 0]
                 at += 1
 
     cdef put_expected(self, const double[:, ::1] found, const int64_t[::1] asked, double[::1] out):
         """Write the marginals of factors at the entries that are left."""
         cdef int64_t i, k, n, at = 0, first = 0
         for i in range(asked.shape[0]):
-            n = jt.pgm_part_places(&self.part, asked[i], &self.place[0])
+            n = jt.pgm_left_places(&self.left, asked[i], &self.place[0])
             for k in range(n):
                 out[first + self.place[k]] = found[at + k, 0]
             at += n
@@ -101,7 +191,7 @@ cdef class Part:
         cdef int64_t v, k
         for v in range(self.whole.tree.variables):
             for k in range(states.shape[0]):
-                states[k, v] = self.part.kept[self.part.first[v] + states[k, v]]
+                states[k, v] = self.left.kept[self.left.first[v] + states[k, v]]
 
 
 def run_restricted(JunctionTree tree, const double[::1] values, seen, *, wide=None,
@@ -133,7 +223,7 @@ def run_restricted(JunctionTree tree, const double[::1] values, seen, *, wide=No
     asked = None if expected is None else np.ascontiguousarray(expected, dtype=np.int64)
     result = {"log_z": np.full(rows, -INFINITY), "log_space": False}
     if marginals:
-        result["marginals"] = np.full((rows, part.part.first[n]), NAN)
+        result["marginals"] = np.full((rows, part.left.first[n]), NAN)
     if asked is not None:
         entries = np.asarray(tree.size)[asked[(asked >= 0) & (asked < tree.tree.factors)]].sum()
         result["expected"] = np.full((rows, entries), NAN)

@@ -70,7 +70,7 @@ static void pgm_tree_free(pgm_tree *t)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-static void *pgm_tree_room(int64_t count, size_t size)
+static void *pgm_room(int64_t count, size_t size)
 {
     return calloc(count > 0 ? (size_t)count : 1, size);
 }
@@ -106,13 +106,13 @@ static int pgm_search_open(pgm_search *s, int64_t n, int64_t factors)
                        &s->sibling,  &s->up,   &s->lead,   &s->last};
     int fine = 1;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        *all[i] = pgm_tree_room(n, sizeof(int32_t));
+        *all[i] = pgm_room(n, sizeof(int32_t));
         if (!*all[i]) fine = 0;
     }
-    s->next = pgm_tree_room(factors, sizeof(int32_t));
-    s->begin = pgm_tree_room(n + 1, sizeof(int64_t));
+    s->next = pgm_room(factors, sizeof(int32_t));
+    s->begin = pgm_room(n + 1, sizeof(int64_t));
     s->room = 8 * n + 64;
-    s->list = pgm_tree_room(s->room, sizeof(int32_t));
+    s->list = pgm_room(s->room, sizeof(int32_t));
     return fine && s->next && s->begin && s->list;
 }
 
@@ -220,8 +220,8 @@ static void pgm_sort_numbers(int32_t *x, int64_t n)
 static int pgm_group_by(const int32_t *key, int64_t count, int64_t keys, int64_t **start,
                         int32_t **list)
 {
-    *start = pgm_tree_room(keys + 1, sizeof(int64_t));
-    *list = pgm_tree_room(count, sizeof(int32_t));
+    *start = pgm_room(keys + 1, sizeof(int64_t));
+    *list = pgm_room(count, sizeof(int32_t));
     if (!*start || !*list) return 0;
     for (int64_t i = 0; i < count; i++)
         if (key[i] >= 0) (*start)[key[i] + 1]++;
@@ -261,11 +261,11 @@ static int pgm_find_groups(const pgm_tree *t, const pgm_search *s, pgm_groups *g
     for (int32_t i = 0; i < n; i++)
         if (s->last[s->lead[i]] == i) number[s->lead[i]] = (int32_t)count++;
     g->count = count;
-    g->lead = pgm_tree_room(count, sizeof(int32_t));
-    g->parent = pgm_tree_room(count, sizeof(int32_t));
-    g->number = pgm_tree_room(count, sizeof(int32_t));
-    g->message = pgm_tree_room(count, sizeof(double));
-    g->peak = pgm_tree_room(count, sizeof(double));
+    g->lead = pgm_room(count, sizeof(int32_t));
+    g->parent = pgm_room(count, sizeof(int32_t));
+    g->number = pgm_room(count, sizeof(int32_t));
+    g->message = pgm_room(count, sizeof(double));
+    g->peak = pgm_room(count, sizeof(double));
     if (!g->lead || !g->parent || !g->number || !g->message || !g->peak) return 0;
     for (int32_t i = 0, k = 0; i < n; i++) {
         if (s->last[s->lead[i]] != i) continue;
@@ -332,12 +332,12 @@ static void pgm_number_groups(pgm_groups *g)
 static int pgm_clique_room(pgm_tree *t, int64_t cliques, int64_t members)
 {
     t->cliques = cliques;
-    t->member_start = pgm_tree_room(cliques + 1, sizeof(int64_t));
-    t->member = pgm_tree_room(members, sizeof(int32_t));
-    t->residual = pgm_tree_room(cliques, sizeof(int32_t));
-    t->parent = pgm_tree_room(cliques, sizeof(int32_t));
-    t->size = pgm_tree_room(cliques, sizeof(double));
-    t->separator = pgm_tree_room(cliques, sizeof(double));
+    t->member_start = pgm_room(cliques + 1, sizeof(int64_t));
+    t->member = pgm_room(members, sizeof(int32_t));
+    t->residual = pgm_room(cliques, sizeof(int32_t));
+    t->parent = pgm_room(cliques, sizeof(int32_t));
+    t->size = pgm_room(cliques, sizeof(double));
+    t->separator = pgm_room(cliques, sizeof(double));
     return t->member_start && t->member && t->residual && t->parent && t->size && t->separator;
 }
 
@@ -412,7 +412,7 @@ static int pgm_place_factors(pgm_tree *t, pgm_search *s)
     for (int64_t c = 0; c < t->cliques; c++)
         for (int64_t k = 0; k < t->residual[c]; k++)
             number[s->position[t->member[t->member_start[c] + k]]] = (int32_t)c;
-    t->home = pgm_tree_room(t->factors, sizeof(int32_t));
+    t->home = pgm_room(t->factors, sizeof(int32_t));
     if (!t->home || !pgm_group_by(t->parent, t->cliques, t->cliques, &t->child_start, &t->child))
         return 0;
     for (int64_t i = 0; i < t->variables; i++) mark[i] = -1;
@@ -563,10 +563,10 @@ static int pgm_plan_room(pgm_tree *t)
         if (c->axes > t->most_axes) t->most_axes = c->axes;
         if (c->inner > t->most_inner) t->most_inner = c->inner;
     }
-    t->card_of_axis = pgm_tree_room(t->member_start[t->cliques], sizeof(int64_t));
-    t->stride = pgm_tree_room(strides, sizeof(int64_t));
-    t->delta = pgm_tree_room(deltas, sizeof(int64_t));
-    t->operand = pgm_tree_room(t->factors + 2 * t->cliques, sizeof(pgm_operand));
+    t->card_of_axis = pgm_room(t->member_start[t->cliques], sizeof(int64_t));
+    t->stride = pgm_room(strides, sizeof(int64_t));
+    t->delta = pgm_room(deltas, sizeof(int64_t));
+    t->operand = pgm_room(t->factors + 2 * t->cliques, sizeof(pgm_operand));
     return t->card_of_axis && t->stride && t->delta && t->operand;
 }
 
@@ -574,8 +574,8 @@ static int pgm_plan_room(pgm_tree *t)
 static int pgm_tree_plan(pgm_tree *t)
 {
     int64_t segments = 0, operands = 0, strides = 0, deltas = 0;
-    int32_t *axis_of = pgm_tree_room(t->variables, sizeof(int32_t));
-    t->clique = pgm_tree_room(t->cliques, sizeof(pgm_clique));
+    int32_t *axis_of = pgm_room(t->variables, sizeof(int32_t));
+    t->clique = pgm_room(t->cliques, sizeof(pgm_clique));
     if (!axis_of || !t->clique || !pgm_plan_room(t)) {
         free(axis_of);
         return 0;
@@ -590,7 +590,7 @@ static int pgm_tree_plan(pgm_tree *t)
         for (int64_t o = 0; o < c->operands; o++) segments += pgm_choose_segments(c, o);
     }
     free(axis_of);
-    t->at = pgm_tree_room(segments, sizeof(int32_t));
+    t->at = pgm_room(segments, sizeof(int32_t));
     if (!t->at) return 0;
     segments = 0;
     for (int64_t i = 0; i < t->cliques; i++)

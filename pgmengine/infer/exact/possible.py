@@ -5,22 +5,17 @@ can make states of other variables impossible, and so on until nothing changes (
 consistency). The result does not depend on the order of removals. The sum over all states keeps its
 value, because every term that is removed from it is 0.
 
-Tables are visited in groups of equal shape, as boolean arrays (tables, *shape) of the possible
-entries. A visit removes the entries of states that have been removed, and then the states that have
-no entry left. Only tables with a member that has lost states since their last visit are visited
-again.
+Compiled in c/possible.h. Reference: repeated removal in numpy (test_orders.py).
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine._kernels import checked_factors
-from pgmengine.base.errors import PgmError
+from pgmengine._kernels import possible_states
 from pgmengine.base.types import Array
 
 
@@ -82,98 +77,12 @@ def remove_impossible(cards: Array, start: Array, scope: Array, values: Array) -
     """
     cards, start = np.asarray(cards, np.int64), np.asarray(start, np.int64)
     scope, values = np.asarray(scope, np.int32), np.asarray(values, np.float64)
-    checked_factors(cards, start, scope)
-    offset = _offsets(cards, start, scope, values)
-    groups = _groups(cards, start, scope, values, offset)
-    mask = np.arange(max(cards, default=0)) < cards[:, None]
-    changed = np.ones(len(cards), dtype=bool)
-    while changed.any():
-        before = mask.copy()
-        for group in groups:
-            group.stale |= changed[group.members].any(axis=1)
-            group.visit(mask)
-        changed = (mask != before).any(axis=1)
-    if not mask.any(axis=1).all():
-        mask[:] = False
-    return _reduced(mask, start, scope, values, groups)
-
-
-class _Group:
-    """The tables of one shape: their factors, places in the values, members, possible entries."""
-
-    def __init__(self, shape: tuple[int, ...], place: Array, members: Array, values: Array) -> None:
-        self.shape, self.place, self.members = shape, place, members
-        self.possible = (values[place] > -np.inf).reshape(-1, *shape)
-        self.stale = np.ones(len(place), dtype=bool)
-
-    def left(self, mask: Array, which: Array) -> Array:
-        """Return the entries of some tables whose states are all left, (tables, *shape)."""
-        out = np.ones((len(which), *self.shape), dtype=bool)
-        for axis, states in enumerate(self.shape):
-            shape = [len(which), *(1 for _ in self.shape)]
-            shape[axis + 1] = states
-            out &= mask[self.members[which, axis], :states].reshape(shape)
-        return out
-
-    def visit(self, mask: Array) -> None:
-        """Remove states without a possible entry in a stale table from the mask."""
-        which = np.flatnonzero(self.stale)
-        self.stale[:] = False
-        possible = self.possible[which] & self.left(mask, which)
-        self.possible[which] = possible
-        axes = range(1, len(self.shape) + 1)
-        for axis, states in enumerate(self.shape):
-            some = possible.any(axis=tuple(a for a in axes if a != axis + 1))
-            np.logical_and.at(mask[:, :states], self.members[which, axis], some)
-
-
-def _offsets(cards: Array, start: Array, scope: Array, values: Array) -> Array:
-    """Return the place of the first entry of each table, and check the values."""
-    size = np.array(
-        [math.prod(cards[scope[a:b]].tolist()) for a, b in itertools.pairwise(start.tolist())],
-        dtype=np.int64,
-    )
-    offset = np.concatenate(([0], np.cumsum(size))).astype(np.int64)
-    if values.ndim != 1 or len(values) != offset[-1]:
-        raise PgmError(
-            f"values has the shape {values.shape}, but the tables have {offset[-1]} entries in all"
-        )
-    bad = np.flatnonzero(np.isnan(values) | (values == np.inf))
-    if len(bad):
-        factor = int(np.searchsorted(offset, bad[0], side="right")) - 1
-        raise PgmError(
-            f"factor {factor}: entry {bad[0] - offset[factor]} of the table is {values[bad[0]]}, "
-            "expected a finite logarithm, or -inf for an impossible state"
-        )
-    return offset
-
-
-def _groups(cards: Array, start: Array, scope: Array, values: Array, offset: Array) -> list[_Group]:
-    """Return the groups of tables of equal shape."""
-    shapes: dict[tuple[int, ...], list[int]] = {}
-    for f, (a, b) in enumerate(itertools.pairwise(start.tolist())):
-        shapes.setdefault(tuple(cards[scope[a:b]].tolist()), []).append(f)
-    groups = []
-    for shape, factors in shapes.items():
-        place = offset[factors][:, None] + np.arange(math.prod(shape))
-        members = scope[start[factors][:, None] + np.arange(len(shape))]
-        groups.append(_Group(shape, place, members, values))
-    return groups
-
-
-def _reduced(
-    mask: Array, start: Array, scope: Array, values: Array, groups: list[_Group]
-) -> Possible:
-    """Return the tables over the states in the mask.
-
-    Entries that stay keep their sequence, so that the reduced tables are a selection of the values.
-    """
-    stays = np.zeros(len(values), dtype=bool)
-    for group in groups:
-        left = group.left(mask, np.arange(len(group.place)))
-        stays[group.place] = left.reshape(len(group.place), -1)
-    cards = mask.sum(axis=1)
-    several = cards[scope] > 1
-    counts = np.concatenate(([0], np.cumsum(several)))
-    kept = tuple(np.flatnonzero(states) for states in mask)
-    return Possible(kept, cards, counts[start], scope[several], stays, values[stays])
+    left, stays = possible_states(cards, start, scope, values)
+    first = np.concatenate(([0], np.cumsum(cards)))
+    states, owner = np.flatnonzero(left), np.repeat(np.arange(len(cards)), cards)
+    counts = np.bincount(owner[states], minlength=len(cards))
+    own, ends = states - first[owner[states]], np.concatenate(([0], np.cumsum(counts))).tolist()
+    kept = tuple(own[a:b] for a, b in itertools.pairwise(ends))
+    several = counts[scope] > 1
+    axes = np.concatenate(([0], np.cumsum(several)))
+    return Possible(kept, counts, axes[start], scope[several], stays, values[stays])
