@@ -4,8 +4,7 @@
 cdef class TabledSweeps:
     """The chains of one target with tables; every array given is kept, and changed in place.
 
-    sites (units, 15), slots (n, 7) and members (n, 2) have the columns of pgm_site, pgm_slot and
-    pgm_member in c/routines.h; visit (visits,) has the units in the order of a sweep. support and
+    sites (units, 15) has the columns of pgm_site in c/routines.h; visit (visits,) has the units in the order of a sweep. support and
     log_base have the values of each kind of unit and log h of these. state (units, chains), value,
     soft, free and cut have their rows padded to whole groups of chains, or are (chains, units) with
     `alone`; free and cut are None where there is no mask. The memory of these arrays ends a vector
@@ -17,27 +16,24 @@ cdef class TabledSweeps:
     cdef float[::1] beta
 
     def __init__(self, *, int64_t chains, bint alone, const int64_t[:, ::1] sites,
-                 const int64_t[:, ::1] slots, const int32_t[:, ::1] members,
                  const int32_t[::1] visit, const float[::1] support, const float[::1] log_base,
                  float[::1] beta, const uint32_t[::1] stream, uint8_t[:, ::1] state,
                  float[:, ::1] value, const float[:, ::1] soft, const uint8_t[:, ::1] free_units,
                  const uint8_t[:, ::1] cut, const float[::1] reference):
         cdef c.pgm_tabled *m = &self.chains
         cdef int64_t units = sites.shape[0], lanes = state.shape[0] if alone else state.shape[1]
-        if sites.shape[1] * 8 != sizeof(c.pgm_site) or slots.shape[1] * 8 != sizeof(c.pgm_slot) \
-                or members.shape[1] * 4 != sizeof(c.pgm_member):
-            raise ValueError("sites, slots or members do not fit")
+        if sites.shape[1] * 8 != sizeof(c.pgm_site):
+            raise ValueError("sites do not fit")
         if lanes < chains or beta.shape[0] < lanes or stream.shape[0] < lanes \
                 or (state.shape[1] if alone else state.shape[0]) != units:
             raise ValueError(f"the states of {chains} chains of {units} units do not fit")
-        self.keep = {0: (sites, slots, members, visit, support, log_base, beta, stream, state,
+        self.keep = {0: (sites, visit, support, log_base, beta, stream, state,
                          value, soft, free_units, cut, reference)}
         self.beta = beta
         m.units, m.visits, m.chains, m.alone = units, visit.shape[0], chains, alone
         m.apart = 1 if alone else lanes
         m.values, m.softs = value.shape[1], soft.shape[1]
-        m.site, m.slot = <const c.pgm_site *> &sites[0, 0], <const c.pgm_slot *> &slots[0, 0]
-        m.member = <const c.pgm_member *> &members[0, 0]
+        m.site = <const c.pgm_site *> &sites[0, 0]
         m.visit = &visit[0] if visit.shape[0] else NULL
         m.support, m.log_base = &support[0], &log_base[0]
         m.reference = &reference[0] if reference is not None else NULL
@@ -46,14 +42,23 @@ cdef class TabledSweeps:
         m.cut = &cut[0, 0] if cut is not None else NULL
         m.beta, m.stream = &beta[0], &stream[0]
 
-    def parameters(self, const float[::1] term, const float[::1] bias,
+    def parameters(self, const int64_t[:, ::1] slots, const int32_t[:, ::1] members,
+                   const float[::1] term, const float[::1] bias,
                    const int64_t[::1] link_start, const int32_t[::1] link_from,
                    const float[::1] link_weight, const int64_t[::1] arrow_start,
                    const int32_t[::1] arrow_from, const float[::1] arrow_weight,
                    const int64_t[::1] child_start, const int32_t[::1] child):
-        """Take the parameters of a model: logarithms of entries, biases, couplings as csr."""
-        self.keep[1] = (term, bias, link_start, link_from, link_weight, arrow_start, arrow_from,
+        """Take the parameters of a model: tables, biases, couplings as csr.
+
+        slots (n, 7) and members (n, 2) have the columns of pgm_slot and pgm_member in c/routines.h,
+        term the logarithms of all entries.
+        """
+        if slots.shape[1] * 8 != sizeof(c.pgm_slot) or members.shape[1] * 4 != sizeof(c.pgm_member):
+            raise ValueError("slots or members do not fit")
+        self.keep[1] = (slots, members, term, bias, link_start, link_from, link_weight, arrow_start, arrow_from,
                         arrow_weight, child_start, child)
+        self.chains.slot = <const c.pgm_slot *> &slots[0, 0]
+        self.chains.member = <const c.pgm_member *> &members[0, 0]
         self.chains.term, self.chains.bias = &term[0], &bias[0]
         self.chains.link_start = &link_start[0]
         self.chains.link_from, self.chains.link_weight = &link_from[0], &link_weight[0]

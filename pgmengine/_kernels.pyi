@@ -113,8 +113,6 @@ class TabledSweeps:
         chains: int,
         alone: bool,
         sites: Array,
-        slots: Array,
-        members: Array,
         visit: Array,
         support: Array,
         log_base: Array,
@@ -129,6 +127,8 @@ class TabledSweeps:
     ) -> None: ...
     def parameters(
         self,
+        slots: Array,
+        members: Array,
         term: Array,
         bias: Array,
         link_start: Array,
@@ -283,6 +283,9 @@ class JunctionTree:
         progress: Callable[[float], None] | None = None,
     ) -> dict[str, Any]: ...
 
+def possible_states(
+    cards: Array, start: Array, scope: Array, values: Array
+) -> tuple[Array, Array]: ...
 def run_restricted(
     tree: JunctionTree,
     values: Array,

@@ -103,6 +103,10 @@ typedef struct {
 
 #define PGM_LANES_TOGETHER 16 /* chains that one thread sweeps, unless they are alone */
 
+/* bits of the fields linear and directed of pgm_site: sweeps read the conditionals of some children
+ * from tables, log densities do not */
+enum { PGM_SWEEPS = 1, PGM_DENSITIES = 2 };
+
 /* a table as one of its units sees it */
 typedef struct {
     int64_t first;           /* its first entry */
@@ -126,11 +130,11 @@ typedef struct {
     int64_t value;       /* its first row of `value`, or -1: no coupling reads it */
     int64_t soft;        /* its first row of `soft`, or -1 */
     int64_t rank;        /* the number of its uniform */
-    int64_t linear;      /* whether its natural parameter may differ from 0 */
+    int64_t linear;      /* its natural parameter may differ from 0: PGM_SWEEPS, PGM_DENSITIES */
     int64_t based;       /* whether log h differs from 0 */
     int64_t moves;       /* whether it is free in some chain */
     int64_t summed;      /* summed out of importance weights: bit 1 forward, bit 2 backward */
-    int64_t directed;    /* has a directed input, to which the bias belongs */
+    int64_t directed;    /* its bias belongs to a directed input, which is summed up: these bits */
     int64_t complement;  /* p(0 | zeta) = e^-zeta */
 } pgm_site;
 

@@ -6,7 +6,8 @@
  *     + beta * sum over its tables of the entry at k and the states of the other members
  *     + beta * sum over its children of log p(x_child | zeta_child at x_k),
  * where zeta is the sum of the bias and of the inputs from the parents of arrows (a link of it for
- * noisy-or units). Inputs of children are summed up anew, without the unit and then with each of
+ * noisy-or units). Children with few joint states of their parents count as tables (listed.py);
+ * inputs of other children are summed up anew, without the unit and then with each of
  * its values: parents in great numbers are for sweep.h, which keeps inputs. Of children with two
  * states the probabilities are multiplied, and one logarithm is taken for all of them. Nothing but
  * states and values is kept between visits, so nothing drifts. A unit of which every state is
@@ -91,12 +92,12 @@ PGM_INLINE pgm_vf pgm_input(const pgm_tabled *m, const pgm_site *s, int64_t k, i
     return zeta;
 }
 
-/* component k of the natural parameter at beta */
+/* component k of the natural parameter at beta, as PGM_SWEEPS or PGM_DENSITIES take it */
 PGM_INLINE pgm_vf pgm_tempered(const pgm_tabled *m, const pgm_site *s, int64_t k, int64_t lane,
-                               pgm_vf beta)
+                               pgm_vf beta, int side)
 {
     pgm_vf eta = pgm_own(m, s, k, lane) + pgm_linked(m, s, k, lane);
-    if (s->directed) {
+    if (s->directed & side) {
         pgm_vf zeta = pgm_input(m, s, k, lane, 0, 0, NULL);
         eta += s->complement ? pgm_link_f(zeta) : zeta;
     }
@@ -107,14 +108,14 @@ PGM_INLINE pgm_vf pgm_tempered(const pgm_tabled *m, const pgm_site *s, int64_t k
 
 /* log weights without tables */
 PGM_INLINE void pgm_linear_weights(const pgm_tabled *m, const pgm_site *s, int states,
-                                   int64_t lane, pgm_vf beta, pgm_vf *lw)
+                                   int64_t lane, pgm_vf beta, int side, pgm_vf *lw)
 {
     const float *support = m->support + s->support, *log_base = m->log_base + s->support;
     pgm_vf eta = pgm_splat_f(0.0f);
     for (int k = 0; k < states; k++) {
         lw[k] = pgm_splat_f(log_base[k]);
-        if (!s->linear) continue;
-        if (k == 0 || s->width > 1) eta = pgm_tempered(m, s, k, lane, beta);
+        if (!(s->linear & side)) continue;
+        if (k == 0 || s->width > 1) eta = pgm_tempered(m, s, k, lane, beta, side);
         if (s->width > 1)
             lw[k] += eta;
         else
@@ -435,7 +436,7 @@ PGM_INLINE pgm_vi pgm_next_state(const pgm_tabled *m, const pgm_site *s, int sta
     /* at beta = 0 the exact draw is at hand */
     const pgm_vf share = pgm_select_f(beta == 0.0f, none, pgm_splat_f(alpha));
     pgm_vf lw[PGM_MOST_STATES];
-    pgm_linear_weights(m, s, states, lane, beta, lw);
+    pgm_linear_weights(m, s, states, lane, beta, PGM_SWEEPS, lw);
     pgm_factor_weights(m, s, states, lane, beta, lw);
     if (states == 2) {
         pgm_vf eta = lw[1] - lw[0];
@@ -502,9 +503,9 @@ PGM_INLINE int pgm_next_alone(const pgm_tabled *m, const pgm_site *s, int states
     const float beta = *m->beta, share = beta == 0.0f ? 0.0f : alpha;
     const float *log_base = m->log_base + s->support;
     float lw[PGM_MOST_STATES], sum[PGM_MOST_STATES];
-    if (s->linear) {
+    if (s->linear & PGM_SWEEPS) {
         pgm_vf all[PGM_MOST_STATES];
-        pgm_linear_weights(m, s, states, 0, pgm_splat_f(beta), all);
+        pgm_linear_weights(m, s, states, 0, pgm_splat_f(beta), PGM_SWEEPS, all);
         for (int k = 0; k < states; k++) lw[k] = all[k][0];
     } else
         for (int k = 0; k < states; k++) lw[k] = log_base[k];
@@ -626,8 +627,9 @@ static void pgm_linear_density(const pgm_tabled *m, int64_t unit, int64_t lane, 
             linked[k] = pgm_linked(m, s, k, lane);
         }
     if (s->summed & side) {
-        pgm_linear_weights(m, s, (int)s->states, lane, pgm_splat_f((float)betas[0]), before);
-        pgm_linear_weights(m, s, (int)s->states, lane, pgm_splat_f((float)betas[1]), after);
+        const pgm_vf one = pgm_splat_f((float)betas[0]), two = pgm_splat_f((float)betas[1]);
+        pgm_linear_weights(m, s, (int)s->states, lane, one, PGM_DENSITIES, before);
+        pgm_linear_weights(m, s, (int)s->states, lane, two, PGM_DENSITIES, after);
     }
     if (s->directed) {
         const pgm_vi now = pgm_load_bytes(m->state + row), first = {0};

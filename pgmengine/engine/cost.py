@@ -136,11 +136,11 @@ def _tabled(target: Target) -> Engine:
     these are many. The inputs of a child are summed up at each visit of a parent.
     """
     s, graph = target.structure, single_units.packed_graph(target.structure)
-    packed, sites, slots = single_units.packed_parameters(target.model), graph.sites, graph.slots
+    packed, sites = single_units.packed_parameters(target.model), graph.sites
     free = np.concatenate([distinct(target.free[n]).mean(axis=0) for n in s.layers])
     units, states = len(sites), sites["states"]
-    owner = np.repeat(np.arange(units), sites["slots"])
-    each = 0.15 + states[owner] * np.minimum(0.03 * slots["configs"], 0.5)
+    owner = np.repeat(np.arange(units), packed.counts)
+    each = 0.15 + states[owner] * np.minimum(0.03 * packed.slots["configs"], 0.5)
     of_tables = np.bincount(owner, each, units)
     links, inputs = (
         np.add.reduceat(np.diff(matrix.indptr), sites["component"])
@@ -152,7 +152,8 @@ def _tabled(target: Target) -> Engine:
     of_children = np.bincount(
         parent, given[packed.children.indices] * (states[parent] / 2 + 0.5), units
     )
-    own = 1.4 + 0.6 * states + 0.1 * links + 0.3 * inputs + 20.0 * sites["complement"]
+    summed = packed.directed & single_units.SWEEPS
+    own = 1.4 + 0.6 * states + 0.1 * links + summed * (0.3 * inputs + 20.0 * sites["complement"])
     chain = float(free @ (own + of_tables + of_children))
     density = float((0.4 + links + (sites["directed"] > 0) * (5.0 + given)).sum())
     density += 1.5 * len(s.table_index.child)

@@ -14,9 +14,12 @@ import numpy as np
 
 from pgmengine.base.cache import remembered
 from pgmengine.base.types import Array, Weight
+from pgmengine.engine.listed import Children, joined
 from pgmengine.graph.model import Model
 from pgmengine.graph.structure import Structure
+from pgmengine.graph.tables import TableIndex
 from pgmengine.graph.weights import is_sparse
+from pgmengine.units import Unit
 from pgmengine.units.base import Draw
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ SITE_FIELDS = (
     *("states", "width", "support", "slot", "slots", "component", "value", "soft"),
     *("rank", "linear", "based", "moves", "summed", "directed", "complement"),
 )
+# Bits of the fields linear and directed.
+SWEEPS, DENSITIES = 1, 2
 SLOT_FIELDS = ("first", "stride", "configs", "member", "members", "child", "leads")
 SITE, SLOT = (
     np.dtype([(name, np.int64) for name in fields]) for fields in (SITE_FIELDS, SLOT_FIELDS)
@@ -39,9 +44,9 @@ class PackedGraph:
 
     Attributes
     ----------
-    sites : (units,) of dtype SITE; soft, rank, linear, moves and summed are those of a target.
-    slots : (n,) of dtype SLOT, the axes of all tables in the order of their units.
-    members : (p, 2) unit and stride of the other axes of the table of each slot.
+    sites : (units,) of dtype SITE; soft, rank, moves and summed are those of a target, and slot,
+        slots, linear and directed those of a model.
+    kinds : place of the support of a kind of unit -> its unit type.
     support, log_base : values of the states of each kind of unit, and log h.
     first_value : layer -> row of its first component in the values; coupled layers and parents.
     values : the number of these rows.
@@ -49,8 +54,7 @@ class PackedGraph:
     """
 
     sites: Array
-    slots: Array
-    members: Array
+    kinds: dict[int, Unit]
     support: Array
     log_base: Array
     first_value: dict[str, int]
@@ -91,11 +95,9 @@ def pack_graph(s: Structure) -> PackedGraph:
             values += layer.width
     for name in s.directed_layers:
         sites["directed"][s.first_unit[name] :][: s.layers[name].size] = 1
-    slots, members = _pack_tables(s, sites)
     return PackedGraph(
         sites,
-        slots,
-        members,
+        {place: unit for unit, (_, _, place, _) in kinds.items()},
         np.concatenate(supports).astype(np.float32),
         np.concatenate(bases).astype(np.float32),
         first_value,
@@ -104,12 +106,9 @@ def pack_graph(s: Structure) -> PackedGraph:
     )
 
 
-def _pack_tables(s: Structure, sites: Array) -> tuple[Array, Array]:
-    """Return slots and members of all tables, and fill in the slots of the units."""
-    index = s.table_index
-    order, first = index.axes_of
-    counts = np.bincount(index.unit, minlength=len(sites))
-    sites["slots"], sites["slot"] = counts, np.cumsum(counts) - counts
+def _pack_tables(index: TableIndex, told: int) -> tuple[Array, Array]:
+    """Return slots and members of all tables; log densities count the first `told` tables."""
+    order, _ = index.axes_of
     table = index.table[order]
     arity = np.diff(index.start)[table]
     slots = np.zeros(len(order), dtype=SLOT)
@@ -117,6 +116,7 @@ def _pack_tables(s: Structure, sites: Array) -> tuple[Array, Array]:
     slots["configs"] = np.diff(index.first)[table] // index.states[order]
     slots["members"], slots["member"] = arity - 1, np.cumsum(arity - 1) - (arity - 1)
     slots["child"], slots["leads"] = index.child[table], order == index.start[table]
+    slots["leads"] &= table < told
     # Every axis of the table of a slot, and then without the slot's own.
     owner = np.repeat(np.arange(len(order)), arity)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(arity) - arity, arity)
@@ -137,19 +137,27 @@ class PackedParameters:
 
     Attributes
     ----------
+    counts : (units,) the number of tables of each unit.
+    slots : (n,) of dtype SLOT, the axes of all tables in the order of their units.
+    members : (p, 2) unit and stride of the other axes of the table of each slot.
     terms : logarithms of the entries of all tables.
     bias : (components,).
     links, arrows : undirected couplings, and weights from parents, csr (components, values).
-    children : the children of each unit, csr (units, units).
-    linear : (units,) whether a unit has a bias, a coupling or parents.
+    children : the children of each unit whose conditionals are no tables, csr (units, units).
+    linear : (units,) bits SWEEPS and DENSITIES: a unit has a bias, a coupling or parents.
+    directed : (units,) the same bits: its directed input is summed up.
     """
 
+    counts: Array
+    slots: Array
+    members: Array
     terms: Array
     bias: Array
     links: sp.csr_array
     arrows: sp.csr_array
     children: sp.csr_array
     linear: Array
+    directed: Array
 
 
 def pack_parameters(model: Model, graph: PackedGraph) -> PackedParameters:
@@ -161,12 +169,52 @@ def pack_parameters(model: Model, graph: PackedGraph) -> PackedParameters:
     ]
     links = _joined(graph, undirected, len(bias))
     arrows = _joined(graph, [(c.a, c.b, model.weight(c)) for c in s.arrows], len(bias))
-    has = (bias != 0) | (np.diff(links.indptr) > 0)
-    linear = np.logical_or.reduceat(has, graph.sites["component"]) | (graph.sites["directed"] > 0)
-    children = _children(graph, arrows)
+    index, terms, sites = s.table_index, model.table_terms, graph.sites
+    told, listed, children = len(index.child), np.zeros(len(sites), bool), _children(graph, arrows)
+    if s.directed_layers:
+        of_children, entries = _listed(graph, bias, arrows, children)
+        index, terms = joined(index, of_children), np.concatenate([terms, entries])
+        listed[of_children.child] = True
+        children.data[listed[children.indices]] = 0
+        children.eliminate_zeros()
+    slots, members = _pack_tables(index, told)
+    directed = sites["directed"] * (DENSITIES | SWEEPS * ~listed)
+    # The bias of a child belongs to its directed input.
+    owner = np.repeat(sites["directed"] > 0, sites["width"])
+    has = ((bias != 0) & ~owner) | (np.diff(links.indptr) > 0)
+    own = np.logical_or.reduceat(has, sites["component"])
     return PackedParameters(
-        model.table_terms.astype(np.float32), bias, links, arrows, children, linear
+        np.bincount(index.unit, minlength=len(sites)),
+        slots,
+        members,
+        terms.astype(np.float32),
+        bias,
+        links,
+        arrows,
+        children,
+        own * (SWEEPS | DENSITIES) | directed,
+        directed,
     )
+
+
+def _listed(
+    graph: PackedGraph, bias: Array, arrows: sp.csr_array, children: sp.csr_array
+) -> tuple[TableIndex, Array]:
+    """Return the tables of children with few joint states of their parents, and their entries."""
+    sites = graph.sites
+    unit = np.flatnonzero(sites["directed"])
+    own = Children(
+        unit,
+        children.T.tocsr()[unit],
+        bias.astype(float),
+        arrows,
+        sites["component"],
+        sites["value"],
+        sites["support"],
+        graph.kinds,
+        sites["states"],
+    )
+    return own.listed()
 
 
 def _joined(

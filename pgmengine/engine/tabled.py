@@ -23,7 +23,14 @@ from pgmengine.base.threads import parts
 from pgmengine.base.types import Array, States
 from pgmengine.engine.compiled import share_of
 from pgmengine.engine.packed import padded, zeros
-from pgmengine.engine.single_units import SITE_FIELDS, SLOT_FIELDS, packed_graph, packed_parameters
+from pgmengine.engine.single_units import (
+    DENSITIES,
+    SITE_FIELDS,
+    SLOT_FIELDS,
+    SWEEPS,
+    packed_graph,
+    packed_parameters,
+)
 from pgmengine.graph.model import Model
 from pgmengine.graph.queries import summed_layers
 from pgmengine.graph.rows import distinct
@@ -119,8 +126,6 @@ class TabledChains:
             chains=self.rows,
             alone=self.alone,
             sites=self.sites.view(np.int64).reshape(-1, len(SITE_FIELDS)),
-            slots=_some(self.graph.slots).view(np.int64).reshape(-1, len(SLOT_FIELDS)),
-            members=_some(self.graph.members),
             visit=visit,
             support=self.graph.support,
             log_base=self.graph.log_base,
@@ -143,10 +148,18 @@ class TabledChains:
     def _take_parameters(self, rng: np.random.Generator) -> None:
         """Pass the parameters of the model, the kernel and a new key to the routine."""
         p = packed_parameters(self.target.model)
-        linear = p.linear | (self.sites["soft"] >= 0) | bool(self.target.reference)
-        self.sites["linear"] = linear
+        others = (self.sites["soft"] >= 0) | bool(self.target.reference)
+        self.sites["linear"] = p.linear | others * (SWEEPS | DENSITIES)
+        self.sites["directed"] = p.directed
+        self.sites["slots"], self.sites["slot"] = p.counts, np.cumsum(p.counts) - p.counts
         self.routine.parameters(
-            _some(p.terms), p.bias, *_csr(p.links), *_csr(p.arrows), *_csr(p.children)[:2]
+            _some(p.slots).view(np.int64).reshape(-1, len(SLOT_FIELDS)),
+            _some(p.members),
+            _some(p.terms),
+            p.bias,
+            *_csr(p.links),
+            *_csr(p.arrows),
+            *_csr(p.children)[:2],
         )
         self.key = rng.integers(0, 2**32, size=4, dtype=np.uint32)
         self.routine.rekey(self.key, share_of(self.kernel))

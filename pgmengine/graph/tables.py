@@ -16,7 +16,7 @@ their layers (`Structure.first_unit`).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -162,25 +162,36 @@ class TableIndex:
 
 def index_tables(structure: Structure) -> TableIndex:
     """Return the arrays of all tables of a structure."""
+    parts = []
+    for tables in structure.tables:
+        counts = np.array([structure.state_counts[name] for name in tables.layers])
+        begin = np.array([structure.first_unit[name] for name in tables.layers])
+        parts.append((tables.index + begin, counts, tables.conditional))
+    return index_scopes(parts)
+
+
+def index_scopes(parts: Iterable[tuple[Array, Array, bool]]) -> TableIndex:
+    """Return the arrays of tables, the last unit of a scope varying fastest.
+
+    `parts` has the scopes (n, m) of tables of one shape, their numbers of states (m,), and whether
+    the last unit is the child of a conditional.
+    """
     zero = np.zeros(1, dtype=np.int64)
     start, first = [zero], [zero]
     unit, stride, child, states = (list[Array]() for _ in range(4))
     axes = entries = 0
-    for tables in structure.tables:
-        counts = np.array([structure.state_counts[name] for name in tables.layers])
+    for scope, counts, conditional in parts:
         steps = np.append(np.cumprod(counts[:0:-1])[::-1], 1).astype(np.int64)
-        n, m, size = *tables.index.shape, int(counts.prod())
-        begin = np.array([structure.first_unit[name] for name in tables.layers])
-        members = tables.index + begin
+        n, m, size = *scope.shape, int(counts.prod())
         start.append(axes + m * np.arange(1, n + 1))
         first.append(entries + size * np.arange(1, n + 1))
-        unit.append(members.ravel())
+        unit.append(scope.ravel())
         stride.append(np.tile(steps, n))
         states.append(np.tile(counts, n))
-        child.append(members[:, -1] if tables.conditional else np.full(n, -1))
+        child.append(scope[:, -1] if conditional else np.full(n, -1))
         axes, entries = axes + n * m, entries + n * size
-    parts = (start, unit, stride, first, child, states)
-    return TableIndex(*(np.concatenate([*p, []]).astype(np.int64) for p in parts))
+    arrays = (start, unit, stride, first, child, states)
+    return TableIndex(*(np.concatenate([*a, []]).astype(np.int64) for a in arrays))
 
 
 def table_base(structure: Structure) -> Array:

@@ -17,7 +17,7 @@ from tiny import FINITE, TABLED, as_evidence, draw_row, mixed_target
 from twin import LanesReplay, key_of
 
 import pgmengine as pgm
-from pgmengine.engine import compiled, plain, single_units, tabled
+from pgmengine.engine import compiled, listed, plain, single_units, tabled
 from pgmengine.engine.chains import engine_for, start
 from pgmengine.engine.tabled import TabledChains
 
@@ -28,6 +28,8 @@ TABLED_IN_LANES = [m for m in TABLED if m.build().given().pattern.in_lanes]
 IN_LANES = TABLED_IN_LANES + [m for m in FINITE if m.name != "rbm large weights"]
 kernels = pytest.mark.parametrize("kernel", COMPILED, ids=repr)
 models = pytest.mark.parametrize("tiny_model", IN_LANES, ids=repr)
+# No conditionals of children are read from tables, and all with few entries are.
+listing = pytest.mark.parametrize("most", [1, listed.MOST_ENTRIES], ids=["summed", "listed"])
 
 
 @functools.cache
@@ -79,13 +81,15 @@ def parting(target, kernel, seed, backward):
 @kernels
 @pytest.mark.parametrize("rows", [2, 40])
 @pytest.mark.parametrize("number", range(40))
-def test_same_states_as_the_plain_engine_on_the_same_uniforms(number, rows, kernel):
+def test_same_states_as_the_plain_engine_on_the_same_uniforms(number, rows, kernel, monkeypatch):
     """All that a target may have: masks, soft evidence, do(), beta, reference, zeros, couplings.
 
+    Every other graph has no conditionals of children in tables.
     A uniform is within single precision of its threshold at most once in a million draws, so one
     of 40 rows of at most 14 units parts in three sweeps with 2e-3, one row twice with 1e-7.
     """
     seed, graph = graphs(40)[number]
+    monkeypatch.setattr(listed, "MOST_ENTRIES", listed.MOST_ENTRIES ** (number % 2))
     target = mixed_rows(seed, graph, rows)
     for backward in (False, True):
         parted = parting(target, kernel, 8, backward)
@@ -94,9 +98,11 @@ def test_same_states_as_the_plain_engine_on_the_same_uniforms(number, rows, kern
 
 
 @kernels
+@listing
 @pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
-def test_same_states_as_the_plain_engine_without_tables(tiny_model, kernel):
+def test_same_states_as_the_plain_engine_without_tables(tiny_model, most, kernel, monkeypatch):
     """Couplings and arrows of all units; false alarms as above."""
+    monkeypatch.setattr(listed, "MOST_ENTRIES", most)
     target = mixed_target(tiny_model)
     parted = parting(target, kernel, 8, False)
     assert parted.sum() <= 1
@@ -123,9 +129,11 @@ def parents_of_many(children=50):
 
 
 @kernels
+@listing
 @pytest.mark.parametrize("rows", [1, 40])
-def test_many_children_of_all_kinds(rows, kernel):
+def test_many_children_of_all_kinds(rows, most, kernel, monkeypatch):
     """Whole vectors of children, products below the smallest float; false alarms as above."""
+    monkeypatch.setattr(listed, "MOST_ENTRIES", most)
     target = parents_of_many()
     target = target.take(np.zeros(rows, dtype=int))
     parted = parting(target, kernel, 8, False)
@@ -166,10 +174,12 @@ def test_annealing_weights_are_those_of_the_plain_engine(number, backward, joint
 
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("backward", [False, True])
+@listing
 @pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
 def test_annealing_weights_without_tables_are_those_of_the_plain_engine(
-    tiny_model, backward, joint
+    tiny_model, most, backward, joint, monkeypatch
 ):
+    monkeypatch.setattr(listed, "MOST_ENTRIES", most)
     check_annealing(mixed_target(tiny_model, 40).at(0.0), backward, joint)
 
 
@@ -301,7 +311,7 @@ def forgotten_bias(monkeypatch):
 def forgotten_members(monkeypatch):
     """Every table is read at state 0 of the other members."""
     still = np.array([1, 0], dtype=np.int32)
-    changed(monkeypatch, "pack_graph", members=lambda g: g.members * still)
+    changed(monkeypatch, "pack_parameters", members=lambda p: p.members * still)
 
 
 def forgotten_clamp(monkeypatch):
@@ -612,14 +622,18 @@ def test_packed_tables_are_the_tables():
     """Each slot reads the entries of its table at the states of the other members."""
     _, graph = max(graphs(40), key=lambda item: len(item[1].tables))
     model = graph.build()
-    s, packed = model.structure, single_units.pack_graph(model.structure)
+    s, sites = model.structure, single_units.packed_graph(model.structure).sites
+    packed = single_units.packed_parameters(model)
     states = np.array([len(x.unit.support) for x in s.layers.values() for _ in range(x.size)])
     x = np.random.default_rng(0).integers(0, states)
-    for unit, site in enumerate(packed.sites):
+    first = np.cumsum(packed.counts) - packed.counts
+    for unit, site in enumerate(sites):
         tables, truth = s.table_index.log_weights(model.table_terms, x[None], unit) if (
-            site["slots"]
+            len(s.table_index.of_unit(unit))
         ) else ([], np.zeros((1, 0, 0)))  # fmt: skip
-        slots = packed.slots[site["slot"] :][: site["slots"]]
+        slots = packed.slots[first[unit] :][: packed.counts[unit]]
+        # Tables of children follow.
+        slots = slots[slots["first"] < len(model.table_terms)]
         assert site["states"] == states[unit] and len(slots) == len(tables)
         for slot, terms in zip(slots, truth[0], strict=True):
             members = packed.members[slot["member"] :][: slot["members"]]
