@@ -48,7 +48,7 @@ class Conditionals:
         """Replace the values (draws, width) of a layer."""
         s = self.target.structure
         self.x[name], layer, first = value, s.layers[name], s.first_unit[name]
-        if s.tabled[name].any():
+        if layer.unit.support is not None:
             self.states[first : first + layer.size] = layer.states(value).T
 
     def refresh(self, names: Iterable[str]) -> States:

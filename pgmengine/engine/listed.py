@@ -89,7 +89,7 @@ class Children:
         x = [rows[states] for rows, states in zip(supports, joint.T, strict=True)]
         values = np.concatenate([np.empty((len(joint), 0)), *x], axis=1)
         row = self.component[scope[:, -1]][:, None] + np.arange(child.width)
-        weight = np.empty((len(scope), child.width, 0))
+        weight: Array = np.empty((len(scope), child.width, 0))
         if parents:
             columns = [
                 self.value[scope[:, i]][:, None] + np.arange(unit.width)

@@ -277,3 +277,51 @@ def test_base_rates_of_noisy_or_units_are_leaks(atol=1e-12):
     x = [[1, 0, NAN], [1, 0, 1], [0, 0, 0], [1, 1, 0]]
     start = pgm.base_rate_start(leakless(np.zeros((2, 3))), {"v": x}, strength=0.0)
     np.testing.assert_allclose(pgm.infer(start).mean["v"], np.nanmean(x, axis=0), atol=atol)
+
+
+def rare_finding(tables):
+    """An improbable cause of a finding without a leak, perhaps beside a table."""
+    b = pgm.GraphBuilder()
+    b.layer("d", pgm.Binary(), 1, bias=[-12.0])
+    b.layer("f", pgm.NoisyOr(), 1, bias=[0.0])
+    b.cause("d", "f", weight=[[0.01]])
+    if tables:
+        b.variable("a")
+        b.table(("a", ("d", 0)), [[1.0, 2.0], [3.0, 1.0]])
+    return b.build()
+
+
+@pytest.mark.parametrize(
+    ("method", "tables"),
+    [(pgm.Elimination(), False), (pgm.Elimination(), True), (pgm.Enumeration(), False)],
+    ids=["elimination", "tables", "enumeration"],
+)
+def test_a_leak_of_0_does_not_change_other_slopes(method, tables, rtol=1e-10):
+    """The finding is there with probability 6e-8 or so, and proves the cause.
+
+    With p = sigmoid(-12) and q = 1 - e^-0.01, Z = sum over a and d of table p(d) p(f | d).
+    """
+    p, q = 1 / (1 + np.exp(12.0)), -np.expm1(-0.01)
+    off, on = (4.0 * (1 - p), 3.0 * p) if tables else (1 - p, p)
+    found = pgm.infer(rare_finding(tables), {"f": 1}, ("gradient",), method=method).gradient
+    np.testing.assert_allclose(found["d.bias"], [1 - p], rtol=rtol)
+    np.testing.assert_allclose(found["d->f.weight"], [[(1 - q) / q]], rtol=rtol)
+    # Without the cause the finding is impossible, but has a slope.
+    slope = (off + on * (1 - q)) / (on * q)
+    # A walk takes a forward difference with a step of 1e-9.
+    near = 2e-9 * slope if method == pgm.Enumeration() else rtol
+    np.testing.assert_allclose(found["f.bias"], [slope], rtol=near)
+    if tables:
+        by_state = [[0.0, 2 / 3], [0.0, 1 / 3]]
+        np.testing.assert_allclose(found["a,d[0].table"], by_state, rtol=rtol, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", [pgm.Elimination(), pgm.Exact()], ids=repr)
+def test_a_leak_of_0_of_an_unknown_unit_has_no_slope(method, atol=1e-12):
+    """Nothing depends on the second unit, also where its tables are part of the tree."""
+    b = pgm.GraphBuilder()
+    b.layer("d", pgm.Binary(), 1)
+    b.layer("f", pgm.NoisyOr(), 2, bias=[0.0, 0.0])
+    b.cause("d", "f", weight=[[1.0, 1.0]])
+    found = pgm.infer(b.build(), {"f": [0, np.nan]}, ("gradient",), method=method).gradient
+    np.testing.assert_allclose(found["f.bias"], [-1.0, 0.0], atol=atol)

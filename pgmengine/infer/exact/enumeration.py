@@ -24,7 +24,7 @@ from pgmengine.infer.exact.answered import Answer, check_possible, exact_answers
 from pgmengine.infer.exact.assemble import Expectations
 from pgmengine.infer.exact.cover import Cover, choose_cover
 from pgmengine.infer.exact.gray import TASK
-from pgmengine.infer.exact.leaks import with_leaks
+from pgmengine.infer.exact.leaks import WALK_LIFT, with_leaks, zero_leaks
 from pgmengine.infer.exact.problem import build_problem
 from pgmengine.infer.exact.program import program_of
 from pgmengine.infer.exact.skeleton import Skeleton, skeleton_of
@@ -135,7 +135,10 @@ class Enumeration(Method):
         log_z, found = _enumerated(parts["posterior"], target, self.draws, rng)
         if slope := parts.get("slope"):
             check_possible(log_z, np.arange(target.rows), target)
-            found |= _enumerated(slope, with_leaks(target), self.draws, rng)[1]
+            lifted = _enumerated(slope, with_leaks(target, WALK_LIFT), self.draws, rng)[1]
+            for name, mask in zero_leaks(target).items():
+                bias, slopes = (x["gradient"][f"{name}.bias"] for x in (found, lifted))
+                bias[mask.reshape(bias.shape)] = slopes[mask.reshape(bias.shape)]
         return log_z, found
 
 
@@ -182,15 +185,15 @@ def _parts(target: Target, wanted: tuple[str, ...]) -> dict[str, _Part]:
     """Return the enumerations of a question by name; PgmError where a row has no cover.
 
     They are of the posterior; of the model "without evidence", for log_prob; and of leaks of 0
-    lifted, for the "slope" of the gradient alone (leaks.py).
+    lifted, for the "slope" of the gradient there (leaks.py).
     """
     needs = frozenset(wanted) & NEEDS_ALL
-    lifted = with_leaks(target) if "gradient" in needs else target
+    lifted = with_leaks(target, WALK_LIFT) if "gradient" in needs else target
     if lifted is target:
         parts = {"posterior": _part(target, needs)}
     else:
         slope = frozenset({"gradient"})
-        parts = {"posterior": _part(target, needs - slope), "slope": _part(lifted, slope)}
+        parts = {"posterior": _part(target, needs), "slope": _part(lifted, slope)}
     if "log_prob" in wanted:
         parts["without evidence"] = _part(target.nothing_observed, frozenset())
     return parts

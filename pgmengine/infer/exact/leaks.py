@@ -7,39 +7,44 @@ loses the following part of the slope:
     d log Z / dz = sum over states of (product of all other factors) e^-z / Z.
 
 With a leak of LIFT in place of 0, the state has the probability LIFT and the score 1 / LIFT, whose
-product is right. The error is of the order of LIFT times the square of the slope. This is the error
-of a forward difference with step LIFT, but without the rounding of a difference.
+product is right. Everything else changes by LIFT divided by the probability of the evidence.
+Products of tables allow any LIFT that is a float. A walk over states computes 1 - e^-z, so that it
+needs WALK_LIFT, which is far above rounding; there, only the slopes at lifted leaks come from the
+lifted target, and their error is that of a forward difference with this step.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from pgmengine.graph.queries import barren
+from pgmengine.base.types import Array
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse, like
 
-LIFT = 1e-9
+LIFT, WALK_LIFT = 1e-100, 1e-9
 
 
-def with_leaks(target: Target) -> Target:
-    """Return the target with leaks of LIFT where an impossible state has a slope, or itself.
+def zero_leaks(target: Target) -> dict[str, Array]:
+    """Return layer -> (size,) mask of the leaks of 0 at which an impossible state has a slope.
 
-    Units that are observed to be 0, that are free without any children or that do() holds have no
-    such states. At beta < 1 the slope at 0 is infinite, and nothing is lifted.
+    Units that are observed to be 0 or that do() holds have no such states. At beta < 1 the slope at
+    0 is infinite, and there are none.
     """
-    s, model, lifted = target.structure, target.model, {}
-    off = [n for n in s.directed_layers if s.layers[n].unit.nonnegative]
-    names = [n for n in off if (model.bias(n) == 0).any()]
-    gone = barren(target) if names and (target.beta == 1).all() else {}
-    for name in names if gone else []:
-        # A weight of 0 to a child has a slope, too, so its parent is enumerated although barren.
-        summed = gone[name] & (not s.arrows_from[name])
-        counts = np.where(target.free[name], ~summed, target.evidence.values[name] == 1)
-        needed = (model.bias(name) == 0) & (counts & ~target.cut[name]).any(axis=0)
-        if needed.any():
-            bias = np.where(needed, LIFT, model.bias(name))
-            lifted[f"{name}.bias"] = bias.reshape(s.layers[name].bias_shape)
+    s, model, found = target.structure, target.model, dict[str, Array]()
+    for name in s.directed_layers if (target.beta == 1).all() else ():
+        if not s.layers[name].unit.nonnegative or model.bias(name).all():
+            continue
+        counts = target.free[name] | (target.evidence.values[name] == 1)
+        found[name] = (model.bias(name) == 0) & (counts & ~target.cut[name]).any(axis=0)
+    return {name: mask for name, mask in found.items() if mask.any()}
+
+
+def with_leaks(target: Target, lift: float = LIFT) -> Target:
+    """Return the target with leaks of `lift` where an impossible state has a slope, or itself."""
+    model, layers, lifted = target.model, target.structure.layers, {}
+    for name, mask in zero_leaks(target).items():
+        bias = np.where(mask, lift, model.bias(name))
+        lifted[f"{name}.bias"] = bias.reshape(layers[name].bias_shape)
     return target.with_model(model.with_params(lifted)) if lifted else target
 
 

@@ -28,13 +28,14 @@ from pgmengine.base.types import Array, States
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.rows import distinct, spread
 from pgmengine.graph.target import Target
-from pgmengine.infer.exact.leaks import LIFT
 from pgmengine.infer.exact.skeleton import Skeleton
 
 # The units of a finite block are padded to a multiple of this number.
 LANES = _kernels.LANES
 
 # A log weight whose exponential is nothing beside 1, and far from underflow.
+# The leak of a unit without one at beta = 0, where nothing is impossible.
+SMALL_LEAK = 1e-9
 SWITCHED_OFF = -60.0
 
 
@@ -280,7 +281,7 @@ def _add_off_switches(p: Problem, layer: Layer, index: Array, zeta: Array, chang
     offset, value = (1 - x) * SWITCHED_OFF - zeta, -x_step * SWITCHED_OFF - change
     if beta == 0:
         # Nothing is impossible here: the logarithm has to be finite, whatever it is.
-        offset = offset - LIFT
+        offset = offset - SMALL_LEAK
     p.finite.append(
         FiniteBlock(
             layer.name, index, beta, False, offset[..., None], value[..., None], complement=True

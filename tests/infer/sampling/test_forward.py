@@ -182,6 +182,25 @@ def test_couplings_of_children_of_arrows_weigh_draws(errors=6.0):
         np.testing.assert_allclose(r.mean[name], exact.mean[name], atol=errors * sure)
 
 
+def test_children_of_arrows_beside_a_table_have_their_marginals(errors=6.0):
+    """No unit of their layer is in a table; some of them are observed."""
+    b = pgm.GraphBuilder()
+    b.variable("a")
+    b.conditional("a", (), [0.3, 0.7])
+    b.layer("c", pgm.Binary(), 3, bias=[2.0, -1.0, 0.5])
+    b.layer("m", pgm.MultiValued(2), 1)
+    b.cause("a", "c", weight=[[1.0, 0.5, -2.0]])
+    b.cause("c", "m", weight=[[1.0], [-0.7], [0.3]])
+    model, evidence = b.build(), {"c": [[NAN] * 3, [NAN, 1.0, NAN]]}
+    r = pgm.infer(model, evidence, method=pgm.Forward(DRAWS), rng=0)
+    exact = pgm.infer(model, evidence, method=pgm.Exact())
+    # 2 rows of 5 units with at most 3 states: 30 * 2e-9.
+    for name, prob in exact.prob.items():
+        sure = r.stats["ess"].min() ** -0.5
+        np.testing.assert_allclose(r.prob[name], prob, atol=errors * sure)
+        np.testing.assert_allclose(r.mean[name], exact.mean[name], atol=errors * sure)
+
+
 def test_only_units_without_parents_are_in_the_way():
     model = coupled(1.0)
     plan = pgm.Forward().prepare(model.given({}), ("marginals",)).plan
