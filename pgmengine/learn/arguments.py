@@ -12,13 +12,18 @@ from pgmengine.base.checks import check_instance, check_method
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.graph.model import Model
+from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
 from pgmengine.graph.validate import as_floats
+from pgmengine.graph.variables import unit_name
 from pgmengine.learn.optimizers import check_optimizer
 from pgmengine.protocols import Negative, PhaseMonitor, Positive
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
+# Axes of tables that are looked at together.
+ENTRIES_AT_ONCE = 10_000_000
 
 
 def given_layers(given: Sequence[str] | None) -> tuple[str, ...]:
@@ -56,6 +61,40 @@ def check_evidence(target: Target, given: Sequence[str]) -> None:
     if all(all_free or name in given for name, all_free in free.items()):
         why = "all layers with data are given" if given else "no value is known"
         raise PgmError(f"there is nothing to learn: {why}")
+
+
+def check_possible_data(target: Target) -> None:
+    """PgmError if a table is 0 at the states of a row, all of which are observed."""
+    s, entries = target.structure, target.model.table_entries
+    impossible = np.isneginf(entries)
+    if not impossible.any():
+        return
+    index = s.table_index
+    tables = np.flatnonzero(np.logical_or.reduceat(impossible, index.first[:-1]))
+    owner = np.isin(index.table, tables)
+    lengths = np.bincount(index.table[owner], minlength=len(index.child))[tables]
+    step = max(1, ENTRIES_AT_ONCE // int(lengths.sum()))
+    for first in range(0, target.rows, step):
+        some = target.take(np.arange(first, min(first + step, target.rows)))
+        free = np.concatenate([some.free[name] for name in s.layers], axis=1)
+        unknown = np.logical_or.reduceat(
+            free[:, index.unit[owner]], np.cumsum(lengths) - lengths, axis=1
+        )
+        bad = impossible[index.entries_of(some.states, tables)] & ~unknown
+        if bad.any():
+            row, table = (int(i) for i in np.argwhere(bad)[0])
+            axes = slice(*index.start[tables[table] : tables[table] + 2])
+            names = ", ".join(_unit_named(s, unit) for unit in index.unit[axes].tolist())
+            raise PgmError(
+                f"data: row {first + row} has probability zero: the table of {names} is 0 at its "
+                "states; leave the row out, or allow the state in the table"
+            )
+
+
+def _unit_named(s: Structure, unit: int) -> str:
+    """Return the name of a unit that is numbered over all layers."""
+    name = next(n for n in reversed(s.layers) if s.first_unit[n] <= unit)
+    return unit_name(s.layers, (name, unit - s.first_unit[name]))
 
 
 def check_settings(

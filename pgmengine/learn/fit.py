@@ -30,6 +30,7 @@ from pgmengine.learn.arguments import (
     check_data,
     check_evidence,
     check_left,
+    check_possible_data,
     check_settings,
     check_start,
     given_layers,
@@ -188,6 +189,7 @@ def fit(
     watched = [c.watched for c in callbacks if isinstance(c, EarlyStopping)]
     target = make_target(model, check_data(model, rows, given), what="data")
     check_evidence(target, given)
+    check_possible_data(target)
     size = min(whole("batch_size", batch_size), target.rows)
     if updates is None:
         total = whole("epochs", epochs, 0) * -(-target.rows // size)

@@ -205,3 +205,17 @@ def test_barren_conditionals_add_no_noise():
         target = make_target(model, {name: 0 for name in observed})
         found = target.gradient(target.clamp(drawn(model, 1)))
         assert {key[0] for key, score in found.items() if np.any(score)} == scored, observed
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_rows_that_a_table_forbids_are_refused(hidden):
+    b = pgm.GraphBuilder()
+    b.variable("a")
+    b.variable("c")
+    b.table(("a", "c"), [[1.0, 0.0], [0.0, 1.0]])
+    if hidden:
+        b.variable("h")
+        b.conditional("h", ("a",), [[0.5, 0.5], [0.2, 0.8]])
+    data = {"a": [0, 1, 1, 1], "c": [0, 1, np.nan, 0]}
+    with pytest.raises(pgm.PgmError, match="row 3 has probability zero: the table of a, c is 0"):
+        pgm.fit(b.build(), data, epochs=1)

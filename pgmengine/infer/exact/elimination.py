@@ -127,7 +127,13 @@ def _normaliser(trees: list[Tree], target: Target) -> Array | float:
     """Return log Z without evidence."""
     if normalised(target):
         return 0.0
-    return _eliminated(trees, target.nothing_observed, ("log_z",), 0, None)[0]
+    log_z, _ = _eliminated(trees, target.nothing_observed, ("log_z",), 0, None)
+    if np.isneginf(log_z).any():
+        raise PgmError(
+            "the model has no probabilities: its tables contradict each other, so that every state "
+            "is impossible"
+        )
+    return log_z
 
 
 def _eliminated(

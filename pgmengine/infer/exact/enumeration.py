@@ -24,7 +24,7 @@ from pgmengine.infer.exact.answered import Answer, check_possible, exact_answers
 from pgmengine.infer.exact.assemble import Expectations
 from pgmengine.infer.exact.cover import Cover, choose_cover
 from pgmengine.infer.exact.gray import TASK
-from pgmengine.infer.exact.leaks import WALK_LIFT, with_leaks, zero_leaks
+from pgmengine.infer.exact.leaks import WALK_LIFT, with_leaks, with_slopes
 from pgmengine.infer.exact.problem import build_problem
 from pgmengine.infer.exact.program import program_of
 from pgmengine.infer.exact.skeleton import Skeleton, skeleton_of
@@ -136,9 +136,7 @@ class Enumeration(Method):
         if slope := parts.get("slope"):
             check_possible(log_z, np.arange(target.rows), target)
             lifted = _enumerated(slope, with_leaks(target, WALK_LIFT), self.draws, rng)[1]
-            for name, mask in zero_leaks(target).items():
-                bias, slopes = (x["gradient"][f"{name}.bias"] for x in (found, lifted))
-                bias[mask.reshape(bias.shape)] = slopes[mask.reshape(bias.shape)]
+            found["gradient"] = with_slopes(target, found["gradient"], lifted["gradient"])
         return log_z, found
 
 

@@ -9,15 +9,16 @@ loses the following part of the slope:
 With a leak of LIFT in place of 0, the state has the probability LIFT and the score 1 / LIFT, whose
 product is right. Everything else changes by LIFT divided by the probability of the evidence.
 Products of tables allow any LIFT that is a float. A walk over states computes 1 - e^-z, so that it
-needs WALK_LIFT, which is far above rounding; there, only the slopes at lifted leaks come from the
-lifted target, and their error is that of a forward difference with this step.
+needs WALK_LIFT, which is far above rounding; there, only the slopes of lifted leaks, and of weights
+of 0 beside them, come from the lifted target. Their error is that of a forward difference with this
+step.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, Weight
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse, like
 
@@ -46,6 +47,28 @@ def with_leaks(target: Target, lift: float = LIFT) -> Target:
         bias = np.where(mask, lift, model.bias(name))
         lifted[f"{name}.bias"] = bias.reshape(layers[name].bias_shape)
     return target.with_model(model.with_params(lifted)) if lifted else target
+
+
+def with_slopes(
+    target: Target, gradient: dict[str, Weight], lifted: dict[str, Weight]
+) -> dict[str, Weight]:
+    """Return a gradient with the slopes of the lifted target at leaks of 0 and weights beside them.
+
+    A weight other than 0 gives every state that its parent turns on a probability.
+    """
+    out, model = dict(gradient), target.model
+    for name, mask in zero_leaks(target).items():
+        key = f"{name}.bias"
+        out[key] = np.where(mask.reshape(gradient[key].shape), lifted[key], gradient[key])
+        for c in target.structure.arrows_into[name]:
+            key, weight = f"{c.key}.weight", model.weight(c)
+            if is_sparse(weight):
+                beside = (weight.data == 0) & mask[weight.tocoo().coords[1]]
+                data = np.where(beside, lifted[key].data, gradient[key].data)
+                out[key] = like(weight, data)
+            else:
+                out[key] = np.where((weight == 0) & mask, lifted[key], gradient[key])
+    return out
 
 
 def with_weights(target: Target) -> Target:

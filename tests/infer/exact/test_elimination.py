@@ -369,3 +369,12 @@ def test_samples_of_units_that_are_summed_out(*, draws=4000):
             values = rest[:, row, unit]
             assert chi2.isf(1 - each / 2, draws) < (values**2).sum() < chi2.isf(each / 2, draws)
             assert abs(values.sum()) < norm.isf(each / 2) * np.sqrt(draws)
+
+
+def test_a_model_without_possible_states_is_told():
+    b = pgm.GraphBuilder()
+    b.variable("a")
+    b.table(("a",), [1.0, 0.0])
+    b.table(("a",), [0.0, 1.0])
+    with pytest.raises(pgm.PgmError, match="tables contradict each other"):
+        pgm.infer(b.build(), {"a": 0}, want=("log_prob",))
