@@ -238,12 +238,40 @@ def test_a_long_chain_whose_products_would_underflow():
     assert np.isclose(result["log_z"][0], log_z, rtol=1e-12)
 
 
-def test_lost_entries_start_again_with_logarithms():
-    # The first factors exclude all but e^-800, the last one takes that back.
-    tables = [np.array([0.0, -800.0]), np.array([-800.0, 0.0]), np.array([0.0, -1.0])]
-    result = tree_of([2], [(0,), (0,), (0,)], [0]).run(flat(tables), marginals=True)
+@pytest.mark.parametrize("small", [-705.0, -720.0, -800.0])
+@pytest.mark.parametrize("states", [2, 19])
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_lost_entries_start_again_with_logarithms(small, states, lanes):
+    """The first table makes state k tiny, and the second one all others: at each place k."""
+    for k in range(states):
+        here = np.arange(states) == k
+        tables = [np.where(here, small, 0.0), np.where(here, 0.0, -np.inf)]
+        given = [np.repeat(t[:, None], lanes, axis=1) for t in tables]
+        result = tree_of([states], [(0,), (0,)], [0]).run(
+            flat(given), lanes=lanes, wide=[1, 1], marginals=True
+        )
+        assert result["log_space"]
+        np.testing.assert_allclose(result["log_z"], small, rtol=1e-14)
+        np.testing.assert_array_equal(result["marginals"], here[:, None].repeat(lanes, axis=1))
+
+
+@pytest.mark.parametrize("small", [-370.0, -400.0])
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_products_that_underflow_start_again_with_logarithms(small, lanes):
+    """Two tables that are representable, with a product that is subnormal or 0."""
+    tables = [[0.0, small], [0.0, small], [-np.inf, 0.0], [0.25, 0.0]]
+    given = [np.repeat(np.array(t)[:, None], lanes, axis=1) for t in tables]
+    tree = tree_of([2], [(0,)] * 4, [0])
+    result = tree.run(flat(given), lanes=lanes, wide=np.ones(4), marginals=True)
     assert result["log_space"]
-    np.testing.assert_allclose(result["log_z"], -800.0 + np.log1p(np.exp(-1.0)), rtol=1e-14)
+    np.testing.assert_allclose(result["log_z"], 2 * small, rtol=1e-14)
+    np.testing.assert_array_equal(result["marginals"], [[0.0] * lanes, [1.0] * lanes])
+
+
+def test_underflows_in_the_exponentials_of_tables_do_not_count():
+    """The square of 1e-200 underflows in the series of e^x, which loses nothing."""
+    result = tree_of([2], [(0,)], [0]).run(np.array([0.0, -1e-200]))
+    assert not result["log_space"] and np.isclose(result["log_z"], np.log(2.0), rtol=1e-15)
 
 
 @pytest.mark.parametrize("log_space", [False, True])
@@ -396,6 +424,17 @@ def test_malformed_questions_are_refused(change, message):
     tree = tree_of([2, 2], [(0, 1)], [0, 1])
     with pytest.raises(PgmError, match=message):
         tree.run(**{"values": np.zeros(4)} | change)
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_bad_value_is_found_at_every_place(lanes, bad, *, states=19):
+    tree = tree_of([2, states], [(0,), (1,)], [0, 1])
+    for place in range(states * lanes):
+        values = np.zeros(2 + states * lanes)
+        values[2 + place] = bad
+        with pytest.raises(PgmError, match="factor 1 has NaN"):
+            tree.run(values, lanes=lanes, wide=[0, 1])
 
 
 def test_a_tree_that_is_too_large_says_so_and_is_measured():
