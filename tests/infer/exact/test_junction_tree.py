@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pgmengine._kernels import JunctionTree
+from pgmengine._kernels import JunctionTree, uniforms
 from pgmengine.base.errors import PgmError
 from pgmengine.infer.exact import junction
 
@@ -318,6 +318,12 @@ def test_draws_do_not_depend_on_the_lanes_and_draws_beside_them():
     # Enough draws for the tables of sums: fewer have the same states, one draw after the other.
     few = tree.run(flat(tables), draws=5, key=KEY, stream=[3])["samples"]
     np.testing.assert_array_equal(few, alone[:5])
+    # The same with more draws than are one block of the generator, below a separator of 64 states.
+    cards, scopes = [5, 8, 8, 2], [(0, 1, 2), (1, 2, 3)]
+    tree = tree_of(cards, scopes, range(4))
+    values = flat(random_tables(rng, cards, scopes, 1, [0, 0], 1.0, 0.1))
+    few, many = (tree.run(values, draws=d, key=KEY)["samples"] for d in (63, 64))
+    np.testing.assert_array_equal(few, many[:63])
 
 
 @pytest.mark.parametrize("log_space", [False, True])
@@ -360,9 +366,125 @@ def test_draws_of_a_large_root(log_space):
     assert (targets > below - 1e-6).all() and (targets < above + 1e-6).all()
 
 
+BIG = 21
+
+
+@pytest.fixture(scope="module")
+def big():
+    """A root whose sums are not tabulated."""
+    return tree_of([2] * BIG, [tuple(range(BIG))], range(BIG))
+
+
+def numbered(samples, cards):
+    """The states of all variables, which are one number."""
+    return np.ravel_multi_index(tuple(samples[:, 0].T), cards)
+
+
+@pytest.mark.parametrize("log_space", [False, True])
+def test_uniforms_at_the_ends_of_states_of_a_large_root(big, log_space):
+    """All possible states weigh 1: u = j / 2^m goes to the last state of the first share j / 2^m.
+
+    Only the odd states between 2^20 and 3 2^19 are possible, so that the first and last blocks are
+    empty, and so are the first and last entries of others.
+    """
+    number, u = np.arange(2**BIG), np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+    possible = number[(number % 2 == 1) & (number >= 2**20) & (number < 3 * 2**19)]
+    table = np.full(2**BIG, -np.inf)
+    table[possible] = 0.0
+    # Draws are in any order.
+    mixed_up = np.array([3, 0, 4, 2, 1])
+    drawn = big.run(table, draws=5, uniforms=u[mixed_up, None, None], log_space=log_space)
+    right = possible[np.maximum(u * len(possible) - 1, 0).astype(int)]
+    np.testing.assert_array_equal(numbered(drawn["samples"], [2] * BIG), right[mixed_up])
+
+
+def test_rounding_reaches_no_impossible_state_of_a_large_root(big):
+    """At u = 1 the sum of all entries, by vectors, may exceed their sum one after the other."""
+    rng, last = np.random.default_rng(9), 512
+    table = np.full(2**BIG, -np.inf)
+    for _ in range(6):
+        table[-last:-1] = rng.normal(size=last - 1)
+        drawn = big.run(table, draws=1, uniforms=np.ones((1, 1, 1)))["samples"]
+        assert table[numbered(drawn, [2] * BIG)] > -np.inf
+
+
+@pytest.mark.parametrize("log_space", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+def test_uniforms_at_the_ends_of_states(together, log_space):
+    """The same for cliques below the root: from tables of sums, and one draw after the other."""
+    possible, cards = np.array([1, 4, 5, 8]), (10, 6, 6)
+    table = np.full((10, 6), -np.inf)
+    table[possible] = 0.0
+    tree = tree_of(cards, [(0, 1), (1, 2)], [0, 1, 2])
+    assert tree.cliques == 2 and tree.parents()[0] == 1
+    u = np.tile([0.0, 0.25, 0.5, 0.75, 1.0], 2)
+    given = np.stack([u, np.full(10, 0.5)], axis=1)[:, None]
+    values = flat([table, np.zeros((6, 6))])
+    parts = [given] if together else np.split(given, 10)
+    drawn = [
+        tree.run(values, draws=len(p), uniforms=p, log_space=log_space)["samples"] for p in parts
+    ]
+    right = possible[np.maximum(u * 4 - 1, 0).astype(int)]
+    np.testing.assert_array_equal(np.concatenate(drawn)[:, 0, 0], right)
+
+
+def by_generator(clique, stream, draws):
+    """Uniforms of 48 bits: 24 bits of every second number, and all bits of the number after it."""
+    made = uniforms(KEY, clique, stream, 0, 0, -(-draws // 32)).astype(np.float64)
+    high = np.minimum(np.floor(made[::2] * 2**24), 2**24 - 1)
+    return ((high + made[1::2]) / 2**24)[:draws]
+
+
+def test_draws_by_the_generator_use_all_bits_of_two_numbers(draws=1000, n=13):
+    """3^13 states of equal weight, more than a table of sums has: low bits decide some draws."""
+    u, tree = by_generator(0, 5, draws), tree_of([3] * n, [tuple(range(n))], range(n))
+    assert (np.ceil(u * 3**n) != np.ceil((np.floor(u * 2**24) + 0.5) / 2**24 * 3**n)).any()
+    drawn = tree.run(np.zeros(3**n), draws=draws, key=KEY, stream=[5])["samples"]
+    np.testing.assert_array_equal(numbered(drawn, [3] * n), np.ceil(u * 3**n) - 1)
+
+
+def test_no_uniform_is_above_1():
+    """Single precision rounds some uniforms up to 1, once in 3e7; this stream has one."""
+    stream = 512611
+    assert uniforms(KEY, 0, stream, 0, 0, 1)[8] == 1.0
+    tree = tree_of([3], [(0,)], [0])
+    drawn = tree.run(np.array([0.0, 0.0, -np.inf]), draws=5, key=KEY, stream=[stream])["samples"]
+    assert drawn[4] == 1 and (drawn < 2).all()
+
+
+def test_draws_do_not_depend_on_the_sizes_of_weights(big):
+    """Constants of 3,000 beside all logarithms cancel; e^-3000 and e^3000 are not representable."""
+    rng = np.random.default_rng(12)
+    cards, scopes, tables = mixed(rng, 10, 3)
+    tree = tree_of(cards, scopes, range(10))
+    more = [t + c for t, c in zip(tables, rng.choice([-3000.0, 3000.0], len(tables)))]
+    for draws in (1, 70):
+        one, two = (
+            tree.run(flat(t), draws=draws, key=KEY, log_space=True)["samples"]
+            for t in (tables, more)
+        )
+        np.testing.assert_array_equal(one, two)
+    table = rng.integers(0, 4, 2**BIG) * np.log(2.0)
+    one, two = (
+        big.run(table + c, draws=20, key=KEY, log_space=True)["samples"] for c in (0.0, -3000.0)
+    )
+    # The constant rounds the logarithms to 5e-13.
+    assert (numbered(one, [2] * BIG) != numbered(two, [2] * BIG)).sum() <= 1
+
+
 def test_ties_go_to_the_first_state():
     result = tree_of([3, 2], [(0, 1)], [0, 1]).run(np.zeros(6), mode=True, log_z=False)
     assert result["mode"].tolist() == [[0, 0]] and "log_z" not in result
+
+
+@pytest.mark.parametrize("n", [3, 10])
+def test_ties_of_cliques_and_blocks_go_to_the_first_state(n):
+    """Two cliques; and a root of two blocks, whose first entries are not the largest."""
+    chain = tree_of([3] * n, [(i, i + 1) for i in range(n - 1)], range(n))
+    assert not chain.run(np.zeros(9 * (n - 1)), mode=True)["mode"].any()
+    root, table = tree_of([2] * n, [tuple(range(n))], range(n)), np.zeros(2**n)
+    table[0] = -1.0
+    assert root.run(table, mode=True)["mode"].tolist() == [[0] * (n - 1) + [1]]
 
 
 def test_an_impossible_lane_does_not_harm_the_others():
