@@ -232,9 +232,11 @@ static int pgm_greedy_start(pgm_greedy *s, const pgm_adjacency *graph, const dou
         s->missing[v] = (int64_t)g->degree[v] * (g->degree[v] - 1) / 2;
     }
     if (pgm_greedy_triangles(s)) return -1;
-    s->waiting = g->n;
-    for (int32_t v = 0; v < g->n; v++) pgm_greedy_place(s, v, v), pgm_greedy_score(s, v);
-    for (int32_t i = g->n / 2; i-- > 0;) pgm_greedy_sift(s, i);
+    for (int32_t v = 0; v < g->n; v++) {
+        s->waiting = v + 1;
+        pgm_greedy_place(s, v, v), pgm_greedy_score(s, v);
+        pgm_greedy_sift(s, v);
+    }
     return 0;
 }
 

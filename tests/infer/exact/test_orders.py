@@ -86,6 +86,132 @@ def test_entries_and_largest_agree_with_a_plain_elimination(seed):
     )
 
 
+class Plain:
+    """Greedy elimination and the lower bound on lists of neighbours, all scores computed anew.
+
+    Numbers of states are powers of two, so that sums of logarithms are exact.
+    """
+
+    def __init__(self, cards, scopes):
+        self.bits = [math.log2(c) for c in cards]
+        self.near = {v: [] for v in range(len(cards))}
+        self.low, self.order = 0.0, []
+        for s in scopes:
+            for a, b in itertools.permutations(s, 2):
+                if cards[a] > 1 and cards[b] > 1 and b not in self.near[a]:
+                    self.near[a].append(b)
+
+    def clique(self, v):
+        return self.bits[v] + sum(self.bits[u] for u in self.near[v])
+
+    def score(self, v, rule):
+        """The pair by which vertices are taken: orders.h and greedy.h."""
+        weight = [1.0] * len(self.bits)
+        if rule == _kernels.FILL_STATES:
+            weight = [2.0**b for b in self.bits]
+        elif rule not in (_kernels.FILL, _kernels.SIZE):
+            weight = [8.0 * b for b in self.bits]
+        pairs = itertools.combinations(self.near[v], 2)
+        apart = [weight[a] * weight[b] for a, b in pairs if b not in self.near[a]]
+        clique, fill = self.clique(v), sum(apart)
+        if not apart:
+            return -2.0, clique
+        heaviest = all(self.bits[u] <= self.bits[v] for u in self.near[v])
+        if len(apart) == 1 and clique <= self.low and heaviest:
+            return -1.0, clique
+        if rule == _kernels.WEIGHT:
+            return clique, fill
+        if rule == _kernels.SIZE:
+            return len(self.near[v]), fill
+        return (8.0 + clique + math.log2(fill) if rule == _kernels.WEIGHT_FILL else fill), clique
+
+    def eliminate(self, v):
+        for a, b in itertools.combinations(self.near[v], 2):
+            if b not in self.near[a]:
+                self.near[a].append(b)
+                self.near[b].append(a)
+        for u in self.near.pop(v):
+            self.near[u].remove(v)
+        self.order.append(v)
+
+    def reduce(self):
+        """Eliminate what is safe; a larger clique makes more reductions safe."""
+        largest = 0.0
+        while self.near:
+            score, _, v = min((*self.score(v, _kernels.FILL), v) for v in self.near)
+            if score < 0.0:
+                largest = max(largest, self.clique(v))
+                self.eliminate(v)
+            elif largest > self.low:
+                self.low = largest
+            else:
+                break
+        self.low = largest
+        return self
+
+    def parts(self):
+        left, found = set(self.near), []
+        while left:
+            part = {min(left)}
+            while more := {u for v in part for u in self.near[v]} - part:
+                part |= more
+            found.append(part)
+            left -= part
+        return found
+
+    def search(self, rule):
+        for part in self.reduce().parts():
+            while part:
+                v = min((*self.score(v, rule), v) for v in part)[-1]
+                self.eliminate(v)
+                part.remove(v)
+        return self.order
+
+    def bound(self):
+        """Contract the vertex of the smallest clique into the neighbour it shares fewest with."""
+        bound = self.reduce().low
+        while self.near:
+            clique, v = min((self.clique(v), v) for v in self.near)
+            bound, near = max(bound, clique), self.near.pop(v)
+            shared = [(len({*self.near[u]} & {*near}), self.clique(u) - self.bits[u]) for u in near]
+            for u in near:
+                self.near[u].remove(v)
+            if near:
+                u = near[shared.index(min(shared))]
+                self.bits[u] = min(self.bits[u], self.bits[v])
+                for x in near:
+                    if x != u and x not in self.near[u]:
+                        self.near[u].append(x)
+                        self.near[x].append(u)
+        return bound
+
+
+def graph_of_powers(seed):
+    """Several components, scopes of 2 or 3 variables, and 1 to 16 states."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(5, 50))
+    scopes = []
+    for _ in range(int(rng.integers(n, 3 * n))):
+        part = rng.integers(2) * (n // 3) * (seed % 2)
+        size = n - n // 3 if seed % 2 and part else n // 3 if seed % 2 else n
+        scopes.append((part + rng.permutation(size)[: rng.integers(2, 4)]).tolist())
+    return 2 ** rng.integers(0, 5, n), scopes
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_greedy_orders_are_those_of_a_plain_search(seed):
+    cards, scopes = graph_of_powers(seed)
+    for rule in RULES:
+        order, _, _ = _kernels.elimination_order(*graph(cards, scopes), rule, 0, math.inf)
+        assert order.tolist() == Plain(cards, scopes).search(rule)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_bound_is_that_of_a_plain_contraction(seed):
+    cards, scopes = graph_of_powers(seed)
+    assert _kernels.width_bound(*graph(cards, scopes)) == Plain(cards, scopes).bound()
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_the_bound_is_below_every_order_and_the_search_is_near_the_best(seed):
     rng = np.random.default_rng(seed)
