@@ -1,6 +1,7 @@
 """The compiled junction tree against enumeration, its reference in numpy, and its errors."""
 
 import itertools
+import math
 import signal
 import threading
 
@@ -118,6 +119,64 @@ def test_random_graphs_by_enumeration(seed, log_space, *, graphs=100, tolerance=
         np.testing.assert_array_equal(alone["log_z"], result["log_z"])
         for lane in range(lanes):
             check_lane(result, lane, cards, scopes, lane_of(tables, wide, lane), tolerance)
+
+
+def test_cliques_of_many_variables(n=30, graphs=20, tolerance=1e-10):
+    """Most variables have one state: cliques have up to 30 axes, and few entries."""
+    rng = np.random.default_rng(13)
+    for _ in range(graphs):
+        cards = np.where(rng.random(n) < 0.8, 1, rng.integers(2, 4, n)).tolist()
+        # Both cliques have more axes than are sorted by insertion.
+        scopes = [tuple((rng.permutation(n - 3) + i).tolist()) for i in (0, 3)]
+        scopes += [(i,) for i in range(0, n, 4)]
+        tables = random_tables(rng, cards, scopes, 1, [0] * len(scopes), 1.0, 0.1)
+        order = [*rng.permutation(3), *(rng.permutation(n - 3) + 3)]
+        result = tree_of(cards, scopes, order).run(
+            flat(tables),
+            marginals=True,
+            expected=np.arange(len(scopes)),
+            mode=True,
+            draws=2,
+            key=KEY,
+        )
+        check_lane(result, 0, cards, scopes, tables, tolerance)
+
+
+def least_peak(tree, cards):
+    """Entries of messages at once, over the best order of the children of every clique."""
+    scopes, parent = tree.clique_scopes(), tree.parents().tolist()
+    count = len(scopes)
+    message = [
+        1.0 if p < 0 else math.prod(cards[v] for v in {*scopes[i]} & {*scopes[p]})
+        for i, p in enumerate(parent)
+    ]
+
+    def peak(i):
+        below = [(peak(c), message[c]) for c in range(count) if parent[c] == i]
+        found = []
+        for children in itertools.permutations(below):
+            held, most = 0.0, 0.0
+            for needed, kept in children:
+                most, held = max(most, held + needed), held + kept
+            found.append(max(most, held + message[i]))
+        return min(found)
+
+    return max(peak(i) for i in range(count) if parent[i] < 0), message
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_children_of_a_clique_come_in_the_order_of_least_memory(seed, n=12):
+    rng = np.random.default_rng(seed)
+    cards = rng.integers(2, 5, n).tolist()
+    scopes = [(int(v), i) for i in range(1, n) for v in {*rng.integers(max(0, i - 5), i, 2)}]
+    tree = tree_of(cards, scopes, list(range(n))[::-1])
+    size = [math.prod(cards[v] for v in s) for s in tree.clique_scopes()]
+    # Larger cliques have several blocks.
+    assert max(size) <= 512
+    peak, message = least_peak(tree, cards)
+    entries = sum(cards[a] * cards[b] for a, b in scopes)
+    lane = entries + max(message) + peak + 2 * max(size) + tree.cliques + 2
+    assert tree.bytes(2) - tree.bytes(1) == 8 * lane
 
 
 def grid(rows, columns, rng, scale):

@@ -206,6 +206,27 @@ def test_greedy_orders_are_those_of_a_plain_search(seed):
         assert order.tolist() == Plain(cards, scopes).search(rule)
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize("rule", RULES)
+def test_random_searches_take_vertices_of_nearly_the_least_score(rule, noise):
+    """Ties are broken at random; noise lets scores win that are larger by its factor."""
+    cards = 2 ** np.random.default_rng(2).integers(1, 4, 64)
+    orders, larger = set(), 0
+    for seed in range(1, 5):
+        search, plain = _kernels.Orders(*graph(cards, grid(8))), Plain(cards, grid(8)).reduce()
+        search.greedy(rule, seed, noise, math.inf)
+        order, first = search.best().tolist(), len(plain.order)
+        assert search.parts == 1 and order[:first] == plain.order
+        for v in order[first:]:
+            least = min(plain.score(u, rule)[0] for u in plain.near)
+            own = plain.score(v, rule)[0]
+            assert own == least or 0.0 < own <= (1.0 + noise) * least
+            larger += own > least
+            plain.eliminate(v)
+        orders.add(tuple(order))
+    assert len(orders) > 1 and (larger > 0) == (noise > 0.0)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_the_bound_is_that_of_a_plain_contraction(seed):
     cards, scopes = graph_of_powers(seed)
@@ -262,6 +283,33 @@ def test_searches_stop_above_their_limit():
     assert order is None and entries == largest == math.inf
     order, entries, _ = _kernels.elimination_order(*model, 0, 0, math.inf)
     assert _kernels.elimination_order(*model, 0, 0, entries)[1] == entries
+
+
+def test_searches_of_a_component_stop_above_its_best():
+    model, work = graph(np.random.default_rng(5).integers(2, 9, 64), grid(8)), []
+    entries = [_kernels.elimination_order(*model, rule, 0, math.inf)[1] for rule in RULES]
+    good, bad = int(np.argmin(entries)), int(np.argmax(entries))
+    assert entries[good] < entries[bad]
+    for rules in ((good, bad), (bad,)):
+        search = _kernels.Orders(*model)
+        for rule in rules:
+            before = search.work()
+            search.greedy(rule, 0, 0.0, math.inf)
+        work.append(search.work() - before)
+        assert search.cost(search.best())[0] == min(entries[rule] for rule in rules)
+    assert work[0] < work[1]
+    search = _kernels.Orders(*model)
+    search.greedy(good, 0, 0.0, entries[good] / 2)
+    assert search.best() is None
+
+
+def test_an_offer_is_shared_among_components():
+    """Three bipartite graphs of 4 and 4 variables, of which none can safely be eliminated."""
+    scopes = [[8 * k + i, 8 * k + 4 + j] for k in range(3) for i in range(4) for j in range(4)]
+    search = _kernels.Orders(*graph([2] * 24, scopes))
+    order = np.random.default_rng(4).permutation(24).astype(np.int32)
+    search.offer(order)
+    assert search.parts == 3 and search.best().tolist() == sorted(order, key=lambda v: v // 8)
 
 
 def test_local_search_and_offers_never_make_the_best_order_worse():

@@ -63,6 +63,9 @@ def test_rows_of_evidence_are_indicator_tables(seed, *, graphs=60, tolerance=1e-
         asked = rng.permutation(len(scopes))[: rng.integers(0, len(scopes) + 1)]
         wanted = {"marginals": True, "expected": asked, "mode": True, "draws": 3, "key": KEY}
         found = run_restricted(tree, flat(given), seen, wide=wide, **wanted)
+        # Without a distribute pass, messages are on a stack.
+        alone = run_restricted(tree, flat(given), seen, wide=wide)["log_z"]
+        np.testing.assert_array_equal(alone, found["log_z"])
         every = flat(with_evidence(cards, given, wide, seen))
         wanted["wide"] = np.ones(len(scopes))
         right = tree.run(every, lanes=rows, **wanted)
@@ -119,6 +122,17 @@ def test_zeros_of_tables_that_differ_between_rows_exclude_states():
     values = np.concatenate([own.ravel(), np.tile(copy.ravel(), n - 1)])
     found = restricted_entries(tree, values, np.full((2, n), -1), wide=wide)
     np.testing.assert_allclose(found, [[n - 1, 1], [4 * (n - 1), 4]])
+
+
+def test_a_table_is_visited_again_when_its_variables_lose_states():
+    """a = 0 excludes b = 2; then b = 1 has no c; then d = 1, which is b, is left without a b."""
+    cards, scopes = [2, 3, 2, 2], [(0, 1, 3), (1, 2)]
+    first = np.full((2, 3, 2), -np.inf)
+    first[1] = first[0, 0, 0] = first[0, 1, 1] = 0.0
+    second = np.array([[0.0, 0.0], [-np.inf, -np.inf], [0.0, 0.0]])
+    tree = JunctionTree(np.array(cards), *arrays(scopes), np.array([0, 3, 1, 2], dtype=np.int32))
+    found = restricted_entries(tree, flat([first, second]), np.array([[0, -1, -1, -1]]))
+    np.testing.assert_array_equal(found, [[1 + 2, 2]])
 
 
 @pytest.mark.parametrize("seed", range(4))
