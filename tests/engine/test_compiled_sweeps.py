@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import twin
-from scipy.stats import chi2
+from scipy.stats import binom, chi2
 from tiny import FINITE, INFINITE, mixed_target
 from twin import key_of
 
@@ -19,6 +19,7 @@ from pgmengine import _kernels
 from pgmengine.engine import compiled, plain
 from pgmengine.engine.chains import refusal, start
 from pgmengine.engine.compiled import CompiledChains
+from pgmengine.engine.tabled import TabledChains
 
 table = pytest.mark.parametrize("tiny_model", FINITE + INFINITE, ids=repr)
 
@@ -388,6 +389,52 @@ def test_posteriors_of_one_unit(case):
     truth = 1 / (1 + np.exp(log_p[0] - log_p[1]))
     result = pgm.infer(model, evidence, method=pgm.MCMC(chains=50, draws=2000), rng=0)
     assert abs(result.mean["p"][0] - truth) < 5 * np.sqrt(truth * (1 - truth) / 1e5)
+
+
+def noisy_or_child(z, **given):
+    """A unit that is off with probability e^-z, below a parent that is off; 40,000 rows."""
+    b = pgm.GraphBuilder()
+    b.layer("p", pgm.Binary(), 1)
+    b.layer("c", pgm.NoisyOr(), 1, bias=[z])
+    b.cause("p", "c", weight=[[1.0]])
+    return b.build().given({"p": [0.0]}, **given).take(np.zeros(40_000, dtype=int))
+
+
+TINY_TO_LARGE = [*np.geomspace(1.2e-38, 1e4, 60), *np.linspace(0.02, 5.0, 60)]
+TINY_TO_LARGE += [86.0, 87.0, 88.0, 89.0, 103.0, 104.0, 1e30]
+
+
+def test_log_probabilities_of_noisy_or_units_from_tiny_to_large_inputs():
+    """log(1 - e^-z) of single units in single precision, with no digits lost at any z."""
+    for z in TINY_TO_LARGE:
+        target = noisy_or_child(z).take(np.array([0]))
+        on = {"p": np.zeros((1, 1)), "c": np.ones((1, 1))}
+        found = TabledChains(target, pgm.Gibbs(), on, np.random.default_rng(0)).log_density()[0]
+        # The parent is off with probability 1/2.
+        truth = np.log(-np.expm1(-z)) - np.log(2.0)
+        np.testing.assert_allclose(found, truth, rtol=1e-7, atol=3e-7, err_msg=str(z))
+
+
+def on_after_a_sweep(engine, target):
+    """The number of the 40,000 units that are on."""
+    off = {"p": np.zeros((40_000, 1)), "c": np.zeros((40_000, 1))}
+    chains = engine(target, pgm.Gibbs(), off, np.random.default_rng(0))
+    chains.sweep(1)
+    return chains.values()["c"].sum()
+
+
+@pytest.mark.parametrize("engine", [CompiledChains, TabledChains])
+def test_draws_of_noisy_or_units_from_tiny_to_large_inputs(engine, false_alarm=1e-6):
+    """Soft evidence takes the odds e^z - 1 back, so that each count is binomial with p = 1/2."""
+    inputs = [1e-37, 1e-30, 1e-20, 1e-10, 1e-7, 1e-6, 1e-4, 0.01, 0.5, 1.0, 5.0, 17.0, 80.0, 89.0]
+    odds = [z + np.log(-np.expm1(-z)) for z in inputs]
+    even = [noisy_or_child(z, soft={"c": [-own]}) for z, own in zip(inputs, odds)]
+    # At beta = 0 nothing is impossible.
+    even.append(noisy_or_child(0.0).at(0.0))
+    for target in even:
+        count = on_after_a_sweep(engine, target)
+        assert 2 * binom.cdf(min(count, 40_000 - count), 40_000, 0.5) > false_alarm / len(even)
+    assert on_after_a_sweep(engine, noisy_or_child(0.0, soft={"c": [80.0]})) == 0
 
 
 def test_log_density_of_a_chain_that_starts_at_an_impossible_state():
