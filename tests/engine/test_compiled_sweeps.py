@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import scipy.special
 import twin
 from scipy.stats import binom, chi2
 from tiny import FINITE, INFINITE, mixed_target
@@ -389,6 +390,88 @@ def own_link():
     b.layer("c", CLogLog(), 1)
     b.cause("p", "c", weight=[[1.5]])
     return b.build(), evidence_of(c=[1])
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize(
+    "unit", [pgm.Binary(), pgm.Categorical(3), pgm.MultiValued(np.inf)], ids=repr
+)
+def test_units_in_sequence_cross_blocks_of_uniforms(unit, backward, units=70):
+    """In both directions; of 4,200 draws more than two part once in 1e7 tests."""
+    b, size = pgm.GraphBuilder(), units * unit.width
+    weight = np.random.default_rng(1).normal(size=(size, size)) / 10
+    weight *= np.kron(np.triu(np.ones((units, units)), 1), np.ones((unit.width, unit.width)))
+    b.layer("x", unit, units)
+    b.couple("x", "x", weight=weight + weight.T)
+    target = b.build().given().take(np.zeros(20, dtype=int))
+    x = start(target, np.random.default_rng(0))
+    ours = CompiledChains(target, pgm.Blend(0.4), x, np.random.default_rng(2))
+    replay = twin.Replay(target, key_of(2), ours.by_unit, backward=backward)
+    theirs = plain.PlainChains(target, pgm.Blend(0.4), x, replay)
+    ours.sweep(3, backward)
+    theirs.sweep(3, backward)
+    assert ours.by_unit == {"x"}
+    same = np.isclose(ours.values()["x"], theirs.values()["x"], rtol=1e-4, atol=2e-5)
+    assert (~same).any(axis=1).sum() <= 2
+
+
+def test_impossible_children_at_beta_0_and_on_the_way_to_possible_ones():
+    """An effect is on without a cause at beta = 0; from there a cause of three values appears."""
+    b = pgm.GraphBuilder()
+    b.layer("p", pgm.Categorical(3), 1)
+    b.layer("c", pgm.NoisyOr(), 1)
+    b.cause("p", "c", weight=[[0.0], [1.0], [2.0]])
+    target = b.build().given({"c": [1.0]}).take(np.zeros(4000, dtype=int))
+    for state in range(3):
+        x = {"p": np.tile(np.eye(3)[state], (4000, 1)), "c": np.ones((4000, 1))}
+        free, bound = (
+            CompiledChains(target.at(beta), pgm.Gibbs(), x, np.random.default_rng(state))
+            for beta in (0.0, 1.0)
+        )
+        free.sweep(1)
+        bound.sweep(1)
+        counts = free.values()["p"].sum(axis=0)
+        # 3e-7 beyond this chi-square of 2; nine tests.
+        assert ((counts - 4000 / 3) ** 2 / (4000 / 3)).sum() < chi2.isf(3e-7, 2)
+        assert bound.values()["p"][:, 0].sum() == 0
+
+
+CHILDREN = (pgm.Binary(), pgm.Categorical(3), pgm.MultiValued(3), pgm.MultiValued(np.inf))
+
+
+@pytest.mark.parametrize("unit", CHILDREN, ids=repr)
+def test_parents_weigh_the_normalisers_of_children_from_tiny_to_large_inputs(unit):
+    """The log-odds of a parent are log p(x | zeta + w) - log p(x | zeta), here by sums in doubles.
+
+    Soft evidence takes them back, so that each of 4,000 parents is on with probability 1/2.
+    """
+    grid = np.linspace(-1.0, 1.0, 200_001) if unit.support is None else unit.support
+
+    def log_p(zeta):
+        if unit.width > 1:
+            return zeta[0] - scipy.special.logsumexp(zeta)
+        top = np.abs(zeta[0]) * np.abs(grid).max()
+        terms = np.exp(zeta[0] * grid - top)
+        total = terms.sum() if unit.support is not None else np.trapezoid(terms, grid)
+        return grid[0] * zeta[0] - top - np.log(total)
+
+    for bias, weight in ((0.0, 0.5), (5e-5, 0.3), (0.05, 4.0), (0.5, 30.0), (0.0, 900.0)):
+        own = np.arange(1.0, unit.width + 1) if unit.width > 1 else np.ones(1)
+        gain = log_p((bias + weight) * own) - log_p(bias * own)
+        b = pgm.GraphBuilder()
+        b.layer("p", pgm.Binary(), 1)
+        b.layer("c", unit, 1, bias=bias * own if unit.width == 1 else [bias * own])
+        b.cause("p", "c", weight=[weight * own])
+        first = np.eye(3)[:1] if unit.width > 1 else [[grid[0]]]
+        target = b.build().given({"c": first[0]}, soft={"p": [-gain]})
+        target = target.take(np.zeros(4000, dtype=int))
+        for state in (0.0, 1.0):
+            x = {"p": np.full((4000, 1), state), "c": np.repeat(np.asarray(first), 4000, axis=0)}
+            chains = CompiledChains(target, pgm.Gibbs(), x, np.random.default_rng(int(state)))
+            assert chains.by_unit == {"p"}
+            chains.sweep(1)
+            count = chains.values()["p"].sum()
+            assert 2 * binom.cdf(min(count, 4000 - count), 4000, 0.5) > 1e-8
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
