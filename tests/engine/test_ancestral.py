@@ -91,6 +91,29 @@ def test_nothing_is_drawn_where_everything_is_observed():
     same(b.build().given({"a": 2, "b": 1}), 5)
 
 
+class Given:
+    """A random source that hands out given uniforms."""
+
+    def __init__(self, uniforms):
+        self.uniforms = uniforms
+
+    def random(self, shape):
+        return self.uniforms.reshape(shape)
+
+
+def test_uniforms_at_the_ends_reach_no_impossible_state():
+    """Uniforms are in [0, 1): 0 goes to the first possible state, and the largest to the last."""
+    b = pgm.GraphBuilder()
+    b.variable("a", 5)
+    b.conditional("a", (), [0.0, 0.0, 0.5, 0.5, 0.0])
+    target = b.build().given()
+    found = Conditionals(target, target.evidence.values, 4)
+    (step,) = target.structure.drawing_steps
+    uniforms = np.array([0.0, np.nextafter(0.5, 0.0), 0.5, np.nextafter(1.0, 0.0)])
+    found.draw(step.units, Given(uniforms))
+    np.testing.assert_array_equal(found.states, [[2, 2, 3, 3]])
+
+
 def test_values_follow_the_states(each=50):
     """Layers in part with a conditional keep the values of their other units."""
     b = pgm.GraphBuilder()

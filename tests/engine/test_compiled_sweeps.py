@@ -474,6 +474,23 @@ def test_parents_weigh_the_normalisers_of_children_from_tiny_to_large_inputs(uni
             assert 2 * binom.cdf(min(count, 4000 - count), 4000, 0.5) > 1e-8
 
 
+def test_parents_weigh_observed_effects_of_tiny_leaks():
+    """As above, where 1 - e^-z has no digits left in double precision."""
+    for leak in (1e-30, 1e-20, 1e-10, 1e-3, 1.0):
+        gain = np.log(-np.expm1(-leak - 1.0)) - np.log(-np.expm1(-leak))
+        b = pgm.GraphBuilder()
+        b.layer("p", pgm.Binary(), 1)
+        b.layer("c", pgm.NoisyOr(), 1, bias=[leak])
+        b.cause("p", "c", weight=[[1.0]])
+        target = b.build().given({"c": [1.0]}, soft={"p": [-gain]})
+        target = target.take(np.zeros(4000, dtype=int))
+        x = {"p": np.ones((4000, 1)), "c": np.ones((4000, 1))}
+        chains = CompiledChains(target, pgm.Gibbs(), x, np.random.default_rng(0))
+        chains.sweep(1)
+        count = chains.values()["p"].sum()
+        assert 2 * binom.cdf(min(count, 4000 - count), 4000, 0.5) > 2e-7
+
+
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_draws_of_values_in_an_interval_from_tiny_to_large_parameters(sign):
     """The inverse of the distribution function of e^(eta x) on [-1, 1], in double precision.
