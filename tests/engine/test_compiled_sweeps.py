@@ -567,6 +567,25 @@ def test_log_probabilities_of_noisy_or_units_from_tiny_to_large_inputs():
         np.testing.assert_allclose(found, truth, rtol=1e-7, atol=3e-7, err_msg=str(z))
 
 
+@pytest.mark.parametrize("unit", [pgm.Binary(), pgm.Spin(), pgm.Categorical(3)], ids=repr)
+def test_log_probabilities_of_children_have_the_digits_of_single_precision(unit):
+    for z in np.linspace(-8.0, 8.0, 97):
+        b = pgm.GraphBuilder()
+        b.layer("p", pgm.Binary(), 1)
+        bias = [z] if unit.width == 1 else [[0.0, z, 0.3]]
+        b.layer("c", unit, 1, bias=bias)
+        b.cause("p", "c", weight=np.ones((1, unit.width)))
+        logits = z * unit.support if unit.width == 1 else np.array(bias[0])
+        for state, value in enumerate(unit.support):
+            target = b.build().given({"p": [0.0], "c": np.atleast_1d(value)})
+            x = {"p": np.zeros((1, 1)), "c": np.reshape(value, (1, -1)).astype(float)}
+            chains = TabledChains(target, pgm.Gibbs(), x, np.random.default_rng(0))
+            truth = logits[state] - scipy.special.logsumexp(logits) - np.log(2.0)
+            # The normaliser is rounded like the largest input.
+            error = 4e-7 + 1.2e-7 * (abs(z) + abs(truth))
+            assert abs(chains.log_density()[0] - truth) <= error
+
+
 def on_after_a_sweep(engine, target):
     """The number of the 40,000 units that are on."""
     off = {"p": np.zeros((40_000, 1)), "c": np.zeros((40_000, 1))}

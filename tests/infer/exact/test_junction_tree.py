@@ -297,6 +297,13 @@ def test_a_long_chain_whose_products_would_underflow():
     assert np.isclose(result["log_z"][0], log_z, rtol=1e-12)
 
 
+def test_exponentials_of_tables_are_accurate_to_rounding():
+    """The ratio of two marginals is e^x, for x across several octaves, in vectors and in tails."""
+    x = np.append(0.0, np.linspace(-40.0, 0.0, 2002))
+    found = tree_of([x.size], [(0,)], [0]).run(x, marginals=True)["marginals"][:, 0]
+    np.testing.assert_allclose(found / found[0], np.exp(x), rtol=2e-15)
+
+
 @pytest.mark.parametrize("small", [-705.0, -720.0, -800.0])
 @pytest.mark.parametrize("states", [2, 19])
 @pytest.mark.parametrize("lanes", [1, 3])
