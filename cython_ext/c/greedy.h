@@ -232,6 +232,8 @@ static int pgm_greedy_start(pgm_greedy *s, const pgm_adjacency *graph, const dou
         s->missing[v] = (int64_t)g->degree[v] * (g->degree[v] - 1) / 2;
     }
     if (pgm_greedy_triangles(s)) return -1;
+    /* The heap grows by one vertex at a time: sifting moves a vertex up as well as down, which
+     * would break the heap property below it if the rest were not a heap yet. */
     for (int32_t v = 0; v < g->n; v++) {
         s->waiting = v + 1;
         pgm_greedy_place(s, v, v), pgm_greedy_score(s, v);
