@@ -497,6 +497,33 @@ PGM_INLINE int pgm_gibbs_alone(const float *lw, int states, int now, float u)
     return chosen;
 }
 
+/* pgm_draw_by of units with more than two states */
+PGM_INLINE int pgm_draw_alone(const float *lw, int states, int now, float u, float alpha)
+{
+    float top = lw[0], sum = 0.0f, others = 0.0f, second = 0.0f, reached = 0.0f;
+    float w[PGM_MOST_STATES];
+    int best = 0, chosen = now;
+    for (int k = 1; k < states; k++) best = lw[k] > top ? k : best, top = lw[k] > top ? lw[k] : top;
+    for (int k = 0; k < states; k++) {
+        const float below = lw[k] - top;
+        w[k] = pgm_exp_alone(below > -87.0f ? below : -87.0f);
+        sum += w[k];
+        const float other = k == best ? 0.0f : w[k];
+        others += other;
+        second = other > second ? other : second;
+    }
+    const float share = sum - second < second * expf(PGM_TIE_OF_MANY) ? 0.0f : alpha;
+    const float leaving = now == best ? others : sum - w[now];
+    for (int k = 0; k < states; k++) {
+        const float back = k == best ? others : sum - w[k];
+        const float most = leaving > back ? leaving : back;
+        reached += k == now ? 0.0f : w[k] * (share / most + (1.0f - share) / sum);
+        w[k] = k == now ? 0.0f : reached;
+    }
+    for (int k = states - 1; k >= 0; k--) chosen = u < w[k] ? k : chosen;
+    return chosen;
+}
+
 PGM_INLINE int pgm_next_alone(const pgm_tabled *m, const pgm_site *s, int states, int now, float u,
                               float alpha)
 {
@@ -521,11 +548,7 @@ PGM_INLINE int pgm_next_alone(const pgm_tabled *m, const pgm_site *s, int states
         const float eta = lw[1] - lw[0];
         return now ^ pgm_moves_alone(eta == eta ? eta : 0.0f, now, u, share);
     }
-    if (alpha > 0.0f) {
-        pgm_vf all[PGM_MOST_STATES];
-        for (int k = 0; k < states; k++) all[k] = pgm_splat_f(lw[k]);
-        return pgm_draw_by(all, states, (pgm_vi){0} + now, pgm_splat_f(u), pgm_splat_f(share))[0];
-    }
+    if (alpha > 0.0f) return pgm_draw_alone(lw, states, now, u, share);
     return pgm_gibbs_alone(lw, states, now, u);
 }
 
