@@ -211,6 +211,7 @@ def parse_soft(
                 "two-valued units or log weights for Categorical units"
             )
         array = as_floats(_columns_in_order(layer, given), f"soft: layer {name!r}")
+        array = _with_units(layer, array)
         if (
             array.shape[-len(layer.bias_shape) :] != layer.bias_shape
             or array.ndim > len(layer.bias_shape) + 1
@@ -238,6 +239,23 @@ def parse_soft(
                 else common_rows({"soft": len(flat), "another soft layer": rows})
             )
     return fields, rows
+
+
+def _with_units(layer: Layer, hints: Array) -> Array:
+    """Return hints with an axis of units, which a layer of one unit may leave out, as in evidence.
+
+    A hint is then a number, or one number for each state; with an axis of rows in front.
+    """
+    own, k = len(layer.bias_shape), layer.unit.width
+    if (
+        layer.size > 1
+        or hints.shape in ((1,), layer.bias_shape)
+        or hints.ndim not in (own - 1, own)
+    ):
+        return hints
+    if k > 1:
+        return hints[..., None, :] if hints.shape[-1] == k else hints
+    return hints[..., None]
 
 
 def _columns_in_order(layer: Layer, given: Any) -> Any:

@@ -13,7 +13,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.named_units import values_by_layer
+from pgmengine.graph.named_units import numbers_of_layer, values_by_layer
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
 from pgmengine.graph.variables import unit_name
@@ -34,12 +34,7 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
     if isinstance(given, Mapping) and not is_frame(given):
         if not structure.layers.keys() >= given.keys():
             given = values_by_layer(structure, given, what)
-        return {
-            name: _of_layer(structure.layers[name], x, f"{what}: layer {name!r}")
-            if is_frame(x) and name in structure.layers
-            else x
-            for name, x in given.items()
-        }
+        return {name: _given(structure.layers.get(name), x, what) for name, x in given.items()}
     if not is_frame(given):
         return given
     places, out, taken = _places(structure), dict[str, Array](), dict[tuple[str, int], Any]()
@@ -64,6 +59,15 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
         )
     wide = {name: structure.layers[name] for name in out if structure.layers[name].unit.width > 1}
     return out | {name: layer.values_of(out[name], what) for name, layer in wide.items()}
+
+
+def _given(layer: Layer | None, given: Any, what: str) -> Any:
+    """Return values of a layer from a DataFrame or an array with names of states, or as given."""
+    if layer is None:
+        return given
+    if is_frame(given):
+        return _of_layer(layer, given, f"{what}: layer {layer.name!r}")
+    return numbers_of_layer(layer, given, f"{what}: layer {layer.name!r}")
 
 
 def data_by_layer(structure: Structure, data: Any) -> Any:

@@ -162,6 +162,7 @@ def state_number(layer: Layer, value: Any, what: str) -> float:
     if value is None or value != value or type(value).__name__ == "NAType":
         return float("nan")
     names = layer.state_names or ()
+    value = str(value) if isinstance(value, np.str_) else value
     if value in names:
         state = names.index(value)
         support = layer.unit.support
@@ -173,6 +174,29 @@ def state_number(layer: Layer, value: Any, what: str) -> float:
         raise PgmError(
             f"{what}: {value!r} is no state, expected {expected}{nearest(value, names)}"
         ) from None
+
+
+def numbers_of_layer(layer: Layer, given: Any, what: str) -> Any:
+    """Return values of a layer with its names of states as numbers; numbers stay as they are.
+
+    None and NaN are not observed. PgmError for a name that is no state, with row and index.
+    """
+    if not layer.state_names or isinstance(given, (int, float)):
+        return given
+    array = given if isinstance(given, np.ndarray) else np.asarray(given, dtype=object)
+    if array.dtype.kind in "biuf":
+        return given
+    found = np.empty(array.shape)
+    for place in np.ndindex(array.shape):
+        where = "".join(f", {axis} {i}" for axis, i in zip(_axes(layer, array), place, strict=True))
+        found[place] = state_number(layer, array[place], f"{what}{where}")
+    return found
+
+
+def _axes(layer: Layer, array: Array) -> tuple[str, ...]:
+    """Return the names of the axes of values of a layer, for messages."""
+    vector = ("row",) if layer.size == 1 else ("index",)
+    return {0: (), 1: vector, 2: ("row", "index")}.get(array.ndim, ("axis",) * array.ndim)
 
 
 def _gathered(size: int, parts: Mapping[int, Array], what: str, absent: float) -> Array:

@@ -271,3 +271,53 @@ def test_variables_named_after_generated_layers():
     except pgm.PgmError:
         return
     assert len(pgm.infer(made).marginal("smoke")) == 2
+
+
+def rain():
+    """Two variables that a coupling joins, so that each has a layer of its own."""
+    b = pgm.GraphBuilder()
+    b.variable("rain", states=("no", "yes"))
+    b.variable("wet", states=("no", "yes", "very"))
+    b.cause("rain", "wet", weight=[[2.0, 1.0, 0.0]])
+    return b.build()
+
+
+def test_states_have_names_where_a_variable_has_a_layer_of_its_own():
+    model = rain()
+    numbers = pgm.infer(model, {"wet": [1, 0, np.nan, 2]}).mean["rain"]
+    named = pgm.infer(model, {"wet": ["yes", "no", None, "very"]}).mean["rain"]
+    np.testing.assert_array_equal(named, numbers)
+    one, done = pgm.infer(model, {"wet": "yes"}), pgm.infer(model, do={"rain": "yes"})
+    assert one.mean["rain"].shape == (1,) and one.mean["rain"] == numbers[0]
+    np.testing.assert_array_equal(done.mean["wet"], pgm.infer(model, do={"rain": 1}).mean["wet"])
+    best = pgm.infer(model, want=("mode",)).assignment()
+    assert best == {"rain": "yes", "wet": "no"}
+    log_p = model.log_density(best)
+    np.testing.assert_allclose(pgm.infer(model, best, want=("log_prob",)).log_prob, log_p)
+    with pytest.raises(pgm.PgmError, match="layer 'wet', row 1: 'nope' is no state"):
+        pgm.infer(model, {"wet": ["yes", "nope"]})
+
+
+def test_hints_may_leave_out_the_axis_of_one_unit():
+    model, ask = rain(), pgm.infer
+    for name, short, whole in (
+        ("rain", 1.0, [1.0]),
+        ("rain", [1.0, 2.0], [[1.0], [2.0]]),
+        ("wet", [1.0, 2.0, 0.0], [[1.0, 2.0, 0.0]]),
+        ("wet", [[1.0, 2.0, 0.0], [0.0, 0.0, 0.0]], [[[1.0, 2.0, 0.0]], [[0.0, 0.0, 0.0]]]),
+    ):
+        one, two = (ask(model, soft={name: hints}).mean["rain"] for hints in (short, whole))
+        np.testing.assert_array_equal(one, two)
+
+
+def test_arrays_of_a_layer_may_have_names_of_states():
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Spin(), 2, states=("low", "high"))
+    b.layer("g", pgm.Binary(), 1)
+    b.couple("h", "g", weight=[[1.0], [0.5]])
+    model = b.build()
+    named = pgm.infer(model, {"h": [["low", "high"], [None, "low"]]}).mean["g"]
+    numbers = pgm.infer(model, {"h": [[-1, 1], [np.nan, -1]]}).mean["g"]
+    np.testing.assert_array_equal(named, numbers)
+    with pytest.raises(pgm.PgmError, match="layer 'h', row 1, index 1: 'lo' is no state"):
+        pgm.infer(model, {"h": np.array([["low", "high"], ["low", "lo"]])})
