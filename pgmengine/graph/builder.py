@@ -186,7 +186,10 @@ class GraphBuilder:
         """
         check_names(self.variables, self.layers)
         named = [name for c in self.couplings for name in (c.a, c.b)]
-        grouped = layers_of(self.variables, named, [layer.name for layer in self.layers])
+        taken: list[Hashable] = [layer.name for layer in self.layers]
+        # A layer of variables must not hide a unit by its name.
+        taken += [x for layer in self.layers for x in layer.labels or () if isinstance(x, str)]
+        grouped = layers_of(self.variables, named, taken)
         check_layers([*self.layers, *grouped])
         layers = {layer.name: layer for layer in (*self.layers, *grouped)}
         check_structure(Structure(layers, tuple(self.couplings)))
@@ -217,8 +220,10 @@ class GraphBuilder:
         parent, or of the node that the graph has first). Edges into a node with a cpt have none.
 
         Nodes become units of layers: c0, c1, ... by colour class of an nx.Graph, g0, g1, ... by
-        topological generation of an nx.DiGraph; their names are the labels of the units. Strings
-        with tables and without weights become variables. PgmError for attributes of other names.
+        topological generation of an nx.DiGraph, with a number behind the name of a layer that is
+        the name of a node, such as c0_1; the names of the nodes are the labels of the units.
+        Strings with tables and without weights become variables. PgmError for attributes of other
+        names.
 
         >>> import networkx as nx
         >>> import pgmengine as pgm

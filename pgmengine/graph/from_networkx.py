@@ -17,7 +17,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, Weight
 from pgmengine.graph.validate import as_floats, check_settings, check_unit_room
-from pgmengine.graph.variables import Variable
+from pgmengine.graph.variables import Variable, free_name
 from pgmengine.units import Unit
 
 if TYPE_CHECKING:
@@ -35,10 +35,11 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
 
     Strings that are in tables or conditionals, and in no weighted edge, become variables. Other
     nodes become units of layers: colour classes "c0", "c1", ... of an nx.Graph, and topological
-    generations "g0", "g1", ... of an nx.DiGraph. Units of different types, or with other names of
-    states, get layers of their own in one class. The nodes become the labels of the units, in the
-    order of the graph. Attributes of other names than `GraphBuilder.from_networkx` lists are
-    refused, except for the attributes that `Model.to_networkx` writes.
+    generations "g0", "g1", ... of an nx.DiGraph; a number follows where a node has this name. Units
+    of different types, or with other names of states, get layers of their own in one class. The
+    nodes become the labels of the units, in the order of the graph. Attributes of other names than
+    `GraphBuilder.from_networkx` lists are refused, except for the attributes that
+    `Model.to_networkx` writes.
     """
     if not isinstance(graph, nx.Graph) or graph.is_multigraph() or not len(graph):
         raise PgmError("from_networkx takes an nx.Graph or nx.DiGraph with at least one node")
@@ -64,7 +65,8 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
             b.variable(node, states[node] or counts[node])
     kept = {name: [node for node in m if node not in named] for name, m in members.items()}
     members = {name: m for name, m in kept.items() if m}
-    place = {node: (name, i) for name, m in members.items() for i, node in enumerate(m)}
+    # Units are named by their labels: of nodes that are integers, a number would mean another unit.
+    place = {node: (name, node) for name, m in members.items() for node in m}
     for name, m in members.items():
         bias = [graph.nodes[node].get("bias", np.zeros(units[node].width).squeeze()) for node in m]
         b.layer(name, units[m[0]], len(m), bias=bias, labels=m, states=states[m[0]])
@@ -280,10 +282,13 @@ def _groups(graph: nx.Graph, units: dict[Hashable, Any]) -> dict[str, list[Hasha
     letter = "g" if graph.is_directed() else "c"
     kinds = {c: [u for cc, u in keys if cc == c] for c, _ in keys}
     order = sorted(keys, key=lambda key: (key[0], kinds[key[0]].index(key[1])))
-    return {
-        f"{letter}{c}" + (f"_{kinds[c].index(u)}" if len(kinds[c]) > 1 else ""): keys[c, u]
-        for c, u in order
-    }
+    out, taken = dict[str, list[Hashable]](), set(graph)
+    for c, u in order:
+        name = f"{letter}{c}" + (f"_{kinds[c].index(u)}" if len(kinds[c]) > 1 else "")
+        name = free_name(name, taken)
+        taken.add(name)
+        out[name] = keys[c, u]
+    return out
 
 
 def _weight(given: object, shape: tuple[int, int], edge: tuple[Hashable, Hashable]) -> Array:

@@ -91,6 +91,46 @@ def test_tiny_models_come_back_as_the_same_distribution(tiny):
     np.testing.assert_allclose(one, two, atol=1e-12)
 
 
+def prob_of_one(model, node, evidence=None):
+    return float(pgm.infer(model, evidence or {}).marginal(node)[1])
+
+
+def test_nodes_with_names_of_layers_keep_their_own_answers():
+    d = nx.DiGraph()
+    d.add_node("g1", bias=5.0)
+    d.add_node("g0", bias=-5.0)
+    d.add_edge("g1", "g0", weight=0.0)
+    model = pgm.GraphBuilder.from_networkx(d).build()
+    assert prob_of_one(model, "g1") == pytest.approx(1 / (1 + np.exp(-5)))
+    assert prob_of_one(model, "g0", {"g1": 0}) == pytest.approx(1 / (1 + np.exp(5)))
+    assert prob_of_one(model, "g1", {"g1": 0}) == 0.0
+    g = nx.Graph([("c0", "c1"), ("c1", "q"), ("c1", "c0_1")])
+    nx.set_node_attributes(g, {"c0": 3.0, "c1": -2.0, "q": 1.0, "c0_1": -1.0}, "bias")
+    nx.set_edge_attributes(g, 0.0, "weight")
+    model = pgm.GraphBuilder.from_networkx(g).build()
+    for node, data in g.nodes(data=True):
+        assert prob_of_one(model, node) == pytest.approx(1 / (1 + np.exp(-data["bias"])))
+
+
+def test_a_layer_of_variables_does_not_hide_a_node():
+    g = nx.Graph()
+    g.add_edge("variables2", "other", weight=0.0)
+    g.nodes["variables2"]["bias"] = 2.0
+    g.add_node("f", table=[1.0, 3.0], scope=["a"])
+    g.add_node("a")
+    model = pgm.GraphBuilder.from_networkx(g).build()
+    assert prob_of_one(model, "a") == pytest.approx(0.75)
+    assert prob_of_one(model, "variables2") == pytest.approx(1 / (1 + np.exp(-2)))
+
+
+def test_tables_of_nodes_that_are_integers():
+    g = nx.Graph([(1, 2), (0, 2)])
+    nx.set_edge_attributes(g, 0.0, "weight")
+    g.add_node("f", table=[1.0, 9.0], scope=[1])
+    model = pgm.GraphBuilder.from_networkx(g).build()
+    assert [prob_of_one(model, i) for i in (0, 1, 2)] == pytest.approx([0.5, 0.9, 0.5])
+
+
 def broken(change):
     g = weather()
     change(g)
