@@ -260,9 +260,10 @@ class GraphBuilder:
     def from_dimod(model: object) -> GraphBuilder:
         """Return a builder for a BinaryQuadraticModel of dimod.
 
-        Its variables are the units of one layer, "x", of Spin or Binary units, and the labels of
-        the units. The log density is the negative energy without its constant: log_z of the model
-        is log sum_x e^-E(x), plus the offset of the dimod model. PgmError for other objects.
+        Its variables are the units of one layer, "x" ("x_1" if a variable is called "x"), of Spin
+        or Binary units, and the labels of the units. The log density is the negative energy without
+        its constant: log_z of the model is log sum_x e^-E(x), plus the offset of the dimod model.
+        PgmError for other objects.
         """
         b = GraphBuilder()
         add_quadratic(b, model, "x")
