@@ -128,7 +128,8 @@ class GraphBuilder:
         ----------
         child : the name of a variable, or (layer, number of a unit).
         parents : the parents in order, empty for a root.
-        values : probabilities; the axes are the parents in order, then the child.
+        values : probabilities; the axes are the parents in order, then the child. Each row must
+            sum to 1 up to 1e-6, and is normalised.
         """
         if isinstance(parents, str) or not isinstance(parents, Iterable):
             raise PgmError(
@@ -252,7 +253,8 @@ class GraphBuilder:
         """Return a builder for a BayesNet or MarkovRandomField of pyAgrum.
 
         Variables and states keep their names; intervals of a discretized variable become states
-        such as "[0;1[". PgmError for other objects.
+        such as "[0;1[". Probabilities may be rounded to six digits, as in files that pyAgrum
+        writes. PgmError for other objects.
         """
         return _declared(network_from_pyagrum(model))
 

@@ -30,8 +30,12 @@ from pgmengine.base.types import Array, States
 if TYPE_CHECKING:
     from pgmengine.graph.structure import Structure
 
-# Deviation of the sum of a conditional's row from one that is taken for rounding.
-ROUNDING = 1e-6
+# Deviation of the sum of a conditional's row from one that is taken for rounding: 1e-6, and the
+# rounding of the sum itself, so that 0.999999 passes.
+ROUNDING = 1e-6 + 1e-12
+
+# Half a unit of the sixth digit, the rounding of an entry that is printed with six digits.
+PRINTED = 0.5e-6
 
 # Deviation up to which a row keeps its bits: dividing again would change them at every reading.
 KEPT = 1e-12
@@ -304,6 +308,25 @@ def check_table(values: Array, conditional: bool, what: str, scope: Sequence[Axi
         values = values / np.where(np.abs(sums - 1) < KEPT, 1.0, sums)
     with np.errstate(divide="ignore"):
         return np.log(values)
+
+
+def rows_are_one(values: Array) -> bool:
+    """Whether all rows of a conditional sum to one up to the rounding of printed entries."""
+    away = np.abs(values.sum(axis=-1) - 1)
+    return bool((away <= ROUNDING + PRINTED * values.shape[-1]).all())
+
+
+def as_printed(values: Array) -> Array:
+    """Return a conditional from a file or another library, whose entries may have been printed.
+
+    Rows are divided by their sum where it is one up to 1e-6, and 0.5e-6 more for each state: half a
+    unit of the sixth digit, with which many programs print probabilities. Other rows keep their
+    entries, and are then refused by their place.
+    """
+    sums = values.sum(axis=-1, keepdims=True)
+    away = np.abs(sums - 1)
+    near = (away >= KEPT) & (away <= ROUNDING + PRINTED * values.shape[-1])
+    return values / np.where(near, sums, 1.0) if near.any() else values
 
 
 def _row_sums(values: Array, what: str, scope: Sequence[Axis]) -> Array:

@@ -54,7 +54,8 @@ def read(path: str | Path) -> Model:
     Returns
     -------
     The model, with a named variable for each variable of the file. Variables of a .uai file are
-    named "0", "1", ..., and so are their states.
+    named "0", "1", ..., and so are their states. Probabilities may be rounded to six digits: the
+    sum of K of them may differ from 1 by 1e-6 + K * 0.5e-6, and is then divided out.
 
     Raises
     ------

@@ -9,6 +9,7 @@ from small_networks import NAMES, RAIN, TEXTS, WET, WIND, drawn, network, same
 from tiny import MODELS
 
 import pgmengine as pgm
+from pgmengine.graph.tabular import Network
 from pgmengine.io.formats import read, read_evidence, write_network
 from pgmengine.io.network import build, network_of
 
@@ -50,6 +51,38 @@ def test_rows_that_do_not_sum_to_1_are_refused_by_file(tmp_path):
     path.write_text(TEXTS[".bif"].replace("0.15, 0.85", "0.15, 0.75"))
     with pytest.raises(pgm.PgmError, match=f"^{path}: .*wet"):
         read(path)
+
+
+def test_rows_of_files_may_be_rounded_to_six_digits(tmp_path):
+    # Two states may be away from 1 by 1e-6 + 2 * 0.5e-6.
+    for suffix, old, new in (
+        (".bif", "0.15, 0.85", "0.15, 0.850002"),
+        (".bif", "0.15, 0.85", "0.15, 0.849998"),
+        (".uai", "0.15 0.85", "0.15 0.850002"),
+    ):
+        path = tmp_path / f"m{suffix}"
+        assert old in TEXTS[suffix]
+        path.write_text(TEXTS[suffix].replace(old, new))
+        model = read(path)
+        assert all(t.conditional for t in model.structure.tables)
+        assert np.allclose(pgm.infer(model, want=("log_z",)).log_z, 0.0, atol=1e-14)
+        yes = next(iter(pgm.infer(model).marginal(model.variables[2]).values()))
+        assert abs(yes - JOINT[:, :, 0].sum()) < 2e-6
+    path = tmp_path / "m.bif"
+    path.write_text(TEXTS[".bif"].replace("0.15, 0.85", "0.15, 0.850003"))
+    with pytest.raises(pgm.PgmError, match=f"^{path}: .*rain = no, wind = some sum to 1.000003"):
+        read(path)
+
+
+def test_random_networks_that_are_rounded_to_six_digits(seed=0):
+    rng = np.random.default_rng(seed)
+    for _ in range(20):
+        values = np.round(rng.dirichlet(np.ones(40), 3), 6)
+        one = (0, (), np.round(rng.dirichlet(np.ones(3)), 6))
+        states = tuple(tuple(f"s{k}" for k in range(n)) for n in (3, 40))
+        model = build(Network(("a", "b"), states, (one, (1, (0,), values))))
+        found = np.exp(model.params["b|a.table"])
+        np.testing.assert_allclose(found, values / values.sum(1, keepdims=True), rtol=1e-12)
 
 
 def drawn_model(rng, directed):
