@@ -46,6 +46,34 @@ def test_evidence_of_a_file_is_taken_as_it_is(tmp_path):
     assert np.allclose(log_z, np.log([JOINT[:, :, 0].sum(), JOINT[0, :, 1].sum()]))
 
 
+def test_evidence_of_a_file_for_models_with_arrows_and_layers(tmp_path):
+    """Variables come first, then units of layers, whose states become values."""
+    b = pgm.GraphBuilder()
+    b.layer("g", pgm.Gaussian(1.0), 1)
+    b.layer("h", pgm.Spin(), 2)
+    b.layer("s", pgm.MultiValued(3), 2, labels=["p", "q"])
+    b.variable("rain")
+    b.variable("wet", states=3)
+    b.cause("rain", "wet", weight=[[2.0, 0.0, -1.0]])
+    b.couple("h", "s", weight=np.ones((2, 2)))
+    model, path = b.build(), tmp_path / "m.uai.evid"
+    path.write_text("2 0 1 1 2\n")
+    assert read_evidence(path, model) == {"rain": 1, "wet": 2}
+    assert pgm.infer(model, read_evidence(path, model), want=("log_prob",)).log_prob < 0
+    path.write_text("2\n2 1 2 3 0\n2 4 1 5 2\n")
+    found = read_evidence(path, model)
+    assert set(found) == {"wet", "h", "p", "q"}
+    assert np.array_equal(found["h"], [[np.nan, -1.0], [np.nan, np.nan]], equal_nan=True)
+    p, q = model.structure.layers["s"].unit.support[[1, 2]]
+    assert np.array_equal(found["p"], [np.nan, p], equal_nan=True)
+    assert np.array_equal(found["q"], [np.nan, q], equal_nan=True)
+    given = pgm.infer(model, found).mean
+    assert given["h"][0, 1] == -1.0 and given["p"][1, 0] == p
+    path.write_text("1 6 0\n")
+    with pytest.raises(pgm.PgmError, match="expected a variable, an integer from 0 to 5"):
+        read_evidence(path, model)
+
+
 def test_rows_that_do_not_sum_to_1_are_refused_by_file(tmp_path):
     path = tmp_path / "m.bif"
     path.write_text(TEXTS[".bif"].replace("0.15, 0.85", "0.15, 0.75"))
