@@ -44,6 +44,7 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
     if not isinstance(graph, nx.Graph) or graph.is_multigraph() or not len(graph):
         raise PgmError("from_networkx takes an nx.Graph or nx.DiGraph with at least one node")
     _check_attributes(graph)
+    _check_directed(graph)
     families, tables = _families(graph), _tables(graph)
     nodes: nx.Graph = graph.copy()
     nodes.remove_nodes_from([node for node, data in graph.nodes(data=True) if "table" in data])
@@ -53,8 +54,12 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
     edges = [
         edge for edge in nodes.edges(data=True) if not _into_conditional(edge, graph, families)
     ]
-    members = _groups(nodes, {node: (units[node], states[node]) for node in nodes})
     coupled = {node for one, two, _ in edges for node in (one, two)}
+    kinds: dict[Hashable, tuple[Any, ...]] = {node: (units[node], states[node]) for node in nodes}
+    if graph.is_directed():
+        # Roots of arrows are normalised, in layers without other units and without conditionals.
+        kinds = {node: (*k, node in coupled, node in families) for node, k in kinds.items()}
+    members = _groups(nodes, kinds)
     named = {
         node
         for node in nodes
@@ -90,11 +95,6 @@ def _add_edges(
     blocks: dict[tuple[str, str], list[tuple[int, int, Array]]] = {}
     for one, two, data in edges:
         (a, i), (c, j) = place[one], place[two]
-        if graph.is_directed() and not data.get("directed", True):
-            raise PgmError(
-                f"edge {one!r}, {two!r} is undirected: declare arrows and undirected edges "
-                "together with a GraphBuilder"
-            )
         weight = _weight(data.get("weight", 1.0), (units[one].width, units[two].width), (one, two))
         if not graph.is_directed() and list(members).index(a) > list(members).index(c):
             (a, i), (c, j), weight = (c, j), (a, i), weight.T
@@ -239,6 +239,16 @@ def _check_attributes(graph: nx.Graph) -> None:
             raise PgmError(
                 f"{what}: attribute {unknown[0]!r} is unknown{nearest(unknown[0], read)}; expected "
                 f"{', '.join(read)}: rename it, or remove it from the graph"
+            )
+
+
+def _check_directed(graph: nx.Graph) -> None:
+    """PgmError for undirected edges of an nx.DiGraph, which `Model.to_networkx` writes."""
+    for one, two, directed in graph.edges(data="directed", default=True):
+        if graph.is_directed() and not directed:
+            raise PgmError(
+                f"edge {one!r}, {two!r} is undirected: declare arrows and undirected edges "
+                "together with a GraphBuilder"
             )
 
 
