@@ -15,7 +15,7 @@ from pgmengine.apps.graph_layout import NARROW, places
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.diagnostics import autocorrelation_function
 from pgmengine.graph.model import Model
-from pgmengine.graph.variables import Member
+from pgmengine.graph.variables import Place, unit_name
 from pgmengine.infer.result import Result
 from pgmengine.learn.fit import Fit
 
@@ -326,7 +326,8 @@ def graph(model: Model, ax: Axes | None = None, result: Result | None = None, ro
     A model with named variables is drawn variable by variable, in ranks, parents above children;
     tables of two variables are lines, and tables of more are small squares. With a result, a bar
     in each box has the marginal probabilities, a colour for each state, the first state on the
-    left, and the frames of observed variables are thick.
+    left, and the frames of observed variables are thick. Units of layers beside the variables are
+    drawn as well; units with infinitely many values have no bars.
 
     Parameters
     ----------
@@ -338,14 +339,31 @@ def graph(model: Model, ax: Axes | None = None, result: Result | None = None, ro
     Raises
     ------
     PgmError
-        If the result has no marginals.
+        If the result has no marginals, has no such row, or belongs to another model.
 
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.graph(pgm.dbn([12, 8, 4], rng=0))
     """
     if model.structure.variables:
+        if result is not None:
+            _check_result(model, result, row)
         return _variables(model, ax, result, row)
     return _layers(model, ax)
+
+
+def _check_result(model: Model, result: Result, row: int) -> None:
+    """PgmError unless a result has marginals of the units of a model in a row of its evidence."""
+    if result.target is None:
+        raise PgmError("the result has no target: give a result of infer or of a prepared question")
+    if result.target.structure.layers != model.structure.layers:
+        theirs = listed(list(result.target.structure.layers))
+        raise PgmError(
+            f"the result belongs to another model, with the layers {theirs}; expected one with "
+            f"the layers {listed(list(model.structure.layers))}, and the same units"
+        )
+    rows = result.target.rows
+    if isinstance(row, bool) or not isinstance(row, (int, np.integer)) or not 0 <= row < rows:
+        raise PgmError(f"row {row!r} is no row of the result, expected 0..{rows - 1}")
 
 
 def _layers(model: Model, ax: Axes | None) -> Axes:
@@ -396,8 +414,13 @@ LINE = "#35618f"
 def _variables(model: Model, ax: Axes | None, result: Result | None, row: int) -> Axes:
     """Draw named variables in ranks."""
     nodes = model.to_networkx("variables")
-    names: list[Member] = [node for node in nodes if "table" not in nodes.nodes[node]]
-    widths: dict[Hashable, float] = {n: 0.3 + LETTER * max(len(str(n)), 4) for n in names}
+    units: dict[Hashable, Place] = {
+        node: (data["layer"], data["index"])
+        for node, data in nodes.nodes(data=True)
+        if "table" not in data
+    }
+    names = {node: unit_name(model.structure.layers, place) for node, place in units.items()}
+    widths = {node: 0.3 + LETTER * max(len(name), 4) for node, name in names.items()}
     place = places(nodes, widths)
     across = max(abs(x) + widths.get(node, NARROW) / 2 for node, (x, _) in place.items())
     down = max(-y for _, y in place.values())
@@ -410,8 +433,8 @@ def _variables(model: Model, ax: Axes | None, result: Result | None, row: int) -
         # Arrows lead from the lower edge of a box to the upper edge, so that their heads are seen.
         ends = ((x2, y2 + HIGH), (x1, y1 - LOW)) if arrow else ((x2, y2), (x1, y1))
         ax.annotate("", *ends, arrowprops={**look, "alpha": 0.7}, zorder=1)
-    for name in names:
-        _variable(ax, model, name, (*place[name], widths[name]), result, row)
+    for node, name in names.items():
+        _variable(ax, name, (*place[node], widths[node]), units[node], result, row)
     for x, y in (place[node] for node in nodes if node not in widths):
         ax.plot([x], [y], "s", color=LINE, markersize=4, zorder=2)
     ax.set(xlim=(-across - 0.2, across + 0.2), ylim=(-down - 0.5, 0.5))
@@ -421,9 +444,9 @@ def _variables(model: Model, ax: Axes | None, result: Result | None, row: int) -
 
 def _variable(
     ax: Axes,
-    model: Model,
-    name: Member,
+    name: str,
     at: tuple[float, float, float],
+    unit: Place,
     result: Result | None,
     row: int,
 ) -> None:
@@ -432,27 +455,23 @@ def _variable(
     from matplotlib.patches import Rectangle
 
     x, y, wide = at
-    seen = result is not None and _observed(result, model, name, row)
+    seen = result is not None and _observed(result, unit, row)
     box = Rectangle((x - wide / 2, y - LOW), wide, LOW + HIGH, facecolor="#eef3fa", zorder=3)
     box.set(edgecolor=LINE, linewidth=2.2 if seen else 0.8)
     ax.add_patch(box)
-    ax.text(
-        x, y + (0.05 if result else 0.02), str(name), ha="center", va="center", fontsize=8, zorder=5
-    )
-    if result is None:
+    ax.text(x, y + (0.05 if result else 0.02), name, ha="center", va="center", fontsize=8, zorder=5)
+    if result is None or unit[0] not in result.prob:
         return
-    shares = [np.atleast_1d(np.asarray(p))[row] for p in result.marginal(name).values()]
+    prob = np.asarray(result.prob[unit[0]])
+    shares = (prob[row] if prob.ndim == 3 else prob)[unit[1]].tolist()
     colors = mpl.colormaps["viridis"](np.linspace(0.1, 0.95, max(len(shares), 2)))
     left = x - wide / 2
     for share, color in zip(shares, colors, strict=False):
-        part = Rectangle((left, y - LOW), wide * float(share), 0.11, facecolor=color, zorder=4)
+        part = Rectangle((left, y - LOW), wide * share, 0.11, facecolor=color, zorder=4)
         ax.add_patch(part)
-        left += wide * float(share)
+        left += wide * share
 
 
-def _observed(result: Result, model: Model, name: Member, row: int) -> bool:
-    """Whether a variable is observed in a row of the result's evidence."""
-    if result.target is None:
-        return False
-    layer, unit = model.structure.places[name]
-    return not bool(result.target.free[layer][row, unit])
+def _observed(result: Result, unit: Place, row: int) -> bool:
+    """Whether a unit is observed in a row of the result's evidence."""
+    return result.target is not None and not bool(result.target.free[unit[0]][row, unit[1]])

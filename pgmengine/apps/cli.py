@@ -7,6 +7,7 @@ is one line on stderr, and the exit code is 2.
 
 from __future__ import annotations
 
+import csv
 import os
 import sys
 from pathlib import Path
@@ -15,23 +16,25 @@ from typing import Annotated
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
 
 import pgmengine as pgm
 from pgmengine.apps.cli_answers import (
+    by_name,
     check_folder,
     check_out,
+    columns_of_samples,
     flat_answers,
     print_answers,
     print_by_name,
     show,
-    table_of_variables,
+    tables_of_model,
     write,
 )
 from pgmengine.apps.cli_inputs import read_arrays, read_evidence, read_model
 from pgmengine.apps.demo import run_demo
 from pgmengine.base.files import shown
 from pgmengine.base.threads import threads
+from pgmengine.base.types import Array
 from pgmengine.infer.auto import drawing
 
 app = typer.Typer(
@@ -89,20 +92,9 @@ def main() -> None:
 
 @app.command()
 def info(model: ModelFile) -> None:
-    """Show the layers, couplings and parameters of a model, or its variables and tables."""
+    """Show the variables of a model with their tables, its layers, and its parameters."""
     m = read_model(model)
-    if m.structure.variables:
-        show(table_of_variables(m, str(model)))
-        return
-    layers = Table("layer", "unit", "size", title=str(model))
-    for x in m.structure.layers.values():
-        layers.add_row(x.name, repr(x.unit), str(x.size))
-    params = Table("parameter", "shape", "smallest", "largest")
-    for name, value in m.params.items():
-        dense = np.asarray(value.data if hasattr(value, "tocoo") else value)
-        low, high = (f"{f(dense):.4g}" if dense.size else "-" for f in (np.min, np.max))
-        params.add_row(name, "x".join(map(str, value.shape)), low, high)
-    show(layers, params)
+    show(*tables_of_model(m, str(model)))
 
 
 @app.command()
@@ -135,11 +127,11 @@ def infer(
     m = read_model(model)
     check_out(out)
     result = pgm.infer(m, read_evidence(m, evidence), want=_wanted(want), rng=seed)
-    arrays = flat_answers(result)
+    arrays = flat_answers(result, m.structure)
     if out is None and m.structure.variables:
         print_by_name(m, result, arrays)
     elif out is None:
-        print_answers(result, arrays)
+        print_answers(result, arrays, f"{result.kind}: {result.plan}")
     else:
         write(out, arrays)
 
@@ -159,10 +151,13 @@ def sample(
     result = pgm.infer(m, given, want=("samples",), method=drawing(draws), rng=seed)
     arrays = {name: value[:draws] for name, value in result.samples.items()}
     if out is not None:
-        write(out, arrays)
+        write(out, by_name("samples", arrays, m.structure))
         return
     if m.structure.variables:
-        print(result.samples_frame().to_csv(sep="\t", index=False), end="")
+        lines = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
+        columns = columns_of_samples(arrays, m.structure)
+        lines.writerow(name for name, _ in columns)
+        lines.writerows(zip(*(_texts(values) for _, values in columns), strict=True))
         return
     rows = next(iter(arrays.values())).shape[1]
     for i, row in np.ndindex(draws, rows):
@@ -174,12 +169,20 @@ def sample(
         print(head + "  ".join(layers))
 
 
+def _texts(values: Array) -> list[str]:
+    """Return draws (draws, rows) as text, all draws of a row of evidence together."""
+    return [x if isinstance(x, str) else f"{x:g}" for x in values.T.ravel().tolist()]
+
+
 @app.command()
 def fit(
     model: ModelFile,
     data: Annotated[
         Path,
-        typer.Argument(help=".npz or .json with an array for each layer, or .csv for the first"),
+        typer.Argument(
+            help=".npz or .json with an array for each layer or variable; .csv with names of "
+            "variables in the first line, or rows of numbers for the first layer"
+        ),
     ],
     out: Annotated[Path, typer.Argument(help="where to write the learned .safetensors model")],
     epochs: Annotated[int, typer.Option(min=1, help="passes over the data")] = 10,

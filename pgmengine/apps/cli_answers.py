@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from io import BytesIO
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +18,89 @@ from rich.table import Table
 import pgmengine as pgm
 from pgmengine.base.files import writable, write_whole
 from pgmengine.base.types import Array
-from pgmengine.io.network import network_of
+from pgmengine.graph.frames import shown_units
+from pgmengine.graph.structure import Structure
+from pgmengine.graph.variables import Place, unit_name
+from pgmengine.infer.by_name import state_keys, state_values
+
+# Answers with an axis of units.
+BY_UNIT = ("mean", "prob", "mode", "samples")
 
 
-def table_of_variables(model: pgm.Model, title: str) -> Table:
-    """Return a table of the variables of a model, with their states and conditionals."""
-    network = network_of(model)
-    entries = sum(c.values.size for c in network.conditionals)
-    entries += sum(t.values.size for t in network.tables)
+def tables_of_model(model: pgm.Model, title: str) -> list[Table]:
+    """Return tables of the variables of a model, of its layers, and of its parameters."""
+    s = model.structure
+    if not s.variables:
+        return [_table_of_layers(model, title), _table_of_parameters(model)]
+    out = [_table_of_variables(model, title)]
+    if len(s.variables) < sum(layer.size for layer in s.layers.values()):
+        out.append(_table_of_layers(model, "layers beside the variables"))
+    return [*out, _table_of_parameters(model)] if s.couplings or len(out) > 1 else out
+
+
+def _table_of_variables(model: pgm.Model, title: str) -> Table:
+    """Return a table of the variables, with their states and parents."""
+    s = model.structure
+    conditionals = sum(len(t.index) for t in s.tables if t.conditional)
+    tables = sum(len(t.index) for t in s.tables) - conditionals
+    entries = int(s.table_index.first[-1])
+    many = "s" if len(s.couplings) > 1 else ""
+    couplings = f", {len(s.couplings)} coupling{many}" if s.couplings else ""
     out = Table(
         "variable",
         "states",
         "parents",
         "tables",
         title=title,
-        caption=f"{len(network.names)} variables, {len(network.conditionals)} conditionals, "
-        f"{len(network.tables)} tables, {entries} entries",
+        caption=f"{len(s.variables)} variables, {conditionals} conditionals, {tables} tables, "
+        f"{entries} entries{couplings}",
     )
-    parents = {
-        c.child: ", ".join(network.names[p] for p in c.parents) for c in network.conditionals
-    }
-    inside = Counter(i for t in network.tables for i in t.scope)
-    for i, (name, states) in enumerate(zip(network.names, network.states, strict=True)):
-        out.add_row(name, ", ".join(states), parents.get(i, ""), str(inside[i] or ""))
+    parents: dict[Place, list[str]] = {}
+    inside: Counter[Place] = Counter()
+    for t in s.tables:
+        for units in t.index.tolist():
+            *before, last = zip(t.layers, units, strict=True)
+            if t.conditional:
+                parents[last] = [unit_name(s.layers, place) for place in before]
+            else:
+                inside.update([*before, last])
+    for place in s.variables:
+        layer = s.layers[place[0]]
+        above = [*parents.get(place, ()), *(_end(model, c.a) for c in s.arrows_into[layer.name])]
+        states = ", ".join(map(str, state_keys(layer)))
+        out.add_row(unit_name(s.layers, place), states, ", ".join(above), str(inside[place] or ""))
+    return out
+
+
+def _end(model: pgm.Model, name: str) -> str:
+    """Return the name of a layer at the end of an arrow; a variable has its own."""
+    layers = model.structure.layers
+    return unit_name(layers, (name, 0)) if (name, 0) in model.structure.variables else name
+
+
+def _table_of_layers(model: pgm.Model, title: str) -> Table:
+    """Return a table of the layers whose units are no variables."""
+    out = Table("layer", "unit", "size", title=title)
+    for x in shown_units(model.structure):
+        if not x.variable:
+            out.add_row(x.name, repr(x.layer.unit), str(x.layer.size))
+    return out
+
+
+def _table_of_parameters(model: pgm.Model) -> Table:
+    """Return a table of the parameters.
+
+    Of a model with variables it leaves out tables, and biases of variables that are 0.
+    """
+    s, out = model.structure, Table("parameter", "shape", "smallest", "largest")
+    tables = {t.key for t in s.tables} if s.variables else set()
+    biases = {f"{name}.bias" for name, _ in s.variables}
+    for name, value in model.params.items():
+        dense = np.asarray(value.data if hasattr(value, "tocoo") else value)
+        if name in tables or (name in biases and not dense.any()):
+            continue
+        low, high = (f"{f(dense):.4g}" if dense.size else "-" for f in (np.min, np.max))
+        out.add_row(name, "x".join(map(str, value.shape)), low, high)
     return out
 
 
@@ -48,15 +109,54 @@ def show(*tables: Table) -> None:
     Console(markup=False, emoji=False).print(*tables)
 
 
-def flat_answers(result: pgm.Result) -> dict[str, Array]:
-    """Return the answers as arrays: "log_z", and "mean.v" for the mean of layer v."""
+def flat_answers(result: pgm.Result, structure: Structure) -> dict[str, Array]:
+    """Return the answers as arrays: "log_z", "mean.v" of layer v, and "prob.rain" of a variable.
+
+    Arrays of a variable have no axis of units, and "states.rain" has the order of its states.
+    """
     arrays: dict[str, Array] = {}
     for name, value in result.answers.items():
-        if isinstance(value, Mapping):
+        if name in BY_UNIT:
+            arrays |= {f"{name}.{key}": v for key, v in by_name(name, value, structure).items()}
+        elif isinstance(value, Mapping):
             arrays |= {f"{name}.{key}": np.asarray(v) for key, v in value.items()}
         else:
             arrays[name] = np.asarray(value)
+    for x in shown_units(structure) if "prob" in result.answers else ():
+        if x.variable and x.layer.state_names:
+            arrays[f"states.{x.name}"] = np.array(x.layer.state_names)
     return arrays
+
+
+def by_name(answer: str, values: Mapping[str, Array], structure: Structure) -> dict[str, Array]:
+    """Return layer -> its array, and variable -> its part; states of variables by their names."""
+    out: dict[str, Array] = {}
+    for x in shown_units(structure):
+        if x.layer.name not in values:
+            continue
+        value = np.asarray(values[x.layer.name])
+        if not x.variable:
+            out[x.name] = value
+        elif answer in ("mode", "samples"):
+            found = np.asarray(state_values(x.layer, value)[..., x.units[0]])
+            out[x.name] = found.astype(str) if x.layer.state_names else found
+        else:
+            wide = answer == "prob" or x.layer.unit.width > 1
+            out[x.name] = np.asarray(np.take(value, x.units[0], axis=-2 if wide else -1))
+    return out
+
+
+def columns_of_samples(
+    samples: Mapping[str, Array], structure: Structure
+) -> list[tuple[str, Array]]:
+    """Return a name and the draws (draws, rows) of each unit: variables, then units of layers."""
+    layers = []
+    for x in shown_units(structure):
+        values = state_values(x.layer, np.asarray(samples[x.layer.name]))
+        names = x.labels if x.variable else [f"{x.name}[{label}]" for label in x.labels]
+        columns = [(str(n), values[:, :, i]) for n, i in zip(names, x.units, strict=True)]
+        layers.append((not x.variable, columns))
+    return [column for _, columns in sorted(layers, key=itemgetter(0)) for column in columns]
 
 
 def check_folder(out: Path) -> None:
@@ -90,14 +190,16 @@ def write(out: Path, arrays: Mapping[str, Array]) -> None:
 
 def _as_json(array: Array) -> Any:
     """Return nested lists, with null for NaN and infinities, which JSON does not have."""
-    entries = array.astype(object)
+    if array.dtype.kind == "U":
+        return array.tolist()
+    entries = np.array(array, dtype=object)
     entries[~np.isfinite(array)] = None
     return entries.tolist()
 
 
-def print_answers(result: pgm.Result, arrays: Mapping[str, Array]) -> None:
+def print_answers(result: pgm.Result, arrays: Mapping[str, Array], title: str) -> None:
     """Print a table of arrays, and warnings to stderr."""
-    table = Table("answer", "shape", "values", title=f"{result.kind}: {result.plan}")
+    table = Table("answer", "shape", "values", title=title)
     for name, array in arrays.items():
         text = np.array2string(
             array, precision=4, suppress_small=True, threshold=60, max_line_width=80
@@ -110,8 +212,9 @@ def print_answers(result: pgm.Result, arrays: Mapping[str, Array]) -> None:
 
 
 def print_by_name(model: pgm.Model, result: pgm.Result, arrays: Mapping[str, Array]) -> None:
-    """Print marginals and the mode by the names of variables and states, and other answers."""
-    table = Table("variable", title=f"{result.kind}: {result.plan}")
+    """Print marginals and the mode by the names of variables and states, then other answers."""
+    title = f"{result.kind}: {result.plan}"
+    table = Table("variable", title=title)
     mode = result.assignment() if "mode" in result.answers else {}
     if "prob" in result.answers:
         table.add_column("probabilities")
@@ -119,11 +222,19 @@ def print_by_name(model: pgm.Model, result: pgm.Result, arrays: Mapping[str, Arr
         table.add_column("most probable complete state")
     for name in model.variables if table.columns[1:] else ():
         shares = ["  ".join(_shares(result.marginal(name)))] if "prob" in result.answers else []
-        table.add_row(name, *shares, *([str(mode[name])] if mode else []))
+        table.add_row(name, *shares, *([_states(mode[name])] if mode else []))
     if table.rows:
         show(table)
-    by_name = ("prob.", "mean.", "mode.")
-    print_answers(result, {n: a for n, a in arrays.items() if not n.startswith(by_name)})
+    seen = {f"{answer}.{v}" for answer in (*BY_UNIT, "states") for v in model.variables}
+    seen -= {f"samples.{v}" for v in model.variables}
+    rest = {name: a for name, a in arrays.items() if name not in seen}
+    print_answers(result, rest, "" if table.rows else title)
+
+
+def _states(values: object) -> str:
+    """Return a state, or the states of many rows, as text."""
+    each = np.atleast_1d(np.asarray(values, dtype=object)).tolist()
+    return " ".join(x if isinstance(x, str) else f"{x:g}" for x in each)
 
 
 def _shares(marginal: Mapping[Hashable, float | Array]) -> list[str]:

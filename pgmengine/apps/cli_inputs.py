@@ -16,6 +16,8 @@ import numpy as np
 import pgmengine as pgm
 from pgmengine.base.files import plain_text, readable, shown
 from pgmengine.base.memory import no_room
+from pgmengine.base.names import nearest
+from pgmengine.graph.layer import Layer
 from pgmengine.graph.named_units import state_number
 from pgmengine.graph.validate import as_floats
 from pgmengine.io.formats import EVIDENCE, READERS
@@ -30,7 +32,10 @@ def read_model(path: Path, seed: int = 0) -> pgm.Model:
 
 
 def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
-    """Return evidence from inline texts and files: layer -> array with NaN where not observed."""
+    """Return evidence from inline texts and files.
+
+    It is layer -> array, or variable -> state, or states of many rows; NaN where not observed.
+    """
     evidence: dict[str, Any] = {}
     for text in given or ():
         # os.path.exists is False for texts that are too long for a file name.
@@ -46,18 +51,40 @@ def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
 
 def _inline(model: pgm.Model, text: str) -> dict[str, Any]:
     """Return the evidence of one text: a state of a variable by its name, or values of a layer."""
-    key, _, given = text.partition("=")
-    name, what = key.strip(), f"evidence {text!r}"
-    s = model.structure
+    s, what = model.structure, f"evidence {text!r}"
+    # Names may have an equals sign in them, as names of states may.
+    splits = [text.rpartition("="), text.partition("=")]
+    names = [(one.strip(), given) for one, _, given in splits]
+    name, given = next(((n, g) for n, g in names if n in s.places or n in s.layers), names[1])
     if name in s.places:
-        layer, unit = s.places[name]
-        state = given.strip()
-        named = s.layers[layer].state_names or ()
-        number = state_number(s.layers[layer], state, what) if state != "?" else math.nan
-        # A layer of one unit takes numbers.
-        return {name: [number]} if name in s.layers else {name: state if state in named else number}
+        return {name: _values(model, name, given, what)}
     s.layer(name, what=f"{what}: layer")
     return {name: [_number(v, what) for v in given.split(",")]}
+
+
+def _values(model: pgm.Model, name: str, given: Any, what: str) -> Any:
+    """Return one state of a variable, or a list for many rows, as numbers, NaN where missing."""
+    s = model.structure
+    layer = s.layers[s.places[name][0]]
+    if isinstance(given, list):
+        return np.array([_state(layer, x, f"{what}, row {i}") for i, x in enumerate(given)])
+    number = _state(layer, given, what)
+    # A layer of one unit takes a vector.
+    return [number] if name in s.layers else number
+
+
+def _state(layer: Layer, given: Any, what: str) -> float:
+    """Return a state by its name or number, NaN for an empty text or a question mark."""
+    text = given.strip() if isinstance(given, str) else given
+    known = layer.state_names or ()
+    missing = text in ("", "?") and text not in known
+    value = state_number(layer, math.nan if missing else text, what)
+    support = layer.unit.support
+    states = () if support is None else range(len(support)) if layer.unit.width > 1 else support
+    if math.isfinite(value) and len(states) and not np.isclose(value, states).any():
+        expected = ", ".join(map(repr, known)) or ", ".join(f"{x:g}" for x in states[:8])
+        raise pgm.PgmError(f"{what}: {value:g} is no state, expected one of {expected}")
+    return value
 
 
 def _number(text: str, where: str) -> float:
@@ -70,7 +97,10 @@ def _number(text: str, where: str) -> float:
 
 
 def read_arrays(model: pgm.Model, path: Path) -> dict[str, Any]:
-    """Return arrays by layer from a .npz, .csv or .json file; a .csv is for the first layer."""
+    """Return values by layer or variable from a .npz, .csv or .json file.
+
+    A .csv file has names of variables in its first line, or rows of numbers for the first layer.
+    """
     place = shown(path)
     readers = {".npz": _read_npz, ".json": _read_json, ".csv": _read_csv}
     if suffix_of(path) == EVIDENCE:
@@ -99,19 +129,30 @@ def _read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
     for name, value in found.items():
         if not isinstance(value, np.ndarray):
             raise pgm.PgmError(f"{name!r} is not an array")
-    return found
+    # States by their names.
+    texts = {n for n, x in found.items() if x.dtype.kind == "U" and n in model.structure.places}
+    return found | {name: _of_json(model, name, found[name].tolist()) for name in texts}
 
 
 def _read_json(model: pgm.Model, place: Path) -> dict[str, Any]:
-    """Return the arrays of a JSON object by their names."""
+    """Return the values of a JSON object by the names of layers and variables."""
     found = json.loads(plain_text(place))
     if not isinstance(found, dict):
         raise pgm.PgmError(f"expected an object of arrays by layer, not {type(found).__name__}")
-    return {name: as_floats(value, f"layer {name!r}") for name, value in found.items()}
+    return {name: _of_json(model, name, value) for name, value in found.items()}
+
+
+def _of_json(model: pgm.Model, name: str, value: Any) -> Any:
+    """Return the states of a variable, which may be names, or the array of a layer."""
+    s, each = model.structure, value if isinstance(value, list) else [value]
+    named = name in s.places and not any(isinstance(x, list) for x in each)
+    if named and (name not in s.layers or any(isinstance(x, str) for x in each)):
+        return _values(model, name, value, f"variable {name!r}")
+    return as_floats(value, f"layer {name!r}")
 
 
 def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
-    """Return the rows of a table as the array of the first layer."""
+    """Return the columns of a table below names of variables, or its rows for the first layer."""
     # numpy.loadtxt would count rows without the empty lines, and so name the wrong line.
     lines = csv.reader(StringIO(plain_text(place), newline=""))
     rows = [(lines.line_num, row) for row in lines if row]
@@ -123,5 +164,64 @@ def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
                 f"rows of unequal length: line {number} has {len(row)} cells, "
                 f"line {rows[0][0]} has {len(rows[0][1])}"
             )
+    first = next(iter(model.structure.layers.values()))
+    header = [cell.strip() for cell in rows[0][1]]
+    if _are_names(model, first, header, rows[0][0]):
+        return _columns(model, header, rows)
     values = [[_number(cell, f"line {number}") for cell in row] for number, row in rows]
-    return {next(iter(model.structure.layers)): np.array(values)}
+    return {first.name: np.array(values)}
+
+
+def _are_names(model: pgm.Model, first: Layer, cells: list[str], line: int) -> bool:
+    """Whether the first line of a table has names of variables, and not values of a layer.
+
+    Variables may be called by numbers, as those of .uai files are. PgmError where the line could be
+    both.
+    """
+    if not all(_is_number(cell) for cell in cells):
+        return True
+    places = model.structure.places
+    if len(set(cells)) < len(cells) or not all(cell in places for cell in cells):
+        return False
+    values, support = [float(cell) for cell in cells], first.unit.support
+    known = () if support is None else range(len(support)) if first.unit.width > 1 else support
+    fits = support is None or all(value in known for value in values)
+    if len(cells) == first.size and fits:
+        raise pgm.PgmError(
+            f"line {line} may be names of variables, or values of layer {first.name!r}: give a "
+            ".json file, which has the names"
+        )
+    return True
+
+
+def _is_number(cell: str) -> bool:
+    """Whether the cell of a table is a number, or missing."""
+    try:
+        return cell in ("", "?") or bool(float(cell)) or True
+    except ValueError:
+        return False
+
+
+def _columns(
+    model: pgm.Model, header: list[str], rows: list[tuple[int, list[str]]]
+) -> dict[str, Any]:
+    """Return variable -> the states of its column, NaN in empty cells."""
+    s, out = model.structure, dict[str, Any]()
+    if len(rows) < 2:
+        raise pgm.PgmError("there are no rows below the names of variables, expected at least one")
+    for column, name in enumerate(header):
+        if name not in s.places:
+            raise pgm.PgmError(
+                f"line {rows[0][0]}: {name!r} is no variable{nearest(name, s.places)}; the first "
+                "line has the names of variables, or numbers for the first layer"
+            )
+        if name in out:
+            raise pgm.PgmError(f"line {rows[0][0]}: variable {name!r} has two columns")
+        layer, known = s.layers[s.places[name][0]], dict[str, float]()
+        # Cells repeat, and names are looked up one by one.
+        for line, row in rows[1:]:
+            if row[column] not in known:
+                what = f"line {line}, column {name!r}"
+                known[row[column]] = _state(layer, row[column], what)
+        out[name] = np.array([known[row[column]] for _, row in rows[1:]])
+    return out

@@ -39,6 +39,12 @@ def places(graph: nx.Graph, widths: Mapping[Hashable, float]) -> Places:
 def _ranks(graph: nx.Graph) -> list[list[Hashable]]:
     """Return the nodes by rank: below all parents, or by the distance from a centre."""
     if graph.is_directed():
+        # Undirected edges beside arrows go one way, and may close a cycle.
+        arrows: nx.DiGraph = nx.DiGraph()
+        arrows.add_nodes_from(graph)
+        edges = graph.edges(data="directed", default=True)
+        arrows.add_edges_from((one, two) for one, two, directed in edges if directed)
+        graph = arrows
         ranks = [list(nodes) for nodes in nx.topological_generations(graph)]
         depth = {node: i for i, nodes in enumerate(ranks) for node in nodes}
         # A node moves down to just above its nearest child.

@@ -128,7 +128,8 @@ class GraphBuilder:
         ----------
         child : the name of a variable, or (layer, number of a unit).
         parents : the parents in order, empty for a root.
-        values : probabilities; the axes are the parents in order, then the child.
+        values : probabilities; the axes are the parents in order, then the child. Each row must
+            sum to 1 up to 1e-6, and is normalised.
         """
         if isinstance(parents, str) or not isinstance(parents, Iterable):
             raise PgmError(
@@ -186,7 +187,10 @@ class GraphBuilder:
         """
         check_names(self.variables, self.layers)
         named = [name for c in self.couplings for name in (c.a, c.b)]
-        grouped = layers_of(self.variables, named, [layer.name for layer in self.layers])
+        taken: list[Hashable] = [layer.name for layer in self.layers]
+        # A layer of variables must not hide a unit by its name.
+        taken += [x for layer in self.layers for x in layer.labels or () if isinstance(x, str)]
+        grouped = layers_of(self.variables, named, taken)
         check_layers([*self.layers, *grouped])
         layers = {layer.name: layer for layer in (*self.layers, *grouped)}
         check_structure(Structure(layers, tuple(self.couplings)))
@@ -217,8 +221,10 @@ class GraphBuilder:
         parent, or of the node that the graph has first). Edges into a node with a cpt have none.
 
         Nodes become units of layers: c0, c1, ... by colour class of an nx.Graph, g0, g1, ... by
-        topological generation of an nx.DiGraph; their names are the labels of the units. Strings
-        with tables and without weights become variables. PgmError for attributes of other names.
+        topological generation of an nx.DiGraph, with a number behind the name of a layer that is
+        the name of a node, such as c0_1; the names of the nodes are the labels of the units.
+        Strings with tables and without weights become variables. PgmError for attributes of other
+        names.
 
         >>> import networkx as nx
         >>> import pgmengine as pgm
@@ -247,7 +253,8 @@ class GraphBuilder:
         """Return a builder for a BayesNet or MarkovRandomField of pyAgrum.
 
         Variables and states keep their names; intervals of a discretized variable become states
-        such as "[0;1[". PgmError for other objects.
+        such as "[0;1[". Probabilities may be rounded to six digits, as in files that pyAgrum
+        writes. PgmError for other objects.
         """
         return _declared(network_from_pyagrum(model))
 
@@ -255,9 +262,10 @@ class GraphBuilder:
     def from_dimod(model: object) -> GraphBuilder:
         """Return a builder for a BinaryQuadraticModel of dimod.
 
-        Its variables are the units of one layer, "x", of Spin or Binary units, and the labels of
-        the units. The log density is the negative energy without its constant: log_z of the model
-        is log sum_x e^-E(x), plus the offset of the dimod model. PgmError for other objects.
+        Its variables are the units of one layer, "x" ("x_1" if a variable is called "x"), of Spin
+        or Binary units, and the labels of the units. The log density is the negative energy without
+        its constant: log_z of the model is log sum_x e^-E(x), plus the offset of the dimod model.
+        PgmError for other objects.
         """
         b = GraphBuilder()
         add_quadratic(b, model, "x")

@@ -16,6 +16,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.graph.tabular import Conditional, Network, Table
+from pgmengine.graph.variables import free_name
 from pgmengine.units import Binary, Spin, Unit
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def add_quadratic(b: GraphBuilder, model: object, name: str) -> None:
     ----------
     b : the builder.
     model : a BinaryQuadraticModel of spins or of binary variables.
-    name : the name of the layer.
+    name : the name of the layer, which gets a number behind it if a variable has this name.
 
     Raises
     ------
@@ -176,6 +177,7 @@ def add_quadratic(b: GraphBuilder, model: object, name: str) -> None:
         raise PgmError("from_dimod: the model has no variables, expected at least 1")
     number = {label: i for i, label in enumerate(labels)}
     bias = -np.array([float(source.linear[label]) for label in labels])
+    name = free_name(name, labels)
     b.layer(name, UNITS[kind], len(labels), bias=bias, labels=labels)
     pairs = [(number[u], number[v]) for u, v in source.quadratic]
     if not pairs:

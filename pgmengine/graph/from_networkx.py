@@ -17,7 +17,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, Weight
 from pgmengine.graph.validate import as_floats, check_settings, check_unit_room
-from pgmengine.graph.variables import Variable
+from pgmengine.graph.variables import Variable, free_name
 from pgmengine.units import Unit
 
 if TYPE_CHECKING:
@@ -35,14 +35,16 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
 
     Strings that are in tables or conditionals, and in no weighted edge, become variables. Other
     nodes become units of layers: colour classes "c0", "c1", ... of an nx.Graph, and topological
-    generations "g0", "g1", ... of an nx.DiGraph. Units of different types, or with other names of
-    states, get layers of their own in one class. The nodes become the labels of the units, in the
-    order of the graph. Attributes of other names than `GraphBuilder.from_networkx` lists are
-    refused, except for the attributes that `Model.to_networkx` writes.
+    generations "g0", "g1", ... of an nx.DiGraph; a number follows where a node has this name. Units
+    of different types, or with other names of states, get layers of their own in one class. The
+    nodes become the labels of the units, in the order of the graph. Attributes of other names than
+    `GraphBuilder.from_networkx` lists are refused, except for the attributes that
+    `Model.to_networkx` writes.
     """
     if not isinstance(graph, nx.Graph) or graph.is_multigraph() or not len(graph):
         raise PgmError("from_networkx takes an nx.Graph or nx.DiGraph with at least one node")
     _check_attributes(graph)
+    _check_directed(graph)
     families, tables = _families(graph), _tables(graph)
     nodes: nx.Graph = graph.copy()
     nodes.remove_nodes_from([node for node, data in graph.nodes(data=True) if "table" in data])
@@ -52,8 +54,12 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
     edges = [
         edge for edge in nodes.edges(data=True) if not _into_conditional(edge, graph, families)
     ]
-    members = _groups(nodes, {node: (units[node], states[node]) for node in nodes})
     coupled = {node for one, two, _ in edges for node in (one, two)}
+    kinds: dict[Hashable, tuple[Any, ...]] = {node: (units[node], states[node]) for node in nodes}
+    if graph.is_directed():
+        # Roots of arrows are normalised, in layers without other units and without conditionals.
+        kinds = {node: (*k, node in coupled, node in families) for node, k in kinds.items()}
+    members = _groups(nodes, kinds)
     named = {
         node
         for node in nodes
@@ -64,7 +70,8 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
             b.variable(node, states[node] or counts[node])
     kept = {name: [node for node in m if node not in named] for name, m in members.items()}
     members = {name: m for name, m in kept.items() if m}
-    place = {node: (name, i) for name, m in members.items() for i, node in enumerate(m)}
+    # Units are named by their labels: of nodes that are integers, a number would mean another unit.
+    place = {node: (name, node) for name, m in members.items() for node in m}
     for name, m in members.items():
         bias = [graph.nodes[node].get("bias", np.zeros(units[node].width).squeeze()) for node in m]
         b.layer(name, units[m[0]], len(m), bias=bias, labels=m, states=states[m[0]])
@@ -88,11 +95,6 @@ def _add_edges(
     blocks: dict[tuple[str, str], list[tuple[int, int, Array]]] = {}
     for one, two, data in edges:
         (a, i), (c, j) = place[one], place[two]
-        if graph.is_directed() and not data.get("directed", True):
-            raise PgmError(
-                f"edge {one!r}, {two!r} is undirected: declare arrows and undirected edges "
-                "together with a GraphBuilder"
-            )
         weight = _weight(data.get("weight", 1.0), (units[one].width, units[two].width), (one, two))
         if not graph.is_directed() and list(members).index(a) > list(members).index(c):
             (a, i), (c, j), weight = (c, j), (a, i), weight.T
@@ -240,6 +242,16 @@ def _check_attributes(graph: nx.Graph) -> None:
             )
 
 
+def _check_directed(graph: nx.Graph) -> None:
+    """PgmError for undirected edges of an nx.DiGraph, which `Model.to_networkx` writes."""
+    for one, two, directed in graph.edges(data="directed", default=True):
+        if graph.is_directed() and not directed:
+            raise PgmError(
+                f"edge {one!r}, {two!r} is undirected: declare arrows and undirected edges "
+                "together with a GraphBuilder"
+            )
+
+
 def _names_of_states(node: Hashable, data: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """Return the names of the states of a node, if it has any."""
     if "states" not in data:
@@ -280,10 +292,13 @@ def _groups(graph: nx.Graph, units: dict[Hashable, Any]) -> dict[str, list[Hasha
     letter = "g" if graph.is_directed() else "c"
     kinds = {c: [u for cc, u in keys if cc == c] for c, _ in keys}
     order = sorted(keys, key=lambda key: (key[0], kinds[key[0]].index(key[1])))
-    return {
-        f"{letter}{c}" + (f"_{kinds[c].index(u)}" if len(kinds[c]) > 1 else ""): keys[c, u]
-        for c, u in order
-    }
+    out, taken = dict[str, list[Hashable]](), set(graph)
+    for c, u in order:
+        name = f"{letter}{c}" + (f"_{kinds[c].index(u)}" if len(kinds[c]) > 1 else "")
+        name = free_name(name, taken)
+        taken.add(name)
+        out[name] = keys[c, u]
+    return out
 
 
 def _weight(given: object, shape: tuple[int, int], edge: tuple[Hashable, Hashable]) -> Array:

@@ -53,7 +53,8 @@ def add_tables(
             raise PgmError(f"{what} has shape {values.shape}, expected {shape}")
         if why := no_room(24 * math.prod(shape), "take a smaller scope"):
             raise PgmError(f"{what} with {math.prod(shape):.3g} entries does not fit: {why}")
-        tables = replace(tables, name=_free(tables.name, made))
+        if tables.name in made:
+            tables = replace(tables, name=_free(tables.name, made))
         made[tables.name] = tables
         logs[tables.key] = check_table(values, one.conditional, what, _axes(structure, one))
     places = tuple(structure.places[v.name] for v in variables)

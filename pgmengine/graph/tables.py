@@ -30,8 +30,12 @@ from pgmengine.base.types import Array, States
 if TYPE_CHECKING:
     from pgmengine.graph.structure import Structure
 
-# Deviation of the sum of a conditional's row from one that is taken for rounding.
-ROUNDING = 1e-6
+# Deviation of the sum of a conditional's row from one that is taken for rounding: 1e-6, and the
+# rounding of the sum itself, so that 0.999999 passes.
+ROUNDING = 1e-6 + 1e-12
+
+# Half a unit of the sixth digit, the rounding of an entry that is printed with six digits.
+PRINTED = 0.5e-6
 
 # Deviation up to which a row keeps its bits: dividing again would change them at every reading.
 KEPT = 1e-12
@@ -176,22 +180,29 @@ def index_scopes(parts: Iterable[tuple[Array, Array, bool]]) -> TableIndex:
     `parts` has the scopes (n, m) of tables of one shape, their numbers of states (m,), and whether
     the last unit is the child of a conditional.
     """
-    zero = np.zeros(1, dtype=np.int64)
-    start, first = [zero], [zero]
-    unit, stride, child, states = (list[Array]() for _ in range(4))
-    axes = entries = 0
+    unit, stride, states = (list[Array]() for _ in range(3))
+    # For each part: its tables, their axes and entries, and whether they are conditionals.
+    shapes = list[tuple[int, int, int, bool]]()
+    known: dict[tuple[int, ...], Array] = {}
     for scope, counts, conditional in parts:
-        steps = np.append(np.cumprod(counts[:0:-1])[::-1], 1).astype(np.int64)
-        n, m, size = *scope.shape, int(counts.prod())
-        start.append(axes + m * np.arange(1, n + 1))
-        first.append(entries + size * np.arange(1, n + 1))
+        key = tuple(counts.tolist())
+        if key not in known:
+            known[key] = np.append(np.cumprod(counts[:0:-1])[::-1], 1)
+        n, m = scope.shape
+        shapes.append((n, m, math.prod(key), conditional))
         unit.append(scope.ravel())
-        stride.append(np.tile(steps, n))
-        states.append(np.tile(counts, n))
-        child.append(scope[:, -1] if conditional else np.full(n, -1))
-        axes, entries = axes + n * m, entries + n * size
-    arrays = (start, unit, stride, first, child, states)
-    return TableIndex(*(np.concatenate([*a, []]).astype(np.int64) for a in arrays))
+        # Most parts of a network that was read from a file are single tables.
+        stride.append(known[key] if n == 1 else np.tile(known[key], n))
+        states.append(counts if n == 1 else np.tile(counts, n))
+    several, axes, sizes, conditionals = np.array(shapes, dtype=np.int64).reshape(-1, 4).T
+    start, first = (np.concatenate([[0], np.cumsum(np.repeat(x, several))]) for x in (axes, sizes))
+    units, strides, cards = (
+        np.concatenate([*x, []]).astype(np.int64) for x in (unit, stride, states)
+    )
+    child = np.full(len(start) - 1, -1)
+    mine = np.repeat(conditionals, several) > 0
+    child[mine] = units[start[1:][mine] - 1]
+    return TableIndex(start, units, strides, first, child, cards)
 
 
 def table_base(structure: Structure) -> Array:
@@ -304,6 +315,25 @@ def check_table(values: Array, conditional: bool, what: str, scope: Sequence[Axi
         values = values / np.where(np.abs(sums - 1) < KEPT, 1.0, sums)
     with np.errstate(divide="ignore"):
         return np.log(values)
+
+
+def rows_are_one(values: Array) -> bool:
+    """Whether all rows of a conditional sum to one up to the rounding of printed entries."""
+    away = np.abs(values.sum(axis=-1) - 1)
+    return bool((away <= ROUNDING + PRINTED * values.shape[-1]).all())
+
+
+def as_printed(values: Array) -> Array:
+    """Return a conditional from a file or another library, whose entries may have been printed.
+
+    Rows are divided by their sum where it is one up to 1e-6, and 0.5e-6 more for each state: half a
+    unit of the sixth digit, with which many programs print probabilities. Other rows keep their
+    entries, and are then refused by their place.
+    """
+    sums = values.sum(axis=-1, keepdims=True)
+    away = np.abs(sums - 1)
+    near = (away >= KEPT) & (away <= ROUNDING + PRINTED * values.shape[-1])
+    return values / np.where(near, sums, 1.0) if near.any() else values
 
 
 def _row_sums(values: Array, what: str, scope: Sequence[Axis]) -> Array:

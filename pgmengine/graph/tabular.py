@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array
+from pgmengine.graph.tables import as_printed
 
 # Axes of the largest array of numpy.
 AXES = 64
@@ -117,12 +118,15 @@ class Network:
     def declare(self, builder: Declares) -> None:
         """Declare the variables, conditionals and tables to a builder.
 
-        A constant factor becomes a table of the first variable with equal entries.
+        A constant factor becomes a table of the first variable with equal entries. Rows of
+        conditionals may be rounded to six digits: they may differ from 1 by 1e-6, and by 0.5e-6
+        more for each state, and are normalised.
         """
         for name, states in zip(self.names, self.states, strict=True):
             builder.variable(name, states=states)
         for child, parents, values in self.conditionals:
-            builder.conditional(self.names[child], tuple(self.names[i] for i in parents), values)
+            before = tuple(self.names[i] for i in parents)
+            builder.conditional(self.names[child], before, as_printed(values))
         for scope, values in self.tables:
             if not scope:
                 scope, values = (0,), np.full(len(self.states[0]), float(values))

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 def variable_graph(model: Model) -> nx.Graph:
     """Return the graph of single units, with an edge for every pair whose weight is not 0.
 
+    A unit at an end of arrows has an edge of weight 0 where all its weights are 0, because a root
+    with arrows is normalised, and a unit without them is not.
+
     Nodes are labels, or (layer, index), with unit, bias and states; labels that two layers share
     become (layer, label). Rows of a weight are the states of the node that comes first. A unit with
     a conditional has it as "cpt", with edges from its parents in the order of its axes. Other
@@ -50,6 +53,9 @@ def variable_graph(model: Model) -> nx.Graph:
             weight, a, b, wa, wb = weight.T, b, a, wb, wa
         rows, columns = weight.nonzero()
         pairs = {(int(i), int(j)) for i, j in zip(rows // wa, columns // wb, strict=True)}
+        if c.directed or (directed and (s.arrows_from[a] or s.arrows_from[b])):
+            added = _without_weight(pairs, (s.layers[a].size, s.layers[b].size), a == b)
+            pairs |= added if c.directed else {(min(p), max(p)) if a == b else p for p in added}
         for i, j in sorted(pairs):
             if c.a == c.b and not c.directed and i > j:
                 continue
@@ -63,6 +69,22 @@ def variable_graph(model: Model) -> nx.Graph:
                 **extra,
             )
     return graph
+
+
+def _without_weight(
+    pairs: set[tuple[int, int]], sizes: tuple[int, int], inside: bool
+) -> set[tuple[int, int]]:
+    """Return pairs for the units of two layers, or of one, that are in no pair.
+
+    Arrows inside a layer stay acyclic, because a unit without one becomes a parent.
+    """
+    first, second = {i for i, _ in pairs}, {j for _, j in pairs}
+    if inside:
+        child = min(second, default=sizes[1] - 1)
+        return {(i, child) for i in range(sizes[0]) if i not in first | second | {child}}
+    added = {(i, 0) for i in range(sizes[0]) if i not in first}
+    second |= {j for _, j in added}
+    return added | {(0, j) for j in range(sizes[1]) if j not in second}
 
 
 def _node(model: Model, name: str, i: int) -> dict[str, Any]:

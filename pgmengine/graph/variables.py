@@ -61,7 +61,7 @@ def check_variable(name: object, states: int | Iterable[str]) -> Variable:
 
 
 def layers_of(
-    variables: Sequence[Variable], apart: Collection[str], taken: Collection[str]
+    variables: Sequence[Variable], apart: Collection[str], taken: Collection[Hashable]
 ) -> list[Layer]:
     """Return the layers of variables.
 
@@ -69,7 +69,7 @@ def layers_of(
     ----------
     variables : in the order of their declaration.
     apart : names of the variables that are layers of their own.
-    taken : names of layers that exist.
+    taken : names of layers and units that exist.
     """
     groups: dict[object, list[Variable]] = {}
     for v in variables:
@@ -78,14 +78,14 @@ def layers_of(
     layers, names = list[Layer](), {*taken, *(v.name for v in variables)}
     for key, members in groups.items():
         first = members[0]
-        name = key if isinstance(key, str) else _free_name(f"variables{first.count}", names)
+        name = key if isinstance(key, str) else free_name(f"variables{first.count}", names)
         names.add(name)
         labels = tuple(v.name for v in members)
         layers.append(Layer(name, first.unit, len(members), labels, first.state_names))
     return layers
 
 
-def _free_name(name: str, taken: Collection[str]) -> str:
+def free_name(name: str, taken: Collection[Hashable]) -> str:
     """Return a name, with a number behind it if the name is taken."""
     numbered = (f"{name}_{i}" for i in range(1, len(taken) + 2))
     return name if name not in taken else next(n for n in numbered if n not in taken)

@@ -18,7 +18,7 @@ from pgmengine.graph.tabular import Network
 from pgmengine.io.bif import read_bif, write_bif
 from pgmengine.io.blocks import read_dsl, read_net
 from pgmengine.io.markup import read_xdsl, read_xmlbif
-from pgmengine.io.network import build, network_of
+from pgmengine.io.network import build, by_unit, finite_units, network_of
 from pgmengine.io.opened import named, suffix_of, text_of, write_text
 from pgmengine.io.uai import read_uai, read_uai_evidence, write_uai
 
@@ -54,7 +54,8 @@ def read(path: str | Path) -> Model:
     Returns
     -------
     The model, with a named variable for each variable of the file. Variables of a .uai file are
-    named "0", "1", ..., and so are their states.
+    named "0", "1", ..., and so are their states. Probabilities may be rounded to six digits: the
+    sum of K of them may differ from 1 by 1e-6 + K * 0.5e-6, and is then divided out.
 
     Raises
     ------
@@ -141,7 +142,8 @@ def read_evidence(path: str | Path, model: Model | None = None) -> dict[str, int
     -------
     A state, a number from 0, by the name of each observed variable: its name in the model, or its
     number if no model is given. If the file has several samples, an array of states, with NaN where
-    a sample leaves the variable free.
+    a sample leaves the variable free. Units of layers come after the variables of a model, in their
+    order; they have values in place of states, in arrays by layer where units have no names.
 
     Raises
     ------
@@ -159,9 +161,10 @@ def read_evidence(path: str | Path, model: Model | None = None) -> dict[str, int
         _known(path, {EVIDENCE: None}, "read as evidence")
         if model is None:
             return read_uai_evidence(text_of(path))
-        network = network_of(model)
-        found = read_uai_evidence(text_of(path), [len(states) for states in network.states])
-        return {network.names[int(number)]: states for number, states in found.items()}
+        units = finite_units(model)
+        sizes = [model.structure.state_counts[name] for name, _ in units]
+        found = read_uai_evidence(text_of(path), sizes)
+        return by_unit(model, {units[int(number)]: states for number, states in found.items()})
 
 
 def _known(path: object, formats: Mapping[str, T], done: str) -> T:

@@ -86,6 +86,42 @@ def _places(model: Model) -> list[Place]:
     return list(dict.fromkeys([*s.variables, *units]))
 
 
+def finite_units(model: Model) -> list[Place]:
+    """Return the units that evidence in a file counts: all that have finitely many states."""
+    counts = model.structure.state_counts
+    return [(name, i) for name, i in _places(model) if counts[name]]
+
+
+def by_unit(model: Model, states: dict[Place, int | Array]) -> dict[str, int | Array]:
+    """Return states of units as evidence: by the names of units, or as arrays of layers."""
+    s, out = model.structure, dict[str, int | Array]()
+    for name in dict.fromkeys(layer for layer, _ in states):
+        layer = s.layers[name]
+        own = {i: _values(layer, x) for (other, i), x in states.items() if other == name}
+        names = {i: unit_name(s.layers, (name, i)) for i in own}
+        if all(s.places.get(key) == (name, i) for i, key in names.items()):
+            out |= {names[i]: value for i, value in own.items()}
+            continue
+        rows = {len(value) for value in own.values() if isinstance(value, np.ndarray)}
+        values = np.full((*rows, layer.size), np.nan)
+        for i, value in own.items():
+            values[..., i] = value
+        out[name] = values
+    return out
+
+
+def _values(layer: Layer, states: int | Array) -> int | Array:
+    """Return the values of states; a state stands for itself where a unit is one-hot."""
+    if layer.unit.width > 1:
+        return states
+    support = _support(layer)
+    if not isinstance(states, np.ndarray):
+        value = float(support[states])
+        return int(value) if value.is_integer() else np.array(value)
+    values: Array = np.append(support, np.nan)[np.where(np.isnan(states), -1, states).astype(int)]
+    return values
+
+
 def _names(model: Model, places: list[Place]) -> tuple[str, ...]:
     """Return a name for every unit, with the layer's in front where two would be the same."""
     layers = model.structure.layers

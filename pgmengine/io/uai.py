@@ -6,9 +6,10 @@ factor the number of its entries and the entries, the last variable of the scope
 # to the end of a line is a comment. Variables are named "0", "1", ... and so are their states.
 
 In a BAYES file the last variable of a scope is the child of the others, and every variable is the
-child of one factor. Some published files have conditionals that do not sum to 1, because they were
-rounded or reduced by evidence. The meaning of a file is the product of its factors, so such a file
-becomes a network of tables with the same product: the entries stay as they are.
+child of one factor. Some published files have conditionals that do not sum to 1 up to the rounding
+of six digits, because they were rounded further or reduced by evidence. The meaning of a file is
+the product of its factors, so such a file becomes a network of tables with the same product: the
+entries stay as they are.
 
 Evidence is "count variable state ..." or the same preceded by a number of samples. If a text fits
 both, it is the former.
@@ -26,13 +27,11 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
+from pgmengine.graph.tables import rows_are_one
 from pgmengine.graph.tabular import AXES, Conditional, Network, Table, check_acyclic
 from pgmengine.io.words import number
 
 PREAMBLES = ("MARKOV", "BAYES")
-
-# Deviation of a sum from 1 up to which a conditional counts as normalised.
-TOLERANCE = 1e-6
 
 # Integers up to here are exact in double precision.
 LARGEST = 2**53
@@ -135,7 +134,7 @@ def read_uai(text: str) -> Network:
     states = tuple(tuple(map(str, range(k))) for k in sizes)
     if kind == "BAYES":
         _check_children(numbers, names, scopes, places)
-        if all(abs(f.sum(-1) - 1).max() <= TOLERANCE for f in factors):
+        if all(rows_are_one(f) for f in factors):
             pairs = zip(scopes, factors, strict=True)
             return Network(names, states, tuple(Conditional(s[-1], s[:-1], f) for s, f in pairs))
     return Network(names, states, (), tuple(map(Table, scopes, factors)))

@@ -48,11 +48,119 @@ def test_marginals_and_the_mode_by_name(bif, capsys, monkeypatch):
 
 
 def test_evidence_by_name_goes_to_files_of_answers(bif, tmp_path, capsys):
-    said(["infer", bif, "--evidence", "wet=yes", "--out", tmp_path / "o.json"], capsys)
+    words = ["infer", bif, "--evidence", "wet=yes", "--want", "marginals,mode"]
+    said([*words, "--out", tmp_path / "o.json"], capsys)
     found = json.loads((tmp_path / "o.json").read_text())
-    truth = pgm.infer(pgm.read(bif), {"wet": "yes"}).prob
-    for name, value in truth.items():
-        np.testing.assert_allclose(np.squeeze(found[f"prob.{name}"]), np.squeeze(value))
+    truth = pgm.infer(pgm.read(bif), {"wet": "yes"}, want=("marginals", "mode"))
+    for name in truth.target.model.variables:
+        states = dict(zip(found[f"states.{name}"], found[f"prob.{name}"], strict=True))
+        assert states == truth.marginal(name)
+        assert found[f"mode.{name}"] == truth.assignment()[name]
+    np.testing.assert_allclose(found["mean.wind"], truth.mean["wind"][0])
+    assert not any("variables" in key for key in found)
+    said([*words, "--out", tmp_path / "o.npz"], capsys)
+    with np.load(tmp_path / "o.npz") as arrays:
+        assert str(arrays["mode.wind"]) == found["mode.wind"]
+
+
+def test_samples_of_variables_go_to_files_by_name(bif, tmp_path, capsys):
+    words = ["--draws", 5, "--evidence", "wind=some", "--out", tmp_path / "o.json"]
+    said(["sample", bif, *words], capsys)
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert found["wind"] == [["some"]] * 5
+    assert set(found) == {"rain", "wind", "wet"} and len(found["rain"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("e.json", '{"wet": ["yes", "no", null], "wind": ["much", 1, "none"]}'),
+        ("e.csv", "wet,wind\nyes,much\nno,some\n,none\n"),
+        ("e.csv", " wet , wind\n0,2\n1,1\n?,0\n"),
+    ],
+)
+def test_files_of_states_by_name(name, text, bif, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / name).write_text(text)
+    out = said(["infer", bif, "--evidence", tmp_path / name], capsys)
+    given = {"wet": ["yes", "no", None], "wind": ["much", "some", "none"]}
+    truth = pgm.infer(pgm.read(bif), given).marginal("rain")
+    shares = "  ".join(f"{s} {' '.join(f'{x:.4f}' for x in p)}" for s, p in truth.items())
+    assert shares in out
+
+
+def test_a_state_in_a_json_file(bif, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "e.json").write_text('{"wet": "yes"}')
+    out = said(["infer", bif, "--evidence", tmp_path / "e.json"], capsys)
+    assert out == said(["infer", bif, "--evidence", "wet=yes"], capsys)
+
+
+def test_a_network_learns_from_a_table_of_names(bif, tmp_path, capsys):
+    (tmp_path / "d.csv").write_text("wind,rain,wet\n" + "some,yes,\n" * 3 + "much,no,\n")
+    out = tmp_path / "m.safetensors"
+    said(["fit", bif, tmp_path / "d.csv", out, "--epochs", 500, "--rate", 0.05], capsys)
+    assert abs(pgm.infer(pgm.load(out)).marginal("rain")["yes"] - 0.75) < 0.02
+
+
+def test_names_that_are_numbers(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "m.uai").write_text(TEXTS[".uai"])
+    (tmp_path / "e.csv").write_text("2,1\n0,2\n")
+    out = said(["infer", tmp_path / "m.uai", "--evidence", tmp_path / "e.csv"], capsys)
+    for state, p in (
+        pgm.infer(pgm.read(tmp_path / "m.uai"), {"2": "0", "1": "2"}).marginal("0").items()
+    ):
+        assert f"{state} {p:.4f}" in out
+    # The layer of the variables with two states, "0" and "2".
+    (tmp_path / "e.csv").write_text("0,1\n0,1\n")
+    b = pgm.GraphBuilder()
+    for name in "01":
+        b.variable(name)
+    pgm.save(b.build(), tmp_path / "m")
+    code, err = answered(["infer", tmp_path / "m", "--evidence", tmp_path / "e.csv"])
+    assert code == 2 and "line 1 may be names of variables, or values of layer" in err
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    b = pgm.GraphBuilder()
+    b.variable("b=c", states=("x=1", "x=2"))
+    b.layer("h", pgm.Binary(), 2)
+    b.table(("b=c", ("h", 1)), [[1.0, 2.0], [3.0, 4.0]])
+    pgm.save(b.build(), tmp_path / "mixed")
+    return tmp_path / "mixed"
+
+
+def test_answers_of_layers_are_shown_beside_variables(mixed, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    out = said(["infer", mixed], capsys)
+    assert "x=1 0.3000  x=2 0.7000" in out and "mean.h" in out and "[0.5 0.6]" in out
+    lines = said(["sample", mixed, "--draws", 3], capsys).splitlines()
+    assert lines[0].split("\t") == ["b=c", "h[0]", "h[1]"] and len(lines) == 4
+    assert {line.split("\t")[0] for line in lines[1:]} <= {"x=1", "x=2"}
+
+
+def test_equals_signs_in_names(mixed, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "x=1 0.0000  x=2 1.0000" in said(["infer", mixed, "--evidence", "b=c=1"], capsys)
+    assert "1 of 3 units observed" in said(["explain", mixed, "--evidence", "b=c = 0"], capsys)
+    assert "[1.     0.5714]" in said(
+        ["infer", mixed, "--evidence", "h=1,?", "--evidence", "b=c=1"], capsys
+    )
+
+
+def test_info_of_models_with_arrows_and_layers(mixed, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    b = pgm.GraphBuilder()
+    b.variable("rain")
+    b.variable("wet")
+    b.cause("rain", "wet", weight=[[2.0]])
+    pgm.save(b.build(), tmp_path / "m")
+    out = said(["info", tmp_path / "m"], capsys)
+    assert "1 coupling" in out and "rain->wet.weight" in out
+    assert any(line.split("│")[1:4:2] == [" wet      ", " rain    "] for line in out.splitlines())
+    assert "layers beside the variables" in said(["info", mixed], capsys)
 
 
 def test_samples_have_a_column_for_each_variable(bif, capsys):
@@ -94,10 +202,29 @@ def test_variables_that_are_layers_take_names_of_states(tmp_path, capsys):
     [
         ("wet=yess", "'yess' is no state, expected one of 'yes', 'no'; did you mean yes"),
         ("wett=yes", "'wett' is unknown.*did you mean 'wet'"),
+        ('{"wet": "maybe"}', "variable 'wet': 'maybe' is no state, expected one of 'yes', 'no'"),
+        ('{"wet": ["yes", 7]}', "variable 'wet', row 1: 7 is no state"),
+        ("wett,rain\nyes,no", "line 1: 'wett' is no variable; did you mean wet"),
+        ("wet,rain\nyes,no\nno,perhaps", "line 3, column 'rain': 'perhaps' is no state"),
+        ("wet,wet\nyes,no", "line 1: variable 'wet' has two columns"),
+        ("wet,rain", "there are no rows below the names of variables"),
     ],
 )
-def test_mistakes_are_one_line(evidence, match, bif):
+def test_mistakes_are_one_line(evidence, match, bif, tmp_path):
     import re
 
+    if "=" not in evidence:
+        path = tmp_path / ("e.json" if evidence[0] == "{" else "e.csv")
+        path.write_text(evidence)
+        evidence = path
     code, err = answered(["infer", bif, "--evidence", evidence])
     assert code == 2 and re.search(match, err) and err.count("\n") == 1
+
+
+def test_names_of_states_in_an_archive(bif, tmp_path, capsys):
+    np.savez(tmp_path / "e.npz", wet=np.array(["yes", "no"]))
+    (tmp_path / "e.json").write_text('{"wet": ["yes", "no"]}')
+    one, two = (
+        said(["infer", bif, "--evidence", tmp_path / f"e.{x}"], capsys) for x in ("npz", "json")
+    )
+    assert one == two

@@ -148,6 +148,55 @@ def test_graph_draws_every_variable_with_its_marginal():
     assert {t.get_text() for t in pgm.plots.graph(model).texts} >= {"rain", "wind", "wet"}
 
 
+def test_variables_are_drawn_beside_units_of_layers():
+    b = pgm.GraphBuilder()
+    b.variable("a")
+    b.layer("h", pgm.Binary(), 2)
+    b.layer("g", pgm.Gaussian(1.0), 1)
+    b.table(("a", ("h", 1)), [[1, 2], [3, 4.0]])
+    b.couple("h", "g", weight=[[0.0], [0.0]])
+    model = b.build()
+    result = pgm.infer(model, {"a": [0, 1]})
+    for row, share in enumerate((1 / 3, 3 / 7)):
+        ax = pgm.plots.graph(model, result=result, row=row)
+        assert {"a", "h[0]", "h[1]", "g"} <= {t.get_text().replace("g[0]", "g") for t in ax.texts}
+        x = {t.get_text(): t.get_position()[0] for t in ax.texts}["h[1]"]
+        box = next(p for p in ax.patches if abs(p.get_x() + p.get_width() / 2 - x) < 1e-9)
+        first = next(p for p in ax.patches if p.get_x() == box.get_x() and p is not box)
+        assert first.get_width() / box.get_width() == pytest.approx(share)
+
+
+def test_undirected_edges_may_close_a_cycle_with_arrows():
+    b = pgm.GraphBuilder()
+    for name in "vxh":
+        b.variable(name)
+    b.couple("v", "x", weight=[[1.0]])
+    b.couple("x", "h", weight=[[1.0]])
+    b.cause("h", "v", weight=[[1.0]])
+    y = {t.get_text(): t.get_position()[1] for t in pgm.plots.graph(b.build()).texts}
+    assert y["h"] > y["v"]
+
+
+@pytest.mark.parametrize("row", [2, -1, 5, 0.5])
+def test_rows_that_a_result_does_not_have(row):
+    b = pgm.GraphBuilder()
+    b.variable("a")
+    result = pgm.infer(b.build(), {"a": [0, 1]})
+    with pytest.raises(pgm.PgmError, match=f"row {row} is no row of the result, expected 0..1"):
+        pgm.plots.graph(b.build(), result=result, row=row)
+
+
+def test_results_that_do_not_belong_to_the_graph():
+    b, other = pgm.GraphBuilder(), pgm.GraphBuilder()
+    b.variable("a")
+    other.variable("b")
+    result = pgm.infer(other.build())
+    with pytest.raises(pgm.PgmError, match="belongs to another model, with the layers variables2"):
+        pgm.plots.graph(b.build(), result=result)
+    with pytest.raises(pgm.PgmError, match="prob was not computed"):
+        pgm.plots.graph(b.build(), result=pgm.infer(b.build(), want=("log_z",)))
+
+
 def test_boxes_of_variables_do_not_overlap():
     b = pgm.GraphBuilder()
     rng = np.random.default_rng(0)

@@ -91,6 +91,46 @@ def test_tiny_models_come_back_as_the_same_distribution(tiny):
     np.testing.assert_allclose(one, two, atol=1e-12)
 
 
+def prob_of_one(model, node, evidence=None):
+    return float(pgm.infer(model, evidence or {}).marginal(node)[1])
+
+
+def test_nodes_with_names_of_layers_keep_their_own_answers():
+    d = nx.DiGraph()
+    d.add_node("g1", bias=5.0)
+    d.add_node("g0", bias=-5.0)
+    d.add_edge("g1", "g0", weight=0.0)
+    model = pgm.GraphBuilder.from_networkx(d).build()
+    assert prob_of_one(model, "g1") == pytest.approx(1 / (1 + np.exp(-5)))
+    assert prob_of_one(model, "g0", {"g1": 0}) == pytest.approx(1 / (1 + np.exp(5)))
+    assert prob_of_one(model, "g1", {"g1": 0}) == 0.0
+    g = nx.Graph([("c0", "c1"), ("c1", "q"), ("c1", "c0_1")])
+    nx.set_node_attributes(g, {"c0": 3.0, "c1": -2.0, "q": 1.0, "c0_1": -1.0}, "bias")
+    nx.set_edge_attributes(g, 0.0, "weight")
+    model = pgm.GraphBuilder.from_networkx(g).build()
+    for node, data in g.nodes(data=True):
+        assert prob_of_one(model, node) == pytest.approx(1 / (1 + np.exp(-data["bias"])))
+
+
+def test_a_layer_of_variables_does_not_hide_a_node():
+    g = nx.Graph()
+    g.add_edge("variables2", "other", weight=0.0)
+    g.nodes["variables2"]["bias"] = 2.0
+    g.add_node("f", table=[1.0, 3.0], scope=["a"])
+    g.add_node("a")
+    model = pgm.GraphBuilder.from_networkx(g).build()
+    assert prob_of_one(model, "a") == pytest.approx(0.75)
+    assert prob_of_one(model, "variables2") == pytest.approx(1 / (1 + np.exp(-2)))
+
+
+def test_tables_of_nodes_that_are_integers():
+    g = nx.Graph([(1, 2), (0, 2)])
+    nx.set_edge_attributes(g, 0.0, "weight")
+    g.add_node("f", table=[1.0, 9.0], scope=[1])
+    model = pgm.GraphBuilder.from_networkx(g).build()
+    assert [prob_of_one(model, i) for i in (0, 1, 2)] == pytest.approx([0.5, 0.9, 0.5])
+
+
 def broken(change):
     g = weather()
     change(g)
@@ -126,3 +166,65 @@ def broken(change):
 def test_mistakes_are_refused(change, match):
     with pytest.raises(pgm.PgmError, match=match):
         pgm.GraphBuilder.from_networkx(broken(change)).build()
+
+
+def log_z(model):
+    return float(pgm.infer(model, want=("log_z",)).log_z[0])
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("kept", [[], [(0, 1)], [(1, 2), (0, 2)]])
+def test_arrows_of_weight_0_are_written(kept, inside):
+    """A root of arrows is normalised; without its arrows it would not be."""
+    b = pgm.GraphBuilder()
+    b.layer("a", pgm.Binary(), 3, bias=[1.0, -2.0, 0.5])
+    b.layer("b", pgm.Spin(), 3, bias=[0.5, 0.25, 1.0])
+    b.layer("c", pgm.Categorical(3), 2, bias=[[0.0, 1.0, 2.0]] * 2)
+    weight = np.zeros((3, 3))
+    for i, j in kept:
+        weight[i, j] = 0.75
+    b.cause("a", "a" if inside else "b", weight=weight)
+    b.layer("alone", pgm.Binary(), 1, bias=[1.5])
+    b.cause("b", "c", weight=np.zeros((3, 6)))
+    model = b.build()
+    # Everything but the layer without arrows sums to one.
+    assert log_z(model) == pytest.approx(np.log1p(np.exp(1.5)), abs=1e-12)
+    graph = model.to_networkx("variables")
+    assert nx.is_directed_acyclic_graph(graph)
+    back = pgm.GraphBuilder.from_networkx(graph).build()
+    assert log_z(back) == pytest.approx(log_z(model), abs=1e-12)
+    same_graph(graph, back.to_networkx("variables"))
+    assert set(graph.edges) == set(back.to_networkx("variables").edges)
+
+
+def test_a_root_beside_a_unit_with_a_conditional_is_normalised():
+    g = nx.DiGraph()
+    g.add_node(0, cpt=[0.25, 0.75])
+    g.add_node(1, bias=2.0)
+    g.add_edges_from([(0, 2), (1, 2)], weight=1.0)
+    model = pgm.GraphBuilder.from_networkx(g).build()
+    assert log_z(model) == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda g: g.add_edge("wet", "rain", weight=1.0, directed=False),
+        lambda g: g.add_edge("cold", "wet", weight=1.0, directed=False),
+        lambda g: g.add_edge("wet", "cold", weight=1.0, directed=False),
+    ],
+)
+def test_undirected_edges_are_no_parents(change):
+    with pytest.raises(pgm.PgmError, match="is undirected: declare arrows and undirected edges"):
+        pgm.GraphBuilder.from_networkx(broken(change))
+
+
+def test_a_coupling_of_weight_0_beside_arrows_is_not_lost():
+    """A unit in an undirected coupling is no root, so that its bias is not normalised."""
+    b = pgm.GraphBuilder()
+    for name in "abc":
+        b.layer(name, pgm.Binary(), 1, bias=[1.0])
+    b.cause("a", "b", weight=[[1.0]])
+    b.couple("a", "c", weight=[[0.0]])
+    with pytest.raises(pgm.PgmError, match="is undirected"):
+        pgm.GraphBuilder.from_networkx(b.build().to_networkx("variables"))

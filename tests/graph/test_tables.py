@@ -100,6 +100,18 @@ def test_bad_tables_are_refused_and_named(name):
     assert given in str(error.value)
 
 
+def test_six_printed_digits_are_within_the_tolerance():
+    b = pgm.GraphBuilder()
+    b.variable("a", states=3)
+    b.conditional("a", (), [0.333333] * 3)
+    np.testing.assert_allclose(np.exp(b.build().params["a|.table"]), 1 / 3, rtol=1e-14)
+    b = pgm.GraphBuilder()
+    b.variable("a", states=3)
+    b.conditional("a", (), [0.333333, 0.333333, 0.333333 - 1e-9])
+    with pytest.raises(pgm.PgmError, match="'a' sum to 0.999998999, expected 1"):
+        b.build()
+
+
 def test_conditionals_are_normalised_within_the_tolerance():
     near = np.array(GOOD) * (1 + SUM / 2)
     model = declare(("conditional", "lung", ("smoke",), near))

@@ -159,6 +159,28 @@ def bqm(kind="SPIN", linear=None, quadratic=None):
     return SimpleNamespace(vartype=vartype, linear=linear or {}, quadratic=quadratic or {})
 
 
+def test_a_dimod_variable_may_be_called_as_the_layer():
+    model = pgm.GraphBuilder.from_dimod(bqm("SPIN", {"x": 1.0, "y": -1.0}, {("x", "y"): 1.0}))
+    found = pgm.infer(model.build())
+    log = np.array([[-h + g - h * g for g in (-1, 1)] for h in (-1, 1)])
+    p = np.exp(log) / np.exp(log).sum()
+    assert found.marginal("x")[1] == pytest.approx(p[1].sum())
+    assert found.marginal("y")[1] == pytest.approx(p[:, 1].sum())
+    given = pgm.infer(model.build(), {"x": 1}).marginal("y")
+    assert given[1] == pytest.approx(p[1, 1] / p[1].sum())
+
+
+def test_variables_called_as_their_layer():
+    names = ("variables2", "variables2_1", "b")
+    n = Network(
+        names, (("no", "yes"),) * 3, tuple((i, (), [0.9 - i / 4, 0.1 + i / 4]) for i in range(3))
+    )
+    builder = pgm.GraphBuilder()
+    n.declare(builder)
+    found = pgm.infer(builder.build())
+    assert [found.marginal(name)["yes"] for name in names] == pytest.approx([0.1, 0.35, 0.6])
+
+
 def test_dimod_models_without_couplings_or_variables():
     model = pgm.GraphBuilder.from_dimod(bqm("BINARY", {"p": 0.5, 2: -1.0})).build()
     assert model.params["x.bias"].tolist() == [-0.5, 1.0] and len(model.params) == 1

@@ -9,6 +9,7 @@ from small_networks import NAMES, RAIN, TEXTS, WET, WIND, drawn, network, same
 from tiny import MODELS
 
 import pgmengine as pgm
+from pgmengine.graph.tabular import Network
 from pgmengine.io.formats import read, read_evidence, write_network
 from pgmengine.io.network import build, network_of
 
@@ -45,11 +46,71 @@ def test_evidence_of_a_file_is_taken_as_it_is(tmp_path):
     assert np.allclose(log_z, np.log([JOINT[:, :, 0].sum(), JOINT[0, :, 1].sum()]))
 
 
+def test_evidence_of_a_file_for_models_with_arrows_and_layers(tmp_path):
+    """Variables come first, then units of layers, whose states become values."""
+    b = pgm.GraphBuilder()
+    b.layer("g", pgm.Gaussian(1.0), 1)
+    b.layer("h", pgm.Spin(), 2)
+    b.layer("s", pgm.MultiValued(3), 2, labels=["p", "q"])
+    b.variable("rain")
+    b.variable("wet", states=3)
+    b.cause("rain", "wet", weight=[[2.0, 0.0, -1.0]])
+    b.couple("h", "s", weight=np.ones((2, 2)))
+    model, path = b.build(), tmp_path / "m.uai.evid"
+    path.write_text("2 0 1 1 2\n")
+    assert read_evidence(path, model) == {"rain": 1, "wet": 2}
+    assert pgm.infer(model, read_evidence(path, model), want=("log_prob",)).log_prob < 0
+    path.write_text("2\n2 1 2 3 0\n2 4 1 5 2\n")
+    found = read_evidence(path, model)
+    assert set(found) == {"wet", "h", "p", "q"}
+    assert np.array_equal(found["h"], [[np.nan, -1.0], [np.nan, np.nan]], equal_nan=True)
+    p, q = model.structure.layers["s"].unit.support[[1, 2]]
+    assert np.array_equal(found["p"], [np.nan, p], equal_nan=True)
+    assert np.array_equal(found["q"], [np.nan, q], equal_nan=True)
+    given = pgm.infer(model, found).mean
+    assert given["h"][0, 1] == -1.0 and given["p"][1, 0] == p
+    path.write_text("1 6 0\n")
+    with pytest.raises(pgm.PgmError, match="expected a variable, an integer from 0 to 5"):
+        read_evidence(path, model)
+
+
 def test_rows_that_do_not_sum_to_1_are_refused_by_file(tmp_path):
     path = tmp_path / "m.bif"
     path.write_text(TEXTS[".bif"].replace("0.15, 0.85", "0.15, 0.75"))
     with pytest.raises(pgm.PgmError, match=f"^{path}: .*wet"):
         read(path)
+
+
+def test_rows_of_files_may_be_rounded_to_six_digits(tmp_path):
+    # Two states may be away from 1 by 1e-6 + 2 * 0.5e-6.
+    for suffix, old, new in (
+        (".bif", "0.15, 0.85", "0.15, 0.850002"),
+        (".bif", "0.15, 0.85", "0.15, 0.849998"),
+        (".uai", "0.15 0.85", "0.15 0.850002"),
+    ):
+        path = tmp_path / f"m{suffix}"
+        assert old in TEXTS[suffix]
+        path.write_text(TEXTS[suffix].replace(old, new))
+        model = read(path)
+        assert all(t.conditional for t in model.structure.tables)
+        assert np.allclose(pgm.infer(model, want=("log_z",)).log_z, 0.0, atol=1e-14)
+        yes = next(iter(pgm.infer(model).marginal(model.variables[2]).values()))
+        assert abs(yes - JOINT[:, :, 0].sum()) < 2e-6
+    path = tmp_path / "m.bif"
+    path.write_text(TEXTS[".bif"].replace("0.15, 0.85", "0.15, 0.850003"))
+    with pytest.raises(pgm.PgmError, match=f"^{path}: .*rain = no, wind = some sum to 1.000003"):
+        read(path)
+
+
+def test_random_networks_that_are_rounded_to_six_digits(seed=0):
+    rng = np.random.default_rng(seed)
+    for _ in range(20):
+        values = np.round(rng.dirichlet(np.ones(40), 3), 6)
+        one = (0, (), np.round(rng.dirichlet(np.ones(3)), 6))
+        states = tuple(tuple(f"s{k}" for k in range(n)) for n in (3, 40))
+        model = build(Network(("a", "b"), states, (one, (1, (0,), values))))
+        found = np.exp(model.params["b|a.table"])
+        np.testing.assert_allclose(found, values / values.sum(1, keepdims=True), rtol=1e-12)
 
 
 def drawn_model(rng, directed):

@@ -106,15 +106,25 @@ class Planned:
             f"than {most.order.bound:.4g}"
         )
         if limits.work > 0:
-            refusal += (
-                "; with variables outside it needs more than "
-                f"2^{np.log2(limits.work):.4g} entries in all passes"
-            )
+            refusal += self._outside(most)
         if limits.max_states >= MOST:
             refusal += f" (max_states is {limits.max_states:.4g}; 2^50 is too much for any tree)"
         if causes := most.conditioned.described:
             refusal += f" ({causes})"
         return refusal
+
+    def _outside(self, most: Tree) -> str:
+        """Return the reason why variables outside are no help."""
+        limits, variables = self.limits, len(most.conditioned.states)
+        if limits.states < variables:
+            # A variable outside keeps a table of one entry.
+            return f"; even with all {variables} variables outside there are as many entries"
+        # All passes together have at least the entries of the whole tree.
+        chosen = "variables" if most.most > limits.work else "the variables that a search chose"
+        return (
+            f"; with {chosen} outside it needs more than 2^{np.log2(limits.work):.4g} entries in "
+            "all passes"
+        )
 
     def on(self, target: Target) -> Planned:
         """Return the trees of the question for a target with the same evidence pattern.

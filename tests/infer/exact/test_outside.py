@@ -154,6 +154,39 @@ def test_variables_outside_are_as_few_as_the_limit_needs():
     assert condition_outside(factors, order, order.entries / 64, order.entries) is None
 
 
+def ring(variables, states):
+    b, rng = pgm.GraphBuilder(), np.random.default_rng(0)
+    for i in range(variables):
+        b.variable(f"x{i}", states)
+    for i in range(variables):
+        scope = (f"x{i}", f"x{(i + 1) % variables}")
+        b.table(scope, rng.random((states, states)))
+    return b.build()
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ((8, 2**36), "even with all 9 variables outside there are as many entries"),
+        (
+            (9, 2**9),
+            "with the variables that a search chose outside it needs more than 2^9 entries",
+        ),
+        ((20, 2**5), "with variables outside it needs more than 2^5 entries in all passes"),
+    ],
+)
+def test_the_reason_why_variables_outside_are_no_help(limits, reason):
+    """All 9 variables outside leave 9 entries in each of 2^9 passes; the tree has 56 entries."""
+    model, want = ring(9, 2), ("log_z",)
+    states, work = limits
+    with pytest.raises(pgm.PgmError) as error:
+        pgm.infer(model, want=want, method=pgm.Elimination(max_states=states, max_work=work))
+    assert reason in str(error.value)
+    enough = pgm.Elimination(max_states=9, max_work=9 * 2**9)
+    log_z = pgm.infer(model, want=want, method=enough).log_z
+    np.testing.assert_allclose(log_z, pgm.infer(model, want=want).log_z, rtol=1e-12)
+
+
 @pytest.mark.parametrize("most", (2**70, np.inf))
 def test_a_limit_beyond_every_tree_is_named_in_the_refusal(most):
     b = pgm.GraphBuilder()
