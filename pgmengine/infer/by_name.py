@@ -44,6 +44,10 @@ class Joint(str):
 
     def __new__(cls, *units: Member) -> Joint:
         """Return the name of the joint distribution of some units."""
+        if wrong := [unit for unit in units if not isinstance(unit, Hashable)]:
+            raise PgmError(
+                f"Joint takes names of units one by one, Joint('a', 'b'), not {wrong[0]!r}"
+            )
         if not units or len(set(units)) < len(units):
             raise PgmError(f"Joint needs different units, at least one, not {units!r}")
         name = super().__new__(cls, f"joint of {', '.join(map(repr, units))}")
@@ -52,6 +56,27 @@ class Joint(str):
 
     def __reduce__(self) -> tuple[type[Joint], tuple[Member, ...]]:
         return Joint, self.units
+
+
+class Joints(dict[Any, Array]):
+    """Units -> their joint distribution, an array with an axis for each, rows in front if any.
+
+    The units may be named in any order, and a single one by its name alone.
+    """
+
+    def __missing__(self, key: Any) -> Array:
+        units = key if isinstance(key, tuple) and key not in self._single() else (key,)
+        for known, found in self.items():
+            if len(known) == len(units) and set(known) == set(units):
+                rows = found.ndim - len(known)
+                order = (*range(rows), *(rows + known.index(unit) for unit in units))
+                return np.asarray(found.transpose(order))
+        have = ", ".join(str(list(known)) for known in self)
+        raise PgmError(f"there is no joint distribution of {key!r}; there are those of {have}")
+
+    def _single(self) -> set[Any]:
+        """Return the units that have a distribution of their own."""
+        return {known[0] for known in self if len(known) == 1}
 
 
 def units_of(structure: Structure, joint: Joint) -> tuple[int, ...]:
@@ -85,12 +110,15 @@ def marginal(
 
 
 def named_places(structure: Structure) -> dict[Hashable, Place]:
-    """Return the name of every unit -> its place: variables, or else all units."""
-    if structure.variables:
-        return {unit_name(structure.layers, place): place for place in structure.variables}
-    out: dict[Hashable, Place] = {}
+    """Return the name of every unit -> its place: variables first, then all other units."""
+    out: dict[Hashable, Place] = {
+        unit_name(structure.layers, place): place for place in structure.variables
+    }
+    variables = set(structure.variables)
     for name, layer in structure.layers.items():
         for i in range(layer.size):
+            if (name, i) in variables:
+                continue
             label = layer.labels[i] if layer.labels else None
             known = structure.places.get(label) == (name, i) if label is not None else False
             out[label if known else (name, i)] = name, i

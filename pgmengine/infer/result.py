@@ -19,7 +19,7 @@ from pgmengine.base.types import Array
 from pgmengine.graph.target import Target
 from pgmengine.graph.variables import Member
 from pgmengine.infer.arviz import to_arviz, to_frame
-from pgmengine.infer.by_name import Joint, assignment, marginal, samples_frame
+from pgmengine.infer.by_name import Joint, Joints, assignment, marginal, samples_frame
 from pgmengine.protocols import Snapshot
 
 if TYPE_CHECKING:
@@ -223,9 +223,11 @@ class Result:
 
     @property
     def joint(self) -> Mapping[tuple[Member, ...], Array]:
-        """Joint distributions by the units of each wanted Joint, (rows, states, states, ...)."""
-        found: Mapping[tuple[Member, ...], Array] = self._answer("joint")
-        return found
+        """Joint distributions by the units of each wanted Joint, (rows, states, states, ...).
+
+        The units may be named in another order, and a single unit by its name alone.
+        """
+        return Joints(self._answer("joint"))
 
     @property
     def gradient(self) -> Mapping[str, Array]:
@@ -274,6 +276,7 @@ class Result:
     def assignment(self) -> dict[Hashable, Any]:
         """Return the most probable complete state by the names of units and states.
 
+        Variables come first. A unit without a name has the key (layer, number).
         Values are arrays over rows if the evidence has rows. It needs want=("mode",).
         """
         return assignment(self._asked.structure, self.mode)
@@ -281,6 +284,7 @@ class Result:
     def samples_frame(self) -> pd.DataFrame:
         """Return the draws as a pandas DataFrame with a column for each unit, states by name.
 
+        Variables come first. A unit without a name has the column (layer, number).
         It has a row for each draw, with the index (row, draw) if the evidence has rows.
         """
         target = self._asked

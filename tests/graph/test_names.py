@@ -321,3 +321,27 @@ def test_arrays_of_a_layer_may_have_names_of_states():
     np.testing.assert_array_equal(named, numbers)
     with pytest.raises(pgm.PgmError, match="layer 'h', row 1, index 1: 'lo' is no state"):
         pgm.infer(model, {"h": np.array([["low", "high"], ["low", "lo"]])})
+
+
+def test_joint_distributions_are_found_in_any_order_of_their_units():
+    model = rain()
+    want = (pgm.Joint("rain", "wet"), pgm.Joint("rain"))
+    for evidence, lead in (({}, ()), ({"rain": [0, 1, 1]}, (3,))):
+        joint = pgm.infer(model, evidence, want=want).joint
+        assert joint["rain", "wet"].shape == (*lead, 2, 3)
+        np.testing.assert_array_equal(joint["wet", "rain"], joint["rain", "wet"].swapaxes(-1, -2))
+        np.testing.assert_array_equal(joint["rain"], joint[("rain",)])
+    with pytest.raises(pgm.PgmError, match="no joint distribution of 'wet'; there are those of"):
+        joint["wet"]
+    with pytest.raises(pgm.PgmError, match="names of units one by one"):
+        pgm.Joint(["rain", "wet"])
+
+
+def test_complete_states_have_units_of_layers_beside_variables():
+    b = pgm.GraphBuilder()
+    b.variable("a", states=("no", "yes"))
+    b.layer("h", pgm.Spin(), 2)
+    b.table(("a", ("h", 1)), [[1.0, 2.0], [3.0, 4.0]])
+    r = pgm.infer(b.build(), want=("mode", "samples"), rng=0)
+    assert r.assignment() == {"a": "yes", ("h", 0): -1.0, ("h", 1): 1.0}
+    assert list(r.samples_frame()) == ["a", ("h", 0), ("h", 1)]
