@@ -45,38 +45,30 @@ def values_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -
     return out
 
 
-def hints_by_layer(structure: Structure, given: Mapping[Any, Any]) -> dict[str, Any]:
+def hints_by_layer(
+    structure: Structure, given: Mapping[Any, Any], what: str = "soft"
+) -> dict[str, Any]:
     """Return hints whose keys may be names of units as layer -> hints, 0 where none is given."""
-    out, named = _apart(structure, given, "soft")
+    out, named = _apart(structure, given, what)
     for name, members in named.items():
         layer = structure.layers[name]
         parts: dict[int, Array] = {}
         for i, (key, value) in members.items():
-            hint = as_floats(value, f"soft: {key!r}")
-            if layer.unit.width == 1 and hint.ndim > 1:
+            hint, k = as_floats(value, f"{what}: {key!r}"), layer.unit.width
+            if k > 1 and hint.shape[-1:] != (k,):
                 raise PgmError(
-                    f"soft: {key!r} has shape {hint.shape}, expected a number, or one for each row"
+                    f"{what}: {key!r} has shape {hint.shape}, expected (..., {k}), one number for "
+                    "each state"
                 )
-            if layer.unit.width > 1 and hint.shape[-1:] != (layer.unit.width,):
+            if k == 1 and hint.ndim > 1:
                 raise PgmError(
-                    f"soft: {key!r} has shape {hint.shape}, expected (..., {layer.unit.width}), "
-                    "one number for each state"
+                    f"{what}: {key!r} has shape {hint.shape}, expected a number, or one for each "
+                    "row"
                 )
-            columns = layer.columns(np.array([i]))
-            parts |= dict(
-                zip(
-                    columns,
-                    np.moveaxis(
-                        hint.reshape(
-                            *hint.shape[: hint.ndim - (layer.unit.width > 1)], layer.unit.width
-                        ),
-                        -1,
-                        0,
-                    ),
-                    strict=True,
-                )
-            )
-        flat = _gathered(layer.width, parts, "soft", 0.0)
+            by_state = hint if k > 1 else hint[..., None]
+            for state, column in enumerate(layer.columns(np.array([i]))):
+                parts[column] = by_state[..., state]
+        flat = _gathered(layer.width, parts, what, 0.0)
         out[name] = flat.reshape(*flat.shape[:-1], *layer.bias_shape)
     return out
 

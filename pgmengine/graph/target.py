@@ -23,6 +23,7 @@ from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.graph.evidence import Evidence
 from pgmengine.graph.layer import Layer
+from pgmengine.graph.named_units import hints_by_layer
 from pgmengine.graph.queries import EvidencePattern, barren, barren_tables
 from pgmengine.graph.rows import distinct, rows_of, spread
 from pgmengine.graph.structure import Structure
@@ -321,7 +322,7 @@ def _parse_reference(structure: Structure, reference: Mapping[str, ArrayLike]) -
     if not isinstance(reference, Mapping):
         raise PgmError(f"reference must map layer names to arrays, not {type(reference).__name__}")
     flat = {}
-    for name, given in reference.items():
+    for name, given in hints_by_layer(structure, reference, "reference").items():
         layer = structure.layer(name, what="reference: layer")
         array = as_floats(given, f"reference: layer {name!r}")
         if array.size != layer.width:

@@ -15,7 +15,7 @@ from pgmengine.graph.model import Model
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
 from pgmengine.graph.validate import as_floats
-from pgmengine.graph.variables import unit_name
+from pgmengine.graph.variables import Member, described, find, unit_name
 from pgmengine.learn.optimizers import check_optimizer
 from pgmengine.protocols import Negative, PhaseMonitor, Positive
 
@@ -26,28 +26,45 @@ if TYPE_CHECKING:
 ENTRIES_AT_ONCE = 10_000_000
 
 
-def given_layers(given: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the given layers; PgmError for a single string."""
+def given_units(s: Structure, given: Sequence[Member] | None) -> dict[str, Array]:
+    """Return layer -> (size,) which of its units are given, of layers with such units.
+
+    `given` has names of layers, of variables, or (layer, number or label of a unit).
+
+    Raises
+    ------
+    PgmError for a single string, and for unknown names.
+    """
     if isinstance(given, str):
-        raise PgmError(f"given must be a sequence of layers such as ({given!r},), not a string")
-    return tuple(given or ())
+        raise PgmError(
+            f"given must be a sequence of layers or variables such as ({given!r},), not a string"
+        )
+    units: dict[str, Array] = {}
+    for name in given or ():
+        if isinstance(name, tuple) or (name in s.places and name not in s.layers):
+            layer, unit = find(s, name, "given")
+            units.setdefault(layer, np.zeros(s.layers[layer].size, dtype=bool))[unit] = True
+        else:
+            whole = s.layer(name, what="given: layer")
+            units[whole.name] = np.ones(whole.size, dtype=bool)
+    return units
 
 
 def check_data(
-    model: Model, data: Mapping[str, ArrayLike], given: Sequence[str]
+    model: Model, data: Mapping[str, ArrayLike], given: Mapping[str, Array]
 ) -> Mapping[str, ArrayLike]:
     """Return the data; PgmError if they are no mapping, or lack layers that are given."""
     if not isinstance(data, Mapping) or not data:
         found = "is empty" if isinstance(data, Mapping) else f"is {type(data).__name__}"
         raise PgmError(f"data {found}: give layer -> (rows, size) for at least one layer")
-    for name in given:
-        model.structure.layer(name, what="given: layer")
+    for name, units in given.items():
         if name not in data:
+            what = described(model.structure, name, units)
             raise PgmError(
-                f"given: layer {name!r} is not in the data, which has {', '.join(map(repr, data))}"
+                f"given: {what} is not in the data, which has {', '.join(map(repr, data))}"
             )
     for name, layer in model.structure.layers.items():
-        if layer.unit.observed_only and name not in given:
+        if layer.unit.observed_only and not given.get(name, np.False_).all():
             raise PgmError(
                 f"layer {name!r} has {layer.unit!r} units, which have no distribution: fit with "
                 f"given=({name!r},)"
@@ -55,12 +72,17 @@ def check_data(
     return data
 
 
-def check_evidence(target: Target, given: Sequence[str]) -> None:
-    """PgmError if no layer with data is left to learn from."""
-    free = target.pattern.all_free
-    if all(all_free or name in given for name, all_free in free.items()):
+def check_evidence(target: Target, given: Mapping[str, Array]) -> None:
+    """PgmError if no unit with data is left to learn from, or a given variable has no data."""
+    seen = {name: seen.any(axis=0) for name, seen in target.pattern.observed.items()}
+    if not any((seen[name] & ~given.get(name, np.False_)).any() for name in seen):
         why = "all layers with data are given" if given else "no value is known"
         raise PgmError(f"there is nothing to learn: {why}")
+    for name, units in given.items():
+        if not units.all() and (unknown := units & ~seen[name]).any():
+            place = name, int(np.flatnonzero(unknown)[0])
+            unit = unit_name(target.structure.layers, place)
+            raise PgmError(f"given: {unit!r} is not in the data")
 
 
 def check_possible_data(target: Target) -> None:

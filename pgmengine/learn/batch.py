@@ -9,7 +9,7 @@ means take their place, parents first: the score (x - E[x | parents]) is 0 there
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -34,7 +34,7 @@ class Batch:
     ----------
     model : the model at the present parameters.
     weights : (rows,) weights of the rows, 1 on average over all data.
-    given : the rows with only the `given` layers observed; None where no layer is given, so that
+    given : the rows with only the `given` units observed; None where no unit is given, so that
         the model phase is the same for all rows.
     complete : draws the unobserved units of each row from the posterior, layer -> (rows, width).
     outward : the layers with data; the other layers by their distance from these.
@@ -77,7 +77,7 @@ def at_means(model: Model, x: States, names: Sequence[str]) -> States:
     return x
 
 
-def settled_layers(s: Structure, given: Sequence[str]) -> tuple[str, ...]:
+def settled_layers(s: Structure, given: Mapping[str, Array]) -> tuple[str, ...]:
     """Return the names of the layers that chains may leave out, parents first.
 
     They are directed, without arrows inside, not given, in no table, and all their children are
@@ -92,13 +92,14 @@ def settled_layers(s: Structure, given: Sequence[str]) -> tuple[str, ...]:
     return tuple(out)
 
 
-def idle_parameters(target: Target, given: Sequence[str]) -> tuple[str, ...]:
+def idle_parameters(target: Target, given: Mapping[str, Array]) -> tuple[str, ...]:
     """Return the names of the parameters that act on given layers only.
 
     The layers have to be complete: then E[. | row] = E[. | given].
     """
     s = target.structure
-    known = {name for name in given if not target.pattern.some_free[name]}
+    free = target.pattern.some_free
+    known = {name for name, units in given.items() if units.all() and not free[name]}
     whole = {name for name in known if {arrow.a for arrow in s.arrows_into[name]} <= known}
     return (
         *(f"{name}.bias" for name in s.layers if name in whole),
@@ -111,7 +112,7 @@ def idle_parameters(target: Target, given: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def outward(target: Target, given: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def outward(target: Target, given: Mapping[str, Array]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the layers with data that are not given, and the others by their distance from these.
 
     It is the order in which contrastive divergence visits the layers: a layer that moves after the
@@ -120,11 +121,13 @@ def outward(target: Target, given: Sequence[str]) -> tuple[tuple[str, ...], tupl
     """
     s = target.structure
     graph: nx.Graph = nx.Graph()
-    graph.add_nodes_from(name for name in s.layers if name not in given)
+    free = {name: ~given[name] if name in given else np.True_ for name in s.layers}
+    graph.add_nodes_from(name for name in s.layers if free[name].any())
     graph.add_edges_from((c.a, c.b) for c in s.couplings if c.a in graph and c.b in graph)
     joined = (pair for t in s.tables for pair in combinations(t.layers, 2))
     graph.add_edges_from((a, b) for a, b in joined if a in graph and b in graph)
-    data = {name for name in graph if not target.pattern.all_free[name]}
+    observed = target.pattern.observed
+    data = {name for name in graph if (observed[name] & free[name]).any()}
     far = nx.multi_source_dijkstra_path_length(graph, data) if data else {}
     order = [name for color in s.colors for name in color]
     rest = [name for name in order if name not in data]
@@ -132,16 +135,18 @@ def outward(target: Target, given: Sequence[str]) -> tuple[tuple[str, ...], tupl
     return tuple(n for n in order if n in data), tuple(rest)
 
 
-def only(target: Target, names: Sequence[str]) -> Target:
-    """Return the target with evidence on the named layers only, one row if none."""
+def only(target: Target, units: Mapping[str, Array]) -> Target:
+    """Return the target with evidence on some units of layers only, one row if on none."""
     s, e = target.structure, target.evidence
     blank = {name: [spread(part, e.pattern.rows) for part in s.blank[name]] for name in s.layers}
-    values = {name: e.values[name] if name in names else blank[name][0] for name in s.layers}
-    seen = {
-        name: e.pattern.observed[name] if name in names else blank[name][1] for name in s.layers
-    }
+    values = {name: blank[name][0] for name in s.layers}
+    seen = {name: blank[name][1] for name in s.layers}
+    for name, some in units.items():
+        kept = np.repeat(some, s.layers[name].unit.width)
+        values[name] = np.where(kept, e.values[name], values[name])
+        seen[name] = e.pattern.observed[name] & some
     out = _with_evidence(target, values, seen, target.cut)
-    return out if names else out.take(np.zeros(1, dtype=int))
+    return out if units else out.take(np.zeros(1, dtype=int))
 
 
 def without(target: Target, names: Sequence[str]) -> Target:

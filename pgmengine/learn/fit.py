@@ -25,6 +25,7 @@ from pgmengine.base.types import Array, LayerValues, RngLike
 from pgmengine.graph.frames import data_by_layer
 from pgmengine.graph.given import make_target
 from pgmengine.graph.model import Model
+from pgmengine.graph.variables import Member
 from pgmengine.infer.prepared import Method
 from pgmengine.learn.arguments import (
     check_data,
@@ -33,7 +34,7 @@ from pgmengine.learn.arguments import (
     check_possible_data,
     check_settings,
     check_start,
-    given_layers,
+    given_units,
     row_weights,
 )
 from pgmengine.learn.checkpoint import Saver, mark_of, place_of
@@ -107,7 +108,7 @@ def fit(
     data: LayerValues,
     negative: Negative | None = None,
     positive: Positive | Method | None = None,
-    given: Sequence[str] | None = (),
+    given: Sequence[Member] | None = (),
     optimizer: Optimizer | None = None,
     batch_size: int = 100,
     epochs: int = 10,
@@ -130,12 +131,12 @@ def fit(
     model : the model at which learning begins.
     data : layer -> (rows, size), or a DataFrame with a column for each unit; NaN is a missing
         value, and layers that are left out are hidden.
-    negative : the method of the model phase: PCD() by default, CD() with `given` layers; a
+    negative : the method of the model phase: PCD() by default, CD() with `given`; a
         normalised (directed) model has no model phase.
     positive : inference method for the data phase. By default exact where the posterior factorises
         or has up to 2^10 states, else MeanField(updates=5), whose bound is then maximised, or
         one-chain Gibbs sampling where that refuses and above noisy-or children.
-    given : layers to condition on: log p(rest | given) is maximised.
+    given : layers or variables to condition on: log p(rest | given) is maximised.
     optimizer : Adam(1e-3) by default.
     batch_size : rows of an update; the last one of a pass over the data may have fewer.
     epochs : passes over the data, in all, as in `updates`.
@@ -183,24 +184,24 @@ def fit(
     >>> f.history["weight_norm"]["update"][-1]
     np.int64(20)
     """
-    rows, given = data_by_layer(model.structure, data), given_layers(given)
+    rows, known = data_by_layer(model.structure, data), given_units(model.structure, given)
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
     watched = [c.watched for c in callbacks if isinstance(c, EarlyStopping)]
-    target = make_target(model, check_data(model, rows, given), what="data")
-    check_evidence(target, given)
+    target = make_target(model, check_data(model, rows, known), what="data")
+    check_evidence(target, known)
     check_possible_data(target)
     size = min(whole("batch_size", batch_size), target.rows)
     if updates is None:
         total = whole("epochs", epochs, 0) * -(-target.rows // size)
     else:
         total = whole("updates", updates, 0)
-    negative, optimizer = negative or (CD() if given else PCD()), optimizer or Adam()
+    negative, optimizer = negative or (CD() if known else PCD()), optimizer or Adam()
     weights = row_weights(target, sample_weight)
     settings = {
         "negative": negative,
         "positive": positive,
-        "given": given,
+        "given": tuple(given or ()),
         "optimizer": optimizer,
         "batch_size": size,
         "rng": rng,
@@ -212,7 +213,7 @@ def fit(
     alone = nullcontext() if checkpoint is None else Lock(place_of(checkpoint))
     with one_blas_thread(), alone:
         generator = seeded(rng)
-        run = Run(model, target, weights, negative, positive, given, optimizer, generator, executor)
+        run = Run(model, target, weights, negative, positive, known, optimizer, generator, executor)
         chosen = None if run.normalized else negative
         log.info("data phase by %r, model phase by %r", run.positive, chosen)
         history = History(callbacks, run.model_phase)

@@ -43,7 +43,7 @@ class Run:
         weights: Array,
         negative: Negative,
         positive: Positive | Method | None,
-        given: tuple[str, ...],
+        given: Mapping[str, Array],
         optimizer: Optimizer,
         rng: np.random.Generator,
         executor: Executor | None = None,
@@ -103,7 +103,7 @@ class Run:
         self.model, self.count = stepped, t + 1
 
     def conditioned(self, target: Target) -> Target:
-        """Return the target of the model phase: with the given layers only, as chains sample it."""
+        """Return the target of the model phase: with the given units only, as chains sample it."""
         return without(only(target, self.given), self.settled)
 
     def _stepped(self, params: Params) -> Model:

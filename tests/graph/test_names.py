@@ -345,3 +345,37 @@ def test_complete_states_have_units_of_layers_beside_variables():
     r = pgm.infer(b.build(), want=("mode", "samples"), rng=0)
     assert r.assignment() == {"a": "yes", ("h", 0): -1.0, ("h", 1): 1.0}
     assert list(r.samples_frame()) == ["a", ("h", 0), ("h", 1)]
+
+
+def pair():
+    """Three variables in tables; two of them share a layer."""
+    b = pgm.GraphBuilder()
+    b.variable("cold", states=("no", "yes"))
+    b.variable("rain", states=("no", "yes"))
+    b.variable("wet", states=("no", "yes", "very"))
+    b.table(("cold", "rain"), [[2.0, 1.0], [1.0, 4.0]])
+    b.table(("rain", "wet"), [[3.0, 1.0, 0.5], [0.2, 1.0, 2.0]])
+    return b.build()
+
+
+def test_references_of_annealing_may_name_variables():
+    model = pair()
+    named = pgm.AIS(chains=20, reference={"rain": 0.3, "wet": [0.1, -0.2, 0.0]})
+    by_layer = {"variables2": [0.0, 0.3], "variables3": [[0.1, -0.2, 0.0]]}
+    found = pgm.infer(model, want=("log_z",), method=named, rng=0)
+    other = pgm.infer(model, want=("log_z",), method=pgm.AIS(chains=20, reference=by_layer), rng=0)
+    assert found.log_z == other.log_z
+    with pytest.raises(pgm.PgmError, match="reference: 'wet' has shape"):
+        pgm.infer(model, want=("log_z",), method=pgm.AIS(reference={"wet": 0.1}))
+
+
+def test_partitions_read_variables_by_name():
+    model = pair()
+
+    def sky(x):
+        return x["rain"][:, 0].astype(int)
+
+    method = pgm.WangLandau(sky, bins=2, layers=("rain",), warmup=200, draws=2000)
+    found = pgm.infer(model, method=method, rng=0).stats["bin_prob"][0]
+    exact = pgm.infer(model).marginal("rain")
+    np.testing.assert_allclose(found, list(exact.values()), atol=0.05)

@@ -5,6 +5,7 @@ import pytest
 from tiny import MODELS, as_evidence, patterns, weaker
 
 import pgmengine as pgm
+from pgmengine.learn.arguments import given_units
 from pgmengine.learn.batch import Batch, settled_layers
 from pgmengine.learn.positive import data_phase, default_positive, posterior_draw
 from pgmengine.learn.run import Run
@@ -223,7 +224,7 @@ def test_layers_below_which_nothing_is_known_are_not_sampled(negative):
     """
     model, rng = deep(), np.random.default_rng(0)
     x = {"v": rng.integers(0, 2, (300, 5)), "y": rng.integers(0, 3, (300, 1))}
-    run = Run(model, model.given(x), np.ones(300), negative, None, (), pgm.SGD(0.1), rng)
+    run = Run(model, model.given(x), np.ones(300), negative, None, {}, pgm.SGD(0.1), rng)
     assert run.settled == ("h", "v")
     batch = Batch(
         model,
@@ -247,15 +248,17 @@ def test_layers_below_which_nothing_is_known_are_not_sampled(negative):
 
 def test_only_layers_below_which_nothing_is_given_are_left_out():
     s = deep().structure
-    assert settled_layers(s, ()) == ("h", "v") and settled_layers(s, ("v",)) == ()
-    assert settled_layers(s, ("h",)) == settled_layers(s, ("y",))[1:] == ("v",)
+    some = {name: given_units(s, (name,)) for name in s.layers}
+    assert settled_layers(s, {}) == ("h", "v") and settled_layers(s, some["v"]) == ()
+    assert settled_layers(s, some["h"]) == settled_layers(s, some["y"])[1:] == ("v",)
+    assert settled_layers(s, given_units(s, [("h", 1)])) == ("v",)
     b = pgm.GraphBuilder()
     b.layer("a", pgm.Binary(), 3)
     b.layer("v", pgm.Binary(), 3)
     b.cause("a", "v")
     b.cause("v", "v", weight=np.triu(np.ones((3, 3)), 1))
     # Its units are parents of one another.
-    assert settled_layers(b.build(rng=0).structure, ()) == ()
+    assert settled_layers(b.build(rng=0).structure, {}) == ()
 
 
 @pytest.mark.parametrize("hole", [False, True], ids=["complete", "first row has a hole"])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
+from pgmengine.learn.arguments import given_units
 from pgmengine.learn.batch import outward
 
 SIZES = {"v": 3, "h": 2, "g": 1}
@@ -181,10 +182,11 @@ def test_cd_of_a_conditional_learns_the_weights_of_what_is_given(sure=3.0, rows=
 def test_what_is_near_the_data_moves_first():
     deep = pgm.dbm([2, 2, 2, 2], rng=0)
     data = {"v": np.zeros((1, 2))}
-    assert outward(deep.given(data), ()) == (("v",), ("h1", "h2", "h3"))
-    assert outward(deep.given({"h3": np.zeros((1, 2))}), ()) == (("h3",), ("h2", "h1", "v"))
+    assert outward(deep.given(data), {}) == (("v",), ("h1", "h2", "h3"))
+    assert outward(deep.given({"h3": np.zeros((1, 2))}), {}) == (("h3",), ("h2", "h1", "v"))
     drbm = pgm.drbm(3, 2, 2, rng=0)
-    assert outward(drbm.given({"x": np.zeros((1, 3)), "y": [1]}), ("x",)) == (("y",), ("h", "x"))
-    data, rest = outward(deep.given({}), ())
+    x = given_units(drbm.structure, ("x",))
+    assert outward(drbm.given({"x": np.zeros((1, 3)), "y": [1]}), x) == (("y",), ("h", "x"))
+    data, rest = outward(deep.given({}), {})
     assert not data
     assert set(rest) == {"v", "h1", "h2", "h3"}

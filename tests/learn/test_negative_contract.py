@@ -16,9 +16,9 @@ STATES = np.array(np.meshgrid(*[[0.0, 1.0]] * 5)).reshape(5, -1).T
 def gradient_of(negative, model, x, complete, updates=1):
     """The expectation of a model phase at fixed parameters, after some updates."""
     rng, target, found = np.random.default_rng(0), model.given({"v": x}), None
-    order = outward(target, ())
+    order = outward(target, {})
     batch = Batch(model, np.ones(len(x)), None, lambda: complete, order, negative.precision)
-    phase = negative.start(only(target, ()), rng)
+    phase = negative.start(only(target, {}), rng)
     for update in range(updates):
         found = phase.statistics(batch, update, rng)
     return found.total(model)

@@ -210,7 +210,7 @@ def test_settings_that_mean_something():
         ({"callbacks": pgm.WeightNorms()}, "callbacks must be a list"),
         ({"callbacks": [pgm.WeightNorms]}, "an instance such as WeightNorms(...)"),
         ({"callbacks": [3]}, "a callback is called as"),
-        ({"given": "v"}, "given must be a sequence of layers such as ('v',)"),
+        ({"given": "v"}, "given must be a sequence of layers or variables such as ('v',)"),
         ({"state": 3}, "state must be the `state` of an earlier fit, not 3"),
         ({"checkpoint": 3}, "checkpoint must be a path, not 3"),
         ({"rng": "a"}, "rng must be an integer of at least 0, None or a numpy Generator, not 'a'"),

@@ -439,7 +439,7 @@ def test_adaptive_sap_is_unbiased_where_temperatures_differ(sure=5.5):
     negative = pgm.AdaptiveSAP(betas=[0.5, 0.8, 1.0], every=1, steps=10, chains=chains)
     target = model.given({"v": np.zeros((1, 3))})
     batch = Batch(model, np.ones(1), None, dict, ((), ()), np.float32)
-    run = negative.start(only(target, ()), rng)
+    run = negative.start(only(target, {}), rng)
     run.chains.sweep(200)
     for update in range(8):
         found = run.statistics(batch, update, rng)

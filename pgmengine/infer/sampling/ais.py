@@ -61,8 +61,8 @@ class AIS(Method):
         all the same.
     reverse : whether to anneal down as well. From exact draws, the upper end of log_z_interval is
         then independent of the lower end.
-    reference : layer -> (size[, k]), natural parameters of the units at beta = 0; base_rates(data)
-        are good ones.
+    reference : layer -> (size[, k]), or variable -> a number or (k,): natural parameters of the
+        units at beta = 0; base_rates(data) are good ones.
 
     Notes
     -----

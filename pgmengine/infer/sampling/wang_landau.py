@@ -49,7 +49,7 @@ class WangLandau(Sampler):
     Parameters
     ----------
     partition : function of {layer: values (rows, size[, k])} that returns the bin number of each
-        row, 0 .. bins - 1.
+        row, 0 .. bins - 1. Variables can be read by name, as layers of one unit.
     bins : number of bins.
     kernel : kernel of the layers that the partition does not read.
     chains : number of chains for each row of evidence; they share the weights of the bins.
@@ -57,8 +57,8 @@ class WangLandau(Sampler):
     draws : sweeps with frozen weights.
     gamma : FlatHistogram() or OneOverT().
     rhat_limit : largest R-hat of chains that have mixed.
-    layers : names of the layers that the partition reads, with finite units unless they are
-        observed; None for all such layers. The fewer there are, the faster is a sweep.
+    layers : names of the layers and variables that the partition reads, with finite units unless
+        they are observed; None for all such layers. The fewer there are, the faster is a sweep.
 
     Notes
     -----
@@ -164,13 +164,14 @@ class WangLandau(Sampler):
         }
         if self.layers is None:
             return tuple(name for name in s.layers if name not in endless)
-        for name in self.layers:
+        named = [n if n in s.layers or n not in s.places else s.places[n][0] for n in self.layers]
+        for name in named:
             if s.layer(name, what="WangLandau: layers: layer").name in endless:
                 raise PgmError(
                     f"WangLandau: the partition reads layer {name!r} of {s.layers[name].unit!r} "
                     "units, and can read layers of finite units only"
                 )
-        return tuple(self.layers)
+        return tuple(dict.fromkeys(named))
 
 
 def importance_weights(log_w: Array) -> Array:
@@ -245,9 +246,10 @@ class _Walk:
 
     def _bins(self, x: States) -> Array:
         """Return the bins (rows * chains,) of states."""
-        layers = self.many.structure.layers
-        read = {name: layers[name].shaped(x[name]) for name in self.read}
-        return self._checked(self.method.partition(Named(read, "the state of a partition")))
+        s = self.many.structure
+        read = {name: s.layers[name].shaped(x[name]) for name in self.read}
+        state = Named(read, "the state of a partition", s.places, axis=1)
+        return self._checked(self.method.partition(state))
 
     def _checked(self, found: object) -> Array:
         """Return bin numbers as integers; raise PgmError for anything else."""

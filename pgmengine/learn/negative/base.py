@@ -15,6 +15,7 @@ from pgmengine.base.types import Array
 from pgmengine.engine.chains import Chains, engine_for, make_chains, start
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
+from pgmengine.graph.variables import described
 from pgmengine.infer.sampling.schedules import Betas, ladder
 from pgmengine.infer.sampling.travels import Travels
 from pgmengine.learn.schedules import Scheduled, at
@@ -103,10 +104,13 @@ def sweep(chains: Chains, count: int) -> None:
 
 def unconditioned(name: str, given: Target) -> Target:
     """Return the one row of the model phase; PgmError if rows of data have phases of their own."""
-    observed = [layer for layer, free in given.free.items() if not (free | given.cut[layer]).all()]
-    if observed:
+    for layer, free in given.free.items():
+        known = np.logical_not((free | given.cut[layer]).all(axis=0))
+        if not known.any():
+            continue
         raise PgmError(
-            f"{name} keeps its chains from update to update, but layer {observed[0]!r} is given, "
+            f"{name} keeps its chains from update to update, but "
+            f"{described(given.structure, layer, known)} is given, "
             "so that each row of data has a model phase of its own: use CD or ExactGradient"
         )
     return given.take(np.zeros(1, dtype=int))

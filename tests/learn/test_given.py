@@ -1,0 +1,92 @@
+"""Conditional learning: `given` may name layers, variables and units."""
+
+import numpy as np
+import pytest
+
+import pgmengine as pgm
+
+STATES = ("low", "middle", "high")
+
+
+def ring():
+    """Return three variables of one layer and one of another, in a ring of tables."""
+    rng, b = np.random.default_rng(5), pgm.GraphBuilder()
+    for name in "abc":
+        b.variable(name, states=STATES)
+    b.variable("d", states=("no", "yes"))
+    for scope, shape in ((("a", "b"), (3, 3)), (("b", "c"), (3, 3)), (("c", "d"), (3, 2))):
+        b.table(scope, rng.uniform(0.5, 2.0, shape))
+    b.table(("d", "a"), rng.uniform(0.5, 2.0, (2, 3)))
+    return b.build()
+
+
+def data(rows=7):
+    rng = np.random.default_rng(2)
+    states = {name: np.array(STATES)[rng.integers(0, 3, rows)] for name in "abc"}
+    return states | {"d": np.array(["no", "yes"])[rng.integers(0, 2, rows)]}
+
+
+def log_conditional(model, x, given):
+    """Return the mean of log p(rest | given) of complete rows, by two log normalizers."""
+    less = {name: x[name] for name in given}
+    both, known = (pgm.infer(model, some, want=("log_z",)) for some in (x, less))
+    return (both.log_z - known.log_z).mean()
+
+
+@pytest.mark.parametrize("given", [("a",), ("a", "d"), ("b", "c")])
+def test_given_variables_are_conditioned_on_alone(given):
+    """One step of plain gradient ascent is the slope of log p(rest | given)."""
+    model, x, rate = ring(), data(), 1e-3
+    step = {"optimizer": pgm.SGD(rate), "updates": 1, "batch_size": 7, "progress": False}
+    found = pgm.fit(model, x, given=given, negative=pgm.ExactGradient(), **step).model
+    for name, value in model.params.items():
+        slope = (found.params[name] - value) / rate
+        for place in np.ndindex(value.shape):
+            ends = []
+            for e in (1e-5, -1e-5):
+                moved = value.copy()
+                moved[place] += e
+                ends.append(log_conditional(model.with_params({name: moved}), x, given))
+            assert slope[place] == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-6), name
+
+
+def test_units_of_layers_may_be_given():
+    model, x = pgm.rbm(3, 2, rng=0), np.eye(3)[[0, 1, 2, 1]]
+    step = {"negative": pgm.ExactGradient(), "updates": 3, "progress": False}
+    each = pgm.fit(model, {"v": x}, given=[("v", 0), ("v", 1)], **step).model
+    b = pgm.GraphBuilder()
+    b.layer("u", pgm.Binary(), 2)
+    b.layer("w", pgm.Binary(), 1)
+    b.layer("h", pgm.Binary(), 2)
+    b.couple("u", "h", weight=model.params["v-h.weight"][:2])
+    b.couple("w", "h", weight=model.params["v-h.weight"][2:])
+    apart = pgm.fit(b.build(), {"u": x[:, :2], "w": x[:, 2:]}, given=("u",), **step).model
+    weights = [apart.params["u-h.weight"], apart.params["w-h.weight"]]
+    np.testing.assert_allclose(each.params["v-h.weight"], np.vstack(weights), atol=1e-9)
+
+
+def test_chains_start_at_the_data_and_keep_given_variables():
+    """The gradient of tables of given variables alone is what the data have, less the same."""
+    model, x = ring(), data()
+    settings = {"optimizer": pgm.SGD(1.0), "updates": 1, "progress": False}
+    found = pgm.fit(model, x, given=("a", "b"), negative=pgm.CD(20), **settings).model
+    np.testing.assert_allclose(found.params["a,b.table"], model.params["a,b.table"], atol=1e-7)
+    assert np.abs(found.params["c,d.table"] - model.params["c,d.table"]).max() > 1e-3
+
+
+def test_what_cannot_be_given_is_refused():
+    model, x = ring(), data()
+    for given, message in (
+        ("a", "sequence of layers or variables such as"),
+        (("e",), "given: layer 'e'"),
+        (("a", "b", "c", "d"), "nothing to learn: all layers with data are given"),
+        ([("variables3", 7)], "has no unit 7"),
+    ):
+        with pytest.raises(pgm.PgmError, match=message):
+            pgm.fit(model, x, given=given, progress=False)
+    with pytest.raises(pgm.PgmError, match="given: 'b' is not in the data"):
+        pgm.fit(model, {name: x[name] for name in "acd"}, given=("b",), progress=False)
+    with pytest.raises(pgm.PgmError, match="given: variable 'd' is not in the data"):
+        pgm.fit(model, {name: x[name] for name in "abc"}, given=("d",), progress=False)
+    with pytest.raises(pgm.PgmError, match="variable 'a' is given, so that each row"):
+        pgm.fit(model, x, given=("a",), negative=pgm.PCD(), progress=False)
