@@ -68,9 +68,7 @@ def _values(model: pgm.Model, name: str, given: Any, what: str) -> Any:
     layer = s.layers[s.places[name][0]]
     if isinstance(given, list):
         return np.array([_state(layer, x, f"{what}, row {i}") for i, x in enumerate(given)])
-    number = _state(layer, given, what)
-    # A layer of one unit takes a vector.
-    return [number] if name in s.layers else number
+    return _state(layer, given, what)
 
 
 def _state(layer: Layer, given: Any, what: str) -> float:

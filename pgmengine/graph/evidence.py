@@ -113,7 +113,7 @@ def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, bool]
         if not good.all():
             row, index = (int(i) for i in np.argwhere(~good)[0])
             raise PgmError(
-                f"{what}: layer {layer.name!r}, row {row}, index {index}: "
+                f"{what}: {layer.place(index, row)}: "
                 f"{values[row, index].tolist()} is not a value of {layer.unit!r}{_expected(layer)}"
             )
     return values.reshape(values.shape[0], layer.width), has_rows
@@ -158,8 +158,9 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
         )
     if k > 1 and array.shape[-2:] == (n, k) and not square:
         return (array[None], False) if array.ndim == 2 else _checked(layer, array, 3, what)
-    # Of a layer of one unit a vector is one value per row.
-    column = n == 1 and array.ndim == 1 and array.shape[0] != 1
+    # Of a layer of one unit a vector is one value per row; a number alone is the unit of the layer,
+    # but for a variable it is a row.
+    column = n == 1 and array.ndim == 1 and (array.shape[0] != 1 or layer.is_variable)
     array = array[:, None] if column else array
     if array.ndim == 0 and n == 1:
         array = array[None]
@@ -226,7 +227,7 @@ def parse_soft(
         if not in_range(flat).all():
             row, index = (int(i) for i in np.argwhere(~in_range(flat))[0])
             raise PgmError(
-                f"soft: layer {name!r}, row {row}, index {index // unit.width} is "
+                f"soft: {layer.place(index // unit.width, row)} is "
                 f"{flat[row, index]}, expected {IN_RANGE}; 0 is no hint"
             )
         if two_valued and unit.support is not None:
@@ -247,11 +248,9 @@ def _with_units(layer: Layer, hints: Array) -> Array:
     A hint is then a number, or one number for each state; with an axis of rows in front.
     """
     own, k = len(layer.bias_shape), layer.unit.width
-    if (
-        layer.size > 1
-        or hints.shape in ((1,), layer.bias_shape)
-        or hints.ndim not in (own - 1, own)
-    ):
+    # A vector of one number is one row for a variable, and the unit of another layer.
+    one = hints.shape in ((1,), layer.bias_shape) and not (layer.is_variable and hints.ndim == own)
+    if layer.size > 1 or one or hints.ndim not in (own - 1, own):
         return hints
     if k > 1:
         return hints[..., None, :] if hints.shape[-1] == k else hints

@@ -89,7 +89,7 @@ def _check_interventions(s: Structure, cut: dict[str, Array], observed: dict[str
         if both.any():
             row, index = np.argwhere(both)[0]
             raise PgmError(
-                f"do: layer {name!r}, row {row}, index {index} is both observed and set; "
+                f"do: {s.layers[name].place(index, row)} is both observed and set; "
                 "leave out one of the two"
             )
 
@@ -100,6 +100,5 @@ def _check_inputs(s: Structure, observed: dict[str, Array]) -> None:
         if layer.unit.observed_only and not observed[name].all():
             row, index = np.argwhere(~observed[name])[0]
             raise PgmError(
-                f"layer {name!r} has {layer.unit!r} units, which must be observed; row {row}, "
-                f"index {index} is not"
+                f"{layer.place(index, row)} is not observed; {layer.unit!r} units have to be"
             )

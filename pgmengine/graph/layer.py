@@ -71,6 +71,19 @@ class Layer:
         """Return the units to which columns of a weight matrix belong."""
         return columns // self.unit.width
 
+    @property
+    def is_variable(self) -> bool:
+        """Whether it is the layer of a single variable of the same name."""
+        return self.labels == (self.name,)
+
+    def place(self, index: int, row: int | None = None) -> str:
+        """Return a unit in words for a message, with its label if it has one."""
+        before = "" if row is None else f", row {row}"
+        if self.is_variable:
+            return f"variable {self.name!r}{before}"
+        label = f" ({self.labels[index]!r})" if self.labels else ""
+        return f"layer {self.name!r}{before}, index {index}{label}"
+
     def values_of(self, labels: Array, what: str) -> Array:
         """Return the values (rows, size, width) of labels (rows, size), NaN where a label is NaN.
 
@@ -88,7 +101,7 @@ class Layer:
         if bad.any():
             row, index = (int(i) for i in np.argwhere(bad)[0])
             raise PgmError(
-                f"{what}: layer {self.name!r}, row {row}, index {index}: {labels[row, index]:g} is "
+                f"{what}: {self.place(index, row)}: {labels[row, index]:g} is "
                 f"not a label of {self.unit!r}, expected 0..{len(support) - 1}"
             )
         return np.where(missing[..., None], np.nan, support.take(seen.astype(int), axis=0))

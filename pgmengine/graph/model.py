@@ -212,8 +212,8 @@ class Model:
             if not seen.all():
                 row, index = np.argwhere(~seen)[0]
                 raise PgmError(
-                    f"log_density needs a value for every unit; layer {name!r}, row {row}, "
-                    f"index {index} has none"
+                    "log_density needs a value for every unit; "
+                    f"{self.structure.layers[name].place(index, row)} has none"
                 )
         return self.flat_log_density(evidence.values)
 

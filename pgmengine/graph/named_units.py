@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
@@ -36,6 +37,7 @@ def values_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -
         parts = {}
         for i, (key, value) in members.items():
             parts[i] = _numbers(layer, value, f"{what}: {key!r}")
+            _check_rows(parts[i], f"{what}: {key!r}")
             rows = _common_rows(rows, key, parts[i], what)
         gathered = _gathered(layer.size, parts, what, np.nan)
         if layer.unit.width > 1 and gathered.ndim == 2:
@@ -55,6 +57,7 @@ def hints_by_layer(
         parts: dict[int, Array] = {}
         for i, (key, value) in members.items():
             hint, k = as_floats(value, f"{what}: {key!r}"), layer.unit.width
+            _check_rows(hint, f"{what}: {key!r}")
             if k > 1 and hint.shape[-1:] != (k,):
                 raise PgmError(
                     f"{what}: {key!r} has shape {hint.shape}, expected (..., {k}), one number for "
@@ -65,12 +68,29 @@ def hints_by_layer(
                     f"{what}: {key!r} has shape {hint.shape}, expected a number, or one for each "
                     "row"
                 )
+            if not in_range(hint).all():
+                raise PgmError(
+                    f"{what}: {key!r}{_first(~in_range(hint), hint)}, expected {IN_RANGE}"
+                )
             by_state = hint if k > 1 else hint[..., None]
             for state, column in enumerate(layer.columns(np.array([i]))):
                 parts[column] = by_state[..., state]
         flat = _gathered(layer.width, parts, what, 0.0)
         out[name] = flat.reshape(*flat.shape[:-1], *layer.bias_shape)
     return out
+
+
+def _check_rows(values: Array, what: str) -> None:
+    """PgmError for an array without rows."""
+    if values.ndim and not len(values):
+        raise PgmError(f"{what} has no rows, expected at least one")
+
+
+def _first(bad: Array, values: Array) -> str:
+    """Return the place of the first bad value and what it is, for a message."""
+    place = tuple(int(i) for i in np.argwhere(bad)[0])
+    row = f", row {place[0]}," if place else ""
+    return f"{row} is {values[place]}"
 
 
 Members = dict[int, tuple[Any, Any]]

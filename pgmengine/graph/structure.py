@@ -259,8 +259,12 @@ class Structure:
             names = [*self.layers, *map(str, self.places)]
             near = difflib.get_close_matches(str(name), names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            known = listed(list(self.layers))
-            raise PgmError(f"{what} {name!r} is unknown; the layers are {known}{hint}")
+            units = [self.layers[a].labels for a, _ in self.variables]
+            known = dict.fromkeys([*self.layers, *(x for labels in units for x in labels or ())])
+            kinds = "layers and variables" if units else "layers"
+            raise PgmError(
+                f"{what} {name!r} is unknown; the {kinds} are {listed([*map(str, known)])}{hint}"
+            )
         return self.layers[name]
 
 

@@ -333,7 +333,7 @@ def _parse_reference(structure: Structure, reference: Mapping[str, ArrayLike]) -
         if not in_range(flat[name]).all():
             index = int(np.flatnonzero(~in_range(flat[name]))[0])
             raise PgmError(
-                f"reference: layer {name!r}, index {index // layer.unit.width} is "
+                f"reference: {layer.place(index // layer.unit.width)} is "
                 f"{flat[name][index]}, expected {IN_RANGE}"
             )
     return flat

@@ -92,11 +92,22 @@ def free_name(name: str, taken: Collection[Hashable]) -> str:
 
 
 def check_names(variables: Sequence[Variable], layers: Sequence[Layer]) -> None:
-    """PgmError if two variables, or a variable and a layer, have the same name."""
+    """PgmError if two variables, or a variable and a layer or a unit of one, have one name."""
     seen = {layer.name for layer in layers}
+    labels = {
+        label: layer.name
+        for layer in layers
+        for label in layer.labels or ()
+        if isinstance(label, Hashable)
+    }
     for v in variables:
         if v.name in seen:
             raise PgmError(f"variable {v.name!r} is declared twice, or has the name of a layer")
+        if v.name in labels:
+            raise PgmError(
+                f"variable {v.name!r} has the name of a unit of layer {labels[v.name]!r}; choose "
+                "another"
+            )
         seen.add(v.name)
 
 

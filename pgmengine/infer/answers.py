@@ -14,14 +14,15 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, States
 from pgmengine.graph.rows import distinct
+from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import plus
-from pgmengine.infer.by_name import Joint
+from pgmengine.infer.by_name import Joint, units_of
 from pgmengine.infer.result import WANTS
 
 
-def check_want(want: Iterable[str]) -> tuple[str, ...]:
-    """Return the wanted quantities as a tuple; raise PgmError for an unknown name."""
+def check_want(s: Structure, want: Iterable[str]) -> tuple[str, ...]:
+    """Return the wanted quantities as a tuple; PgmError for unknown names, also of units."""
     known = f"ask for any of {', '.join(WANTS)}, or pgm.Joint(units)"
     if isinstance(want, str):
         want = (want,)
@@ -31,6 +32,8 @@ def check_want(want: Iterable[str]) -> tuple[str, ...]:
     for name in wanted:
         if name not in WANTS and not isinstance(name, Joint):
             raise PgmError(f"want: {name!r} is unknown; {known}")
+        if isinstance(name, Joint):
+            units_of(s, name)
     if not wanted:
         raise PgmError(f"want is empty; {known}")
     return wanted

@@ -107,7 +107,7 @@ def infer(
     ((1, 2), 'exact')
     """
     _check(model, method)
-    target, wanted = model.given(evidence, soft=soft, do=do), check_want(want)
+    target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
     question = _prepared(target, wanted, DEFAULT if method is None else method)
     return _answer(question, target, rng, state, executor, progress)
 
@@ -134,7 +134,7 @@ def explain(
     wanted: log_z; 1 evidence row, 0 of 6 units observed
     """
     _check(model, method)
-    target, wanted = model.given(evidence, soft=soft, do=do), check_want(want)
+    target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
     chooser = DEFAULT if method is None else method
     if isinstance(chooser, Auto):
         choices = chooser.choices(target, wanted)
@@ -272,7 +272,9 @@ def prepare(
     """
     _check(model, method)
     names = (observed,) if isinstance(observed, str) else tuple(observed)
-    return Ask(model, names, check_want(want), DEFAULT if method is None else method)
+    return Ask(
+        model, names, check_want(model.structure, want), DEFAULT if method is None else method
+    )
 
 
 def _prepared(target: Target, want: tuple[str, ...], method: MethodLike) -> Prepared:

@@ -110,7 +110,7 @@ class Auto(Method):
 
     def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
         """Choose the parts of a question, and the first candidate of each."""
-        wanted = check_want(want)
+        wanted = check_want(target.structure, want)
         choices, chosen = self.choices(target, wanted), list[Plan]()
         for choice in choices:
             first = choice.first(target)
@@ -127,7 +127,7 @@ class Auto(Method):
 
     def plans(self, target: Target, want: Iterable[str]) -> list[Plan]:
         """Return the plan of every candidate for the whole of a question."""
-        return list(Choice(self, check_want(want)).plans(target))
+        return list(Choice(self, check_want(target.structure, want)).plans(target))
 
     def choices(self, target: Target, want: tuple[str, ...]) -> tuple[Choice, ...]:
         """Return the parts of a question, as few as their best methods allow.

@@ -84,6 +84,8 @@ def units_of(structure: Structure, joint: Joint) -> tuple[int, ...]:
     places = [find(structure, unit, str(joint)) for unit in joint.units]
     for layer, _ in places:
         check_finite(structure, layer)
+    if len(set(places)) < len(places):
+        raise PgmError(f"{joint}: a unit is named twice")
     return tuple(structure.first_unit[layer] + i for layer, i in places)
 
 

@@ -118,7 +118,7 @@ class Method:
 
     def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
         """Plan a question once, for its plan and for its answer."""
-        wanted, name = check_want(want), type(self).__name__
+        wanted, name = check_want(target.structure, want), type(self).__name__
         if missing := sorted({w for w in wanted if quantity(w) not in self.gives}):
             why = f"{self.source} no {' or '.join(missing)}"
             return Prepared(self, target, wanted, Plan(name, refusal=why))
@@ -250,7 +250,7 @@ class _Foreign(Method):
 
     def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
         """Return the question with the plan of the wrapped object."""
-        wanted = check_want(want)
+        wanted = check_want(target.structure, want)
         return Prepared(self, target, wanted, self.method.plan(target, wanted))
 
     def answer(

@@ -301,9 +301,9 @@ def test_states_have_names_where_a_variable_has_a_layer_of_its_own():
 def test_hints_may_leave_out_the_axis_of_one_unit():
     model, ask = rain(), pgm.infer
     for name, short, whole in (
-        ("rain", 1.0, [1.0]),
+        ("rain", [1.0], [[1.0]]),
         ("rain", [1.0, 2.0], [[1.0], [2.0]]),
-        ("wet", [1.0, 2.0, 0.0], [[1.0, 2.0, 0.0]]),
+        ("wet", [[1.0, 2.0, 0.0]], [[[1.0, 2.0, 0.0]]]),
         ("wet", [[1.0, 2.0, 0.0], [0.0, 0.0, 0.0]], [[[1.0, 2.0, 0.0]], [[0.0, 0.0, 0.0]]]),
     ):
         one, two = (ask(model, soft={name: hints}).mean["rain"] for hints in (short, whole))
@@ -379,3 +379,41 @@ def test_partitions_read_variables_by_name():
     found = pgm.infer(model, method=method, rng=0).stats["bin_prob"][0]
     exact = pgm.infer(model).marginal("rain")
     np.testing.assert_allclose(found, list(exact.values()), atol=0.05)
+
+
+def test_one_row_is_a_row_of_variables_with_and_without_a_layer_of_their_own():
+    for model in (rain(), pair()):
+        for rows, lead in ((1, (1,)), (2, (2,)), (None, ())):
+            for given, hint in (("yes", [0.0, 1.0, 0.5]), (1, [1.0, 0.0, 0.0])):
+                evidence = given if rows is None else [given] * rows
+                soft = hint if rows is None else [hint] * rows
+                for found in (
+                    pgm.infer(model, {"wet": evidence}),
+                    pgm.infer(model, soft={"wet": soft}),
+                    pgm.infer(model, {"rain": evidence}),
+                    pgm.infer(model, soft={"rain": 0.3 if rows is None else [0.3] * rows}),
+                ):
+                    assert found.mean["rain"].shape == (*lead, 1)
+
+
+def test_messages_name_variables():
+    model = pair()
+    ask = pgm.infer
+    for wrong, message in (
+        ({"evidence": {"rain": []}}, "evidence: 'rain' has no rows"),
+        ({"soft": {"rain": []}}, "soft: 'rain' has no rows"),
+        ({"soft": {"rain": [0.0, np.inf]}}, "soft: 'rain', row 1, is inf"),
+        ({"evidence": {"rian": 1}}, "'rian' is unknown.* did you mean 'rain'"),
+        ({"want": (pgm.Joint("rain", "wett"),)}, "'wett' is no variable; did you mean wet"),
+        ({"want": (pgm.Joint("rain", ("variables2", 1)),)}, "a unit is named twice"),
+        ({"evidence": {"variables2": [3, 1]}}, r"row 0, index 0 \('cold'\): 3"),
+    ):
+        with pytest.raises(pgm.PgmError, match=message):
+            ask(model, **wrong)
+    with pytest.raises(pgm.PgmError, match="do: variable 'rain', row 0 is both observed and set"):
+        ask(rain(), {"rain": 1}, do={"rain": 1})
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.Binary(), 2, labels=("p", "q"))
+    b.variable("p", states=2)
+    with pytest.raises(pgm.PgmError, match="variable 'p' has the name of a unit of layer 'v'"):
+        b.build()

@@ -35,7 +35,7 @@ SBN = pgm.sbn([3, 2], rng=0)
         (RBM, {"v": None}, "shape"),
         (RBM, {"v": np.zeros((0, 4))}, "no rows"),
         (RBM, {"v": [math.inf, 0, 0, 0]}, "index 0"),
-        (DRBM, {"y": [1]}, "'x' has Input.. units, which must be observed; row 0, index 0"),
+        (DRBM, {"y": [1]}, "layer 'x', row 0, index 0 is not observed; Input.. units have to be"),
         (DRBM, {"x": [1, nan, 0]}, "row 0, index 1"),
         (DRBM, {"x": [0, 0, 0], "y": [3]}, "not a label"),
         (DRBM, {"x": [0, 0, 0], "y": [[0.5, 0.5, 0]]}, "one-hot"),

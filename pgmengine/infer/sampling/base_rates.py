@@ -65,7 +65,7 @@ def base_rates(model: Model, data: Any, shrink: float = 1.0) -> dict[str, Array]
             eta = _natural(layer.unit, mean).ravel()
         if len(bad := np.flatnonzero(~np.isfinite(eta))):
             raise PgmError(
-                f"data: layer {name!r}, index {bad[0] // layer.unit.width} has a mean at the edge "
+                f"data: {layer.place(bad[0] // layer.unit.width)} has a mean at the edge "
                 "of its range: shrink must be above 0"
             )
         out[name] = eta
@@ -96,10 +96,7 @@ def _values(layer: Layer, given: ArrayLike) -> Array:
     if beyond.any():
         row, index = (int(i) for i in np.argwhere(beyond)[0])
         expected = f"a number from {low:g} to {high:g}" if layer.unit.bounded else IN_RANGE
-        raise PgmError(
-            f"data: layer {layer.name!r}, row {row}, index {index} is {x[row, index]:g}, "
-            f"expected {expected}"
-        )
+        raise PgmError(f"data: {layer.place(index, row)} is {x[row, index]:g}, expected {expected}")
     return x
 
 
