@@ -105,8 +105,17 @@ def _table_of_parameters(model: pgm.Model) -> Table:
 
 
 def show(*tables: Table) -> None:
-    """Print tables, whose names are not read as styles."""
-    Console(markup=False, emoji=False).print(*tables)
+    """Print tables, whose names are not read as styles.
+
+    Titles and captions may be longer than the lines of a table, and get lines of their own.
+    """
+    console = Console(markup=False, emoji=False)
+    for table in tables:
+        title, caption = table.title, table.caption
+        table.title = table.caption = None
+        for part in (title, table, caption):
+            if part:
+                console.print(part)
 
 
 def flat_answers(result: pgm.Result, structure: Structure) -> dict[str, Array]:
