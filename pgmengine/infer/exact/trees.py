@@ -225,9 +225,9 @@ class Tree:
                 f", conditioning on {len(self.tree.variables)} {several} outside with "
                 f"2^{np.log2(self.passes):.4g} joint states"
             )
-        cliques = "clique" if self.tree.cliques == 1 else "cliques"
+        cliques = f"{self.tree.cliques} clique{'s' * (self.tree.cliques != 1)}"
         sharing = "" if self.restricted is None else f", shared by {len(self.rows)} rows"
         return (
-            f"junction tree of {self.tree.cliques} {cliques}{sharing}, largest 2^{self.largest:.4g} "
-            f"states, 2^{math.log2(max(self.most, 1.0)):.4g} in all{outside}"
+            f"junction tree of {cliques}{sharing}, largest 2^{self.largest:.4g} states, "
+            f"2^{math.log2(max(self.most, 1.0)):.4g} in all{outside}"
         ) + (f" ({causes})" if causes else "")
