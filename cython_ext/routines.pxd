@@ -6,6 +6,7 @@ cdef extern from "routines.h" nogil:
     enum:
         PGM_MOST_STATES
         PGM_LANES_TOGETHER
+        PGM_SWEEPS_TOGETHER
         PGM_SGD
         PGM_ADAM
         PGM_ADAMAX
@@ -82,6 +83,10 @@ cdef extern from "routines.h" nogil:
         const pgm_slot *slot
         const pgm_member *member
         const int32_t *visit
+        const int32_t *wave
+        const int64_t *wave_start
+        int64_t waves, period
+        float *uniforms
         const float *support
         const float *log_base
         const float *term

@@ -1,6 +1,29 @@
 # Sweeps of models with tables for Python: checks of shapes, and threads.
 
 
+def waves(const int32_t[::1] visit, const int64_t[::1] start, const int32_t[::1] scope,
+          int64_t scopes):
+    """Return the wave (visits,) of each visit of a sweep, and the period (engine/waves.py).
+
+    start (units + 1,) and scope list the scopes of each unit.
+    """
+    cdef int64_t i, e, wave, period = 1, visits = visit.shape[0], f
+    found, low, high = np.empty(visits, np.int64), np.full(scopes, -1), np.full(scopes, -1)
+    cdef int64_t[::1] out = found, first = low, last = high
+    for i in range(visits):
+        wave = 0
+        for e in range(start[visit[i]], start[visit[i] + 1]):
+            wave = max(wave, last[scope[e]] + 1)
+        out[i] = wave
+        for e in range(start[visit[i]], start[visit[i] + 1]):
+            last[scope[e]] = wave
+            if first[scope[e]] < 0:
+                first[scope[e]] = wave
+    for f in range(scopes):
+        period = max(period, last[f] - first[f] + 1)
+    return found, period
+
+
 cdef class TabledSweeps:
     """The chains of one target with tables; every array given is kept, and changed in place.
 
@@ -57,6 +80,7 @@ cdef class TabledSweeps:
             raise ValueError("slots or members do not fit")
         self.keep[1] = (slots, members, term, bias, link_start, link_from, link_weight, arrow_start, arrow_from,
                         arrow_weight, child_start, child)
+        self.chains.wave = NULL
         self.chains.slot = <const c.pgm_slot *> &slots[0, 0]
         self.chains.member = <const c.pgm_member *> &members[0, 0]
         self.chains.term, self.chains.bias = &term[0], &bias[0]
@@ -65,6 +89,23 @@ cdef class TabledSweeps:
         self.chains.arrow_start = &arrow_start[0]
         self.chains.arrow_from, self.chains.arrow_weight = &arrow_from[0], &arrow_weight[0]
         self.chains.child_start, self.chains.child = &child_start[0], &child[0]
+
+    def by_waves(self, const int32_t[::1] unit, const int64_t[::1] start, int64_t period,
+                 float[:, ::1] uniforms):
+        """Let chains alone make several sweeps at once, by waves (engine/waves.py).
+
+        uniforms (chains, PGM_SWEEPS_TOGETHER * 64 * blocks) is written to; blocks of 64 hold the
+        uniforms of all units. Waves belong to the parameters at hand.
+        """
+        cdef c.pgm_tabled *m = &self.chains
+        cdef int64_t blocks = (m.units + 63) // 64
+        if not m.alone or unit.shape[0] != m.visits or start[start.shape[0] - 1] != m.visits \
+                or uniforms.shape[0] < m.chains \
+                or uniforms.shape[1] != c.PGM_SWEEPS_TOGETHER * 64 * blocks:
+            raise ValueError("the waves do not fit")
+        self.keep[2] = (unit, start, uniforms)
+        m.wave, m.wave_start, m.uniforms = &unit[0], &start[0], &uniforms[0, 0]
+        m.waves, m.period = start.shape[0] - 1, period
 
     def rekey(self, const uint32_t[::1] key, float alpha):
         """Take another key of the uniforms, and another share of the flip-the-state kernel."""

@@ -102,6 +102,7 @@ typedef struct {
 /* ---- sweeps of models with tables: tabled.h ---- */
 
 #define PGM_LANES_TOGETHER 16 /* chains that one thread sweeps, unless they are alone */
+#define PGM_SWEEPS_TOGETHER 8 /* sweeps of a chain alone that are under way at once, by waves */
 
 /* bits of the fields linear and directed of pgm_site: sweeps read the conditionals of some children
  * from tables, log densities do not */
@@ -150,6 +151,10 @@ typedef struct {
     const pgm_slot *slot;     /* slots of a unit follow each other */
     const pgm_member *member; /* of a slot follow each other */
     const int32_t *visit;     /* (visits) units in the order of a sweep */
+    const int32_t *wave;      /* (visits) the same units by waves (engine/waves.py), or NULL */
+    const int64_t *wave_start; /* (waves + 1) */
+    int64_t waves, period;
+    float *uniforms;           /* (chains, PGM_SWEEPS_TOGETHER, blocks of all ranks) for waves */
     const float *support, *log_base;
     const float *term;        /* logarithms of the entries of all tables */
     const float *bias;        /* (components) */

@@ -20,6 +20,8 @@
  * (`alone`): then a row has one number, entries are read as scalars, and the states of the children
  * of a unit are the lanes of exponentials. Both ways make the same
  * operations on the same numbers, so that the states of a chain do not depend on the others.
+ * Each visit of a chain alone would wait for the one before; waves of visits that read nothing of
+ * each other, from several sweeps, let the processor overlap them, and change no state.
  *
  * Random numbers: a unit uses the uniform of its rank among all units, in the order of a sweep, at
  * layer 0 of the generator (random.h).
@@ -775,6 +777,26 @@ PGM_INLINE const float *pgm_ranked(pgm_ranks *r, const pgm_tabled *m, int64_t ra
     return r->u[n];
 }
 
+/* Make `sweeps` sweeps of one chain from number `from` on, several at once: wave w of the next sweep
+ * comes with wave w + period of this one. */
+static void pgm_wave_sweeps(const pgm_tabled *m, uint64_t from, int sweeps, int backward)
+{
+    const int64_t blocks = (m->units + PGM_BLOCK - 1) / PGM_BLOCK, apart = blocks * PGM_BLOCK;
+    for (int t = 0; t < sweeps; t++)
+        pgm_fill_uniforms(m->key, (uint32_t)(from + t), m->stream[0],
+                          (uint32_t)((from + t) >> 32) << 16, 0, blocks, m->uniforms + t * apart);
+    for (int64_t now = 0; now < m->waves + (sweeps - 1) * m->period; now++)
+        for (int t = 0; t < sweeps; t++) {
+            const int64_t w = now - t * m->period;
+            if (w < 0) break;
+            if (w >= m->waves) continue;
+            const int64_t *start = m->wave_start + (backward ? m->waves - 1 - w : w);
+            for (int64_t i = start[0]; i < start[1]; i++)
+                pgm_visit(m, m->wave[i], 0, 1,
+                          m->uniforms + t * apart + m->site[m->wave[i]].rank, m->alpha, 1);
+        }
+}
+
 /* The sweeps of lanes first .. last - 1, at most PGM_TOGETHER; `chain`: the first of them. */
 PGM_INLINE void pgm_tabled_sweeps(const pgm_tabled_job *j, const pgm_tabled *m, int64_t chain,
                                   int64_t first, int64_t last, int alone)
@@ -782,7 +804,13 @@ PGM_INLINE void pgm_tabled_sweeps(const pgm_tabled_job *j, const pgm_tabled *m, 
     /* lanes beyond the last chain are padding */
     const int64_t end = pgm_min_l(last, first + j->chains->chains - chain);
     pgm_ranks ranks;
-    for (uint64_t t = 0; t < j->sweeps; t++) {
+    uint64_t t = 0;
+    if (alone && m->wave && !j->trace && !j->betas && !j->anew)
+        for (; t < j->sweeps; t += PGM_SWEEPS_TOGETHER)
+            pgm_wave_sweeps(m, j->first + t,
+                            (int)pgm_min_l(PGM_SWEEPS_TOGETHER, (int64_t)(j->sweeps - t)),
+                            j->backward);
+    for (; t < j->sweeps; t++) {
         if (j->betas) pgm_reweigh(j, m, chain, first, end, j->betas + t);
         ranks.block = -1;
         for (int64_t i = 0; i < m->visits; i++) {
@@ -815,6 +843,9 @@ static void pgm_tabled_part(void *job, int64_t first, int64_t last)
             one.free = one.free ? one.free + c * one.units : NULL;
             one.cut = one.cut ? one.cut + c * one.units : NULL;
             one.beta += c, one.stream += c;
+            if (one.wave)
+                one.uniforms += c * PGM_SWEEPS_TOGETHER * PGM_BLOCK
+                                * ((one.units + PGM_BLOCK - 1) / PGM_BLOCK);
             pgm_tabled_sweeps(j, &one, c, 0, 1, 1);
         }
     else

@@ -31,6 +31,7 @@ from pgmengine.engine.single_units import (
     packed_graph,
     packed_parameters,
 )
+from pgmengine.engine.waves import SWEEPS_TOGETHER, WIDE, waves
 from pgmengine.graph.model import Model
 from pgmengine.graph.queries import summed_layers
 from pgmengine.graph.rows import distinct
@@ -114,8 +115,8 @@ class TabledChains:
         self.sites = self.graph.sites.copy()
         soft = self._soften()
         self._place(x)
-        visit = self._order()
-        self.units = len(visit)
+        self.visit = self._order()
+        self.units = len(self.visit)
         components = sum(layer.width for layer in s.layers.values())
         reference = zeros((components,)) if target.reference else None
         for name, given in target.reference.items():
@@ -126,7 +127,7 @@ class TabledChains:
             chains=self.rows,
             alone=self.alone,
             sites=self.sites.view(np.int64).reshape(-1, len(SITE_FIELDS)),
-            visit=visit,
+            visit=self.visit,
             support=self.graph.support,
             log_base=self.graph.log_base,
             beta=beta,
@@ -161,6 +162,7 @@ class TabledChains:
             *_csr(p.arrows),
             *_csr(p.children)[:2],
         )
+        self.planned = not self.alone
         self.key = rng.integers(0, 2**32, size=4, dtype=np.uint32)
         self.routine.rekey(self.key, share_of(self.kernel))
 
@@ -179,7 +181,17 @@ class TabledChains:
 
     def sweep(self, count: int, backward: bool = False) -> None:
         """Make `count` sweeps."""
+        if count >= SWEEPS_TOGETHER and not self.planned:
+            self._overlap()
         self._pieces(count, backward=backward)
+
+    def _overlap(self) -> None:
+        """Let several sweeps of each chain be under way at once, if there is much to gain."""
+        self.planned, found = True, waves(self.target.model, self.visit)
+        if found.width >= WIDE:
+            blocks = -(-len(self.sites) // 64)
+            room = zeros((self.rows, SWEEPS_TOGETHER * 64 * blocks))
+            self.routine.by_waves(found.unit, found.start, found.period, room)
 
     def sweep_once(self, anew: Collection[str] = ()) -> None:
         """Make one sweep and keep nothing for the next one."""
