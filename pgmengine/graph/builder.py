@@ -152,14 +152,14 @@ class GraphBuilder:
         self.declared.append(Declared(tuple(scope), as_floats(values, f"table of {scope!r}")))
 
     def tables(self, layers: Sequence[str], index: ArrayLike, values: ArrayLike) -> None:
-        """Add many potentials of one shape over units of the same layers.
+        """Add many potentials of one shape over units of the same layers, or of variables.
 
         Use it for lattices, chains and large networks: nothing loops over its tables.
 
         Parameters
         ----------
-        layers : the layer of each axis, m names.
-        index : (n, m) numbers of units of these layers.
+        layers : the layer of each axis, m names. A variable stands for a layer of one unit.
+        index : (n, m) numbers of units of these layers; 0 for a variable.
         values : (n, K_1, ..., K_m) entries >= 0, or (K_1, ..., K_m) for n equal tables.
         """
         if isinstance(layers, str) or not isinstance(layers, Iterable):

@@ -68,7 +68,8 @@ def _axes(structure: Structure, one: Declared) -> list[tuple[str, tuple[Hashable
     """Return the name of each axis of a declaration and the names of its states, for messages."""
     out: list[tuple[str, tuple[Hashable, ...]]] = []
     for member in one.scope:
-        layer = str(member) if one.index is not None else find(structure, member, "table")[0]
+        many = one.index is not None
+        layer = _first_unit(structure, member)[0] if many else find(structure, member, "table")[0]
         names = structure.layers[layer].state_names
         out.append((str(member), names or tuple(range(structure.state_counts[layer]))))
     return out
@@ -110,14 +111,21 @@ def _check_distinct(structure: Structure, places: Sequence[Place], what: str) ->
 
 def _many(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
     """Return many tables of one shape, their entries, and their name in messages."""
-    layers = tuple(structure.layer(str(name), what="tables: layer").name for name in one.scope)
-    what, given = f"tables of {layers!r}", np.atleast_1d(np.asarray(one.index))
+    firsts = [_first_unit(structure, name) for name in one.scope]
+    layers, names = tuple(layer for layer, _ in firsts), tuple(map(str, one.scope))
+    what, given = f"tables of {names!r}", np.atleast_1d(np.asarray(one.index))
     if not layers or given.ndim != 2 or given.shape[1] != len(layers) or not len(given):
         raise PgmError(
             f"{what}: index has shape {given.shape}, expected (tables, {len(layers)}), with at "
             "least one table"
         )
-    index = check_units(structure, layers, given, what)
+    for axis, name in enumerate(names):
+        if name not in structure.layers and (wrong := np.flatnonzero(given[:, axis])).size:
+            raise PgmError(
+                f"{what}: index[{wrong[0]}, {axis}] is {given[wrong[0], axis]:g}, expected 0 for "
+                f"the variable {name!r}"
+            )
+    index = check_units(structure, layers, given + [unit for _, unit in firsts], what)
     for name in layers:
         check_finite(structure, name)
     values, states = one.values, [structure.state_counts[name] for name in layers]
@@ -125,7 +133,14 @@ def _many(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
         raise PgmError(f"{what} do not fit into memory: {why}")
     if values.ndim == len(layers):
         values = np.broadcast_to(values, (len(index), *values.shape))
-    return Tables(",".join(layers), layers, index, single=False), values, what
+    return Tables(",".join(names), layers, index, single=False), values, what
+
+
+def _first_unit(structure: Structure, name: object) -> Place:
+    """Return the place of unit 0 of a layer; of a variable, which stands for one unit, its own."""
+    if name not in structure.layers and name in structure.places:
+        return structure.places[name]
+    return structure.layer(str(name), what="tables: layer").name, 0
 
 
 def check_units(structure: Structure, layers: Sequence[str], given: Array, what: str) -> Array:

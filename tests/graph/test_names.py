@@ -417,3 +417,32 @@ def test_messages_name_variables():
     b.variable("p", states=2)
     with pytest.raises(pgm.PgmError, match="variable 'p' has the name of a unit of layer 'v'"):
         b.build()
+
+
+def test_many_tables_may_share_a_variable():
+    """One table for each unit of a layer and a variable, as by single tables."""
+    values = np.random.default_rng(0).gamma(1.0, size=(4, 2, 3))
+    found = []
+    for many in (True, False):
+        b = pgm.GraphBuilder()
+        b.variable("calm", states=("no", "yes"))
+        b.variable("hot", states=("no", "yes"))
+        b.layer("x", pgm.Categorical(3), 4)
+        if many:
+            b.tables(("hot", "x"), [[0, i] for i in range(4)], values)
+        for i in range(0 if many else 4):
+            b.table(("hot", ("x", i)), values[i])
+        found.append(b.build())
+    one, other = (pgm.infer(model, {"x": [0, 2, 1, 1]}).marginal("hot") for model in found)
+    assert one == pytest.approx(other)
+    assert "hot,x.table" in found[0].params
+    b.tables(("hot", "x"), [[0, 0], [1, 1]], values[:2])
+    with pytest.raises(
+        pgm.PgmError, match=r"index\[1, 0\] is 1, expected 0 for the variable 'hot'"
+    ):
+        b.build()
+    b = pgm.GraphBuilder()
+    b.variable("hot")
+    b.tables(("hot", "cold"), [[0, 0]], values[:1, :, :2])
+    with pytest.raises(pgm.PgmError, match="tables: layer 'cold' is unknown"):
+        b.build()
