@@ -8,15 +8,18 @@ axes, and its edges join it to these nodes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
 
+from pgmengine.base.types import Array
 from pgmengine.graph.entries import entries_of
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.weights import is_sparse
+from pgmengine.units import Binary
 
 if TYPE_CHECKING:
     from pgmengine.graph.model import Model
@@ -25,8 +28,9 @@ if TYPE_CHECKING:
 def variable_graph(model: Model) -> nx.Graph:
     """Return the graph of single units, with an edge for every pair whose weight is not 0.
 
-    A unit at an end of arrows has an edge of weight 0 where all its weights are 0, because a root
-    with arrows is normalised, and a unit without them is not.
+    A node with arrows only is normalised, and a node without arrows is not. Where the unit of a
+    node differs in this, because weights are 0, the node has a conditional without parents, and a
+    constant table if need be. Units of infinitely many states have an edge of weight 0 instead.
 
     Nodes are labels, or (layer, index), with unit, bias and states; labels that two layers share
     become (layer, label). Rows of a weight are the states of the node that comes first. A unit with
@@ -44,7 +48,8 @@ def variable_graph(model: Model) -> nx.Graph:
     every = [(name, i) for name, layer in s.layers.items() for i in range(layer.size)]
     for name, i in dict.fromkeys([*s.variables, *every]):
         graph.add_node(names[name][i], **_node(model, name, i))
-    _add_table_nodes(model, graph, names)
+    free = (node for i in count() if (node := ("table", i)) not in graph)
+    _add_table_nodes(model, graph, names, free)
     places = list(s.layers)
     for c in s.couplings:
         wa, wb = s.layers[c.a].unit.width, s.layers[c.b].unit.width
@@ -53,7 +58,8 @@ def variable_graph(model: Model) -> nx.Graph:
             weight, a, b, wa, wb = weight.T, b, a, wb, wa
         rows, columns = weight.nonzero()
         pairs = {(int(i), int(j)) for i, j in zip(rows // wa, columns // wb, strict=True)}
-        if c.directed or (directed and (s.arrows_from[a] or s.arrows_from[b])):
+        endless = s.layers[a].unit.support is None or s.layers[b].unit.support is None
+        if endless and (c.directed or (directed and (s.arrows_from[a] or s.arrows_from[b]))):
             added = _without_weight(pairs, (s.layers[a].size, s.layers[b].size), a == b)
             pairs |= added if c.directed else {(min(p), max(p)) if a == b else p for p in added}
         for i, j in sorted(pairs):
@@ -68,7 +74,44 @@ def variable_graph(model: Model) -> nx.Graph:
                 weight=float(block[0, 0]) if wa == wb == 1 else block,
                 **extra,
             )
+    if directed:
+        _keep_normalisation(model, graph, names, free)
     return graph
+
+
+def _keep_normalisation(
+    model: Model,
+    graph: nx.Graph,
+    names: Mapping[str, tuple[Hashable, ...]],
+    free: Iterator[Hashable],
+) -> None:
+    """Give nodes a conditional where they lack the edges by which their units are normalised.
+
+    Without its arrows, a child or a root of arrows is p(x) = h(x) exp(link(bias) x - A). A unit
+    that is not normalised, and a root of arrows in the graph, has exp(A) as a table beside it.
+    """
+    s, arrows = model.structure, [e for e in graph.edges(data="directed") if e[2]]
+    met = {node for *ends, kind in graph.edges(data="directed") if kind is False for node in ends}
+    into, out_of = {child for _, child, _ in arrows}, {parent for parent, _, _ in arrows}
+    for name, layer in s.layers.items():
+        unit, bias = layer.unit, model.bias(name).reshape(layer.bias_shape)
+        normalised = name in s.directed_layers
+        for i, node in enumerate(names[name]):
+            if normalised:
+                lacks = node not in into and (unit.child_only or node not in out_of)
+            else:
+                lacks = node in out_of and node not in met
+            if unit.support is None or s.child_tables[name][i] >= 0 or not lacks:
+                continue
+            data = graph.nodes[node]
+            eta = unit.link(bias[i]) if normalised else bias[i]
+            data["cpt"] = unit.prob(eta)
+            del data["bias"]
+            if unit.child_only:
+                data["unit"] = Binary()
+            if not normalised:
+                constant = np.full(len(unit.support), np.exp(unit.log_normalizer(eta)))
+                _add_factor(graph, free, constant, (node,))
 
 
 def _without_weight(
@@ -102,10 +145,12 @@ def _node(model: Model, name: str, i: int) -> dict[str, Any]:
 
 
 def _add_table_nodes(
-    model: Model, graph: nx.Graph, names: Mapping[str, tuple[Hashable, ...]]
+    model: Model,
+    graph: nx.Graph,
+    names: Mapping[str, tuple[Hashable, ...]],
+    free: Iterator[Hashable],
 ) -> None:
     """Add conditionals as attributes of their children, and other tables as nodes."""
-    count = 0
     for t in model.structure.tables:
         logs = np.asarray(model.params[t.key])
         values = entries_of(logs[None] if t.single else logs, f"parameter {t.key!r}")
@@ -115,10 +160,16 @@ def _add_table_nodes(
                 graph.nodes[scope[-1]]["cpt"] = table
                 graph.add_edges_from((parent, scope[-1]) for parent in scope[:-1])
                 continue
-            while ("table", count) in graph:
-                count += 1
-            graph.add_node(("table", count), table=table, scope=scope)
-            graph.add_edges_from((node, ("table", count)) for node in scope)
+            _add_factor(graph, free, table, scope)
+
+
+def _add_factor(
+    graph: nx.Graph, free: Iterator[Hashable], table: Array, scope: tuple[Hashable, ...]
+) -> None:
+    """Add a node for a table, with an edge from each node of its scope."""
+    factor = next(free)
+    graph.add_node(factor, table=table, scope=scope)
+    graph.add_edges_from((node, factor) for node in scope)
 
 
 def _node_names(s: Structure) -> dict[str, tuple[Hashable, ...]]:

@@ -3,6 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
+from random_graphs import random_graph
 from tiny import MODELS
 
 import pgmengine as pgm
@@ -21,7 +22,7 @@ def same_graph(one, two):
     for node, data in one.nodes(data=True):
         other = two.nodes[node]
         for key in ("cpt", "table", "bias"):
-            np.testing.assert_array_equal(data.get(key, 0), other.get(key, 0))
+            np.testing.assert_allclose(data.get(key, 0), other.get(key, 0), rtol=1e-14)
         for key in ("unit", "states", "scope"):
             assert data.get(key) == other.get(key)
     if one.is_directed():
@@ -174,7 +175,7 @@ def log_z(model):
 
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("kept", [[], [(0, 1)], [(1, 2), (0, 2)]])
-def test_arrows_of_weight_0_are_written(kept, inside):
+def test_units_without_arrows_but_of_weight_0_are_normalised(kept, inside):
     """A root of arrows is normalised; without its arrows it would not be."""
     b = pgm.GraphBuilder()
     b.layer("a", pgm.Binary(), 3, bias=[1.0, -2.0, 0.5])
@@ -219,12 +220,46 @@ def test_undirected_edges_are_no_parents(change):
         pgm.GraphBuilder.from_networkx(broken(change))
 
 
-def test_a_coupling_of_weight_0_beside_arrows_is_not_lost():
+def test_a_unit_in_a_coupling_of_weight_0_beside_arrows_is_not_normalised():
     """A unit in an undirected coupling is no root, so that its bias is not normalised."""
     b = pgm.GraphBuilder()
     for name in "abc":
         b.layer(name, pgm.Binary(), 1, bias=[1.0])
     b.cause("a", "b", weight=[[1.0]])
     b.couple("a", "c", weight=[[0.0]])
-    with pytest.raises(pgm.PgmError, match="is undirected"):
-        pgm.GraphBuilder.from_networkx(b.build().to_networkx("variables"))
+    model = b.build()
+    back = pgm.GraphBuilder.from_networkx(model.to_networkx("variables")).build()
+    assert log_z(back) == pytest.approx(log_z(model), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_weights_of_zero_change_nothing(seed):
+    """Whole couplings, or half of their weights; graphs of both kinds of edges are refused."""
+    model, rng = random_graph(seed, 2**10).build(), np.random.default_rng(seed)
+    for key, value in model.params.items():
+        if key.endswith(".weight"):
+            dense = value.toarray() if hasattr(value, "toarray") else np.asarray(value)
+            kept = rng.random(dense.shape) < 0.5 * (rng.random() < 0.5)
+            model = model.with_params({key: dense * kept})
+    graph = model.to_networkx("variables")
+    if any(kind is False for *_, kind in graph.edges(data="directed")):
+        with pytest.raises(pgm.PgmError, match="is undirected: declare arrows and undirected"):
+            pgm.GraphBuilder.from_networkx(graph)
+        return
+    back = pgm.GraphBuilder.from_networkx(graph).build()
+    assert log_z(back) == pytest.approx(log_z(model), abs=1e-9)
+
+
+def test_a_noisy_or_unit_without_causes_is_a_root():
+    b = pgm.GraphBuilder()
+    b.layer("cause", pgm.Binary(), 1, bias=[0.5], labels=("cold",))
+    b.layer("effect", pgm.NoisyOr(), 2, bias=[0.25, 1.0], labels=("cough", "fever"))
+    b.cause("cause", "effect", weight=[[0.0, 2.0]])
+    model = b.build()
+    graph = model.to_networkx("variables")
+    back = pgm.GraphBuilder.from_networkx(graph).build()
+    assert graph.nodes["cough"]["cpt"] == pytest.approx([np.exp(-0.25), 1 - np.exp(-0.25)])
+    for cough, fever in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        seen = {"cough": cough, "fever": fever}
+        one, other = (pgm.infer(m, seen, want=("log_z",)).log_z for m in (model, back))
+        np.testing.assert_allclose(other, one, atol=1e-12)
