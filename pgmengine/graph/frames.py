@@ -13,7 +13,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.named_units import numbers_of_layer, values_by_layer
+from pgmengine.graph.named_units import is_missing, numbers_of_layer, values_by_layer
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
 from pgmengine.graph.variables import unit_name
@@ -254,11 +254,11 @@ def _numbers(layer: Layer, values: Array, what: str) -> Array:
     if values.dtype.kind in "biuf" and not named:
         return values.astype(np.float64)
     for row, value in enumerate(values):
-        if value is None or type(value).__name__ == "NAType" or value != value:
+        if is_missing(value):
             continue
         try:
             out[row] = known[value] if value in known or named else float(value)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             expected = f"one of {', '.join(map(str, known))}" if known else "a number"
             raise PgmError(f"{what}, row {row}: {value!r} is not {expected}") from None
     return out

@@ -124,14 +124,18 @@ def _numbers(layer: Layer, value: ArrayLike, what: str) -> Array:
     if isinstance(value, (str, int, float)):
         found = np.asarray(state_number(layer, value, what))
     else:
-        array = np.asarray(value, dtype=None if np.ndim(value) else object)
+        array = as_entries(value, what)
+        # Rows of one unit each, as arrays of a layer of one unit have them.
+        array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
         if array.ndim > 1:
             raise PgmError(f"{what} has shape {array.shape}, expected a value, or one for each row")
         if array.dtype.kind in "biuf":
             found = array.astype(np.float64)
+        elif array.ndim:
+            each = [state_number(layer, x, f"{what}, row {row}") for row, x in enumerate(array)]
+            found = np.array(each, dtype=np.float64)
         else:
-            each = [state_number(layer, one, what) for one in array.ravel()]
-            found = np.array(each, dtype=np.float64).reshape(array.shape)
+            found = np.asarray(state_number(layer, array.item(), what))
     # The name of a state is one.
     if not (isinstance(value, str) and value in (layer.state_names or ())):
         _check_states(layer, found, what)
@@ -169,19 +173,45 @@ def _common_rows(
     return key, len(part)
 
 
+def as_entries(given: Any, what: str) -> Array:
+    """Return values as an array: of numbers, or else of objects as they were given.
+
+    Masked entries become NaN. PgmError for what is no array.
+    """
+    if isinstance(given, np.ma.MaskedArray):
+        return np.asarray(np.ma.filled(given.astype(object), np.nan))
+    try:
+        array = np.asarray(given)
+        # Of names and numbers together numpy makes text.
+        return array if array.dtype.kind in "biuf" else np.asarray(given, dtype=object)
+    except ValueError:
+        pass
+    try:
+        return np.asarray(given, dtype=object)
+    except ValueError as error:
+        raise PgmError(f"{what} is not an array of values: {error}") from None
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value stands for one that is not observed: None, NaN, or NA of pandas."""
+    return value is None or type(value).__name__ == "NAType" or (np.isscalar(value) and value != value)
+
+
 def state_number(layer: Layer, value: Any, what: str) -> float:
     """Return one value of a unit as a number: names of states become states."""
-    if value is None or value != value or type(value).__name__ == "NAType":
+    if is_missing(value):
         return float("nan")
     names = layer.state_names or ()
     value = str(value) if isinstance(value, np.str_) else value
-    if value in names:
-        state = names.index(value)
-        support = layer.unit.support
-        return float(state if support is None or layer.unit.width > 1 else support[state])
     try:
+        if value in names:
+            state = names.index(value)
+            support = layer.unit.support
+            return float(state if support is None or layer.unit.width > 1 else support[state])
+        if isinstance(value, (complex, np.complexfloating)):
+            raise TypeError
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         expected = f"one of {', '.join(map(repr, names))}" if names else "a number of a state"
         raise PgmError(
             f"{what}: {value!r} is no state, expected {expected}{nearest(value, names)}"
@@ -195,7 +225,7 @@ def numbers_of_layer(layer: Layer, given: Any, what: str) -> Any:
     """
     if not layer.state_names or isinstance(given, (int, float)):
         return given
-    array = given if isinstance(given, np.ndarray) else np.asarray(given, dtype=object)
+    array = as_entries(given, what)
     if array.dtype.kind in "biuf":
         return given
     found = np.empty(array.shape)
