@@ -35,6 +35,12 @@ def real(value: object) -> float:
         return math.nan
 
 
+def is_missing(value: object) -> bool:
+    """Whether a value stands for one that is not observed: None, NaN, or NA of pandas."""
+    kind = type(value).__name__
+    return value is None or kind == "NAType" or (np.isscalar(value) and value != value)
+
+
 def amount(what: str, value: object) -> float:
     """Return the value as a float; raise PgmError unless it is finite and not negative."""
     if not 0 <= real(value) < math.inf:

@@ -1,9 +1,10 @@
-"""Suggestions for mistyped names."""
+"""What can be a name, and suggestions for mistyped names."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any, TypeGuard
 
 
 def nearest(name: object, known: Iterable[object]) -> str:
@@ -14,3 +15,18 @@ def nearest(name: object, known: Iterable[object]) -> str:
     """
     found = difflib.get_close_matches(str(name), map(str, known), n=1)
     return f"; did you mean {found[0]}?" if found else ""
+
+
+def hashable(value: object) -> bool:
+    """Whether a value can be a name: a tuple of lists, for example, cannot."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def is_sequence(value: object) -> TypeGuard[Iterable[Any]]:
+    """Whether a value can be several names: no text, and no array without axes."""
+    several = isinstance(value, Iterable) and not isinstance(value, str)
+    return several and bool(getattr(value, "ndim", 1))

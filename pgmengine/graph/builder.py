@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
+from pgmengine.base.names import is_sequence
 from pgmengine.base.types import Array, RngLike, Weight
 from pgmengine.graph.converters import add_quadratic, network_from_pgmpy, network_from_pyagrum
 from pgmengine.graph.couplings import Arrow, Lateral, Pair
@@ -25,6 +26,7 @@ from pgmengine.graph.validate import (
     as_floats,
     check_bias,
     check_layers,
+    check_name,
     check_room,
     check_structure,
     check_weight,
@@ -90,6 +92,7 @@ class GraphBuilder:
             _listed(given, f"layer {name!r}: {what}")
             for given, what in ((labels, "labels"), (states, "states"))
         ]
+        check_name(name)
         self.layers.append(Layer(name, unit, size, *names))
         self.given.append(bias)
 
@@ -131,7 +134,7 @@ class GraphBuilder:
         values : probabilities; the axes are the parents in order, then the child. Each row must
             sum to 1 up to 1e-6, and is normalised.
         """
-        if isinstance(parents, str) or not isinstance(parents, Iterable):
+        if not is_sequence(parents):
             raise PgmError(
                 f"the parents of {child!r} must be a sequence such as ({parents!r},), not "
                 f"{parents!r}"
@@ -147,7 +150,7 @@ class GraphBuilder:
         scope : names of variables, or (layer, number of a unit), one for each axis.
         values : the entries, axes in the order of the scope; 0 means impossible.
         """
-        if isinstance(scope, str) or not isinstance(scope, Iterable):
+        if not is_sequence(scope):
             raise PgmError(f"the scope must be a sequence such as ({scope!r},), not {scope!r}")
         self.declared.append(Declared(tuple(scope), as_floats(values, f"table of {scope!r}")))
 
@@ -162,7 +165,7 @@ class GraphBuilder:
         index : (n, m) numbers of units of these layers; 0 for a variable.
         values : (n, K_1, ..., K_m) entries >= 0, or (K_1, ..., K_m) for n equal tables.
         """
-        if isinstance(layers, str) or not isinstance(layers, Iterable):
+        if not is_sequence(layers):
             raise PgmError(f"the layers must be a sequence such as ({layers!r},), not {layers!r}")
         table = as_floats(values, f"tables of {layers!r}")
         self.declared.append(Declared(tuple(layers), table, as_floats(index, "tables: index")))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array, LayerValues, States
 from pgmengine.graph.frames import by_layer, is_frame, places_of
@@ -23,6 +23,7 @@ from pgmengine.graph.queries import EvidencePattern
 from pgmengine.graph.rows import common_rows, rows_of, spread
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
+from pgmengine.graph.variables import described
 
 # Relative error of single precision.
 ROUNDING = 2.0**-24
@@ -74,7 +75,10 @@ def parse_evidence(
         if has_rows:
             with_rows[name] = flat.shape[0]
     if len(set(with_rows.values())) > 1:
-        counts = ", ".join(f"{name!r} has {n}" for name, n in with_rows.items())
+        counts = ", ".join(
+            f"{described(structure, name, _seen(structure.layers[name], parsed[name]))} has {n}"
+            for name, n in with_rows.items()
+        )
         raise PgmError(f"{what}: layers differ in their number of rows: {counts}")
     rows = next(iter(with_rows.values()), 1)
     if rows == 0:
@@ -94,9 +98,14 @@ def parse_evidence(
     return Evidence(bool(with_rows), values, EvidencePattern(structure, rows, observed, cut))
 
 
+def _seen(layer: Layer, values: Array) -> Array:
+    """Return which units (size,) of a layer have a value in some row of values (rows, width)."""
+    return np.logical_not(np.isnan(values).all(axis=0))[:: layer.unit.width]
+
+
 def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, bool]:
     """Return values (rows or 1, width), NaN where not observed, and whether it had a rows axis."""
-    array = as_floats(given, f"{what}: layer {layer.name!r}")
+    array = as_floats(given, f"{what}: {layer.title}")
     values, has_rows = _with_rows(layer, array, what)
     # A value of which a component is NaN is no value; all NaN is not observed.
     nan = np.asarray(np.isnan(values))
@@ -113,7 +122,7 @@ def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, bool]
         if not good.all():
             row, index = (int(i) for i in np.argwhere(~good)[0])
             raise PgmError(
-                f"{what}: {layer.place(index, row)}: "
+                f"{what}: {layer.place(index, row if has_rows or layer.size > 1 else None)}: "
                 f"{values[row, index].tolist()} is not a value of {layer.unit!r}{_expected(layer)}"
             )
     return values.reshape(values.shape[0], layer.width), has_rows
@@ -136,6 +145,8 @@ def _rounded(layer: Layer, values: Array, good: Array) -> tuple[Array, Array]:
 def _expected(layer: Layer) -> str:
     """Return the values of a unit in words, for a message."""
     unit = layer.unit
+    if layer.state_names and unit.support is not None:
+        return f", expected one of {listed([repr(name) for name in layer.state_names])}"
     if unit.one_hot:
         return f", expected a label 0..{unit.width - 1} or a one-hot row of {unit.width}"
     if unit.width > 1 and unit.support is not None:
@@ -185,7 +196,7 @@ def _checked(layer: Layer, array: Array, ndim: int, what: str) -> tuple[Array, b
             else f"labels ({n},) or (rows, {n}), or one-hot (..., {n}, {k})"
         )
         shape = array.shape if array.ndim != ndim or array.shape[0] != 1 else array.shape[1:]
-        raise PgmError(f"{what}: layer {layer.name!r} has shape {shape}, expected {expected}")
+        raise PgmError(f"{what}: {layer.title} has shape {shape}, expected {expected}")
     return array, True
 
 

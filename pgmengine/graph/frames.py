@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pgmengine.base.checks import is_missing
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.named_units import is_missing, numbers_of_layer, values_by_layer
+from pgmengine.graph.named_units import numbers_of_layer, values_by_layer
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
 from pgmengine.graph.variables import unit_name
@@ -66,8 +67,8 @@ def _given(layer: Layer | None, given: Any, what: str) -> Any:
     if layer is None:
         return given
     if is_frame(given):
-        return _of_layer(layer, given, f"{what}: layer {layer.name!r}")
-    return numbers_of_layer(layer, given, f"{what}: layer {layer.name!r}")
+        return _of_layer(layer, given, f"{what}: {layer.title}")
+    return numbers_of_layer(layer, given, f"{what}: {layer.title}")
 
 
 def data_by_layer(structure: Structure, data: Any) -> Any:

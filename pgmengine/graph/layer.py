@@ -80,9 +80,14 @@ class Layer:
         """Return a unit in words for a message, with its label if it has one."""
         before = "" if row is None else f", row {row}"
         if self.is_variable:
-            return f"variable {self.name!r}{before}"
+            return f"{self.title}{before}"
         label = f" ({self.labels[index]!r})" if self.labels else ""
-        return f"layer {self.name!r}{before}, index {index}{label}"
+        return f"{self.title}{before}, index {index}{label}"
+
+    @property
+    def title(self) -> str:
+        """The layer in words for a message."""
+        return f"{'variable' if self.is_variable else 'layer'} {self.name!r}"
 
     def values_of(self, labels: Array, what: str) -> Array:
         """Return the values (rows, size, width) of labels (rows, size), NaN where a label is NaN.

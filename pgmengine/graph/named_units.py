@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pgmengine.base.checks import is_missing
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.names import nearest
@@ -52,12 +54,15 @@ def hints_by_layer(
 ) -> dict[str, Any]:
     """Return hints whose keys may be names of units as layer -> hints, 0 where none is given."""
     out, named = _apart(structure, given, what)
+    rows: tuple[Any, int] | None = None
     for name, members in named.items():
         layer = structure.layers[name]
         parts: dict[int, Array] = {}
         for i, (key, value) in members.items():
             hint, k = as_floats(value, f"{what}: {key!r}"), layer.unit.width
             _check_rows(hint, f"{what}: {key!r}")
+            if hint.ndim > (k > 1):
+                rows = _common_rows(rows, key, hint, what)
             if k > 1 and hint.shape[-1:] != (k,):
                 raise PgmError(
                     f"{what}: {key!r} has shape {hint.shape}, expected (..., {k}), one number for "
@@ -70,7 +75,7 @@ def hints_by_layer(
                 )
             if not in_range(hint).all():
                 raise PgmError(
-                    f"{what}: {key!r}{_first(~in_range(hint), hint)}, expected {IN_RANGE}"
+                    f"{what}: {key!r}{_first(~in_range(hint), hint, k > 1)}, expected {IN_RANGE}"
                 )
             by_state = hint if k > 1 else hint[..., None]
             for state, column in enumerate(layer.columns(np.array([i]))):
@@ -86,11 +91,12 @@ def _check_rows(values: Array, what: str) -> None:
         raise PgmError(f"{what} has no rows, expected at least one")
 
 
-def _first(bad: Array, values: Array) -> str:
+def _first(bad: Array, values: Array, by_state: bool) -> str:
     """Return the place of the first bad value and what it is, for a message."""
     place = tuple(int(i) for i in np.argwhere(bad)[0])
-    row = f", row {place[0]}," if place else ""
-    return f"{row} is {values[place]}"
+    axes = (*["row"] * (len(place) - by_state), *["state"] * by_state)
+    where = "".join(f", {axis} {i}" for axis, i in zip(axes, place, strict=True))
+    return f"{where} is {values[place]}"
 
 
 Members = dict[int, tuple[Any, Any]]
@@ -192,11 +198,6 @@ def as_entries(given: Any, what: str) -> Array:
         raise PgmError(f"{what} is not an array of values: {error}") from None
 
 
-def is_missing(value: Any) -> bool:
-    """Whether a value stands for one that is not observed: None, NaN, or NA of pandas."""
-    return value is None or type(value).__name__ == "NAType" or (np.isscalar(value) and value != value)
-
-
 def state_number(layer: Layer, value: Any, what: str) -> float:
     """Return one value of a unit as a number: names of states become states."""
     if is_missing(value):
@@ -213,8 +214,10 @@ def state_number(layer: Layer, value: Any, what: str) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         expected = f"one of {', '.join(map(repr, names))}" if names else "a number of a state"
+        # Shortened, because it may be anything.
+        shown = repr(value) if isinstance(value, str) else reprlib.repr(value)
         raise PgmError(
-            f"{what}: {value!r} is no state, expected {expected}{nearest(value, names)}"
+            f"{what}: {shown} is no state, expected {expected}{nearest(value, names)}"
         ) from None
 
 

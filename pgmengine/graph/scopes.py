@@ -11,6 +11,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.memory import no_room
+from pgmengine.base.names import hashable
 from pgmengine.base.types import Array, Weight
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.tables import Tables, check_finite, check_table
@@ -138,7 +139,7 @@ def _many(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
 
 def _first_unit(structure: Structure, name: object) -> Place:
     """Return the place of unit 0 of a layer; of a variable, which stands for one unit, its own."""
-    if name not in structure.layers and name in structure.places:
+    if hashable(name) and name not in structure.layers and name in structure.places:
         return structure.places[name]
     return structure.layer(str(name), what="tables: layer").name, 0
 

@@ -324,10 +324,11 @@ def _parse_reference(structure: Structure, reference: Mapping[str, ArrayLike]) -
     flat = {}
     for name, given in hints_by_layer(structure, reference, "reference").items():
         layer = structure.layer(name, what="reference: layer")
-        array = as_floats(given, f"reference: layer {name!r}")
+        array = as_floats(given, f"reference: {layer.title}")
         if array.size != layer.width:
             raise PgmError(
-                f"reference: layer {name!r} has shape {array.shape}, expected {layer.bias_shape}"
+                f"reference: {layer.title} has shape {array.shape}, expected {layer.bias_shape}, "
+                "without rows"
             )
         flat[name] = array.ravel()
         if not in_range(flat[name]).all():

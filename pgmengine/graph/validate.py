@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pgmengine.base.checks import is_missing
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.memory import no_room
@@ -32,7 +33,7 @@ def check_layers(layers: list[Layer]) -> None:
         raise PgmError("the graph has no layers: add one with builder.layer(name, unit, size)")
     seen: set[str] = set()
     for layer in layers:
-        _check_name(layer.name)
+        check_name(layer.name)
         if layer.name in seen:
             raise PgmError(f"layer {layer.name!r} is declared twice; give one of them another name")
         seen.add(layer.name)
@@ -50,7 +51,7 @@ def check_layers(layers: list[Layer]) -> None:
             )
 
 
-def _check_name(name: object) -> None:
+def check_name(name: object) -> None:
     """PgmError unless the name of a layer is text that files can hold."""
     if not isinstance(name, str) or not name:
         raise PgmError(f"a layer's name must be a non-empty string, not {name!r}")
@@ -303,8 +304,12 @@ def as_floats(values: object, what: str) -> Array:
             return _filled(values, what)
         array = np.asarray(values)
         # Of complex numbers and dates numpy would take a part as numbers.
-        if array.dtype.kind in "cMm":
+        if array.dtype.kind in "cMmV":
             raise TypeError(f"it has {array.dtype} entries")
+        if array.dtype.kind == "O":
+            array = np.where(
+                np.asarray(np.frompyfunc(is_missing, 1, 1)(array), bool), np.nan, array
+            )
         return array.astype(np.float64, copy=False)
     except PgmError:
         raise

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.names import nearest
+from pgmengine.base.names import hashable, is_sequence, nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.structure import Structure
@@ -52,7 +52,7 @@ def check_variable(name: object, states: int | Iterable[str]) -> Variable:
         if states < 1:
             raise PgmError(f"{what} must be 1 or more, or a list of their names, not {states}")
         return Variable(name, int(states))
-    if isinstance(states, str) or not isinstance(states, Iterable):
+    if not is_sequence(states):
         raise PgmError(f"{what} must be a number or a list of names, not {states!r}")
     names = tuple(states)
     if not all(isinstance(one, str) for one in names) or len(set(names)) < max(len(names), 1):
@@ -118,7 +118,8 @@ def find(structure: Structure, member: object, what: str) -> Place:
     ------
     PgmError with the nearest name if there is no such unit.
     """
-    if isinstance(member, tuple) and len(member) == 2 and member[0] in structure.layers:
+    known = hashable(member)
+    if known and isinstance(member, tuple) and len(member) == 2 and member[0] in structure.layers:
         layer, given = structure.layers[member[0]], member[1]
         labels = layer.labels or ()
         if given in labels:
@@ -129,12 +130,51 @@ def find(structure: Structure, member: object, what: str) -> Place:
             f"{what}: layer {layer.name!r} has no unit {given!r}, expected 0..{layer.size - 1}"
             f"{' or a label' if labels else ''}{nearest(given, labels)}"
         )
-    if isinstance(member, Hashable) and member in structure.places:
+    if known and member in structure.places:
         return structure.places[member]
+    if known and isinstance(member, str) and member in structure.layers:
+        raise PgmError(f"{what}: {member!r} is a layer; name a unit as ({member!r}, number)")
     raise PgmError(
         f"{what}: {member!r} is no variable{nearest(member, structure.places)}; expected the name "
         "of a variable, or (layer, number of a unit)"
     )
+
+
+def as_members(given: object, what: str) -> tuple[Member, ...]:
+    """Return names of units or layers as a tuple; PgmError for one string, or for no sequence."""
+    if not is_sequence(given):
+        raise PgmError(
+            f"{what} must be a sequence of layers or variables such as ({given!r},), not "
+            f"{'a string' if isinstance(given, str) else repr(given)}"
+        )
+    names = tuple(given)
+    for name in names:
+        if not hashable(name):
+            raise PgmError(
+                f"{what}: {name!r} is no name; expected the name of a layer or variable, or "
+                "(layer, number of a unit)"
+            )
+    return names
+
+
+def units_named(s: Structure, names: Iterable[Member], what: str) -> dict[str, Array]:
+    """Return layer -> (size,) which of its units are named, of layers with such units.
+
+    `names` are names of layers, of variables, or (layer, number or label of a unit).
+
+    Raises
+    ------
+    PgmError for unknown names.
+    """
+    units: dict[str, Array] = {}
+    for name in names:
+        if isinstance(name, tuple) or (name in s.places and name not in s.layers):
+            layer, unit = find(s, name, what)
+            units.setdefault(layer, np.zeros(s.layers[layer].size, dtype=bool))[unit] = True
+        else:
+            whole = s.layer(name, what=f"{what}: layer")
+            units[whole.name] = np.ones(whole.size, dtype=bool)
+    return units
 
 
 def described(structure: Structure, layer: str, units: Array | None = None) -> str:

@@ -23,11 +23,11 @@ from pgmengine.base.cache import Cache
 from pgmengine.base.checks import check_method
 from pgmengine.base.errors import PgmError
 from pgmengine.base.progress import showing
-from pgmengine.base.types import Array, RngLike
+from pgmengine.base.types import RngLike
 from pgmengine.graph.model import Model
 from pgmengine.graph.rows import distinct
-from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
+from pgmengine.graph.variables import Member, as_members, units_named
 from pgmengine.graph.weights import count
 from pgmengine.infer.answers import check_want
 from pgmengine.infer.auto import Auto, Choice, only
@@ -165,12 +165,13 @@ class Ask:
     """
 
     def __init__(
-        self, model: Model, observed: tuple[str, ...], want: tuple[str, ...], method: MethodLike
+        self, model: Model, observed: tuple[Member, ...], want: tuple[str, ...], method: MethodLike
     ) -> None:
         self.model, self.observed, self.want = model, observed, want
         self.method = as_method(method)
         # Layer -> (size,) bool: the units that will be observed.
-        self._seen = _units_of(model.structure, observed)
+        none = {n: np.zeros(x.size, dtype=bool) for n, x in model.structure.layers.items()}
+        self._seen = none | units_named(model.structure, observed, "observed")
         # Number of rows -> the question planned for so many.
         self._planned: Cache[Prepared] = Cache(most=16)
         question = self._question(self._any_evidence())
@@ -196,10 +197,12 @@ class Ask:
         for name, seen in target.pattern.observed.items():
             expected = self._seen[name]
             if not (distinct(seen) == expected).all():
-                many = "all" if expected.all() else "some" if expected.any() else "none"
+                row, index = (int(i) for i in np.argwhere(seen != expected)[0])
+                now, then = ("not " * (not one[index]) for one in (seen[row], expected))
+                unit = self.model.structure.layers[name].place(index, row)
                 raise PgmError(
-                    f"layer {name!r}: the question was prepared with {many} of its units observed; "
-                    "prepare another question, or use infer"
+                    f"{unit} is {now}observed, and the question was prepared with it {then}"
+                    "observed; prepare another question, or use infer"
                 )
         return _answer(self._question(target), target, rng, None, executor, progress)
 
@@ -221,25 +224,13 @@ class Ask:
         return self.model.given({n: v for n, v in evidence.items() if self._seen[n].any()})
 
     def __repr__(self) -> str:
-        given = ", ".join(self.observed) or "nothing"
+        given = ", ".join(map(str, self.observed)) or "nothing"
         return f"Ask({', '.join(self.want)} given {given}; {self.plan})"
-
-
-def _units_of(structure: Structure, observed: tuple[str, ...]) -> dict[str, Array]:
-    """Return the units (size,) of each layer that names of layers and variables stand for."""
-    seen = {name: np.zeros(layer.size, dtype=bool) for name, layer in structure.layers.items()}
-    for name in observed:
-        if name not in structure.layers and name in structure.places:
-            layer, unit = structure.places[name]
-            seen[layer][unit] = True
-        else:
-            seen[structure.layer(name, what="observed: layer").name][:] = True
-    return seen
 
 
 def prepare(
     model: Model,
-    observed: Iterable[str] = (),
+    observed: Iterable[Member] = (),
     want: Iterable[str] = ("marginals",),
     method: MethodLike | None = None,
 ) -> Ask:
@@ -251,8 +242,8 @@ def prepare(
     Parameters
     ----------
     model : the model.
-    observed : names of the layers whose units will all be observed, and of variables that will
-        be; all other units will be free.
+    observed : names of the layers whose units will all be observed, and of variables or single
+        units (layer, number) that will be; all other units will be free.
     want : as in `infer`.
     method : Auto() by default.
 
@@ -271,7 +262,7 @@ def prepare(
     ('exact', (2,))
     """
     _check(model, method)
-    names = (observed,) if isinstance(observed, str) else tuple(observed)
+    names = (observed,) if isinstance(observed, str) else as_members(observed, "observed")
     return Ask(
         model, names, check_want(model.structure, want), DEFAULT if method is None else method
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.structure import Structure
@@ -44,7 +45,7 @@ class Joint(str):
 
     def __new__(cls, *units: Member) -> Joint:
         """Return the name of the joint distribution of some units."""
-        if wrong := [unit for unit in units if not isinstance(unit, Hashable)]:
+        if wrong := [unit for unit in units if not hashable(unit)]:
             raise PgmError(
                 f"Joint takes names of units one by one, Joint('a', 'b'), not {wrong[0]!r}"
             )
@@ -65,7 +66,7 @@ class Joints(dict[Any, Array]):
     """
 
     def __missing__(self, key: Any) -> Array:
-        units = key if isinstance(key, tuple) and key not in self._single() else (key,)
+        units = self._units(key)
         for known, found in self.items():
             if len(known) == len(units) and set(known) == set(units):
                 rows = found.ndim - len(known)
@@ -74,9 +75,17 @@ class Joints(dict[Any, Array]):
         have = ", ".join(str(list(known)) for known in self)
         raise PgmError(f"there is no joint distribution of {key!r}; there are those of {have}")
 
-    def _single(self) -> set[Any]:
-        """Return the units that have a distribution of their own."""
-        return {known[0] for known in self if len(known) == 1}
+    def __contains__(self, key: object) -> bool:
+        return any(set(known) == set(self._units(key)) for known in self)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return the joint distribution of some units, or the default."""
+        return self[key] if key in self else default
+
+    def _units(self, key: Any) -> tuple[Any, ...]:
+        """Return the units that a key names; a unit of its own may be (layer, number)."""
+        single = {known[0] for known in self if len(known) == 1}
+        return key if isinstance(key, tuple) and key not in single else (key,)
 
 
 def units_of(structure: Structure, joint: Joint) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pgmengine.base.errors import NoSuchName, NotAsked, PgmError
+from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.target import Target
 from pgmengine.graph.variables import Member
@@ -147,13 +148,23 @@ class Named(dict[str, Any]):
         super().__init__(values)
         self.answer, self.places, self.axis = answer, places or {}, axis
 
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (
+            name in self.places and super().__contains__(self.places[name][0])
+        )
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        """Return the answer for a name, or the default."""
+        return self[name] if name in self else default
+
     def __missing__(self, name: str) -> Any:
-        if name in self.places and self.places[name][0] in self:
+        if name in self:
             layer, unit = self.places[name]
             return np.take(self[layer], [unit], axis=self.axis)
         finite = "; only layers of finitely many states have state probabilities"
         why = finite if self.answer == "prob" else ""
-        raise NoSuchName(f"{self.answer} has no {name!r}, it has {', '.join(self)}{why}")
+        near = nearest(name, [*self, *self.places])
+        raise NoSuchName(f"{self.answer} has no {name!r}, it has {', '.join(self)}{why}{near}")
 
     def __reduce__(self) -> Any:
         return Named, (dict(self), self.answer, dict(self.places), self.axis)
@@ -328,7 +339,8 @@ class Result:
 
     def _answer(self, name: str) -> Any:
         if name not in self.answers:
-            raise NotAsked(f"{name} was not computed: ask for it with want=({ANSWERS[name]!r},)")
+            wanted = "pgm.Joint(...)" if name == "joint" else repr(ANSWERS[name])
+            raise NotAsked(f"{name} was not computed: ask for it with want=({wanted},)")
         return self.answers[name]
 
     def __repr__(self) -> str:

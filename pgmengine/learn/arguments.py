@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pgmengine.base.checks import check_instance, check_method
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array
 from pgmengine.graph.model import Model
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
 from pgmengine.graph.validate import as_floats
-from pgmengine.graph.variables import Member, described, find, unit_name
+from pgmengine.graph.variables import Member, as_members, described, unit_name, units_named
 from pgmengine.learn.optimizers import check_optimizer
 from pgmengine.protocols import Negative, PhaseMonitor, Positive
 
@@ -26,34 +26,18 @@ if TYPE_CHECKING:
 ENTRIES_AT_ONCE = 10_000_000
 
 
-def given_units(s: Structure, given: Sequence[Member] | None) -> dict[str, Array]:
-    """Return layer -> (size,) which of its units are given, of layers with such units.
-
-    `given` has names of layers, of variables, or (layer, number or label of a unit).
-
-    Raises
-    ------
-    PgmError for a single string, and for unknown names.
-    """
-    if isinstance(given, str):
-        raise PgmError(
-            f"given must be a sequence of layers or variables such as ({given!r},), not a string"
-        )
-    units: dict[str, Array] = {}
-    for name in given or ():
-        if isinstance(name, tuple) or (name in s.places and name not in s.layers):
-            layer, unit = find(s, name, "given")
-            units.setdefault(layer, np.zeros(s.layers[layer].size, dtype=bool))[unit] = True
-        else:
-            whole = s.layer(name, what="given: layer")
-            units[whole.name] = np.ones(whole.size, dtype=bool)
-    return units
+def given_units(s: Structure, given: Iterable[Member] | None) -> dict[str, Array]:
+    """Return layer -> (size,) which of its units are given, of layers with such units."""
+    return units_named(s, () if given is None else as_members(given, "given"), "given")
 
 
 def check_data(
-    model: Model, data: Mapping[str, ArrayLike], given: Mapping[str, Array]
+    model: Model, data: Mapping[str, ArrayLike], given: Mapping[str, Array], keys: Iterable[object]
 ) -> Mapping[str, ArrayLike]:
-    """Return the data; PgmError if they are no mapping, or lack layers that are given."""
+    """Return the data by layer; PgmError if they are no mapping, or lack units that are given.
+
+    `keys` are the names of layers and units in the data as they were given.
+    """
     if not isinstance(data, Mapping) or not data:
         found = "is empty" if isinstance(data, Mapping) else f"is {type(data).__name__}"
         raise PgmError(f"data {found}: give layer -> (rows, size) for at least one layer")
@@ -61,8 +45,14 @@ def check_data(
         if name not in data:
             what = described(model.structure, name, units)
             raise PgmError(
-                f"given: {what} is not in the data, which has {', '.join(map(repr, data))}"
+                f"given: {what} is not in the data, which has {listed([repr(k) for k in keys])}"
             )
+        layer = model.structure.layers[name]
+        for i in () if units.all() else np.flatnonzero(units).tolist():
+            label = layer.labels[i] if layer.labels else i
+            if not {name, label, (name, i), (name, label)} & set(keys):
+                unit = unit_name(model.structure.layers, (name, i))
+                raise PgmError(f"given: {unit!r} is not in the data")
     for name, layer in model.structure.layers.items():
         if layer.unit.observed_only and not given.get(name, np.False_).all():
             raise PgmError(
@@ -72,17 +62,22 @@ def check_data(
     return data
 
 
+def written(s: Structure, given: Mapping[str, Array]) -> tuple[Member, ...]:
+    """Return the names of given units in one order and form: layers, or (layer, number)."""
+    names: list[Member] = []
+    for name in s.layers:
+        units = given.get(name, np.zeros(0, dtype=bool))
+        each = [(name, int(i)) for i in np.flatnonzero(units)]
+        names += [name] if units.size and units.all() else each
+    return tuple(names)
+
+
 def check_evidence(target: Target, given: Mapping[str, Array]) -> None:
-    """PgmError if no unit with data is left to learn from, or a given variable has no data."""
+    """PgmError if no unit with data is left to learn from."""
     seen = {name: seen.any(axis=0) for name, seen in target.pattern.observed.items()}
     if not any((seen[name] & ~given.get(name, np.False_)).any() for name in seen):
         why = "all layers with data are given" if given else "no value is known"
         raise PgmError(f"there is nothing to learn: {why}")
-    for name, units in given.items():
-        if not units.all() and (unknown := units & ~seen[name]).any():
-            place = name, int(np.flatnonzero(unknown)[0])
-            unit = unit_name(target.structure.layers, place)
-            raise PgmError(f"given: {unit!r} is not in the data")
 
 
 def check_possible_data(target: Target) -> None:

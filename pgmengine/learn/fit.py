@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -36,6 +36,7 @@ from pgmengine.learn.arguments import (
     check_start,
     given_units,
     row_weights,
+    written,
 )
 from pgmengine.learn.checkpoint import Saver, mark_of, place_of
 from pgmengine.learn.history import History
@@ -108,7 +109,7 @@ def fit(
     data: LayerValues,
     negative: Negative | None = None,
     positive: Positive | Method | None = None,
-    given: Sequence[Member] | None = (),
+    given: Iterable[Member] | None = (),
     optimizer: Optimizer | None = None,
     batch_size: int = 100,
     epochs: int = 10,
@@ -185,10 +186,11 @@ def fit(
     np.int64(20)
     """
     rows, known = data_by_layer(model.structure, data), given_units(model.structure, given)
+    keys = tuple(getattr(data, "columns", data)) if isinstance(rows, Mapping) else ()
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
     watched = [c.watched for c in callbacks if isinstance(c, EarlyStopping)]
-    target = make_target(model, check_data(model, rows, known), what="data")
+    target = make_target(model, check_data(model, rows, known, keys), what="data")
     check_evidence(target, known)
     check_possible_data(target)
     size = min(whole("batch_size", batch_size), target.rows)
@@ -201,7 +203,7 @@ def fit(
     settings = {
         "negative": negative,
         "positive": positive,
-        "given": tuple(given or ()),
+        "given": written(model.structure, known),
         "optimizer": optimizer,
         "batch_size": size,
         "rng": rng,

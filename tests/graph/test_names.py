@@ -294,7 +294,7 @@ def test_states_have_names_where_a_variable_has_a_layer_of_its_own():
     assert best == {"rain": "yes", "wet": "no"}
     log_p = model.log_density(best)
     np.testing.assert_allclose(pgm.infer(model, best, want=("log_prob",)).log_prob, log_p)
-    with pytest.raises(pgm.PgmError, match="layer 'wet', row 1: 'nope' is no state"):
+    with pytest.raises(pgm.PgmError, match="variable 'wet', row 1: 'nope' is no state"):
         pgm.infer(model, {"wet": ["yes", "nope"]})
 
 
@@ -402,7 +402,7 @@ def test_messages_name_variables():
     for wrong, message in (
         ({"evidence": {"rain": []}}, "evidence: 'rain' has no rows"),
         ({"soft": {"rain": []}}, "soft: 'rain' has no rows"),
-        ({"soft": {"rain": [0.0, np.inf]}}, "soft: 'rain', row 1, is inf"),
+        ({"soft": {"rain": [0.0, np.inf]}}, "soft: 'rain', row 1 is inf"),
         ({"evidence": {"rian": 1}}, "'rian' is unknown.* did you mean 'rain'"),
         ({"want": (pgm.Joint("rain", "wett"),)}, "'wett' is no variable; did you mean wet"),
         ({"want": (pgm.Joint("rain", ("variables2", 1)),)}, "a unit is named twice"),
@@ -445,4 +445,113 @@ def test_many_tables_may_share_a_variable():
     b.variable("hot")
     b.tables(("hot", "cold"), [[0, 0]], values[:1, :, :2])
     with pytest.raises(pgm.PgmError, match="tables: layer 'cold' is unknown"):
+        b.build()
+
+
+def shared_and_own():
+    """Variables that share a layer, and variables with a layer of their own."""
+    b = pgm.GraphBuilder()
+    b.variable("a", states=("no", "yes"))
+    b.variable("b", states=("no", "yes"))
+    b.variable("odd", states=("nan", "?"))
+    b.variable("turned", states=("1", "0"))
+    b.variable("own", states=("no", "yes"))
+    b.layer("h", pgm.Binary(), 2)
+    b.couple("own", "h", weight=[[1.0, -1.0]])
+    b.table(("a", "b"), [[4.0, 1.0], [1.0, 3.0]])
+    b.table(("b", "own"), [[2.0, 1.0], [1.0, 5.0]])
+    b.table(("odd", "turned"), [[1.0, 2.0], [3.0, 5.0]])
+    return b.build()
+
+
+def log_z_of(model, evidence):
+    return pgm.infer(model, evidence, want=("log_z",)).log_z
+
+
+@pytest.mark.parametrize("name", ["a", "own"])
+def test_values_of_every_form_are_read_alike(name):
+    pd = extra("pandas")
+    model = shared_and_own()
+    expected = log_z_of(model, {name: [1, None]})
+    for given in (
+        np.ma.array([1, 0], mask=[0, 1]),
+        [1.0, np.nan],
+        ["yes", None],
+        [True, pd.NA],
+        ["yes", np.nan],
+        np.array(["yes", None], dtype=object),
+        [[1], [None]],
+        pd.array([1, None], dtype="Int64"),
+        pd.array(["yes", None], dtype="string"),
+        pd.array([True, None], dtype="boolean"),
+        pd.Series(["yes", None]),
+    ):
+        np.testing.assert_array_equal(log_z_of(model, {name: given}), expected)
+    for given in (None, pd.NA, np.nan):
+        assert log_z_of(model, {name: given}) == log_z_of(model, {})
+
+
+def test_names_and_numbers_in_one_list_stay_what_they_are():
+    """numpy would make text of both: "nan" and "0" are names of states here."""
+    model = shared_and_own()
+    for one, other in (
+        ({"odd": ["?", np.nan]}, {"odd": [1, None]}),
+        ({"odd": ["?", "nan"]}, {"odd": [1, 0]}),
+        ({"turned": ["1", 0]}, {"turned": [0, 0]}),
+        ({"turned": ["0", 1.0]}, {"turned": [1, 1]}),
+    ):
+        np.testing.assert_array_equal(log_z_of(model, one), log_z_of(model, other))
+
+
+@pytest.mark.parametrize("name", ["a", "own"])
+@pytest.mark.parametrize(
+    "wrong",
+    [[1 + 5j], 10**400, [10**400, 1], [[1], [1, 2]], [1, [1, 2]], [[1, 0], 1], {1}, object(), 1j],
+    ids=lambda wrong: str(wrong)[:20],
+)
+def test_values_that_are_no_states_are_refused(name, wrong):
+    with pytest.raises(pgm.PgmError, match=f"'{name}'"):
+        pgm.infer(shared_and_own(), {name: wrong})
+
+
+def test_answers_by_name_are_mappings():
+    model = shared_and_own()
+    r = pgm.infer(model, want=("marginals", pgm.Joint("own", "a")))
+    for name in ("a", "own"):
+        assert name in r.mean
+        np.testing.assert_array_equal(r.mean.get(name), r.mean[name])
+    assert "c" not in r.prob
+    assert r.prob.get("c", 7) == 7
+    assert ("a", "own") in r.joint
+    assert ("a", "b") not in r.joint
+    assert r.joint.get(("a", "b")) is None
+    np.testing.assert_array_equal(r.joint.get(("a", "own")), r.joint["own", "a"].T)
+    with pytest.raises(pgm.PgmError, match="did you mean own"):
+        r.mean["owm"]
+    with pytest.raises(pgm.PgmError, match=r"want=\(pgm.Joint"):
+        _ = pgm.infer(model).joint
+
+
+def test_what_is_no_name_is_refused():
+    model = shared_and_own()
+    for observed in (5, None, (["a"],), [("h", [0])]):
+        with pytest.raises(pgm.PgmError, match="observed"):
+            pgm.prepare(model, observed=observed)
+    for units in ((("h", [0]),), ((["h"], 0),)):
+        with pytest.raises(pgm.PgmError, match="names of units one by one"):
+            pgm.Joint(*units)
+    ask = pgm.prepare(model, observed=(("h", 1), "a"))
+    assert ask({"h": [np.nan, 1], "a": "yes"}).kind == "exact"
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.Binary(), 2)
+    for declare in (
+        lambda: b.layer(["x"], pgm.Binary(), 2),
+        lambda: b.table(np.array("h"), [1.0, 2.0]),
+        lambda: b.conditional("h", np.array("h"), [1.0, 2.0]),
+        lambda: b.variable("q", states=np.array(2)),
+    ):
+        with pytest.raises(pgm.PgmError):
+            declare()
+    b.table(((["h"], 0),), [1.0, 2.0])
+    with pytest.raises(pgm.PgmError, match="is no variable"):
         b.build()

@@ -59,9 +59,9 @@ def test_many_threads_ask_at_once():
 
 def test_other_units_observed_than_promised():
     ask = pgm.prepare(RBM, observed=("v",))
-    with pytest.raises(pgm.PgmError, match="layer 'v': the question was prepared with all"):
+    with pytest.raises(pgm.PgmError, match="layer 'v', row 0, index 2 is not observed"):
         ask({"v": [1, 0, np.nan, 1, 0]})
-    with pytest.raises(pgm.PgmError, match="layer 'h': the question was prepared with none"):
+    with pytest.raises(pgm.PgmError, match="layer 'h', row 0, index 0 is observed"):
         ask({"v": ROWS[0], "h": [1, np.nan, np.nan]})
     with pytest.raises(pgm.PgmError, match="layer 'x'"):
         pgm.prepare(RBM, observed=("x",))

@@ -90,3 +90,34 @@ def test_what_cannot_be_given_is_refused():
         pgm.fit(model, {name: x[name] for name in "abc"}, given=("d",), progress=False)
     with pytest.raises(pgm.PgmError, match="variable 'a' is given, so that each row"):
         pgm.fit(model, x, given=("a",), negative=pgm.PCD(), progress=False)
+
+
+def test_names_of_given_units_are_read_once_and_in_any_form(tmp_path):
+    """A checkpoint knows what was given, whatever the form and order of the names."""
+    model, x = ring(), data()
+    settings = {"negative": pgm.ExactGradient(), "batch_size": 7, "progress": False}
+    place = tmp_path / "fit"
+    first = iter(["b", ("variables3", 0), "d"])
+    pgm.fit(model, x, given=first, updates=1, checkpoint=place, **settings)
+    for names in (np.array(["d", "a", "b"]), ["a", "b", "variables2"]):
+        pgm.fit(model, x, given=names, updates=1, checkpoint=place, **settings)
+    for names in ((), ("a", "b")):
+        with pytest.raises(pgm.PgmError, match="given"):
+            pgm.fit(model, x, given=names, updates=2, checkpoint=place, **settings)
+
+
+def test_given_values_may_all_be_missing():
+    """Nothing is known of a given variable then, so that the others are learned as they are."""
+    model, x = ring(), data()
+    step = {"optimizer": pgm.SGD(0.1), "negative": pgm.ExactGradient(), "batch_size": 7,
+            "updates": 1, "progress": False}  # fmt: skip
+    none = pgm.fit(model, x | {"a": [None] * 7}, given=("a",), **step).model
+    free = pgm.fit(model, {name: x[name] for name in "bcd"}, **step).model
+    for name, value in none.params.items():
+        np.testing.assert_allclose(value, free.params[name], atol=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [5, True, len, [["a"]], [{"a": 0}], [(["a"], 0)]], ids=repr)
+def test_given_must_be_names(wrong):
+    with pytest.raises(pgm.PgmError, match="given"):
+        pgm.fit(ring(), data(), given=wrong, progress=False)

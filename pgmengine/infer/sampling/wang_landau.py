@@ -29,6 +29,7 @@ from pgmengine.engine.cost import weighted_walk
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.plain import Tilt, sweep
 from pgmengine.graph.target import Target
+from pgmengine.graph.variables import as_members
 from pgmengine.infer.axes import Axis
 from pgmengine.infer.prepared import Prepared, Scheme
 from pgmengine.infer.result import Named, Result, Status
@@ -36,6 +37,9 @@ from pgmengine.infer.sampling.collect import OF_CHAINS, Draws, Sampler
 from pgmengine.infer.sampling.levels import GammaSchedule, OneOverT, Weights, check_gamma
 from pgmengine.infer.sampling.trust import few
 from pgmengine.protocols import Kernel, Snapshot
+
+# More bins fit into no memory; larger numbers are no floats.
+MOST_BINS = 2**60
 
 
 @dataclass(frozen=True)
@@ -104,11 +108,11 @@ class WangLandau(Sampler):
         check_whole(self, "bins", "chains", "draws")
         check_whole(self, "warmup", least=0)
         check_limit(self, "rhat_limit")
-        if isinstance(self.layers, str):
-            raise PgmError(
-                f"WangLandau: layers must be a tuple of names such as ({self.layers!r},), not "
-                f"{self.layers!r}"
-            )
+        if not callable(self.partition):
+            raise PgmError(f"WangLandau: partition must be a function, not {self.partition!r}")
+        if self.layers is not None:
+            # Names that can be read only once would be gone after the first question.
+            object.__setattr__(self, "layers", as_members(self.layers, "WangLandau: layers"))
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the chains."""
@@ -118,7 +122,8 @@ class WangLandau(Sampler):
             f"{self.chains} chains over {self.bins} bins, {self.warmup} adaptive sweeps, "
             f"{self.draws} with fixed ones",
             20.0 * sweeps * target.rows * self.chains * sweep_work(target),
-            8.0 * target.rows * self.chains * width * (self.draws + 16),
+            8.0 * target.rows * self.chains * width * (self.draws + 16)
+            + 32.0 * target.rows * min(self.bins, MOST_BINS),
             weighted_walk(target, want, self._read(target), self.chains, *length, self.rhat_limit),
             refusal=refusal(target),
         )
@@ -164,7 +169,10 @@ class WangLandau(Sampler):
         }
         if self.layers is None:
             return tuple(name for name in s.layers if name not in endless)
-        named = [n if n in s.layers or n not in s.places else s.places[n][0] for n in self.layers]
+        named = [
+            n if n in s.layers or n not in s.places else s.places[n][0]
+            for n in map(str, self.layers)
+        ]
         for name in named:
             if s.layer(name, what="WangLandau: layers: layer").name in endless:
                 raise PgmError(
@@ -253,13 +261,18 @@ class _Walk:
 
     def _checked(self, found: object) -> Array:
         """Return bin numbers as integers; raise PgmError for anything else."""
-        found, bins, rows = np.asarray(found), self.method.bins, self.many.rows
-        whole = found.shape == (rows,) and found.dtype.kind in "iub"
-        if not whole or found.min() < 0 or found.max() >= bins:
-            raise PgmError(
-                f"WangLandau: the partition must return a bin number 0..{bins - 1} for each of "
-                f"{rows} rows, not {found.dtype} of shape {found.shape} from {found.min()} to "
-                f"{found.max()}"
-            )
-        numbers: Array = found.astype(np.int64)
+        bins, rows = self.method.bins, self.many.rows
+        expected = (
+            f"WangLandau: the partition must return a bin number 0..{bins - 1} for each of {rows} "
+            "rows, not"
+        )
+        try:
+            given = np.asarray(found)
+        except ValueError as error:
+            raise PgmError(f"{expected} an array such as this: {error}") from None
+        if given.shape != (rows,) or given.dtype.kind not in "iub":
+            raise PgmError(f"{expected} {given.dtype} of shape {given.shape}")
+        if given.min() < 0 or given.max() >= bins:
+            raise PgmError(f"{expected} numbers from {given.min()} to {given.max()}")
+        numbers: Array = given.astype(np.int64)
         return numbers

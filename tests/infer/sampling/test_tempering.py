@@ -312,7 +312,7 @@ def test_wang_landau_refuses_layers_that_a_partition_cannot_read():
         pgm.infer(model, method=of("v", "v"))
     with pytest.raises(pgm.PgmError, match="layers: layer 'x' is unknown"):
         pgm.infer(model, method=of("v", "x"))
-    with pytest.raises(pgm.PgmError, match="layers must be a tuple of names"):
+    with pytest.raises(pgm.PgmError, match="layers must be a sequence of layers"):
         pgm.WangLandau(len, 2, layers="v")
     seen = pgm.infer(model, {"v": [0.1] * 4}, method=of("v", "v"))
     assert seen.mean["h"].shape == (2,)
