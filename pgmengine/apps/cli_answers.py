@@ -132,8 +132,8 @@ def flat_answers(result: pgm.Result, structure: Structure) -> dict[str, Array]:
         else:
             arrays[name] = np.asarray(value)
     for x in shown_units(structure) if "prob" in result.answers else ():
-        if x.variable and x.layer.state_names:
-            arrays[f"states.{x.name}"] = np.array(x.layer.state_names)
+        if x.variable:
+            arrays[f"states.{x.name}"] = np.array(state_keys(x.layer))
     return arrays
 
 

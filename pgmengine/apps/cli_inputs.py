@@ -18,7 +18,7 @@ from pgmengine.base.files import plain_text, readable, shown
 from pgmengine.base.memory import no_room
 from pgmengine.base.names import nearest
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.named_units import state_number
+from pgmengine.graph.named_units import numbers_of_layer, state_number
 from pgmengine.graph.validate import as_floats
 from pgmengine.io.formats import EVIDENCE, READERS
 from pgmengine.io.opened import suffix_of
@@ -134,10 +134,20 @@ def _read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
 
 def _read_json(model: pgm.Model, place: Path) -> dict[str, Any]:
     """Return the values of a JSON object by the names of layers and variables."""
-    found = json.loads(plain_text(place))
+    found = json.loads(plain_text(place), object_pairs_hook=_different)
     if not isinstance(found, dict):
         raise pgm.PgmError(f"expected an object of arrays by layer, not {type(found).__name__}")
     return {name: _of_json(model, name, value) for name, value in found.items()}
+
+
+def _different(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of some pairs; PgmError if a name is there twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise pgm.PgmError(f"{twice!r} is there twice")
+    return found
 
 
 def _of_json(model: pgm.Model, name: str, value: Any) -> Any:
@@ -146,7 +156,8 @@ def _of_json(model: pgm.Model, name: str, value: Any) -> Any:
     named = name in s.places and not any(isinstance(x, list) for x in each)
     if named and (name not in s.layers or any(isinstance(x, str) for x in each)):
         return _values(model, name, value, f"variable {name!r}")
-    return as_floats(value, f"layer {name!r}")
+    layer = s.layer(name, what="layer")
+    return as_floats(numbers_of_layer(layer, value, layer.title), layer.title)
 
 
 def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:

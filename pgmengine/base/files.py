@@ -178,9 +178,12 @@ def read_tensors(path: object) -> tuple[dict[str, Array], dict[str, str]]:
 
 
 def plain_text(path: object) -> str:
-    """Return the text of a file in UTF-8; raise PgmError if it cannot be read as such."""
+    """Return the text of a file in UTF-8, without a byte order mark.
+
+    PgmError if it cannot be read as such.
+    """
     place = readable(path)
     try:
-        return place.read_text(encoding="utf-8")
+        return place.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError, MemoryError) as error:
         raise PgmError(f"{shown(place)}: cannot be read as text: {error}") from None

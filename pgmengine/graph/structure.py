@@ -260,8 +260,8 @@ class Structure:
             near = difflib.get_close_matches(str(name), names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             units = [self.layers[a].labels for a, _ in self.variables]
-            known = dict.fromkeys([*self.layers, *(x for labels in units for x in labels or ())])
-            kinds = "layers and variables" if units else "layers"
+            known = dict.fromkeys([*(x for labels in units for x in labels or ()), *self.layers])
+            kinds = "variables and layers" if units else "layers"
             raise PgmError(
                 f"{what} {name!r} is unknown; the {kinds} are {listed([*map(str, known)])}{hint}"
             )

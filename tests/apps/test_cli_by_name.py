@@ -77,6 +77,8 @@ def test_samples_of_variables_go_to_files_by_name(bif, tmp_path, capsys):
         ("e.json", '{"wet": ["yes", "no", null], "wind": ["much", 1, "none"]}'),
         ("e.csv", "wet,wind\nyes,much\nno,some\n,none\n"),
         ("e.csv", " wet , wind\n0,2\n1,1\n?,0\n"),
+        ("e.csv", "\ufeffwet,wind\nyes,much\nno,some\n,none\n"),
+        ("e.json", '\ufeff{"wet": ["yes", "no", null], "wind": ["much", "some", "none"]}'),
     ],
 )
 def test_files_of_states_by_name(name, text, bif, tmp_path, capsys, monkeypatch):
@@ -87,6 +89,24 @@ def test_files_of_states_by_name(name, text, bif, tmp_path, capsys, monkeypatch)
     truth = pgm.infer(pgm.read(bif), given).marginal("rain")
     shares = "  ".join(f"{s} {' '.join(f'{x:.4f}' for x in p)}" for s, p in truth.items())
     assert shares in out
+
+
+def test_files_of_answers_number_states_without_names(tmp_path, capsys):
+    b = pgm.GraphBuilder()
+    b.variable("x", states=3)
+    b.conditional("x", (), [0.2, 0.3, 0.5])
+    pgm.save(b.build(), tmp_path / "m")
+    said(["infer", tmp_path / "m", "--out", tmp_path / "o.json"], capsys)
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert found["states.x"] == [0, 1, 2]
+    assert found["prob.x"] == pytest.approx([0.2, 0.3, 0.5])
+
+
+def test_states_of_a_layer_of_variables_in_a_json_file(bif, tmp_path, capsys):
+    (tmp_path / "e.json").write_text('{"variables2": ["yes", null]}')
+    first = pgm.read(bif).structure.layers["variables2"].labels[0]
+    out = said(["infer", bif, "--evidence", tmp_path / "e.json"], capsys)
+    assert out == said(["infer", bif, "--evidence", f"{first}=yes"], capsys)
 
 
 def test_a_state_in_a_json_file(bif, tmp_path, capsys, monkeypatch):
@@ -204,6 +224,9 @@ def test_variables_that_are_layers_take_names_of_states(tmp_path, capsys):
         ("wett=yes", "'wett' is unknown.*did you mean 'wet'"),
         ('{"wet": "maybe"}', "variable 'wet': 'maybe' is no state, expected one of 'yes', 'no'"),
         ('{"wet": ["yes", 7]}', "variable 'wet', row 1: 7 is no state"),
+        ('{"wett": "yes"}', "'wett' is unknown.*did you mean 'wet'"),
+        ('{"wet": "yes", "wet": "no"}', "'wet' is there twice"),
+        ('{"variables2": ["maybe", null]}', "layer 'variables2', index 0: 'maybe' is no state"),
         ("wett,rain\nyes,no", "line 1: 'wett' is no variable; did you mean wet"),
         ("wet,rain\nyes,no\nno,perhaps", "line 3, column 'rain': 'perhaps' is no state"),
         ("wet,wet\nyes,no", "line 1: variable 'wet' has two columns"),
