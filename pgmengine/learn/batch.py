@@ -1,6 +1,6 @@
 """A mini-batch as the model phase sees it: what is observed there, what is sampled, in which order.
 
-Parameters that act on given layers alone have the gradient 0. And the model phase need not sample
+Parameters that act on given units alone have the gradient 0. And the model phase need not sample
 layers below which nothing is given. These depend on the graph alone, not on weights or rows, so
 that they are the same in all of a fit. Their conditionals sum to 1, so E[d log_density] with
 respect to their biases and the weights into them is 0. Chains leave them out, and their conditional
@@ -16,13 +16,14 @@ from itertools import combinations
 import networkx as nx
 import numpy as np
 
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array, States, Weight
 from pgmengine.graph.evidence import Evidence
 from pgmengine.graph.model import Model
 from pgmengine.graph.queries import EvidencePattern
-from pgmengine.graph.rows import spread
+from pgmengine.graph.rows import distinct, spread
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
+from pgmengine.graph.weights import is_sparse
 from pgmengine.learn.statistics import Statistics
 
 
@@ -80,8 +81,8 @@ def at_means(model: Model, x: States, names: Sequence[str]) -> States:
 def settled_layers(s: Structure, given: Mapping[str, Array]) -> tuple[str, ...]:
     """Return the names of the layers that chains may leave out, parents first.
 
-    They are directed, without arrows inside, not given, in no table, and all their children are
-    such layers.
+    They are directed, without arrows inside, without given units, in no table, and all their
+    children are such layers.
     """
     out: list[str] = []
     for name in reversed(s.directed_layers):
@@ -92,32 +93,57 @@ def settled_layers(s: Structure, given: Mapping[str, Array]) -> tuple[str, ...]:
     return tuple(out)
 
 
-def idle_parameters(target: Target, given: Mapping[str, Array]) -> tuple[str, ...]:
-    """Return the names of the parameters that act on given layers only.
+def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]:
+    """Return parameter -> mask of its stored numbers that act on given units only.
 
-    The layers have to be complete: then E[. | row] = E[. | given].
+    The units have to be complete: then E[. | row] = E[. | given]. Parameters without such numbers
+    are left out.
     """
-    s = target.structure
-    free = target.pattern.some_free
-    known = {name for name, units in given.items() if units.all() and not free[name]}
-    whole = {name for name in known if {arrow.a for arrow in s.arrows_into[name]} <= known}
-    return (
-        *(f"{name}.bias" for name in s.layers if name in whole),
-        *(
-            f"{c.key}.weight"
-            for c in s.couplings
-            if {c.a, c.b} <= known and (not c.directed or c.b in whole)
-        ),
-        *(t.key for t in s.tables if known.issuperset(t.layers)),
-    )
+    s, params = target.structure, target.model.params
+    seen = {name: distinct(target.pattern.observed[name]).all(axis=0) for name in given}
+    none = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    known = none | {name: units & seen[name] for name, units in given.items()}
+    # Children whose parents are all known.
+    whole = {
+        name: units & all(known[arrow.a].all() for arrow in s.arrows_into[name])
+        for name, units in known.items()
+    }
+    out = {f"{name}.bias": _components(s, name, whole[name]) for name in s.layers}
+    for c in s.couplings:
+        rows = _components(s, c.a, known[c.a])
+        columns = _components(s, c.b, (whole if c.directed else known)[c.b])
+        out[f"{c.key}.weight"] = _stored(params[f"{c.key}.weight"], rows, columns)
+    for t in s.tables:
+        inside = [known[name][t.index[:, axis]] for axis, name in enumerate(t.layers)]
+        mask, shape = np.logical_and.reduce(inside), np.shape(params[t.key])
+        mask = mask if not t.single else mask[0]
+        out[t.key] = np.broadcast_to(
+            mask.reshape(mask.shape + (1,) * (len(shape) - mask.ndim)), shape
+        )
+    return {key: mask for key, mask in out.items() if mask.any()}
+
+
+def _components(s: Structure, name: str, units: Array) -> Array:
+    """Return a mask of the components of a layer, in the shape of its bias."""
+    layer = s.layers[name]
+    return layer.components(units).reshape(layer.bias_shape)
+
+
+def _stored(weight: Weight, rows: Array, columns: Array) -> Array:
+    """Return a mask of the stored numbers of a weight, of those in some rows and columns."""
+    if is_sparse(weight):
+        entries = weight.tocoo()
+        found: Array = rows.ravel()[entries.row] & columns.ravel()[entries.col]
+        return found
+    return rows.reshape(-1, 1) & columns.ravel()
 
 
 def outward(target: Target, given: Mapping[str, Array]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the layers with data that are not given, and the others by their distance from these.
+    """Return the layers with data beside what is given, and the others by distance from these.
 
     It is the order in which contrastive divergence visits the layers: a layer that moves after the
-    layers on its way from the data depends on them within one sweep; given layers let nothing
-    through.
+    layers on its way from the data depends on them within one sweep; layers whose units are all
+    given let nothing through.
     """
     s = target.structure
     graph: nx.Graph = nx.Graph()
@@ -126,7 +152,7 @@ def outward(target: Target, given: Mapping[str, Array]) -> tuple[tuple[str, ...]
     graph.add_edges_from((c.a, c.b) for c in s.couplings if c.a in graph and c.b in graph)
     joined = (pair for t in s.tables for pair in combinations(t.layers, 2))
     graph.add_edges_from((a, b) for a, b in joined if a in graph and b in graph)
-    observed = target.pattern.observed
+    observed = {name: distinct(seen) for name, seen in target.pattern.observed.items()}
     data = {name for name in graph if (observed[name] & free[name]).any()}
     far = nx.multi_source_dijkstra_path_length(graph, data) if data else {}
     order = [name for color in s.colors for name in color]
@@ -142,9 +168,12 @@ def only(target: Target, units: Mapping[str, Array]) -> Target:
     values = {name: blank[name][0] for name in s.layers}
     seen = {name: blank[name][1] for name in s.layers}
     for name, some in units.items():
-        kept = np.repeat(some, s.layers[name].unit.width)
-        values[name] = np.where(kept, e.values[name], values[name])
-        seen[name] = e.pattern.observed[name] & some
+        values[name], seen[name] = e.values[name], e.pattern.observed[name]
+        if not some.all():
+            kept = s.layers[name].components(some)
+            values[name] = np.where(kept, values[name], blank[name][0])
+            # Rows that are alike are kept once.
+            seen[name] = spread(distinct(seen[name]) & some, e.pattern.rows)
     out = _with_evidence(target, values, seen, target.cut)
     return out if units else out.take(np.zeros(1, dtype=int))
 

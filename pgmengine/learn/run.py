@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import elementwise, like, numbers
 from pgmengine.infer.prepared import Method
-from pgmengine.learn.batch import Batch, idle_parameters, only, outward, settled_layers, without
+from pgmengine.learn.batch import Batch, idle_entries, only, outward, settled_layers, without
 from pgmengine.learn.checkpoint import parameters_digest
 from pgmengine.learn.optimizers import Stepped, floors, raised, with_normalised
 from pgmengine.learn.positive import data_phase, default_positive, factorises, posterior_draw
@@ -31,6 +32,11 @@ State = dict[str, Any]
 # Numbers that the Mersenne twister makes at a time; numpy does not check its position among them.
 MERSENNE = 624
 log = logging.getLogger(__name__)
+
+
+def _without(idle: Array, slope: Array) -> Array:
+    """Return a slope with 0 in its idle entries."""
+    return np.where(idle, np.zeros((), slope.dtype), slope)
 
 
 class Run:
@@ -54,7 +60,7 @@ class Run:
         self.floors = floors(s)
         self.model = Model(s, raised(model.params, self.floors))
         self.target = compact(target.with_model(self.model), self.precision)
-        self.settled, self.idle = settled_layers(s, given), idle_parameters(target, given)
+        self.settled, self.idle = settled_layers(s, given), idle_entries(target, given)
         self.outward = outward(target, given)
         self.normalized = s.normalized and not given
         self.positive = positive or default_positive(target, self.precision)
@@ -94,8 +100,8 @@ class Run:
 
         gradient = Gradient((data - given).total(model), data, self.idle)
         # Exactly 0, without what rounding leaves of the difference.
-        for name in self.idle:
-            gradient[name] = elementwise(np.zeros_like, gradient[name])
+        for name, idle in self.idle.items():
+            gradient[name] = elementwise(partial(_without, idle), gradient[name])
 
         params = self.optimizer.step(model.structure, model.params, gradient, self.moments, t)
         stepped = self._stepped(params)

@@ -82,12 +82,15 @@ class Gradient(dict[str, Any]):
     Attributes
     ----------
     data : the statistics of the data phase.
-    idle : names of the parameters that act on nothing that is learned; their gradient is 0.
+    idle : parameter -> mask of its stored numbers that act on nothing that is learned; their
+        gradient is 0.
     """
 
-    def __init__(self, values: Params, data: Statistics, idle: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, values: Params, data: Statistics, idle: Mapping[str, Array] | None = None
+    ) -> None:
         super().__init__(values)
-        self.data, self.idle = data, idle
+        self.data, self.idle = data, idle or {}
 
     def replaced(self, values: Mapping[str, Weight]) -> Gradient:
         """Return the gradient with some of its arrays replaced."""

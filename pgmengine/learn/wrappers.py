@@ -90,11 +90,12 @@ class Centered:
             # In the precision of the slope, or all of it would be converted.
             a, b = a.astype(slope.dtype), b.astype(slope.dtype)
             for name, share in ((c.a, slope @ b), (c.b, a @ slope))[: 1 + (c.a != c.b)]:
-                if (key := f"{name}.bias") not in gradient.idle:
-                    before = out.get(key, gradient[key])
-                    # Units with a conditional have no bias.
-                    biased = structure.layers[name].components(structure.child_tables[name] < 0)
-                    out[key] = before - (share * biased).reshape(np.shape(before))
+                key = f"{name}.bias"
+                before = out.get(key, gradient[key])
+                # Units with a conditional have no bias, and given units keep theirs.
+                biased = structure.layers[name].components(structure.child_tables[name] < 0)
+                moved = biased & ~np.ravel(gradient.idle.get(key, np.False_))
+                out[key] = before - (share * moved).reshape(np.shape(before))
         return self.optimizer.step(structure, params, gradient.replaced(out), moments, t)
 
 
