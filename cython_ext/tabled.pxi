@@ -8,7 +8,8 @@ def waves(const int32_t[::1] visit, const int64_t[::1] start, const int32_t[::1]
     start (units + 1,) and scope list the scopes of each unit.
     """
     cdef int64_t i, e, wave, period = 1, visits = visit.shape[0], f
-    found, low, high = np.empty(visits, np.int64), np.full(scopes, -1), np.full(scopes, -1)
+    found = np.empty(visits, np.int64)
+    low, high = np.full(scopes, -1, np.int64), np.full(scopes, -1, np.int64)
     cdef int64_t[::1] out = found, first = low, last = high
     for i in range(visits):
         wave = 0
@@ -92,10 +93,10 @@ cdef class TabledSweeps:
 
     def by_waves(self, const int32_t[::1] unit, const int64_t[::1] start, int64_t period,
                  float[:, ::1] uniforms):
-        """Let chains alone make several sweeps at once, by waves (engine/waves.py).
+        """Overlap several sweeps of each chain that is swept alone, by waves (engine/waves.py).
 
         uniforms (chains, PGM_SWEEPS_TOGETHER * 64 * blocks) is written to; blocks of 64 hold the
-        uniforms of all units. Waves belong to the parameters at hand.
+        uniforms of all units. `parameters` discards the waves.
         """
         cdef c.pgm_tabled *m = &self.chains
         cdef int64_t blocks = (m.units + 63) // 64

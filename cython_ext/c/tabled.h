@@ -777,8 +777,8 @@ PGM_INLINE const float *pgm_ranked(pgm_ranks *r, const pgm_tabled *m, int64_t ra
     return r->u[n];
 }
 
-/* Make `sweeps` sweeps of one chain from number `from` on, several at once: wave w of the next sweep
- * comes with wave w + period of this one. */
+/* Make `sweeps` sweeps of one chain from number `from` on, several at once: wave w of a sweep runs
+ * with wave w + period of the sweep before it. */
 static void pgm_wave_sweeps(const pgm_tabled *m, uint64_t from, int sweeps, int backward)
 {
     const int64_t blocks = (m->units + PGM_BLOCK - 1) / PGM_BLOCK, apart = blocks * PGM_BLOCK;

@@ -146,7 +146,7 @@ def _different(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise pgm.PgmError(f"{twice!r} is there twice")
+        raise pgm.PgmError(f"the name {twice!r} occurs twice")
     return found
 
 

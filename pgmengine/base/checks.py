@@ -36,9 +36,11 @@ def real(value: object) -> float:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value stands for one that is not observed: None, NaN, or NA of pandas."""
-    kind = type(value).__name__
-    return value is None or kind == "NAType" or (np.isscalar(value) and value != value)
+    """Whether a value stands for one that is not observed: None, NaN, or NA or NaT of pandas."""
+    if value is None or type(value) is str:
+        return value is None
+    unknown = type(value).__name__ in ("NAType", "NaTType")
+    return unknown or (np.isscalar(value) and bool(value != value))
 
 
 def amount(what: str, value: object) -> float:

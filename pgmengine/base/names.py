@@ -18,7 +18,7 @@ def nearest(name: object, known: Iterable[object]) -> str:
 
 
 def hashable(value: object) -> bool:
-    """Whether a value can be a name: a tuple of lists, for example, cannot."""
+    """Whether a value can be a name; a list cannot, for example."""
     try:
         hash(value)
     except TypeError:

@@ -54,6 +54,9 @@ FEW_ENTRIES = 16
 WORTH_A_THREAD = 20_000
 AT_ONCE = 10_000_000
 
+# Sweeps with the same parameters that save the time of planning their waves.
+WORTH_A_PLAN = 64
+
 # Entries of all weights.
 _entries: WeakKeyDictionary[Structure, int] = WeakKeyDictionary()
 
@@ -181,14 +184,15 @@ class TabledChains:
 
     def sweep(self, count: int, backward: bool = False) -> None:
         """Make `count` sweeps."""
-        if count >= SWEEPS_TOGETHER and not self.planned:
+        if not self.planned and self.made + count >= WORTH_A_PLAN:
             self._overlap()
         self._pieces(count, backward=backward)
 
     def _overlap(self) -> None:
         """Let several sweeps of each chain be under way at once, if there is much to gain."""
         self.planned, found = True, waves(self.target.model, self.visit)
-        if found.width >= WIDE:
+        # Uniforms are made for all units.
+        if found.width >= WIDE and 4 * self.units >= len(self.sites):
             blocks = -(-len(self.sites) // 64)
             room = zeros((self.rows, SWEEPS_TOGETHER * 64 * blocks))
             self.routine.by_waves(found.unit, found.start, found.period, room)

@@ -22,7 +22,7 @@ from pgmengine.graph.model import Model
 # Sweeps under way at once; PGM_SWEEPS_TOGETHER of routines.h.
 SWEEPS_TOGETHER = 8
 
-# Visits in a wave, on average over the sweeps under way, below which nothing is gained.
+# Average number of independent visits from which on waves are faster.
 WIDE = 1.5
 
 

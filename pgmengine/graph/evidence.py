@@ -169,8 +169,8 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
         )
     if k > 1 and array.shape[-2:] == (n, k) and not square:
         return (array[None], False) if array.ndim == 2 else _checked(layer, array, 3, what)
-    # Of a layer of one unit a vector is one value per row; a number alone is the unit of the layer,
-    # but for a variable it is a row.
+    # Of a layer of one unit a vector is one value per row. A vector of one number is the unit of
+    # the layer, but a row of a variable.
     column = n == 1 and array.ndim == 1 and (array.shape[0] != 1 or layer.is_variable)
     array = array[:, None] if column else array
     if array.ndim == 0 and n == 1:

@@ -17,6 +17,7 @@ from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
+from pgmengine.graph.variables import find
 
 # Deviation of a number from the value of a state that is taken for rounding.
 NEAR, RELATIVE = 1e-8, 1e-6
@@ -68,9 +69,10 @@ def hints_by_layer(
                     f"{what}: {key!r} has shape {hint.shape}, expected (..., {k}), one number for "
                     "each state"
                 )
-            if k == 1 and hint.ndim > 1:
+            if hint.ndim > 1 + (k > 1):
+                each = "a number" if k == 1 else f"{k} numbers"
                 raise PgmError(
-                    f"{what}: {key!r} has shape {hint.shape}, expected a number, or one for each "
+                    f"{what}: {key!r} has shape {hint.shape}, expected {each}, or as many for each "
                     "row"
                 )
             if not in_range(hint).all():
@@ -110,11 +112,16 @@ def _apart(
     named: dict[str, Members] = {}
     for key, value in given.items():
         place = None if key in structure.layers else structure.places.get(key)
+        if place is None and isinstance(key, tuple):
+            place = find(structure, key, what)
         if place is None:
             # Also unknown names, which the reader of layers refuses.
             out[key] = value
             continue
-        named.setdefault(place[0], {})[place[1]] = key, value
+        units = named.setdefault(place[0], {})
+        if place[1] in units:
+            raise PgmError(f"{what}: {units[place[1]][0]!r} and {key!r} are the same unit")
+        units[place[1]] = key, value
     for name, members in named.items():
         if name in out:
             key = next(iter(members.values()))[0]

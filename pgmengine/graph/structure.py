@@ -259,9 +259,9 @@ class Structure:
             names = [*self.layers, *map(str, self.places)]
             near = difflib.get_close_matches(str(name), names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            units = [self.layers[a].labels for a, _ in self.variables]
-            known = dict.fromkeys([*(x for labels in units for x in labels or ()), *self.layers])
-            kinds = "variables and layers" if units else "layers"
+            variables = [(self.layers[a].labels or ())[i] for a, i in self.variables]
+            known = dict.fromkeys([*variables, *self.layers])
+            kinds = "variables and layers" if variables else "layers"
             raise PgmError(
                 f"{what} {name!r} is unknown; the {kinds} are {listed([*map(str, known)])}{hint}"
             )

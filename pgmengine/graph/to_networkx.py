@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 
+from pgmengine.base.errors import PgmError
+from pgmengine.base.limits import in_range
 from pgmengine.base.types import Array
 from pgmengine.graph.entries import entries_of
 from pgmengine.graph.structure import Structure
@@ -28,9 +30,10 @@ if TYPE_CHECKING:
 def variable_graph(model: Model) -> nx.Graph:
     """Return the graph of single units, with an edge for every pair whose weight is not 0.
 
-    A node with arrows only is normalised, and a node without arrows is not. Where the unit of a
-    node differs in this, because weights are 0, the node has a conditional without parents, and a
-    constant table if need be. Units of infinitely many states have an edge of weight 0 instead.
+    from_networkx normalises a node whose edges are all arrows, and no other. If weights of 0 leave
+    a unit without the edges that decide this, its node has a conditional without parents, and a
+    constant table if it was not normalised. Units of infinitely many states have an edge of weight
+    0 instead.
 
     Nodes are labels, or (layer, index), with unit, bias and states; labels that two layers share
     become (layer, label). Rows of a weight are the states of the node that comes first. A unit with
@@ -87,8 +90,13 @@ def _keep_normalisation(
 ) -> None:
     """Give nodes a conditional where they lack the edges by which their units are normalised.
 
-    Without its arrows, a child or a root of arrows is p(x) = h(x) exp(link(bias) x - A). A unit
-    that is not normalised, and a root of arrows in the graph, has exp(A) as a table beside it.
+    from_networkx normalises a node whose edges are all arrows, and no other. A unit that lacks the
+    edges by which this is decided gets a conditional without parents, p(x) = h(x) exp(eta x - A).
+    If it is not normalised, it gets a table with exp(A) as well.
+
+    Raises
+    ------
+    PgmError for a bias that is too large for such tables.
     """
     s, arrows = model.structure, [e for e in graph.edges(data="directed") if e[2]]
     met = {node for *ends, kind in graph.edges(data="directed") if kind is False for node in ends}
@@ -105,12 +113,19 @@ def _keep_normalisation(
                 continue
             data = graph.nodes[node]
             eta = unit.link(bias[i]) if normalised else bias[i]
-            data["cpt"] = unit.prob(eta)
+            prob, total = unit.prob(eta), unit.log_normalizer(eta)
+            lost = (prob == 0) & np.isfinite(unit.log_weights(eta))
+            if lost.any() or not (normalised or in_range(np.exp(total))):
+                raise PgmError(
+                    f"node {node!r}: its bias is {bias[i]}, and its weights are 0: as a table it "
+                    "would have entries that are 0 or infinite; take a smaller bias"
+                )
+            data["cpt"] = prob
             del data["bias"]
             if unit.child_only:
                 data["unit"] = Binary()
             if not normalised:
-                constant = np.full(len(unit.support), np.exp(unit.log_normalizer(eta)))
+                constant = np.full(len(unit.support), np.exp(total))
                 _add_factor(graph, free, constant, (node,))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import NoSuchName, PgmError
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
@@ -66,26 +66,31 @@ class Joints(dict[Any, Array]):
     """
 
     def __missing__(self, key: Any) -> Array:
-        units = self._units(key)
-        for known, found in self.items():
-            if len(known) == len(units) and set(known) == set(units):
-                rows = found.ndim - len(known)
-                order = (*range(rows), *(rows + known.index(unit) for unit in units))
-                return np.asarray(found.transpose(order))
-        have = ", ".join(str(list(known)) for known in self)
-        raise PgmError(f"there is no joint distribution of {key!r}; there are those of {have}")
+        known, units = self._known(key)
+        if known is None:
+            have = ", ".join(str(list(known)) for known in self)
+            raise NoSuchName(
+                f"there is no joint distribution of {key!r}; there are those of {have}"
+            )
+        found = self[known]
+        rows = found.ndim - len(known)
+        order = (*range(rows), *(rows + known.index(unit) for unit in units))
+        return np.asarray(found.transpose(order))
 
     def __contains__(self, key: object) -> bool:
-        return any(set(known) == set(self._units(key)) for known in self)
+        return self._known(key)[0] is not None
 
     def get(self, key: Any, default: Any = None) -> Any:
         """Return the joint distribution of some units, or the default."""
         return self[key] if key in self else default
 
-    def _units(self, key: Any) -> tuple[Any, ...]:
-        """Return the units that a key names; a unit of its own may be (layer, number)."""
+    def _known(self, key: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]]:
+        """Return the units of a distribution in its order, None if there is none, and in key's."""
         single = {known[0] for known in self if len(known) == 1}
-        return key if isinstance(key, tuple) and key not in single else (key,)
+        # The name of a single unit may be (layer, number).
+        units = key if isinstance(key, tuple) and key not in single else (key,)
+        found = (known for known in self if sorted(map(repr, known)) == sorted(map(repr, units)))
+        return next(found, None), units
 
 
 def units_of(structure: Structure, joint: Joint) -> tuple[int, ...]:

@@ -135,7 +135,7 @@ class Named(dict[str, Any]):
     """An answer by layer, coupling or parameter; an unknown name raises NoSuchName.
 
     `places` gives the layer and the number of units that have names: the answer for such a name is
-    the part of its unit, as of a layer of one unit.
+    the part of its unit, as of a layer of one unit. Iteration gives the layers alone.
     """
 
     def __init__(

@@ -12,10 +12,11 @@ from pgmengine.base.checks import check_instance, check_method
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array
 from pgmengine.graph.model import Model
+from pgmengine.graph.rows import distinct
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
 from pgmengine.graph.validate import as_floats
-from pgmengine.graph.variables import Member, as_members, described, unit_name, units_named
+from pgmengine.graph.variables import Member, find, unit_name
 from pgmengine.learn.optimizers import check_optimizer
 from pgmengine.protocols import Negative, PhaseMonitor, Positive
 
@@ -26,34 +27,31 @@ if TYPE_CHECKING:
 ENTRIES_AT_ONCE = 10_000_000
 
 
-def given_units(s: Structure, given: Iterable[Member] | None) -> dict[str, Array]:
-    """Return layer -> (size,) which of its units are given, of layers with such units."""
-    return units_named(s, () if given is None else as_members(given, "given"), "given")
-
-
 def check_data(
-    model: Model, data: Mapping[str, ArrayLike], given: Mapping[str, Array], keys: Iterable[object]
+    model: Model,
+    data: Mapping[str, ArrayLike],
+    given: Mapping[str, Array],
+    names: Iterable[Member],
+    keys: Iterable[object],
 ) -> Mapping[str, ArrayLike]:
     """Return the data by layer; PgmError if they are no mapping, or lack units that are given.
 
-    `keys` are the names of layers and units in the data as they were given.
+    `names` are the names of the given units, and `keys` those of layers and units in the data.
     """
     if not isinstance(data, Mapping) or not data:
         found = "is empty" if isinstance(data, Mapping) else f"is {type(data).__name__}"
         raise PgmError(f"data {found}: give layer -> (rows, size) for at least one layer")
-    for name, units in given.items():
-        if name not in data:
-            what = described(model.structure, name, units)
-            raise PgmError(
-                f"given: {what} is not in the data, which has {listed([repr(k) for k in keys])}"
-            )
-        layer = model.structure.layers[name]
-        for i in () if units.all() else np.flatnonzero(units).tolist():
-            label = layer.labels[i] if layer.labels else i
-            if not {name, label, (name, i), (name, label)} & set(keys):
-                unit = unit_name(model.structure.layers, (name, i))
-                raise PgmError(f"given: {unit!r} is not in the data")
-    for name, layer in model.structure.layers.items():
+    s, known = model.structure, set(keys)
+    for one in names:
+        name, i = (one, 0) if one in s.layers else find(s, one, "given")
+        layer = s.layers[str(name)]
+        label = layer.labels[i] if layer.labels else i
+        column = {name, label, (name, i), (name, label)} & known
+        if name not in data or not (column or one in s.layers):
+            what = layer.title if one in s.layers else f"{unit_name(s.layers, (layer.name, i))!r}"
+            have = listed([repr(key) for key in keys])
+            raise PgmError(f"given: {what} is not in the data, which has {have}")
+    for name, layer in s.layers.items():
         if layer.unit.observed_only and not given.get(name, np.False_).all():
             raise PgmError(
                 f"layer {name!r} has {layer.unit!r} units, which have no distribution: fit with "
@@ -74,7 +72,8 @@ def written(s: Structure, given: Mapping[str, Array]) -> tuple[Member, ...]:
 
 def check_evidence(target: Target, given: Mapping[str, Array]) -> None:
     """PgmError if no unit with data is left to learn from."""
-    seen = {name: seen.any(axis=0) for name, seen in target.pattern.observed.items()}
+    observed = target.pattern.observed.items()
+    seen = {name: distinct(seen).any(axis=0) for name, seen in observed}
     if not any((seen[name] & ~given.get(name, np.False_)).any() for name in seen):
         why = "all layers with data are given" if given else "no value is known"
         raise PgmError(f"there is nothing to learn: {why}")

@@ -25,7 +25,7 @@ from pgmengine.base.types import Array, LayerValues, RngLike
 from pgmengine.graph.frames import data_by_layer
 from pgmengine.graph.given import make_target
 from pgmengine.graph.model import Model
-from pgmengine.graph.variables import Member
+from pgmengine.graph.variables import Member, as_members, units_named
 from pgmengine.infer.prepared import Method
 from pgmengine.learn.arguments import (
     check_data,
@@ -34,7 +34,6 @@ from pgmengine.learn.arguments import (
     check_possible_data,
     check_settings,
     check_start,
-    given_units,
     row_weights,
     written,
 )
@@ -137,7 +136,8 @@ def fit(
     positive : inference method for the data phase. By default exact where the posterior factorises
         or has up to 2^10 states, else MeanField(updates=5), whose bound is then maximised, or
         one-chain Gibbs sampling where that refuses and above noisy-or children.
-    given : layers or variables to condition on: log p(rest | given) is maximised.
+    given : layers, variables, or units (layer, number) to condition on: log p(rest | given) is
+        maximised.
     optimizer : Adam(1e-3) by default.
     batch_size : rows of an update; the last one of a pass over the data may have fewer.
     epochs : passes over the data, in all, as in `updates`.
@@ -185,12 +185,13 @@ def fit(
     >>> f.history["weight_norm"]["update"][-1]
     np.int64(20)
     """
-    rows, known = data_by_layer(model.structure, data), given_units(model.structure, given)
+    names = () if given is None else as_members(given, "given")
+    rows, known = data_by_layer(model.structure, data), units_named(model.structure, names, "given")
     keys = tuple(getattr(data, "columns", data)) if isinstance(rows, Mapping) else ()
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
     watched = [c.watched for c in callbacks if isinstance(c, EarlyStopping)]
-    target = make_target(model, check_data(model, rows, known, keys), what="data")
+    target = make_target(model, check_data(model, rows, known, names, keys), what="data")
     check_evidence(target, known)
     check_possible_data(target)
     size = min(whole("batch_size", batch_size), target.rows)

@@ -225,7 +225,7 @@ def test_variables_that_are_layers_take_names_of_states(tmp_path, capsys):
         ('{"wet": "maybe"}', "variable 'wet': 'maybe' is no state, expected one of 'yes', 'no'"),
         ('{"wet": ["yes", 7]}', "variable 'wet', row 1: 7 is no state"),
         ('{"wett": "yes"}', "'wett' is unknown.*did you mean 'wet'"),
-        ('{"wet": "yes", "wet": "no"}', "'wet' is there twice"),
+        ('{"wet": "yes", "wet": "no"}', "the name 'wet' occurs twice"),
         ('{"variables2": ["maybe", null]}', "layer 'variables2', index 0: 'maybe' is no state"),
         ("wett,rain\nyes,no", "line 1: 'wett' is no variable; did you mean wet"),
         ("wet,rain\nyes,no\nno,perhaps", "line 3, column 'rain': 'perhaps' is no state"),

@@ -12,7 +12,7 @@ import pgmengine as pgm
 from pgmengine.engine import tabled
 from pgmengine.engine.chains import start
 from pgmengine.engine.tabled import TabledChains
-from pgmengine.engine.waves import SWEEPS_TOGETHER, Waves, waves
+from pgmengine.engine.waves import Waves, waves
 
 kernels = pytest.mark.parametrize("kernel", COMPILED, ids=repr)
 
@@ -99,6 +99,7 @@ def states_after(target, kernel, sweeps, backward):
 @pytest.mark.parametrize("rows", [1, 2])
 def test_waves_change_no_state(rows, backward, kernel, monkeypatch):
     monkeypatch.setattr(tabled, "WIDE", 0.0)
+    monkeypatch.setattr(tabled, "WORTH_A_PLAN", 19)
     for model in [*models(), chain()]:
         target = model.given().take(np.zeros(rows, dtype=int)).at(0.7)
         alone = states_after(target, kernel, [1] * 19, backward)
@@ -109,7 +110,7 @@ def test_waves_change_no_state(rows, backward, kernel, monkeypatch):
 @pytest.mark.parametrize("broken", ["period", "order"])
 def test_wrong_waves_are_caught(broken, monkeypatch):
     target = chain().given()
-    alone = states_after(target, pgm.Gibbs(), [1] * 40, False)
+    alone = states_after(target, pgm.Gibbs(), [1] * 70, False)
 
     def wrong(model, visit):
         found = waves(model, visit)
@@ -118,7 +119,7 @@ def test_wrong_waves_are_caught(broken, monkeypatch):
         return Waves(found.unit[::-1].copy(), found.start, found.period)
 
     monkeypatch.setattr(tabled, "waves", wrong)
-    assert (states_after(target, pgm.Gibbs(), [40], False) != alone).any()
+    assert (states_after(target, pgm.Gibbs(), [70], False) != alone).any()
 
 
 def test_new_parameters_have_waves_of_their_own():
@@ -131,12 +132,12 @@ def test_new_parameters_have_waves_of_their_own():
     none = b.build()
     some = none.with_params({f"{c.key}.weight": np.ones((1, 1)) for c in none.structure.couplings})
     found = []
-    for counts in ([40], [1] * 40):
+    for counts in ([70], [1] * 70):
         target = none.given()
         x = start(target, np.random.default_rng(0))
         chains = TabledChains(target, pgm.Gibbs(), x, np.random.default_rng(1))
         assert waves(none, chains.visit).period == 1
-        chains.sweep(SWEEPS_TOGETHER)
+        chains.sweep(70)
         chains.adopt(some, pgm.Gibbs(), np.random.default_rng(2))
         assert waves(some, chains.visit).period == 2
         for count in counts:

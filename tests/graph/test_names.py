@@ -555,3 +555,28 @@ def test_what_is_no_name_is_refused():
     b.table(((["h"], 0),), [1.0, 2.0])
     with pytest.raises(pgm.PgmError, match="is no variable"):
         b.build()
+
+
+def test_complete_states_are_evidence():
+    """Keys (layer, number) of an assignment are understood as they are."""
+    model = shared_and_own()
+    best = pgm.infer(model, want=("mode",))
+    again = pgm.infer(model, best.assignment(), want=("log_z",)).log_z
+    np.testing.assert_allclose(again, model.log_density(best.assignment()), atol=1e-12)
+    with pytest.raises(pgm.PgmError, match="layer 'h' has no unit 5"):
+        pgm.infer(model, {("h", 5): 1})
+    with pytest.raises(pgm.PgmError, match="by its name, and with layer 'h'"):
+        pgm.infer(model, {("h", 1): 1, "h": [0, 1]})
+
+
+def test_a_unit_that_is_named_twice_is_refused():
+    model = shared_and_own()
+    with pytest.raises(pgm.PgmError, match="'a' and .*0.* are the same unit"):
+        pgm.infer(model, {"a": 1, ("variables2", 0): 0})
+
+
+def test_missing_joints_are_no_keys():
+    r = pgm.infer(shared_and_own(), want=(pgm.Joint("own", "a"),))
+    with pytest.raises(KeyError):
+        r.joint["a", "b"]
+    assert ("a", "a") not in r.joint

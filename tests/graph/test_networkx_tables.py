@@ -263,3 +263,16 @@ def test_a_noisy_or_unit_without_causes_is_a_root():
         seen = {"cough": cough, "fever": fever}
         one, other = (pgm.infer(m, seen, want=("log_z",)).log_z for m in (model, back))
         np.testing.assert_allclose(other, one, atol=1e-12)
+
+
+def test_biases_that_no_table_can_hold_are_refused():
+    for bias, normalised in ((800.0, False), (-800.0, True)):
+        b = pgm.GraphBuilder()
+        b.layer("a", pgm.Binary(), 1, bias=[bias])
+        b.layer("b", pgm.Binary(), 1)
+        b.layer("c", pgm.Binary(), 1)
+        b.cause("a", "b", weight=[[0.0 if normalised else 1.0]])
+        if not normalised:
+            b.couple("a", "c", weight=[[0.0]])
+        with pytest.raises(pgm.PgmError, match="its bias is"):
+            b.build().to_networkx("variables")

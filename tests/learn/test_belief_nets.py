@@ -5,7 +5,7 @@ import pytest
 from tiny import MODELS, as_evidence, patterns, weaker
 
 import pgmengine as pgm
-from pgmengine.learn.arguments import given_units
+from pgmengine.graph.variables import units_named
 from pgmengine.learn.batch import Batch, settled_layers
 from pgmengine.learn.positive import data_phase, default_positive, posterior_draw
 from pgmengine.learn.run import Run
@@ -248,10 +248,10 @@ def test_layers_below_which_nothing_is_known_are_not_sampled(negative):
 
 def test_only_layers_below_which_nothing_is_given_are_left_out():
     s = deep().structure
-    some = {name: given_units(s, (name,)) for name in s.layers}
+    some = {name: units_named(s, (name,), "given") for name in s.layers}
     assert settled_layers(s, {}) == ("h", "v") and settled_layers(s, some["v"]) == ()
     assert settled_layers(s, some["h"]) == settled_layers(s, some["y"])[1:] == ("v",)
-    assert settled_layers(s, given_units(s, [("h", 1)])) == ("v",)
+    assert settled_layers(s, units_named(s, [("h", 1)], "given")) == ("v",)
     b = pgm.GraphBuilder()
     b.layer("a", pgm.Binary(), 3)
     b.layer("v", pgm.Binary(), 3)

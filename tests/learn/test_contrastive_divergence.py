@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.learn.arguments import given_units
+from pgmengine.graph.variables import units_named
 from pgmengine.learn.batch import outward
 
 SIZES = {"v": 3, "h": 2, "g": 1}
@@ -185,7 +185,7 @@ def test_what_is_near_the_data_moves_first():
     assert outward(deep.given(data), {}) == (("v",), ("h1", "h2", "h3"))
     assert outward(deep.given({"h3": np.zeros((1, 2))}), {}) == (("h3",), ("h2", "h1", "v"))
     drbm = pgm.drbm(3, 2, 2, rng=0)
-    x = given_units(drbm.structure, ("x",))
+    x = units_named(drbm.structure, ("x",), "given")
     assert outward(drbm.given({"x": np.zeros((1, 3)), "y": [1]}), x) == (("y",), ("h", "x"))
     data, rest = outward(deep.given({}), {})
     assert not data

@@ -126,7 +126,7 @@ def test_what_cannot_be_given_is_refused():
             pgm.fit(model, x, given=given, progress=False)
     with pytest.raises(pgm.PgmError, match="given: 'b' is not in the data"):
         pgm.fit(model, {name: x[name] for name in "acd"}, given=("b",), progress=False)
-    with pytest.raises(pgm.PgmError, match="given: variable 'd' is not in the data"):
+    with pytest.raises(pgm.PgmError, match="given: 'd' is not in the data"):
         pgm.fit(model, {name: x[name] for name in "abc"}, given=("d",), progress=False)
     with pytest.raises(pgm.PgmError, match="variable 'a' is given, so that each row"):
         pgm.fit(model, x, given=("a",), negative=pgm.PCD(), progress=False)
@@ -161,3 +161,12 @@ def test_given_values_may_all_be_missing():
 def test_given_must_be_names(wrong):
     with pytest.raises(pgm.PgmError, match="given"):
         pgm.fit(ring(), data(), given=wrong, progress=False)
+
+
+def test_every_given_variable_has_to_be_in_the_data():
+    """Also where all variables of a layer are given."""
+    model, x = ring(), data()
+    for names, missing in ((("a", "b", "c"), "b"), (("a", "b"), "b"), (("d", "a"), "d")):
+        some = {name: x[name] for name in x if name != missing}
+        with pytest.raises(pgm.PgmError, match=f"given: '{missing}' is not in the data, which has"):
+            pgm.fit(model, some, given=names, progress=False)

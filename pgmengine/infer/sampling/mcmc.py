@@ -31,6 +31,9 @@ from pgmengine.infer.sampling.collect import Draws, Sampler, kept_bytes
 from pgmengine.infer.sampling.starts import dispersed
 from pgmengine.protocols import Kernel, Snapshot
 
+# Sweeps of warming up in one call: they overlap in engines that can (engine/waves.py).
+AT_ONCE = 8
+
 
 @dataclass(frozen=True)
 class MCMC(Sampler):
@@ -129,8 +132,8 @@ class MCMC(Sampler):
     ) -> tuple[dict[str, Any], States]:
         """Return the collected sums of some chains, and their last states."""
         chains = make_chains(many, self.kernel, x, rng, streams)
-        for _ in track(range(self.warmup), "warming up"):
-            chains.sweep(1)
+        for made in track(range(0, self.warmup, AT_ONCE), "warming up"):
+            chains.sweep(min(AT_ONCE, self.warmup - made))
         draws = Draws(many, wanted, many.rows // rows, self.draws)
         for t in track(range(self.draws), "sampling"):
             chains.sweep(self.thin)

@@ -29,7 +29,7 @@ from pgmengine.engine.cost import weighted_walk
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.plain import Tilt, sweep
 from pgmengine.graph.target import Target
-from pgmengine.graph.variables import as_members
+from pgmengine.graph.variables import Member, as_members, units_named
 from pgmengine.infer.axes import Axis
 from pgmengine.infer.prepared import Prepared, Scheme
 from pgmengine.infer.result import Named, Result, Status
@@ -38,7 +38,7 @@ from pgmengine.infer.sampling.levels import GammaSchedule, OneOverT, Weights, ch
 from pgmengine.infer.sampling.trust import few
 from pgmengine.protocols import Kernel, Snapshot
 
-# More bins fit into no memory; larger numbers are no floats.
+# Bins that the estimate of memory counts at most: a larger integer may be too large for a float.
 MOST_BINS = 2**60
 
 
@@ -101,7 +101,7 @@ class WangLandau(Sampler):
     draws: int = 2000
     gamma: GammaSchedule = OneOverT()
     rhat_limit: float = 1.05
-    layers: tuple[str, ...] | None = None
+    layers: tuple[Member, ...] | None = None
 
     def __post_init__(self) -> None:
         check_gamma(self)
@@ -169,17 +169,14 @@ class WangLandau(Sampler):
         }
         if self.layers is None:
             return tuple(name for name in s.layers if name not in endless)
-        named = [
-            n if n in s.layers or n not in s.places else s.places[n][0]
-            for n in map(str, self.layers)
-        ]
+        named = tuple(units_named(s, self.layers, "WangLandau: layers"))
         for name in named:
-            if s.layer(name, what="WangLandau: layers: layer").name in endless:
+            if name in endless:
                 raise PgmError(
                     f"WangLandau: the partition reads layer {name!r} of {s.layers[name].unit!r} "
                     "units, and can read layers of finite units only"
                 )
-        return tuple(dict.fromkeys(named))
+        return named
 
 
 def importance_weights(log_w: Array) -> Array:
