@@ -95,10 +95,7 @@ def check_names(variables: Sequence[Variable], layers: Sequence[Layer]) -> None:
     """PgmError if two variables, or a variable and a layer or a unit of one, have one name."""
     seen = {layer.name for layer in layers}
     labels = {
-        label: layer.name
-        for layer in layers
-        for label in layer.labels or ()
-        if isinstance(label, Hashable)
+        label: layer.name for layer in layers for label in layer.labels or () if hashable(label)
     }
     for v in variables:
         if v.name in seen:

@@ -580,3 +580,12 @@ def test_missing_joints_are_no_keys():
     with pytest.raises(KeyError):
         r.joint["a", "b"]
     assert ("a", "a") not in r.joint
+
+
+def test_a_label_that_holds_a_dict_is_refused():
+    """A tuple with a dict in it says that it can be a name, and cannot."""
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.Binary(), 2, labels=("a", ({}, 1)))
+    b.variable("x")
+    with pytest.raises(pgm.PgmError, match="cannot be a label"):
+        b.build()
