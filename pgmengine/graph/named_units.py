@@ -60,31 +60,31 @@ def hints_by_layer(
         layer = structure.layers[name]
         parts: dict[int, Array] = {}
         for i, (key, value) in members.items():
-            hint, k = as_floats(value, f"{what}: {key!r}"), layer.unit.width
-            _check_rows(hint, f"{what}: {key!r}")
+            hint, k = _hint(layer, value, f"{what}: {key!r}"), layer.unit.width
             if hint.ndim > (k > 1):
                 rows = _common_rows(rows, key, hint, what)
-            if k > 1 and hint.shape[-1:] != (k,):
-                raise PgmError(
-                    f"{what}: {key!r} has shape {hint.shape}, expected (..., {k}), one number for "
-                    "each state"
-                )
-            if hint.ndim > 1 + (k > 1):
-                each = "a number" if k == 1 else f"{k} numbers"
-                raise PgmError(
-                    f"{what}: {key!r} has shape {hint.shape}, expected {each}, or as many for each "
-                    "row"
-                )
-            if not in_range(hint).all():
-                raise PgmError(
-                    f"{what}: {key!r}{_first(~in_range(hint), hint, k > 1)}, expected {IN_RANGE}"
-                )
             by_state = hint if k > 1 else hint[..., None]
             for state, column in enumerate(layer.columns(np.array([i]))):
                 parts[column] = by_state[..., state]
         flat = _gathered(layer.width, parts, what, 0.0)
         out[name] = flat.reshape(*flat.shape[:-1], *layer.bias_shape)
     return out
+
+
+def _hint(layer: Layer, value: ArrayLike, what: str) -> Array:
+    """Return the hints of one unit, ([rows,] [k]), checked: a number, or one for each state."""
+    hint, k = as_floats(value, what), layer.unit.width
+    _check_rows(hint, what)
+    if k > 1 and hint.shape[-1:] != (k,):
+        raise PgmError(
+            f"{what} has shape {hint.shape}, expected (..., {k}), one number for each state"
+        )
+    if hint.ndim > 1 + (k > 1):
+        each = "a number" if k == 1 else f"{k} numbers"
+        raise PgmError(f"{what} has shape {hint.shape}, expected {each}, or as many for each row")
+    if not in_range(hint).all():
+        raise PgmError(f"{what}{_first(~in_range(hint), hint, k > 1)}, expected {IN_RANGE}")
+    return hint
 
 
 def _check_rows(values: Array, what: str) -> None:
