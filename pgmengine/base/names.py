@@ -1,4 +1,4 @@
-"""What can be a name, and suggestions for mistyped names."""
+"""Suggest known names for mistyped ones, and tell what can be a name."""
 
 from __future__ import annotations
 

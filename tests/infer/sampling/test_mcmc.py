@@ -6,6 +6,7 @@ from tiny import FINITE, INFINITE, as_evidence, patterns
 
 import pgmengine as pgm
 from pgmengine.infer.convergence import series_statistics
+from pgmengine.infer.sampling import mcmc
 
 
 def test_chains_agree_with_exact_within_mcse():
@@ -117,3 +118,22 @@ def test_warnings_name_the_worst_variable():
     layers.table((("x", 0), ("x", 1)), [[1.0, 0.0], [0.0, 1.0]])
     r = pgm.infer(layers.build(), method=pgm.MCMC(chains=4, draws=200), rng=0)
     assert any("R-hat of layer 'x' reaches inf" in line for line in r.warnings)
+
+
+@pytest.mark.parametrize("warmup", [0, 5, 8, 19])
+def test_warming_up_makes_as_many_sweeps_as_asked(warmup, monkeypatch):
+    """They are made several in a call."""
+    made = []
+    real = mcmc.make_chains
+
+    def counted(*arguments):
+        chains = real(*arguments)
+        sweep = chains.sweep
+        monkeypatch.setattr(chains, "sweep", lambda n: (made.append(n), sweep(n)))
+        return chains
+
+    monkeypatch.setattr(mcmc, "make_chains", counted)
+    model = pgm.rbm(3, 2, rng=0)
+    pgm.infer(model, method=pgm.MCMC(chains=2, warmup=warmup, draws=7, thin=3), rng=0)
+    assert sum(made) == warmup + 7 * 3
+    assert made[-7:] == [3] * 7
