@@ -46,19 +46,28 @@ PROCESSORS = tuple(_named())
 def use(str name):
     """Take the routines of one of PROCESSORS from now on; return the number of doubles in a vector.
 
-    Objects that exist keep their arrays, which are laid out for LANES, so a change is for tests of
-    sweeps.
+    Arrays are laid out for LANES, which the first call sets, so a later change is for tests of
+    sweeps and of enumeration, and only to a kind whose vectors are no wider: wider ones would reach
+    beyond the arrays.
     """
     global routines
+    cdef const c.pgm_routines *found
     if name not in PROCESSORS:
         raise PgmError(
             f"PGMENGINE_KERNELS is {name!r}; the routines that run on this processor are "
             f"{', '.join(PROCESSORS)}"
         )
-    routines = c.pgm_routines_of(PROCESSORS.index(name))
+    found = c.pgm_routines_of(PROCESSORS.index(name))
+    if found.lanes > LANES > 0:
+        raise PgmError(
+            f"{name} has {found.lanes} doubles in a vector, and arrays are laid out for {LANES}; "
+            f"set PGMENGINE_KERNELS={name} before pgmengine is imported"
+        )
+    routines = found
     return routines.lanes
 
 
+LANES = 0
 PROCESSOR = os.environ.get("PGMENGINE_KERNELS") or PROCESSORS[len(PROCESSORS) - 1]
 # doubles in a vector: enumeration pads units to a multiple of it, and mean field has blocks of so
 # many rows of evidence
@@ -491,17 +500,18 @@ cdef class GrayWalk:
             self.problem.value = self.problem.up = self.problem.down = NULL
         self.problem.block = self.blocks
 
-    def walk(self, *, double constant, const double[::1] theta, const double[::1] offset,
+    def walk(self, *, const double[::1] theta, const double[::1] offset,
              int64_t start, int64_t count, int64_t step, int every, double[::1] log_sums,
              double[::1] log_weights=None, double[:, ::1] moments=None, bint best=False):
-        """Walk `count` states from `start` in pieces of `step`; return the scale of the moments.
+        """Walk `count` states from `start` in pieces of `step`; return (scale, mass).
 
         every: factors of a product that cannot overflow before its exponent is taken out.
         log_sums (pieces,): receives the log of the sum of the weights of each piece.
         log_weights (count,): receives the log weights, if given.
         moments (1 or 1 + indicators, components + indicators): receives, if given, the weighted
         probabilities of all components and indicators (row 0), and the same while indicator d is on
-        (row 1 + d), divided by exp(scale).
+        (row 1 + d), divided by exp(scale). The mass is the sum of the weights, divided by
+        exp(scale) as well; it is 0 without moments.
         best: units that are summed out take their most probable value instead.
         """
         cdef c.pgm_walk_job j
@@ -525,8 +535,8 @@ cdef class GrayWalk:
         j.work.e = j.work.field + p.indicators
         j.work.sums = j.work.e + p.components
         j.work.open = j.work.sums + n
-        j.constant, j.start, j.count, j.step, j.best, j.scale = \
-            constant, start, count, step, best, -INFINITY
+        j.start, j.count, j.step, j.best, j.scale, j.mass = \
+            start, count, step, best, -INFINITY, 0.0
         if rows:
             j.moments = c.PGM_FIRST_MOMENTS if rows == 1 else c.PGM_EACH_MOMENT
         else:
@@ -536,7 +546,7 @@ cdef class GrayWalk:
         j.sums = &moments[0, 0] if rows and n else NULL
         with nogil:
             routines.walk(&j)
-        return j.scale
+        return j.scale, j.mass
 
 
 # ---- mean field with directed children: c/belief.h ----
@@ -741,6 +751,53 @@ cdef class Belief:
             pgm_share(routines.learn, &j, self.net.terms, parts)
 
 
+def update_inside(const double[:, ::1] value, const double[::1] log_base,
+                  const double[::1] weight, const int64_t[::1] start, const int32_t[::1] column,
+                  const double[:, ::1] field, const double[::1] beta, const double[::1] reference,
+                  const uint8_t[:, ::1] free_units, uint8_t[:, ::1] stale, double[:, ::1] mean,
+                  double[:, ::1] eta, double quiet, int parts):
+    """Update the stale units of a layer coupled with itself, one after the other: c/lateral.h.
+
+    All arrays are fields of pgm_lateral_job in c/routines.h; value is None where the values are the
+    interval [-1, 1], and start and column are None where the weight is dense. The columns of a
+    sparse weight are not checked. stale (rows, units), mean and eta (rows, components) change in
+    place.
+    """
+    cdef c.pgm_lateral_job j
+    cdef int64_t comps = mean.shape[1]
+    j.rows, j.units, j.comps, j.quiet = mean.shape[0], free_units.shape[1], comps, quiet
+    j.states = 0 if value is None else value.shape[0]
+    j.width = 1 if value is None else value.shape[1]
+    if field.shape[0] != j.rows or field.shape[1] != comps or eta.shape[0] != j.rows \
+            or eta.shape[1] != comps or beta.shape[0] != j.rows or reference.shape[0] != comps \
+            or free_units.shape[0] != j.rows or j.units * j.width != comps \
+            or stale.shape[0] != j.rows or stale.shape[1] != j.units \
+            or j.states > MOST_STATES or j.width > MOST_STATES \
+            or (value is not None and log_base.shape[0] != j.states):
+        raise ValueError("the arrays of a layer coupled with itself do not fit")
+    if not j.rows or not comps:
+        return
+    if start is None:
+        if weight.shape[0] != comps * comps:
+            raise ValueError(f"weight has {weight.shape[0]} numbers, expected {comps} squared")
+    elif start.shape[0] != comps + 1 or column.shape[0] != weight.shape[0] \
+            or start[0] != 0 or start[comps] != weight.shape[0]:
+        raise ValueError("the arrays of a sparse weight do not fit")
+    j.value, j.log_base, j.start, j.column = NULL, NULL, NULL, NULL
+    if value is not None:
+        j.value, j.log_base = &value[0, 0], &log_base[0]
+    if start is not None:
+        j.start = &start[0]
+    if column is not None and column.shape[0]:
+        j.column = &column[0]
+    j.weight = &weight[0] if weight.shape[0] else &beta[0]
+    j.field, j.beta, j.reference = &field[0, 0], &beta[0], &reference[0]
+    j.free, j.stale, j.mean, j.eta = &free_units[0, 0], &stale[0, 0], &mean[0, 0], &eta[0, 0]
+    with nogil:
+        pgm_share(routines.lateral, &j, (j.rows + routines.lanes - 1) // routines.lanes, parts)
+
+
+include "series.pxi"
 include "orders.pxi"
 # ---- junction trees: c/junction.h, c/elimination.h, c/tree_states.h, c/possible.h and
 # c/restrict.h ----

@@ -179,13 +179,12 @@ cdef extern from "routines.h" nogil:
     ctypedef struct pgm_walk_job:
         pgm_problem problem
         pgm_work work
-        double constant
         int64_t start, count, step
         int moments, best
         double *log_sums
         double *log_weights
         double *sums
-        double scale
+        double scale, mass
 
     ctypedef struct pgm_kind:
         int states, width
@@ -312,6 +311,39 @@ cdef extern from "routines.h" nogil:
         double *sorted
         double *sums
 
+    ctypedef struct pgm_lateral_job:
+        int states, width
+        int64_t rows, units, comps
+        const double *value
+        const double *log_base
+        const double *weight
+        const int64_t *start
+        const int32_t *column
+        const double *field
+        const double *beta
+        const double *reference
+        const uint8_t *free
+        uint8_t *stale
+        double *mean
+        double *eta
+        double quiet
+
+    enum:
+        PGM_SERIES_NO_ERROR, PGM_SERIES_BY_MEANS, PGM_SERIES_BY_LAGS
+
+    ctypedef struct pgm_series_job:
+        int64_t series, chains, draws
+        const double *x
+        const int64_t *at
+        int64_t chain, draw, ranked
+        const double *score
+        int error
+        uint8_t *kind
+        double *rhat
+        double *mcse
+        double *variance
+        int failed
+
     int64_t PGM_TREE_SUMS
     int64_t PGM_ANCESTRAL_LANES
 
@@ -342,7 +374,7 @@ cdef extern from "routines.h" nogil:
         const char *name
         int lanes
         pgm_task sweep, tabled, multiply, outer, pack, ascend, settle, forward, learn
-        pgm_task forward_tables, value_tables, count_tables, ancestral, tally
+        pgm_task forward_tables, value_tables, count_tables, lateral, series, ancestral, tally
         void (*walk)(pgm_walk_job *job) noexcept nogil
         void (*log_densities)(const pgm_chains *c, int64_t chains, int last,
                               double *log_density) noexcept nogil

@@ -63,6 +63,7 @@ from pgmengine.learn.negative import (
     TransSAP,
 )
 from pgmengine.learn.optimizers import SGD, Adam, AdaMax
+from pgmengine.learn.scaled import Scaled
 from pgmengine.learn.schedules import GrowingBlend, harmonic, linear_decay
 from pgmengine.learn.wrappers import Averaged, Centered, Tied
 from pgmengine.units import (
@@ -149,6 +150,7 @@ __all__ = [
     "SGD",
     "Scheme",
     "SimulatedTempering",
+    "Scaled",
     "Spin",
     "Status",
     "Target",

@@ -88,6 +88,38 @@ class Chains:
     ) -> None: ...
     def log_density(self, out: Array, last: bool) -> None: ...
 
+def update_inside(
+    value: Array | None,
+    log_base: Array | None,
+    weight: Array,
+    start: Array | None,
+    column: Array | None,
+    field: Array,
+    beta: Array,
+    reference: Array,
+    free_units: Array,
+    stale: Array,
+    mean: Array,
+    eta: Array,
+    quiet: float,
+    parts: int,
+) -> None: ...
+
+CONSTANT: int
+STUCK: int
+MOVES: int
+SLOW: int
+
+def judge(
+    x: Array,
+    at: Array,
+    ranked: int,
+    score: Array | None,
+    by_means: bool,
+    by_lags: bool,
+    kinds: bool,
+    parts: int,
+) -> tuple[Array, Array, Array, Array]: ...
 def draw_step(
     unit: Array,
     states: Array,
@@ -193,7 +225,6 @@ class GrayWalk:
     def walk(
         self,
         *,
-        constant: float,
         theta: Array,
         offset: Array,
         start: int,
@@ -204,7 +235,7 @@ class GrayWalk:
         log_weights: Array | None = None,
         moments: Array | None = None,
         best: bool = False,
-    ) -> float: ...
+    ) -> tuple[float, float]: ...
 
 class Belief:
     def __init__(

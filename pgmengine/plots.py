@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from pgmengine.apps.graph_layout import NARROW, places
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.diagnostics import autocorrelation_function
-from pgmengine.graph.model import Model
+from pgmengine.graph.model import Model, ModelLike, as_model
 from pgmengine.graph.variables import Place, unit_name
 from pgmengine.infer.result import Result
 from pgmengine.learn.fit import Fit
@@ -95,7 +95,11 @@ def images(
 
 
 def receptive_fields(
-    model: Model, coupling: str, shape: tuple[int, int], columns: int = 10, ax: Axes | None = None
+    model: ModelLike,
+    coupling: str,
+    shape: tuple[int, int],
+    columns: int = 10,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw the weights of hidden units as images over visible units; blue is negative.
 
@@ -116,7 +120,7 @@ def receptive_fields(
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.receptive_fields(pgm.rbm(16, 6, rng=0), "v-h", (4, 4))
     """
-    key = f"{coupling}.weight"
+    model, key = as_model(model), f"{coupling}.weight"
     if key not in model.params:
         known = [c.key for c in model.structure.couplings]
         raise PgmError(f"coupling {coupling!r} is unknown; the couplings are {listed(known)}")
@@ -316,7 +320,9 @@ def bound_gap(bound: ArrayLike, exact: ArrayLike, ax: Axes | None = None, bins: 
     return ax
 
 
-def graph(model: Model, ax: Axes | None = None, result: Result | None = None, row: int = 0) -> Axes:
+def graph(
+    model: ModelLike, ax: Axes | None = None, result: Result | None = None, row: int = 0
+) -> Axes:
     """Draw a model: its layers as boxes, or its named variables with their tables.
 
     Layers have parents above children. Arrows are directed couplings, and lines are undirected
@@ -344,6 +350,7 @@ def graph(model: Model, ax: Axes | None = None, result: Result | None = None, ro
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.graph(pgm.dbn([12, 8, 4], rng=0))
     """
+    model = as_model(model)
     if model.structure.variables:
         if result is not None:
             _check_result(model, result, row)

@@ -153,9 +153,11 @@ class ModelPhase:
     Attributes
     ----------
     travels : counts of the moves of chains on a ladder of temperatures, if there is one.
+    precision : the precision of the gradient, where it is another than the one of the settings.
     """
 
     travels: Travels | None = None
+    precision: type | None = None
 
     def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
         """Return E[d log_density | given], the mean over the rows of a batch."""
@@ -163,6 +165,10 @@ class ModelPhase:
 
     def learned(self, gradient: Gradient, update: int) -> None:
         """Take notice of the gradient of an update."""
+
+    def states(self) -> States:
+        """Return the states of persistent chains, layer -> (n, width); {} without any."""
+        return {}
 
     def snapshot(self) -> Snapshot:
         """Return everything needed to go on, besides the parameters and the random numbers."""

@@ -8,8 +8,7 @@ data: Binary units if all values are 0 or 1, else Gaussian(1) units of standardi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -37,7 +36,8 @@ from pgmengine.infer.methods import AIS, MCMC, Exact
 from pgmengine.learn.fit import Fit, fit, pass_on
 from pgmengine.learn.initial import base_rate_start
 from pgmengine.learn.negative import PCD, ExactGradient
-from pgmengine.learn.optimizers import Adam
+from pgmengine.learn.optimizers import SGD, Adam
+from pgmengine.learn.schedules import linear_decay
 from pgmengine.units import Binary, Gaussian, Unit
 
 if TYPE_CHECKING:
@@ -50,6 +50,12 @@ Features: TypeAlias = "ArrayLike | pd.DataFrame"
 RandomState: TypeAlias = int | np.random.RandomState | None
 
 LEARNING = ("n_components", "batch_size", "n_iter")
+
+# The least scale of a column of inputs, as a share of its range.
+OF_RANGE = 0.25
+
+# Rows of a mini-batch of DRBMClassifier at least and at most, and mini-batches of a pass between.
+FEWEST_ROWS, MOST_ROWS, BATCHES = 10, 100, 20
 
 # Bits of enumeration up to which likelihoods are exact.
 FEW = 25
@@ -82,6 +88,16 @@ class Scaling:
         filled = np.where(np.isnan(x).all(axis=0), 0.0, x)
         shift, scale = np.nanmean(filled, axis=0), np.nanstd(filled, axis=0)
         return cls(Gaussian(1.0), shift, np.where(scale > 1e-12 * (1 + np.abs(shift)), scale, 1.0))
+
+    @classmethod
+    def limited(cls, x: Array) -> Scaling:
+        """Return the standard scaling, with scales of at least a share of a column's range.
+
+        The rare values of a column that is nearly constant would be far from all others.
+        """
+        plain = cls.standard(x)
+        wide = OF_RANGE * (x.max(axis=0) - x.min(axis=0))
+        return replace(plain, scale=np.maximum(plain.scale, wide))
 
     def values(self, x: Array) -> Array:
         """Return data as values of the units; raise PgmError if Binary units cannot have them."""
@@ -123,9 +139,10 @@ class _Graphical(BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(self, x: Array, rng: int, epochs: int) -> None:
+    def _learn(self, x: Array, rng: int, epochs: int, falling: bool = True) -> None:
         """Learn for some passes over the data, from the present model if there is one."""
         check_whole(self, *LEARNING)
+        updates = epochs * -(-len(x) // self.batch_size)
         if not hasattr(self, "model_"):
             self.scaling_ = Scaling.of(x)
             self.model_ = base_rate_start(self._empty(rng), {"v": self.scaling_.values(x)})
@@ -136,17 +153,17 @@ class _Graphical(BaseEstimator):
             {"v": self.scaling_.values(x)},
             rng=rng,
             state=self.state_,
-            updates=done + epochs * -(-len(x) // self.batch_size),
-            **self._settings(),
+            updates=done + updates,
+            **self._settings(updates if falling else None),
         )
         self.model_, self.state_ = found.model, found.state
         pass_on(found)
 
-    def _settings(self) -> dict[str, Any]:
-        """Return the settings of pgm.fit."""
+    def _settings(self, updates: int | None) -> dict[str, Any]:
+        """Return the settings of pgm.fit, with a rate that falls to 0 over some updates if any."""
         return {
             "negative": self.negative or PCD(),
-            "optimizer": self.optimizer or Adam(0.01),
+            "optimizer": self.optimizer or _ascent(self.scaling_.unit, updates),
             "batch_size": self.batch_size,
             "progress": bool(self.verbose),
         }
@@ -158,6 +175,16 @@ class _Graphical(BaseEstimator):
             columns, self.n_components, visible=self.scaling_.unit, hidden=self.hidden, rng=rng
         )
         return model.with_params({"v-h.weight": 0.1 * model.params["v-h.weight"]})
+
+
+def _ascent(unit: Unit, updates: int | None) -> Optimizer:
+    """Return the default optimizer of visible units, whose rate falls to 0 over the updates.
+
+    Plain ascent needs no other rate for more units, but steps that suit values between 0 and 1 are
+    too large for values without bounds. The rate stays the same where the updates have no end.
+    """
+    kind, rate = (Adam, 0.01) if unit.support is None else (SGD, 0.2)
+    return kind(rate / 2 if updates is None else linear_decay(rate, updates))
 
 
 def _seed(random_state: RandomState) -> int:
@@ -175,7 +202,8 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
     n_components : number of hidden units.
     hidden : type of the hidden units, Binary() by default.
     negative : model phase of pgm.fit, PCD() by default.
-    optimizer : optimizer of pgm.fit, Adam(0.01) by default.
+    optimizer : optimizer of pgm.fit; by default one whose rate falls to 0 over the passes, SGD(0.2)
+        for Binary units and Adam(0.01) for Gaussian ones. In `partial_fit` half the rate stays.
     batch_size : rows of a mini-batch.
     n_iter : passes over the data.
     random_state : a seed, a numpy RandomState, or None.
@@ -193,6 +221,29 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
     (50, 3)
     """
 
+    def __init__(
+        self,
+        n_components: int = 16,
+        *,
+        hidden: Unit | None = None,
+        negative: Negative | None = None,
+        optimizer: Optimizer | None = None,
+        batch_size: int = 20,
+        n_iter: int = 20,
+        random_state: RandomState = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_components,
+            hidden=hidden,
+            negative=negative,
+            optimizer=optimizer,
+            batch_size=batch_size,
+            n_iter=n_iter,
+            random_state=random_state,
+            verbose=verbose,
+        )
+
     @property
     def _n_features_out(self) -> int:
         """The number of features, for their names."""
@@ -209,7 +260,7 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
     def partial_fit(self, X: Features, y: ArrayLike | None = None) -> RBMTransformer:
         """Learn in one more pass, over X; the first call chooses the visible units."""
         x = validate_data(self, X, dtype=np.float64, reset=not hasattr(self, "model_"))
-        self._learn(x, _seed(self.random_state), 1)
+        self._learn(x, _seed(self.random_state), 1, falling=False)
         return self
 
     def transform(self, X: Features) -> Array:
@@ -359,15 +410,17 @@ class _ByProbability(ClassifierMixin):
 class DRBMClassifier(_ByProbability, BaseEstimator):
     """Classify by a discriminative RBM, which learns p(class | x) by its exact gradient.
 
-    Columns are standardised.
+    Columns are standardised, but the scale of a column is at least a quarter of its range.
 
     Parameters
     ----------
     n_components : number of hidden units.
-    hidden : type of the hidden units, MultiValued(inf) by default.
-    optimizer : optimizer of pgm.fit, Adam(0.02) with this weight decay by default.
+    hidden : type of the hidden units, Binary() by default; MultiValued(inf) are those of the paper.
+    optimizer : optimizer of pgm.fit; by default Adam with this weight decay and a rate that falls
+        from 0.03 to 0.
     alpha : weight decay.
-    batch_size, n_iter, random_state, verbose : as in RBMTransformer.
+    batch_size : rows of a mini-batch; by default a twentieth of all rows, from 10 to 100.
+    n_iter, random_state, verbose : as in RBMTransformer.
 
     References
     ----------
@@ -383,13 +436,13 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
 
     def __init__(
         self,
-        n_components: int = 32,
+        n_components: int = 100,
         *,
         hidden: Unit | None = None,
         optimizer: Optimizer | None = None,
-        alpha: float = 1e-4,
-        batch_size: int = 20,
-        n_iter: int = 50,
+        alpha: float = 1e-3,
+        batch_size: int | None = None,
+        n_iter: int = 20,
         random_state: RandomState = None,
         verbose: int = 0,
     ) -> None:
@@ -404,15 +457,21 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
 
     def fit(self, X: Features, y: ArrayLike) -> DRBMClassifier:
         """Learn from X (rows, features) and labels y (rows,); return this classifier."""
-        check_whole(self, *LEARNING)
+        check_whole(self, "n_components", "n_iter")
         x, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        self.scaling_, seed = Scaling.standard(x), _seed(self.random_state)
+        self.scaling_, seed = Scaling.limited(x), _seed(self.random_state)
         start = drbm(
-            x.shape[1], self.n_components, max(len(self.classes_), 2), hidden=self.hidden, rng=seed
+            x.shape[1],
+            self.n_components,
+            max(len(self.classes_), 2),
+            hidden=self.hidden or Binary(),
+            rng=seed,
         )
-        optimizer = self.optimizer or Adam(0.02, weight_decay=self.alpha)
+        size = self._rows_at_once(len(x))
+        falling = linear_decay(0.03, self.n_iter * -(-len(x) // size))
+        optimizer = self.optimizer or Adam(falling, weight_decay=self.alpha)
         data = {"x": self.scaling_.values(x), "y": labels[:, None].astype(float)}
         found = fit(
             start,
@@ -421,13 +480,20 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
             negative=ExactGradient(),
             optimizer=optimizer,
             rng=seed,
-            batch_size=self.batch_size,
+            batch_size=size,
             epochs=self.n_iter,
             progress=bool(self.verbose),
         )
         self.model_ = found.model
         pass_on(found)
         return self
+
+    def _rows_at_once(self, rows: int) -> int:
+        """Return the rows of a mini-batch."""
+        if self.batch_size is not None:
+            check_whole(self, "batch_size")
+            return self.batch_size
+        return int(np.clip(rows // BATCHES, FEWEST_ROWS, MOST_ROWS))
 
     def predict_proba(self, X: Features) -> Array:
         """Return p(class | row), (rows, classes)."""
@@ -470,12 +536,17 @@ class GenerativeClassifier(_ByProbability, _Graphical):
         x, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.scaling_, seed = Scaling.of(x), _seed(self.random_state)
-        learn = partial(_from_base_rates, epochs=self.n_iter, **self._settings())
-        self.bayes_ = classifier.GenerativeClassifier(self._empty(seed), learn, rng=seed).fit(
+        self.bayes_ = classifier.GenerativeClassifier(self._empty(seed), self._class, rng=seed).fit(
             self.scaling_.values(x), y
         )
         self.classes_ = self.bayes_.classes_
         return self
+
+    def _class(self, model: Model, data: dict[str, Array], rng: np.random.Generator) -> Fit:
+        """Learn one class, from the biases that fit the base rates of its rows."""
+        updates = self.n_iter * -(-len(data["v"]) // self.batch_size)
+        start = base_rate_start(model, data)
+        return fit(start, data, rng=rng, updates=updates, **self._settings(updates))
 
     def predict_log_proba(self, X: Features) -> Array:
         """Return log p(class | row), (rows, classes)."""
@@ -486,10 +557,3 @@ class GenerativeClassifier(_ByProbability, _Graphical):
     def predict_proba(self, X: Features) -> Array:
         """Return p(class | row), (rows, classes)."""
         return np.exp(self.predict_log_proba(X))
-
-
-def _from_base_rates(
-    model: Model, data: dict[str, Array], rng: np.random.Generator, **settings: Any
-) -> Fit:
-    """Learn from the biases that fit the base rates of the data."""
-    return fit(base_rate_start(model, data), data, rng=rng, **settings)

@@ -19,6 +19,8 @@ def grid(unit):
     kind = type(unit).__name__
     if kind in ("Binary", "NoisyOr"):
         return np.array([[0.0], [1.0]]), np.zeros(2)
+    if kind == "Constant":
+        return np.zeros((1, 1)), np.zeros(1)
     if kind == "Spin":
         return np.array([[-1.0], [1.0]]), np.zeros(2)
     if kind == "Categorical":

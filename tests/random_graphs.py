@@ -111,10 +111,11 @@ class Oracle:
         self.values, base, choice = [], [], []
         for u in self.units:
             unit = graph.layers[u[0]].unit
-            values, log_h = grid(unit)
             known = do.get(u, evidence.get(u))
+            infinite = known is not None and unit.support is None
+            values, log_h = (None, np.zeros(1)) if infinite else grid(unit)
             numbers = np.arange(len(log_h))
-            if known is not None and unit.support is None:
+            if infinite:
                 values, numbers = np.array([[known]]), np.array([0])
                 log_h = np.array([_log_h(unit, known)])
             elif known is not None:
@@ -157,6 +158,8 @@ class Oracle:
                 total -= grid(graph.layers[t.scope[-1][0]].unit)[1][places[-1]]
         directed = self._directed()
         for x in graph.layers.values():
+            if isinstance(x.unit, pgm.Input):
+                continue
             z = np.zeros_like(self.flat(x.name)) + np.ravel(x.bias)
             for p, c, weight in graph.causes:
                 if c == x.name:
@@ -423,20 +426,21 @@ def draw_question(graph, seed, rows=1):
     same = rng.random() < 0.5
     share = rng.choice([0.0, 0.3, 0.7, 1.0], p=[0.2, 0.4, 0.3, 0.1])
     pattern = [u for u in graph.units if rng.random() < share]
-    hints = [u for u in graph.units if _hinted(graph, u) and rng.random() < 0.2]
-    forced = [u for u in graph.units if _forced(graph, u) and rng.random() < 0.2]
+    hints = [u for u in graph.units if hinted(graph, u) and rng.random() < 0.2]
+    forced = [u for u in graph.units if forceable(graph, u) and rng.random() < 0.2]
     if rng.random() < 0.5:
         forced = []
     for _ in range(rows):
         if not same:
             pattern = [u for u in graph.units if rng.random() < share]
         soft = {
-            u: rng.normal(0, 1, 2 if _two(graph, u) else graph.layers[u[0]].width) for u in hints
+            u: rng.normal(0, 1, 2 if two_valued(graph, u) else graph.layers[u[0]].width)
+            for u in hints
         }
         for u, w in soft.items():
             if isinstance(graph.layers[u[0]].unit, (pgm.Spin, pgm.MultiValued)):
                 w[:] = -w[1] / 2, w[1] / 2
-            elif _two(graph, u):
+            elif two_valued(graph, u):
                 w[0] = 0.0
         do = {u: int(rng.integers(len(grid(graph.layers[u[0]].unit)[1]))) for u in forced}
         # Evidence is a draw under the interventions, so that it is possible.
@@ -455,15 +459,15 @@ def draw_question(graph, seed, rows=1):
     return asked
 
 
-def _two(graph, u):
+def two_valued(graph, u):
     return len(grid(graph.layers[u[0]].unit)[1]) == 2
 
 
-def _hinted(graph, u):
-    return _two(graph, u) or isinstance(graph.layers[u[0]].unit, pgm.Categorical)
+def hinted(graph, u):
+    return two_valued(graph, u) or isinstance(graph.layers[u[0]].unit, pgm.Categorical)
 
 
-def _forced(graph, u):
+def forceable(graph, u):
     """Whether do() may set the unit: it has a conditional, or its layer has arrows into it and no
     couplings.
     """
@@ -474,6 +478,13 @@ def _forced(graph, u):
     return finite and (own or (child and not coupled))
 
 
+def unit_numbers(graph, model):
+    """The number over all layers of the model of each unit of the graph; variables share layers."""
+    s = model.structure
+    places = [s.places[n] if graph.layers[n].named else (n, i) for n, i in graph.units]
+    return [s.first_unit[name] + i for name, i in places]
+
+
 def as_arguments(graph, asked, key, names=True):
     """Rows of {(layer, unit): state} as arguments of `infer`, with variables by name."""
     found = {}
@@ -481,7 +492,7 @@ def as_arguments(graph, asked, key, names=True):
         rows = [row[key] for row in asked]
         if not any(u[0] == x.name for row in rows for u in row):
             continue
-        values, _ = grid(x.unit)
+        values = None if x.unit.support is None else grid(x.unit)[0]
         if x.named:
             given = [row.get((x.name, 0)) for row in rows]
             if names and x.states:

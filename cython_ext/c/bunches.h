@@ -163,9 +163,9 @@ PGM_INLINE pgm_vd pgm_bunch_change(const pgm_problem *p, const pgm_work *w, int6
 }
 
 /* Set the first bunch of states; returns their log weights less the blocks. */
-PGM_INLINE pgm_vd pgm_first_bunch(const pgm_problem *p, pgm_work *w, double constant, int64_t index)
+PGM_INLINE pgm_vd pgm_first_bunch(const pgm_problem *p, pgm_work *w, int64_t index)
 {
-    pgm_vd base = pgm_splat_d(constant + pgm_start(p, w, index / PGM_BUNCH, PGM_INNER));
+    pgm_vd base = pgm_splat_d(pgm_start(p, w, index / PGM_BUNCH, PGM_INNER));
     for (int64_t j = 0; j < PGM_INNER; j++) {
         base += w->field[j] * pgm_on(j);
         for (int64_t i = 0; i < j; i++)
@@ -176,11 +176,11 @@ PGM_INLINE pgm_vd pgm_first_bunch(const pgm_problem *p, pgm_work *w, double cons
 
 /* pgm_gray_walk for `count` states from `index`, both multiples of PGM_BUNCH, with first moments or
  * none */
-static double pgm_bunch_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index,
-                             int64_t count, int moments, double *scale)
+static double pgm_bunch_walk(const pgm_problem *p, pgm_work *w, int64_t index, int64_t count,
+                             int moments, double *scale, double *mass)
 {
     int64_t n = p->components + p->indicators;
-    pgm_vd base = pgm_first_bunch(p, w, constant, index), sum = pgm_splat_d(0.0), mantissa;
+    pgm_vd base = pgm_first_bunch(p, w, index), sum = pgm_splat_d(0.0), mantissa;
     double reference = -INFINITY;
     const double *factor = NULL;
     if (moments) memset(w->sums, 0, sizeof(double) * n);
@@ -206,11 +206,13 @@ static double pgm_bunch_walk(const pgm_problem *p, pgm_work *w, double constant,
         if (moments) pgm_bunch_moments(p, w, weight);
     }
     *scale = reference;
-    return reference + log(pgm_hsum_d(sum));
+    *mass = pgm_hsum_d(sum);
+    return reference + log(*mass);
 }
 
-/* Walk the states of a job in pieces; its moments gain these of each piece at their common scale.
- */
+/* Walk the states of a job in pieces; its moments and its mass gain these of each piece at their
+ * common scale. Moments divided by the mass are expectations, however few digits the log weights
+ * have. */
 static void pgm_walk(pgm_walk_job *j)
 {
     /* copies of which a compiler knows that no store through a vector changes them: 6 % faster */
@@ -222,21 +224,22 @@ static void pgm_walk(pgm_walk_job *j)
                         && j->step % PGM_BUNCH == 0 && pgm_in_bunches(p, j->start, j->count);
     for (int64_t done = 0, piece = 0; done < j->count; done += j->step, piece++) {
         const int64_t index = j->start + done, length = pgm_min_l(j->step, j->count - done);
-        double scale, *log_weights = j->log_weights ? j->log_weights + done : NULL;
+        double scale, mass, *log_weights = j->log_weights ? j->log_weights + done : NULL;
         if (bunches)
-            j->log_sums[piece] =
-                pgm_bunch_walk(p, w, j->constant, index, length, j->moments, &scale);
+            j->log_sums[piece] = pgm_bunch_walk(p, w, index, length, j->moments, &scale, &mass);
         else
-            j->log_sums[piece] = pgm_gray_walk(p, w, j->constant, index, length, j->moments,
-                                               j->best, log_weights, &scale);
+            j->log_sums[piece] =
+                pgm_gray_walk(p, w, index, length, j->moments, j->best, log_weights, &scale, &mass);
         if (!j->moments || scale == -INFINITY) continue;
         if (scale > j->scale) {
             const double keep = exp(j->scale - scale);
             for (int64_t c = 0; c < size; c++) j->sums[c] *= keep;
+            j->mass *= keep;
             j->scale = scale;
         }
         const double factor = exp(scale - j->scale);
         for (int64_t c = 0; c < size; c++) j->sums[c] += factor * w->sums[c];
+        j->mass += factor * mass;
     }
 }
 

@@ -2,11 +2,12 @@
  *
  * A state of the cover is a set of indicators. There is one indicator for each unit and each of its
  * states >= 1. The log weight of a state is
- *     constant + sum_d theta_d + sum_{d<d'} pair_dd' + sum_blocks power * sum_t log(1 + sum_k e_kt)
+ *     sum_d theta_d + sum_{d<d'} pair_dd' + sum_blocks power * sum_t log(1 + sum_k e_kt)
  * (1 + sum_{k<K} e_kt - e_Kt in complement blocks), where log e_kt = offset_kt + sum_d V_d,kt is
- * linear in the indicators. One step changes one unit by one state, so e is updated by
- * multiplication: e *= exp(+-change). It is computed from scratch at the start of every piece,
- * which limits rounding errors.
+ * linear in the indicators. The constant of the problem is added to log Z after the walk: beside a
+ * large constant the weights of states would lose their digits. One step changes one unit by one
+ * state, so e is updated by multiplication: e *= exp(+-change). It is computed from scratch at the
+ * start of every piece, which limits rounding errors.
  *
  * Layout. Components are stored as [block][term][unit]. Units are padded to whole vectors with e =
  * 0, for which the factor of the product is 1. Products of sums are kept as a mantissa and an
@@ -201,15 +202,16 @@ PGM_INLINE double pgm_step(const pgm_problem *p, pgm_work *w, int moments)
 /* Walk `count` consecutive states from `index`; returns the log of the sum of their weights.
  * log_weight is (count) or NULL. With moments, w->sums becomes sum_t w_t prob_t, and with
  * PGM_EACH_MOMENT w->open[d] the same over the states in which indicator d is on, all scaled by
- * exp(-reference); the reference goes to *scale. A probability times an indicator is a sum over
- * intervals of the walk: w->open[d] gains the running sum when d goes off and loses it when d goes
- * on, so that a step costs one addition of vectors and not one for each indicator. */
-static double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, int64_t index,
-                            int64_t count, int moments, int best, double *log_weight, double *scale)
+ * exp(-reference); the reference goes to *scale, and the sum of the weights, scaled in the same
+ * way, to *mass. A probability times an indicator is a sum over intervals of the walk: w->open[d]
+ * gains the running sum when d goes off and loses it when d goes on, so that a step costs one
+ * addition of vectors and not one for each indicator. */
+static double pgm_gray_walk(const pgm_problem *p, pgm_work *w, int64_t index, int64_t count,
+                            int moments, int best, double *log_weight, double *scale, double *mass)
 {
     int64_t n = p->components + p->indicators,
             open = moments == PGM_EACH_MOMENT ? n * p->indicators : 0;
-    double base = constant + pgm_start(p, w, index, 0), reference = -INFINITY, sum = 0.0;
+    double base = pgm_start(p, w, index, 0), reference = -INFINITY, sum = 0.0;
     if (moments) {
         memset(w->sums, 0, sizeof(double) * n);
         if (open) memset(w->open, 0, sizeof(double) * open);
@@ -244,6 +246,7 @@ static double pgm_gray_walk(const pgm_problem *p, pgm_work *w, double constant, 
             if (w->state[i] > 0)
                 pgm_axpy(1.0, w->sums, w->open + (p->first[i] + w->state[i] - 1) * n, n);
     *scale = reference;
+    *mass = sum;
     return reference + log(sum);
 }
 

@@ -6,8 +6,10 @@
 #include "belief.h"
 #include "bunches.h"
 #include "elimination.h"
+#include "lateral.h"
 #include "optimizers.h"
 #include "products.h"
+#include "series.h"
 #include "sweep.h"
 #include "tabled.h"
 #include "tree_states.h"
@@ -32,6 +34,8 @@ const pgm_routines PGM_ROUTINES(PGM_KIND) = {
     .forward_tables = pgm_forward_tables_part,
     .value_tables = pgm_value_tables_part,
     .count_tables = pgm_count_tables_part,
+    .lateral = pgm_lateral_part,
+    .series = pgm_series_part,
     .ancestral = pgm_ancestral_part,
     .tally = pgm_tally_part,
     .walk = pgm_walk,

@@ -274,7 +274,6 @@ typedef struct {
 typedef struct {
     pgm_problem problem;
     pgm_work work;
-    double constant;
     int64_t start, count, step; /* states start .. start + count - 1 in pieces of `step` */
     int moments;                /* PGM_NO_MOMENTS, PGM_FIRST_MOMENTS or PGM_EACH_MOMENT */
     int best;                   /* units summed out take their most probable value instead */
@@ -283,6 +282,7 @@ typedef struct {
     double
         *sums; /* (1 or 1 + indicators, components + indicators) gains work.sums and work.open, */
     double scale; /* divided by exp(scale); -inf before the first piece */
+    double mass;  /* the sum of the weights, divided by exp(scale) as well */
 } pgm_walk_job;
 
 /* ---- mean field with directed children: belief.h ---- */
@@ -370,6 +370,51 @@ typedef struct {
     int stopped;
     int failed;
 } pgm_belief_job;
+
+/* ---- mean field of a layer coupled with itself: lateral.h ---- */
+
+typedef struct {
+    int states, width;             /* of a unit; 0 states: the density e^(eta x) on [-1, 1] */
+    int64_t rows, units, comps;    /* rows of evidence; units of the layer; units * width */
+    const double *value;           /* (states, width) */
+    const double *log_base;        /* (states) */
+    const double *weight;          /* (comps, comps), or the entries of a csr matrix */
+    const int64_t *start;          /* (comps + 1) its row starts, or NULL: dense */
+    const int32_t *column;         /* and its columns */
+    const double *field;           /* (rows, comps) natural parameter at beta = 1 without W */
+    const double *beta;            /* (rows) */
+    const double *reference;       /* (comps) natural parameter at beta = 0 */
+    const uint8_t *free;           /* (rows, units) mask of the units whose means are updated */
+    uint8_t *stale;                /* (rows, units) whether a mean that it depends on has changed */
+    double *mean, *eta;            /* (rows, comps); eta is NaN before the first round */
+    double quiet;                  /* smaller changes of means are left out */
+} pgm_lateral_job;
+
+/* ---- diagnostics of series of draws: series.h ---- */
+
+/* different values of a series whose ranks come from counts; lags of an autocorrelation */
+#define PGM_COUNTED_VALUES 32
+#define PGM_MOST_LAGS 1024
+
+/* A series has one value, or one value for each chain, or its chains move; or they move so slowly
+ * that its autocorrelation needs more than PGM_MOST_LAGS lags. */
+enum { PGM_SERIES_CONSTANT, PGM_SERIES_STUCK, PGM_SERIES_MOVES, PGM_SERIES_SLOW };
+
+/* The error of the mean: not asked, from the means of chains, or from the autocorrelation. */
+enum { PGM_SERIES_NO_ERROR, PGM_SERIES_BY_MEANS, PGM_SERIES_BY_LAGS };
+
+typedef struct {
+    int64_t series, chains, draws; /* draws of each chain */
+    const double *x;               /* draw t of chain c of series s: at[s] + c chain + t draw */
+    const int64_t *at;             /* (series) */
+    int64_t chain, draw;
+    int64_t ranked;      /* draws of each chain that R-hat is taken of; 0: none */
+    const double *score; /* (2 chains ranked + 1) number i: score of rank i / 2; NULL: the values */
+    int error;
+    uint8_t *kind;                 /* (series) */
+    double *rhat, *mcse, *variance; /* (series), or rhat NULL: kinds alone are asked */
+    int failed;                    /* no memory */
+} pgm_series_job;
 
 /* ---- draws from conditional tables: ancestral.h ---- */
 
@@ -496,6 +541,8 @@ typedef struct {
     pgm_task learn;           /* pgm_belief_job, terms */
     pgm_task forward_tables, value_tables; /* pgm_belief_job, blocks */
     pgm_task count_tables;    /* pgm_belief_job, tables */
+    pgm_task lateral;         /* pgm_lateral_job, blocks of PGM_LANES rows */
+    pgm_task series;          /* pgm_series_job, blocks of PGM_LANES series */
     pgm_task ancestral;       /* pgm_ancestral_job, groups of PGM_ANCESTRAL_LANES draws */
     pgm_task tally;           /* pgm_tally_job, units */
     void (*walk)(pgm_walk_job *job);

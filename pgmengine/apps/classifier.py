@@ -14,8 +14,8 @@ from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, RngLike
-from pgmengine.graph.frames import is_frame
-from pgmengine.graph.model import Model
+from pgmengine.graph.model import Model, ModelLike, as_model
+from pgmengine.graph.named_units import is_frame
 from pgmengine.infer.ask import infer
 from pgmengine.infer.prepared import Method
 from pgmengine.learn.fit import fit, pass_on
@@ -69,7 +69,7 @@ class GenerativeClassifier:
     array([1])
     """
 
-    model: Model | Callable[[int], Model]
+    model: ModelLike | Callable[[int], ModelLike]
     learn: Callable[..., Learned] | None = None
     method: Method | None = None
     layer: str = "v"
@@ -107,7 +107,7 @@ class GenerativeClassifier:
         self.log_prior_ = np.log(counts / len(y))
         models = []
         for c, generator in enumerate(generators):
-            start = self.model if isinstance(self.model, Model) else self.model(c)
+            start = as_model(self.model(c) if callable(self.model) else self.model)
             found = learn(start, {self.layer: rows[number == c]}, rng=generator)
             pass_on(found)
             models.append(found.model)

@@ -59,6 +59,10 @@ Want = Annotated[
     str,
     typer.Option(help="comma-separated: marginals, log_z, log_prob, samples, mode, pairs, bound"),
 ]
+Seconds = Annotated[
+    float | None,
+    typer.Option(help="time that the answer may take, as plans estimate it; 600 by default"),
+]
 Seed = Annotated[int, typer.Option(min=0, help="seed of the random numbers")]
 
 
@@ -98,10 +102,12 @@ def info(model: ModelFile) -> None:
 
 
 @app.command()
-def explain(model: ModelFile, evidence: Evidence = None, want: Want = "marginals") -> None:
+def explain(
+    model: ModelFile, evidence: Evidence = None, want: Want = "marginals", seconds: Seconds = None
+) -> None:
     """Show which method would answer, and why."""
     m = read_model(model)
-    found = pgm.explain(m, read_evidence(m, evidence), _wanted(want))
+    found = pgm.explain(m, read_evidence(m, evidence), _wanted(want), seconds=seconds)
     if sys.stdout.isatty():
         Console().print(found)
     else:
@@ -122,11 +128,13 @@ def infer(
         Path | None, typer.Option(help="write the answers to a .npz or .json file")
     ] = None,
     seed: Seed = 0,
+    seconds: Seconds = None,
 ) -> None:
     """Answer a question; print a table or write a file."""
     m = read_model(model)
     check_out(out)
-    result = pgm.infer(m, read_evidence(m, evidence), want=_wanted(want), rng=seed)
+    given = read_evidence(m, evidence)
+    result = pgm.infer(m, given, want=_wanted(want), rng=seed, seconds=seconds)
     arrays = flat_answers(result, m.structure)
     if out is None and m.structure.variables:
         print_by_name(m, result, arrays)
@@ -143,12 +151,14 @@ def sample(
     draws: Annotated[int, typer.Option(min=1, help="number of samples")] = 10,
     out: Annotated[Path | None, typer.Option(help="write them to a .npz or .json file")] = None,
     seed: Seed = 0,
+    seconds: Seconds = None,
 ) -> None:
     """Draw samples from the model given evidence."""
     m = read_model(model)
     check_out(out)
     given = read_evidence(m, evidence)
-    result = pgm.infer(m, given, want=("samples",), method=drawing(draws), rng=seed)
+    method = drawing(draws)
+    result = pgm.infer(m, given, want=("samples",), method=method, rng=seed, seconds=seconds)
     arrays = {name: value[:draws] for name, value in result.samples.items()}
     if out is not None:
         write(out, by_name("samples", arrays, m.structure))
@@ -201,7 +211,7 @@ def fit(
         batch_size=batch_size,
         rng=seed,
     )
-    pgm.save(found.model, out)
+    pgm.save(found, out)
     note = " (interrupted)" if found.interrupted else ""
     print(f"wrote {out} after {found.state['update']} updates{note}")
 

@@ -39,6 +39,17 @@ class NotAsked(PgmError, AttributeError):
     """
 
 
+class InternalError(RuntimeError):
+    """A fault of pgmengine itself, found before a wrong answer was returned.
+
+    No input should lead to it. It is no PgmError, so that no plan takes it for a refusal.
+    """
+
+    def __str__(self) -> str:
+        what = super().__str__()
+        return f"{what}; this is a fault of pgmengine: please report it with the question"
+
+
 def listed(names: Sequence[str], between: str = ", ") -> str:
     """Return the first three names of a list, and the number of further names.
 

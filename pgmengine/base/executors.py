@@ -25,7 +25,7 @@ Job: TypeAlias = tuple[Any, ...]
 PARTS = 128
 
 # Unit updates in a part, at least: half a second or so. Smaller questions stay in one part.
-WORTH = 2e8
+WORTH = 1e9
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,11 @@
-"""Progress bars on a terminal for work of more than two seconds; nothing elsewhere."""
+"""Plans and progress bars on a terminal for work of more than two seconds; nothing elsewhere.
+
+Both go to stderr, so that answers can be piped. Plans are logged wherever they go.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +15,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Seconds before a bar appears.
+log = logging.getLogger(__name__)
+
+# Seconds before a bar appears, and of a plan from which it is shown.
 PATIENCE = 2.0
 
 # Whether the caller of `infer` asked for progress.
@@ -28,12 +34,22 @@ def showing(progress: bool) -> Iterator[None]:
         SHOWN.reset(token)
 
 
+def announce(plan: object, seconds: float) -> None:
+    """Log a plan of more than two seconds; where progress is shown, print it on a terminal."""
+    if seconds <= PATIENCE:
+        return
+    log.info("%s", plan)
+    if SHOWN.get() and sys.stderr.isatty():
+        print(plan, file=sys.stderr)
+
+
 def track(items: Sequence[T], what: str, show: bool | None = None) -> Iterator[T]:
     """Yield the items and show a bar on a terminal after two seconds.
 
-    `show` overrides the setting of `showing`.
+    `show` overrides the setting of `showing`. Loops inside of this one show nothing.
     """
-    if not ((SHOWN.get() if show is None else show) and sys.stderr.isatty()):
+    shown = SHOWN.get()
+    if not ((shown if show is None else show) and sys.stderr.isatty()):
         yield from items
         return
     from rich.console import Console
@@ -47,6 +63,10 @@ def track(items: Sequence[T], what: str, show: bool | None = None) -> Iterator[T
             if time.monotonic() - begin > PATIENCE:
                 bar.start()
             bar.update(task, completed=done)
+            # Two bars would write over each other.
+            SHOWN.set(False)
             yield item
+            SHOWN.set(shown)
     finally:
+        SHOWN.set(shown)
         bar.stop()

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from pgmengine.base.checks import check_kernel
+from pgmengine.base.division import check_divided
 from pgmengine.base.errors import PgmError
 from pgmengine.base.executors import part_count, run_jobs, spawn
 from pgmengine.base.types import Array, States
@@ -58,6 +59,14 @@ class Chains(Protocol):
 
     def values(self, rows: Rows = slice(None), dtype: type = np.float64) -> States:
         """Return the current states, of some rows if an index is given."""
+        ...
+
+    def two_valued(self) -> dict[str, Array]:
+        """Return the numbers of the current states, (rows, size) bytes that must not be changed.
+
+        Layers are missing where units have other than two values, or values that are no whole
+        numbers, and where the chains keep no bytes.
+        """
         ...
 
     def adopt(self, model: Model, kernel: Kernel, rng: np.random.Generator) -> None:
@@ -146,6 +155,7 @@ def over_chains(
         else part_count(work, target.rows)
     )
     groups, stream = np.array_split(np.arange(target.rows), count), spawn(rng, 1)[0]
+    check_divided(groups, target.rows, "groups of chains")
     jobs = [
         (target.take(some), {n: v[some] for n, v in x.items()}, deepcopy(stream), some, *more)
         for some in groups

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine import _kernels
+from pgmengine.base.division import blocks
 from pgmengine.base.errors import PgmError
 from pgmengine.base.threads import parts
 from pgmengine.base.types import Array, States
@@ -28,6 +29,9 @@ from pgmengine.units.base import Draw
 
 # Sweeps between two computations of all inputs, which bound the drift of rounding.
 REFRESH = 512
+
+# Numbers of the states whose log densities are computed together.
+NUMBERS_AT_ONCE = 2**20
 
 # Unit updates.
 WORTH_A_THREAD = 20_000
@@ -95,6 +99,14 @@ class CompiledChains:
             for n, x in s.layers.items()
             if x.unit.support is not None
         }
+        # Layers whose units have two values, which are whole numbers.
+        self.whole_pairs = [
+            name
+            for name, layer in s.layers.items()
+            if (support := layer.unit.support) is not None
+            and support.shape == (2,)
+            and np.array_equal(support, np.round(support))
+        ]
         # Layer -> field, zeta and the rounding error of zeta, (chains, padded width).
         self.inputs: dict[str, tuple[Array | None, Array | None, Array | None]] = {}
         self.changed = np.zeros(len(s.layers), dtype=np.int64)
@@ -212,6 +224,11 @@ class CompiledChains:
         """Return the current states, of some rows if an index is given."""
         return {name: self._now(name, rows, dtype) for name in self.x}
 
+    def two_valued(self) -> dict[str, Array]:
+        """Return the numbers of the current states; see chains.Chains."""
+        layers = self.target.structure.layers
+        return {name: self.arrays[name][:, : layers[name].size] for name in self.whole_pairs}
+
     def keep(self) -> list[Array]:
         """Return a copy of the chain states, for `restore`."""
         if self.stale:
@@ -302,18 +319,27 @@ class CompiledChains:
         target = self.target.take(rows)
         known = (*target.evidence.values.values(), *target.soft.values())
         if not all((some == some[:1]).all() for some in map(distinct, known)):
-            return np.stack([target.at(beta).log_density(x) for beta in (0.0, 1.0)])
+            width = sum(value.shape[1] for value in x.values())
+            # Some rows at a time: a density takes several arrays of the size of the states.
+            found = [
+                [
+                    target.take(some).at(beta).log_density({n: v[some] for n, v in x.items()})
+                    for beta in (0.0, 1.0)
+                ]
+                for some in blocks(np.arange(len(rows)), NUMBERS_AT_ONCE / width)
+            ]
+            return np.concatenate(found, axis=1)
         masks = [*target.free.values(), *target.cut.values()]
         keys = np.concatenate([*x.values(), *masks], axis=1)
         places: dict[bytes, int] = {}
         group = np.array([places.setdefault(key.tobytes(), len(places)) for key in keys])
         _, firsts = np.unique(group, return_index=True)
-        found = np.empty((2, len(firsts)))
+        densities = np.full((2, len(firsts)), np.nan)
         for i, first in enumerate(firsts):
             alone = target.take(np.array([first]))
             state = {name: v[first : first + 1] for name, v in x.items()}
-            found[:, i] = [alone.at(beta).log_density(state)[0] for beta in (0.0, 1.0)]
-        return found[:, group]
+            densities[:, i] = [alone.at(beta).log_density(state)[0] for beta in (0.0, 1.0)]
+        return densities[:, group]
 
     def _densities(self, last: bool = False) -> Array:
         """Return (path, power) without constants, (rows, 2), from the kept inputs.

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine._kernels import LANES
 from pgmengine.engine import compiled, single_units, tabled
 from pgmengine.graph.arrows_inside import arrows_inside
 from pgmengine.graph.rows import distinct
@@ -26,6 +25,16 @@ US, NS = 1e-6, 1e-9
 # Series that are judged at most, and numbers of each in a chain.
 SERIES = 20_000
 TRACE = 200
+
+# Different values of a series that are counted; series of more values are sorted (series.h).
+COUNTED = 32
+
+# Blocks of units that are compared with draws, and distinct draws and states of all their cliques
+# (infer/sampling/rao_blackwell.py).
+BLOCKS, DISTINCT, CLIQUES = 16, 1024, 2.0**24
+
+# Seconds of the comparison of a single row at most, a fifth of it for each part of many rows.
+COMPARING = 0.15
 
 # Chains that take as long as one where chains are lanes.
 FEW_LANES = 12
@@ -213,10 +222,24 @@ def judging(target: Target, chains: float, draws: float, limit: float) -> float:
     """Return the seconds of R-hat, effective sizes and errors, where there is a limit."""
     if limit == np.inf:
         return 0.0
-    layers, moving = target.structure.layers, target.pattern.moving
-    series = target.rows * sum(free_units(target, n) * layers[n].unit.width for n in moving)
-    numbers = chains * min(draws, TRACE)
-    return 1e-3 * len(moving) + min(series, SERIES) * (100 * US + 580 * NS * numbers)
+    seconds = comparing(target, chains, draws)
+    for name in target.pattern.moving:
+        layer, batch = target.structure.layers[name], max(draws / TRACE, 1.0)
+        series = min(target.rows * free_units(target, name) * layer.unit.width, SERIES)
+        finite = layer.unit.support is not None
+        counted = finite and (_states(target, name) - 1) * batch < COUNTED
+        seconds += series * (US + (7 if counted else 80) * NS * chains * min(draws, TRACE))
+    return seconds
+
+
+def comparing(target: Target, chains: float, draws: float) -> float:
+    """Return the seconds of exact conditionals of blocks of about ten units, four for each unit."""
+    units = sum(free_units(target, name) for name in target.pattern.moving)
+    blocks = min(1.0 + 0.4 * units, BLOCKS)
+    distinct = min(DISTINCT, target.rows * chains * draws, 2.0 ** min(units, 50))
+    states = min(2.0 ** min(units, 50), CLIQUES / BLOCKS / max(distinct, 1.0))
+    seconds = blocks * (3e-3 + 10 * US * units + 9 * NS * distinct * states)
+    return min(seconds, max(COMPARING / target.rows, 0.2 * COMPARING))
 
 
 def sampling(
@@ -357,26 +380,3 @@ def enumerating(
         return states * columns * (12 + 10 * (moments or pairs or best)) * NS
     each = 5.0 + columns * (0.1 + 0.3 * moments + 1.2 * pairs + 0.6 * best)
     return 0.6e-3 + states * each * NS
-
-
-def settling(target: Target, rounds: float, tables: bool) -> float:
-    """Return the seconds of rounds of mean field, by tables or with each unit in its family."""
-    s, by_unit = target.structure, target.pattern.by_unit
-    entries = {c: count(target.model.weight(c)) for c in s.couplings}
-    units = {name: free_units(target, name) for name in target.pattern.moving}
-    if tables:
-        each = sum(n * (30 if c.directed else 5) * NS for c, n in entries.items())
-        index = s.table_index
-        each += (2.0 * float(index.axis_entries.sum()) + 40.0 * len(index.unit)) * NS / LANES
-        start = sum(entries.values()) + 10 * sum(units.values()) + 100 * len(entries)
-        return start * US + rounds * each * LANES * -(-target.rows // LANES)
-    each_round = Price()
-    for name, free in units.items():
-        each_round += Price(40 * US, 30 * NS * free)
-        each_round += Price(20 * US, 0.2 * US) * (free * (name in by_unit))
-    for c, n in entries.items():
-        if c.a == c.b and not is_sparse(target.model.weight(c)):
-            each_round += Price(3 * US, NS * s.layers[c.a].width) * units.get(c.a, 0.0)
-        elif c.a != c.b:
-            each_round += Price(20 * US + 0.4 * NS * n, 0.3 * NS * n)
-    return each_round.of(target.rows, rounds)

@@ -55,10 +55,9 @@ class Children:
         """Return the tables of children with few entries, parents first, and their entries."""
         counts = np.diff(self.parents.indptr)
         owner = np.repeat(np.arange(len(self.unit)), counts)
-        bits = np.bincount(
-            owner, np.log2(self.states[self.parents.indices]), minlength=len(self.unit)
-        )
-        bits += np.log2(self.states[self.unit])
+        of_parents = np.log2(self.states[self.parents.indices])
+        # Without any parent bincount returns integers.
+        bits = np.log2(self.states[self.unit]) + np.bincount(owner, of_parents, len(self.unit))
         few = bits <= np.log2(MOST_ENTRIES) + 1e-9
         scopes, terms = list[Array](), [np.empty(0)]
         for scope in self._alike(np.flatnonzero(few), counts):

@@ -44,6 +44,8 @@ class Packed:
         self.structure, self.params = model.structure, dict(model.params)
         self.rows: dict[tuple[str, str], Rows] = {}
         self.singles: dict[str, Weight] = {}
+        # (coupling, layer) -> the last values that cannot change, and their field.
+        self.fields: dict[tuple[str, str], tuple[Array, Array]] = {}
 
     def into(self, c: Coupling, name: str) -> Rows:
         """Return the weight through which a coupling reaches a layer."""
@@ -58,8 +60,23 @@ class Packed:
     def add_product(self, c: Coupling, name: str, x: Array, field: Array) -> None:
         """Add the field (rows, width) float32 that values x of the other end give to a layer.
 
-        x is (rows, width of the other end), float32.
+        x is (rows, width of the other end), float32. Both phases of an update ask for the field of
+        the same data: the one of values that own their memory and are read only is kept.
         """
+        if x.base is not None or x.flags.writeable:
+            self._add_product(c, name, x, field)
+            return
+        key = c.key, name
+        # Threads may ask at the same time: a pair is read, and put there, as a whole.
+        of, found = self.fields.get(key, (None, field))
+        if of is not x:
+            found = np.zeros((len(x), field.shape[1]), dtype=np.float32)
+            self._add_product(c, name, x, found)
+            self.fields[key] = x, found
+        field += found
+
+    def _add_product(self, c: Coupling, name: str, x: Array, field: Array) -> None:
+        """Add the product of values with a weight to a field."""
         weight, x = self.single(f"{c.key}.weight"), np.ascontiguousarray(x)
         weight = weight if name == c.b else weight.T
         work = parts(x.size * weight.shape[1] / 4, WORTH_A_THREAD)

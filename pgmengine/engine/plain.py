@@ -111,6 +111,10 @@ class PlainChains:
         """Go on from other states; observed units keep their values."""
         self.x = self.target.clamp({name: x[name] for name in self.x})
 
+    def two_valued(self) -> dict[str, Array]:
+        """Return no layer: these chains keep no rows of bytes."""
+        return {}
+
     def log_density(self) -> Array:
         """Return the log density of the current states at their beta, (rows,)."""
         return self.target.at(self.beta).log_density(self.x)

@@ -243,6 +243,10 @@ class TabledChains:
         values: Array = layer.unit.support.astype(dtype).take(state, axis=0)
         return values.reshape(len(state), layer.width)
 
+    def two_valued(self) -> dict[str, Array]:
+        """Return no layer: these chains keep no rows of bytes."""
+        return {}
+
     def log_density(self) -> Array:
         """Return the log density of the current states at their beta, (rows,)."""
         path, power = self.path()

@@ -208,7 +208,10 @@ class GraphBuilder:
             if weight is None:
                 weight = draw_weight(structure, coupling, generator)
             params[f"{coupling.key}.weight"] = check_weight(structure, coupling, weight)
-        return Model(*add_tables(structure, params, self.declared, self.variables))
+        given = [*self.given, *self.weights, *self.declared]
+        fresh = all(value is None for value in given)
+        structure, params = add_tables(structure, params, self.declared, self.variables)
+        return Model(structure, params, fresh=fresh)
 
     @staticmethod
     def from_networkx(graph: nx.Graph, unit: Unit | None = None) -> GraphBuilder:

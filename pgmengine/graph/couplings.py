@@ -91,7 +91,7 @@ def stored(weight: Weight) -> Weight:
 
 
 def only_parameters(coupling: Coupling, weight: Weight, pairs: Array) -> Array:
-    """Return pair statistics (rows, a, b) with NaN where they belong to no parameter.
+    """Put NaN into pair statistics (rows, a, b) where they belong to no parameter; return them.
 
     These are entries that a sparse weight does not store, and the pairs of a unit with itself.
     """
@@ -100,7 +100,9 @@ def only_parameters(coupling: Coupling, weight: Weight, pairs: Array) -> Array:
     mask: Weight = 1.0 - np.eye(len(weight)) if inside else coupling.parameters(weight)
     dense = mask.toarray() if is_sparse(mask) else mask
     joined = (dense > 0) | (dense.T > 0) if coupling.a == coupling.b else dense > 0
-    return np.where(joined, pairs, np.nan)
+    if not joined.all():
+        pairs[:, ~joined] = np.nan
+    return pairs
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array, LayerValues, States
-from pgmengine.graph.frames import by_layer, is_frame, places_of
+from pgmengine.graph.frames import by_layer, places_of
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.named_units import hints_by_layer
+from pgmengine.graph.named_units import check_by_layer, hints_by_layer, is_frame
 from pgmengine.graph.queries import EvidencePattern
 from pgmengine.graph.rows import common_rows, rows_of, spread
 from pgmengine.graph.structure import Structure
@@ -63,11 +63,6 @@ def parse_evidence(
     unequal numbers of rows.
     """
     evidence = {} if evidence is None else by_layer(structure, evidence, what)
-    if not isinstance(evidence, Mapping):
-        raise PgmError(
-            f"{what} must map layer names to arrays, or be a DataFrame, not "
-            f"{type(evidence).__name__}"
-        )
     parsed, with_rows = {}, {}
     for name, given in evidence.items():
         flat, has_rows = parse_layer(structure.layer(name, what=f"{what}: layer"), given, what)
@@ -209,8 +204,8 @@ def parse_soft(
     """
     fields: States = {}
     rows: int | None = None
-    if soft is not None and not isinstance(soft, Mapping):
-        raise PgmError(f"soft must map layer names to arrays, not {type(soft).__name__}")
+    if soft is not None:
+        check_by_layer(structure, soft, "soft")
     if soft is not None and not structure.layers.keys() >= soft.keys():
         soft = hints_by_layer(structure, soft)
     for name, given in (soft or {}).items():

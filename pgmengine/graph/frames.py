@@ -14,7 +14,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.named_units import numbers_of_layer, values_by_layer
+from pgmengine.graph.named_units import check_by_layer, is_frame, numbers_of_layer, values_by_layer
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
 from pgmengine.graph.variables import unit_name
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
     """Return a DataFrame as layer -> (rows, size), NaN in units without a column.
 
-    Anything else is returned as it is. A column is (layer, label of the unit), or the label alone
+    A column is (layer, label of the unit), or the label alone
     if no other layer has it; a layer of one unit may be named in place of its unit. Units without
     labels are numbered. Values may be names of states. The columns of a DataFrame for one layer are
     its units, by name if one of them is the name of a unit, else in order. Names close to labels of
@@ -37,7 +37,7 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
             given = values_by_layer(structure, given, what)
         return {name: _given(structure.layers.get(name), x, what) for name, x in given.items()}
     if not is_frame(given):
-        return given
+        check_by_layer(structure, given, what)
     places, out, taken = _places(structure), dict[str, Array](), dict[tuple[str, int], Any]()
     if not len(given.columns):
         raise PgmError(f"{what}: the DataFrame has no columns")
@@ -77,8 +77,6 @@ def data_by_layer(structure: Structure, data: Any) -> Any:
     (rows, size) numbers for units with several components are therefore labels.
     """
     given = by_layer(structure, data, "data")
-    if not isinstance(given, Mapping):
-        return given
     wide = {n for n in given if n in structure.layers and structure.layers[n].unit.width > 1}
     labels = {
         n
@@ -91,11 +89,6 @@ def data_by_layer(structure: Structure, data: Any) -> Any:
         else x
         for n, x in given.items()
     }
-
-
-def is_frame(given: object) -> bool:
-    """Whether it is a DataFrame of pandas, or of a package with the same interface."""
-    return hasattr(given, "columns") and hasattr(given, "iloc")
 
 
 def _of_layer(layer: Layer, frame: Any, what: str) -> Any:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import networkx as nx
 import numpy as np
@@ -29,15 +29,49 @@ from pgmengine.graph.arrows_inside import arrows_inside, generations
 from pgmengine.graph.couplings import weighted_sum
 from pgmengine.graph.evidence import parse_evidence
 from pgmengine.graph.given import make_target
+from pgmengine.graph.magnitudes import anywhere, roughly
 from pgmengine.graph.scopes import check_no_bias
 from pgmengine.graph.structure import Structure, layer_graph
 from pgmengine.graph.tables import check_logs, joined_states, table_gradient
 from pgmengine.graph.target import Target
 from pgmengine.graph.to_networkx import variable_graph
+from pgmengine.graph.training import Training, check_training
 from pgmengine.graph.validate import check_bias, check_weight
 from pgmengine.graph.variables import unit_name
 from pgmengine.graph.weights import digest, is_sparse
 from pgmengine.protocols import Coupling
+
+# Rough bounds on the terms of the log density up to this are good enough.
+ROUGHLY_SMALL = 2.0**12
+
+
+class StandsForModel:
+    """Base of objects that are taken wherever a model is, such as the result of `fit`.
+
+    An attribute `model` alone does not make one: a target has a model and evidence besides, which
+    would be lost in silence.
+    """
+
+    model: Model
+
+
+ModelLike: TypeAlias = "Model | StandsForModel"
+
+
+def as_model(given: object) -> Model:
+    """Return a model, or the one that an object stands for; every public function begins so.
+
+    Raises
+    ------
+    PgmError for anything else.
+    """
+    if isinstance(given, StandsForModel):
+        given = given.model
+    if isinstance(given, Model):
+        return given
+    owner = isinstance(getattr(given, "model", None), Model)
+    hint = "; pass its attribute .model, which is one" if owner else ""
+    raise PgmError(f"model must be a Model or a Fit, not {type(given).__name__}{hint}")
 
 
 def freeze(array: Weight) -> Weight:
@@ -55,6 +89,9 @@ class Model:
     structure : layers and couplings.
     params : parameter name -> numbers, read only: "v.bias", "v-h.weight", "h->v.weight", and
         "a,b.table" and "b|a.table" with the logarithms of tables.
+    training : base rates of the data and last chains of the training, or None.
+    fresh : whether all parameters are as the constructor chose them: biases of 0 and drawn weights.
+        `fit` starts such a model at the base rates of the data.
 
     >>> import pgmengine as pgm
     >>> model = pgm.rbm(3, 2, rng=0)
@@ -64,20 +101,31 @@ class Model:
     array([0.])
     """
 
-    def __init__(self, structure: Structure, params: Mapping[str, Weight]) -> None:
-        self.structure = structure
+    def __init__(
+        self,
+        structure: Structure,
+        params: Mapping[str, Weight],
+        training: Training | None = None,
+        fresh: bool = False,
+    ) -> None:
+        self.structure, self.fresh, self._training = structure, fresh, training
         self.params: Mapping[str, Weight] = MappingProxyType(
             {name: freeze(value) for name, value in params.items()}
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy cannot be pickled, and executors send models to other processes.
-        return Model, (self.structure, dict(self.params))
+        return Model, (self.structure, dict(self.params), self.training, self.fresh)
 
     def __repr__(self) -> str:
         layers = ", ".join(f"{x.name}: {x.size} {x.unit!r}" for x in self.structure.layers.values())
         couplings = ", ".join(c.key for c in self.structure.couplings)
         return f"Model({layers}; {couplings})" if couplings else f"Model({layers})"
+
+    @property
+    def training(self) -> Training | None:
+        """Base rates of the data and last chains of the training; None without any."""
+        return self._training
 
     def bias(self, name: str) -> Array:
         """Return the bias of a layer, flat (width,)."""
@@ -129,6 +177,23 @@ class Model:
             for name, layer in s.layers.items()
             if layer.unit.support is not None
         }
+
+    @cached_property
+    def largest_terms(self) -> tuple[float, float, tuple[str, ...]]:
+        """Bounds on the sizes of all terms of the log density, and of the terms of one unit.
+
+        They hold for any evidence with values up to 1, and grow with the square of larger values
+        of the layers whose names follow.
+        """
+        rough = roughly(self)
+        if rough <= ROUGHLY_SMALL:
+            # Each term of one unit is a difference of two terms.
+            total, of_a_unit = rough, 2.0 * rough
+        else:
+            found = anywhere(self)
+            total, of_a_unit = float(found.total.max()), float(found.of_a_unit.max())
+        unbounded = (n for n, layer in self.structure.layers.items() if not layer.unit.bounded)
+        return total, of_a_unit, tuple(unbounded)
 
     @cached_property
     def biased(self) -> frozenset[str]:
@@ -187,7 +252,13 @@ class Model:
         values = {name: checks[name](value) for name, value in params.items()}
         merged = {**self.params, **values}
         check_no_bias(self.structure, merged)
-        return Model(self.structure, merged)
+        return Model(self.structure, merged, self.training, self.fresh and not params)
+
+    def with_training(self, training: Training | None) -> Model:
+        """Return the model with base rates and chains of a training, checked against its layers."""
+        if training is not None:
+            check_training(self.structure, training)
+        return Model(self.structure, self.params, training, self.fresh)
 
     def given(
         self,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pgmengine.base.checks import is_missing
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
@@ -21,6 +21,52 @@ from pgmengine.graph.variables import find
 
 # Deviation of a number from the value of a state that is taken for rounding.
 NEAR, RELATIVE = 1e-8, 1e-6
+
+
+def check_by_layer(structure: Structure, given: Any, what: str) -> None:
+    """PgmError unless values are a mapping; for an array it names the layers whose width fits."""
+    if isinstance(given, Mapping):
+        return
+    try:
+        shape = () if is_frame(given) else tuple(np.shape(given))
+    except ValueError:
+        # Lists of unequal lengths have no shape.
+        shape = ()
+    expected, layers = f"{what} must map layer names to arrays", list(structure.layers.values())
+    if not shape:
+        raise PgmError(f"{expected}, not {type(given).__name__}")
+    if len(shape) == 2 and shape[1] == len(structure.variables):
+        advice = "give pandas.DataFrame(X, columns=model.variables), a column for each variable"
+    elif fitting := _fitting(layers, shape):
+        ways = listed([f'{{"{x.name}": X}}' for x in fitting], " or ")
+        advice = f"give {ways}, since {listed([_with_size(x) for x in fitting])}"
+    else:
+        advice = f"no layer is so wide, {listed([_with_size(x) for x in layers])}"
+    raise PgmError(f"{expected}, not an array {shape}: {advice}")
+
+
+def _fitting(layers: Sequence[Layer], shape: tuple[int, ...]) -> list[Layer]:
+    """Return the layers whose values or labels, (size[, k]) or (rows, size[, k]), have a shape."""
+    rows = len(shape) - 1
+    wide = [
+        x
+        for x in layers
+        if (rows < 2 and shape[-1] == x.size)
+        or (x.unit.width > 1 and rows in (1, 2) and shape[-2:] == x.bias_shape)
+    ]
+    # A vector may also be the rows of a single unit.
+    return wide or [x for x in layers if rows == 0 and x.size == 1]
+
+
+def is_frame(given: object) -> bool:
+    """Whether it is a DataFrame of pandas, or of a package with the same interface."""
+    return hasattr(given, "columns") and hasattr(given, "iloc")
+
+
+def _with_size(layer: Layer) -> str:
+    """Return a layer and its number of units in words."""
+    each = f" of {layer.unit.width} components" if layer.unit.width > 1 else ""
+    return f"{layer.title} has {layer.size} unit{'s' * (layer.size > 1)}{each}"
 
 
 def values_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -> dict[str, Any]:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import InternalError, PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.graph.evidence import Evidence
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.named_units import hints_by_layer
+from pgmengine.graph.named_units import check_by_layer, hints_by_layer
 from pgmengine.graph.queries import EvidencePattern, barren, barren_tables
 from pgmengine.graph.rows import distinct, rows_of, spread
 from pgmengine.graph.structure import Structure
@@ -319,8 +319,7 @@ class Target:
 
 def _parse_reference(structure: Structure, reference: Mapping[str, ArrayLike]) -> States:
     """Return the natural parameters (width,) of each layer at beta = 0."""
-    if not isinstance(reference, Mapping):
-        raise PgmError(f"reference must map layer names to arrays, not {type(reference).__name__}")
+    check_by_layer(structure, reference, "reference")
     flat = {}
     for name, given in hints_by_layer(structure, reference, "reference").items():
         layer = structure.layer(name, what="reference: layer")
@@ -338,6 +337,12 @@ def _parse_reference(structure: Structure, reference: Mapping[str, ArrayLike]) -
                 f"{flat[name][index]}, expected {IN_RANGE}"
             )
     return flat
+
+
+def check_one(target: Target) -> None:
+    """Raise InternalError unless a target has one row, as plans of an evidence pattern need."""
+    if target.rows != 1:
+        raise InternalError(f"a plan looks at one row, and was given {target.rows}")
 
 
 def times(beta: ArrayLike, value: Array) -> Array:

@@ -24,16 +24,18 @@ from pgmengine.base.checks import check_method
 from pgmengine.base.errors import PgmError
 from pgmengine.base.progress import showing
 from pgmengine.base.types import RngLike
-from pgmengine.graph.model import Model
+from pgmengine.graph.model import Model, ModelLike, as_model
 from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
 from pgmengine.graph.variables import Member, as_members, units_named
 from pgmengine.graph.weights import count
 from pgmengine.infer.answers import check_want
-from pgmengine.infer.auto import Auto, Choice, only
+from pgmengine.infer.auto import Auto, Choice, only, within
 from pgmengine.infer.explanation import Explanation, Part
+from pgmengine.infer.known import checked
 from pgmengine.infer.prepared import Method, MethodLike, Prepared, as_method
 from pgmengine.infer.result import ANSWERS, Plan, Result, quantity
+from pgmengine.infer.rounding import fits, nothing_left
 from pgmengine.infer.splitting import answer
 from pgmengine.protocols import Snapshot
 
@@ -56,7 +58,7 @@ SMALL = 2**19
 
 
 def infer(
-    model: Model,
+    model: ModelLike,
     evidence: Evidence | None = None,
     want: Iterable[str] = ("marginals",),
     method: MethodLike | None = None,
@@ -65,7 +67,8 @@ def infer(
     rng: RngLike = None,
     state: Snapshot | None = None,
     executor: Executor | None = None,
-    progress: bool = False,
+    progress: bool = True,
+    seconds: float | None = None,
 ) -> Result:
     """Answer a question about a model under any pattern of evidence.
 
@@ -74,7 +77,7 @@ def infer(
 
     Parameters
     ----------
-    model : the model.
+    model : the model, or the Fit that holds it.
     evidence : layer -> (size,) or (rows, size); NaN is not observed, omitted layers are free.
         Categorical layers take labels or one-hot rows. A pandas DataFrame has a column for each
         unit.
@@ -90,7 +93,10 @@ def infer(
     executor : any concurrent.futures.Executor, such as a process pool or the one of
         `distributed.Client.get_executor()`. Large questions are answered on it in parts of rows, or
         of the chains of one row, with the same bits as without. Work lost with a worker is redone.
-    progress : whether work over two seconds shows a progress bar on a terminal.
+    progress : whether work over two seconds shows its plan and a progress bar on a terminal.
+    seconds : the time that the answer may take, as plans estimate it for one core. Methods whose
+        plans take longer are refused, and Auto looks for a faster one. By default ten minutes with
+        Auto, and no limit with another method.
 
     Returns
     -------
@@ -106,19 +112,20 @@ def infer(
     >>> r.mean["h"].shape, r.kind
     ((1, 2), 'exact')
     """
-    _check(model, method)
+    model = _checked(model, method)
     target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
-    question = _prepared(target, wanted, DEFAULT if method is None else method)
+    question = _prepared(target, wanted, within(DEFAULT if method is None else method, seconds))
     return _answer(question, target, rng, state, executor, progress)
 
 
 def explain(
-    model: Model,
+    model: ModelLike,
     evidence: Evidence | None = None,
     want: Iterable[str] = ("marginals",),
     method: MethodLike | None = None,
     soft: Mapping[str, ArrayLike] | None = None,
     do: Evidence | None = None,
+    seconds: float | None = None,
 ) -> Explanation:
     """Return the plans of all candidates as text, with a mark at the one that answers.
 
@@ -133,9 +140,9 @@ def explain(
     >>> print(pgm.explain(pgm.rbm(4, 2, rng=0), want=("log_z",)).splitlines()[0])
     wanted: log_z; 1 evidence row, 0 of 6 units observed
     """
-    _check(model, method)
+    model = _checked(model, method)
     target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
-    chooser = DEFAULT if method is None else method
+    chooser = within(DEFAULT if method is None else method, seconds)
     if isinstance(chooser, Auto):
         choices = chooser.choices(target, wanted)
     else:
@@ -183,7 +190,7 @@ class Ask:
         evidence: Evidence | None = None,
         rng: RngLike = None,
         executor: Executor | None = None,
-        progress: bool = False,
+        progress: bool = True,
     ) -> Result:
         """Answer for evidence on the layers that the question was prepared for.
 
@@ -229,10 +236,11 @@ class Ask:
 
 
 def prepare(
-    model: Model,
+    model: ModelLike,
     observed: Iterable[Member] = (),
     want: Iterable[str] = ("marginals",),
     method: MethodLike | None = None,
+    seconds: float | None = None,
 ) -> Ask:
     """Plan a question once, to ask it for many values of the evidence.
 
@@ -241,11 +249,12 @@ def prepare(
 
     Parameters
     ----------
-    model : the model.
+    model : the model, or the Fit that holds it.
     observed : names of the layers whose units will all be observed, and of variables or single
         units (layer, number) that will be; all other units will be free.
     want : as in `infer`.
     method : Auto() by default.
+    seconds : the time that an answer may take, as in `infer`.
 
     Returns
     -------
@@ -261,10 +270,13 @@ def prepare(
     >>> ask.plan.guarantee, ask({"v": [1, 0, 1, 1]}).mean["h"].shape
     ('exact', (2,))
     """
-    _check(model, method)
+    model = _checked(model, method)
     names = (observed,) if isinstance(observed, str) else as_members(observed, "observed")
     return Ask(
-        model, names, check_want(model.structure, want), DEFAULT if method is None else method
+        model,
+        names,
+        check_want(model.structure, want),
+        within(DEFAULT if method is None else method, seconds),
     )
 
 
@@ -307,7 +319,7 @@ def _answer(
 ) -> Result:
     """Answer a prepared question for the values of a target."""
     with showing(progress):
-        result = answer(executor, question.on(target), rng, state)
+        result = checked(target, answer(executor, question.on(target), rng, state))
     # log_z also belongs to log_prob, since it is one of its two terms.
     wanted = {*map(quantity, question.want), *(("log_z",) * ("log_prob" in question.want))}
     answers = {n: value for n, value in result.answers.items() if ANSWERS.get(n, n) in wanted}
@@ -317,6 +329,8 @@ def _answer(
             f"{result.method!r} was asked for {', '.join(missing)}, but its answers are "
             f"{', '.join(result.answers)}"
         )
+    if not result.status.good and not fits(target, single=True) and nothing_left(answers):
+        raise PgmError(result.warnings[0])
     return result.to(target, answers)
 
 
@@ -335,11 +349,8 @@ def _by_value(target: Target) -> bool:
     return clamped or any(layer.unit.observed_only for layer in layers)
 
 
-def _check(model: object, method: object) -> None:
-    """Raise PgmError unless these are a model and a method."""
-    if not isinstance(model, Model):
-        owner = isinstance(getattr(model, "model", None), Model)
-        hint = "; pass its attribute .model, which is one" if owner else ""
-        raise PgmError(f"model must be a Model, not {type(model).__name__}{hint}")
+def _checked(model: ModelLike, method: object) -> Model:
+    """Return the model; raise PgmError unless these are a model and a method."""
     if method is not None:
         check_method(method)
+    return as_model(model)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pgmengine.base.checks import check_limit, check_method, seeded
+from pgmengine.base.checks import check_limit, check_method, real, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import RngLike
 from pgmengine.graph.target import Target
@@ -36,15 +36,15 @@ from pgmengine.infer.sampling.ais import AIS
 from pgmengine.infer.sampling.forward import Forward
 from pgmengine.infer.sampling.mcmc import MCMC
 from pgmengine.infer.sampling.parallel_tempering import ParallelTempering
+from pgmengine.infer.sampling.trust import APART
 from pgmengine.infer.splitting import answer
 from pgmengine.infer.variational.mean_field import MeanField
 from pgmengine.protocols import Snapshot
 
 log = logging.getLogger(__name__)
 
-# Standard errors by which the means of chains and of a ladder may differ. Thousands of units are
-# compared, and the standard errors are estimates themselves.
-APART = 6.0
+# Statuses of answers that are known to be wrong: they do not replace a doubtful answer.
+KNOWN_WRONG = (Status.CONTRADICTED, Status.IMPOSSIBLE)
 
 # From the strongest to the weakest: a result of several parts has the weakest guarantee of them.
 GUARANTEES = ("exact", "lower bound", "estimate")
@@ -71,14 +71,21 @@ class Auto(Method):
 
     Parameters
     ----------
-    max_work : largest number of unit updates.
+    max_work : largest number of unit updates; no limit by default.
     candidates : methods in the order in which they are tried.
-    max_seconds : largest time in seconds, as plans estimate it for one core: a unit update takes
-        0.1 ns where states are enumerated, 0.2 to 2 ns in compiled sweeps of dense layers, up to
-        1 us in models of many layers of one unit, and up to 100 us in the engine for users' own
-        kernels and units. Methods without an estimate are not refused.
+    max_seconds : largest time in seconds of a candidate, as its plan estimates it for one core
+        from measured rates; ten minutes by default. The estimate is the same on every computer, so
+        that the same candidate answers. Methods without an estimate are not refused. `seconds` of
+        `infer` sets it for one question.
     confirm_seconds : largest time in seconds of a ladder of temperatures that confirms chains; 0
         for no confirmation.
+
+    Notes
+    -----
+    log_prob of undirected models is log Z with the evidence less log Z without. Where every
+    estimate of the first term would take too long, as annealing of thousands of rows, a lower bound
+    takes its place (Salakhutdinov and Hinton 2009). log_prob is then a lower bound if log Z is
+    exact, and else an estimate of a lower bound, of the status ESTIMATED_BOUND.
 
     >>> import pgmengine as pgm
     >>> auto = pgm.Auto(max_seconds=10.0)
@@ -88,7 +95,7 @@ class Auto(Method):
 
     divides = True
 
-    max_work: float = 2e11
+    max_work: float = np.inf
     candidates: tuple[MethodLike, ...] = (
         Exact(),
         Forward(below=0),
@@ -98,7 +105,7 @@ class Auto(Method):
         ParallelTempering(),
         MeanField(),
     )
-    max_seconds: float = 3600.0
+    max_seconds: float = 600.0
     confirm_seconds: float = 2.0
 
     def __post_init__(self) -> None:
@@ -115,7 +122,7 @@ class Auto(Method):
         for choice in choices:
             first = choice.first(target)
             if first is None:
-                why = "; ".join(map(str, choice.plans(target)))
+                why = choice.refusal(target)
                 plan = Plan("Auto", refusal=f"{choice.title}: {why}" if len(choices) > 1 else why)
                 return Prepared(self, target, wanted, plan, choices)
             chosen.append(choice.question(target, first).plan)
@@ -143,7 +150,9 @@ class Auto(Method):
         if "bound" in want and best is not None:
             # A bound and the means of the distribution that gives it belong together.
             return (whole,)
-        terms = [Choice(self, (name,)) for name in want if not (divisible and name == "log_prob")]
+        # log_z is a term of log_prob. One part gives both, so that they are of one method.
+        both = {"log_z", "log_prob"} if divisible else set[str]()
+        terms = [Choice(self, (name,)) for name in want if name not in both]
         if divisible:
             at = want.index("log_prob")
             terms[at:at] = [
@@ -157,7 +166,12 @@ class Auto(Method):
         for term, index in zip(terms, first, strict=True):
             grouped.setdefault((index, term.normaliser), []).append(term)
         return tuple(
-            replace(group[0], want=tuple(dict.fromkeys(w for c in group for w in c.want)), known={})
+            replace(
+                group[0],
+                want=tuple(dict.fromkeys(w for c in group for w in c.want)),
+                difference=any(c.difference for c in group),
+                known={},
+            )
             for group in grouped.values()
         )
 
@@ -183,7 +197,10 @@ class Auto(Method):
         rng: RngLike,
         state: Snapshot | None,
     ) -> Result:
-        """Ask the candidates in order, until a run ends well; return the last result."""
+        """Ask the candidates in order, until a run ends well.
+
+        Where none does, return the last result that is not known to be wrong, or else the last.
+        """
         # The candidates share one stream of random numbers.
         rng = None if rng is None else seeded(rng)
         refused: list[Plan] = []
@@ -199,14 +216,16 @@ class Auto(Method):
                 refused.append(plan)
                 continue
             log.debug("%s answers", plan)
-            last, bad = self._asked(choice, question, index, executor, rng, state, ladders)
-            last = replace(last, refused=tuple(refused)) if refused else last
+            found, bad = self._asked(choice, question, index, executor, rng, state, ladders)
+            found = replace(found, refused=tuple(refused)) if refused else found
             if not bad:
-                return last
+                return found
+            if last is None or found.status not in KNOWN_WRONG or last.status in KNOWN_WRONG:
+                last = found
             log.info("%s ended badly (%s): the next candidate is asked", plan.method, bad)
             refused.append(replace(plan, refusal=bad))
         if last is None:
-            raise PgmError("no method can answer: " + "; ".join(map(str, refused)))
+            raise PgmError("no method can answer: " + choice.refusal(target))
         return last
 
     def _asked(
@@ -222,18 +241,18 @@ class Auto(Method):
         """Return the result of a candidate, and the reason not to trust it, or an empty string."""
         if index in ladders:
             result = ladders[index]
-            return result, "" if result.status.good else result.status.value
+            return result, _reason(result)
         target = question.target
         ladder = self._ladder(choice, target, index) if question.method.local else None
         if ladder is None:
             result = answer(executor, question, rng, state)
-            return result, "" if result.status.good else result.status.value
+            return result, _reason(result)
         # The means are compared, whatever is wanted.
         both = tuple(dict.fromkeys((*choice.want, "marginals")))
         compared = choice if both == choice.want else replace(choice, want=both, known={})
         result = answer(executor, compared.question(target, index), rng, state)
         if not result.status.good:
-            return result, result.status.value
+            return result, _reason(result)
         ladders[ladder] = answer(executor, compared.question(target, ladder), rng)
         bad = disagreement(target, result, ladders[ladder])
         if bad:
@@ -290,18 +309,49 @@ class Choice:
         """Return the question as prepared by one candidate, refused beyond the limits."""
         here = target.nothing_observed if self.normaliser else target
         if index not in self.known:
-            found = as_method(self.auto.candidates[index]).prepare(here, self.want)
+            method = as_method(self.auto.candidates[index])
+            found = method.prepare(here, self.want)
+            if found.plan.accepted and found.plan.seconds > self.auto.max_seconds:
+                faster = method.faster(here, self.auto.max_seconds)
+                found = found if faster is None else faster.prepare(here, self.want)
             if found.plan.accepted:
                 bounds = self.difference and found.plan.guarantee == "lower bound"
-                why = "a bound of one term is no bound of a difference" if bounds else ""
+                why = "a bound of log Z is no bound of log p" if bounds and self.normaliser else ""
+                why = why or (self._estimated(target, index) if bounds else "")
                 why = why or self.auto.limited(found.plan)
-                found = found.refused(why) if why else found
+                found = found.refused(why) if why else _of_a_difference(found) if bounds else found
             self.known[index] = found.detached()
         return self.known[index].on(here)
+
+    def _estimated(self, target: Target, index: int) -> str:
+        """Return the reason to refuse a bound where a later candidate estimates, or nothing."""
+        later = range(index + 1, len(self.auto.candidates))
+        plans = (self.question(target, i).plan for i in later)
+        estimate = next((p for p in plans if p.accepted and p.guarantee != "lower bound"), None)
+        return "" if estimate is None else f"{estimate.method} estimates log p itself"
 
     def plans(self, target: Target) -> Iterator[Plan]:
         """Yield the plan of every candidate."""
         return (self.question(target, index).plan for index in range(len(self.auto.candidates)))
+
+    def refusal(self, target: Target) -> str:
+        """Return why no candidate can answer, and the fastest one beyond the limit of time."""
+        plans = list(self.plans(target))
+        why = "; ".join(dict.fromkeys(map(str, plans)))
+        # Plans that a method has refused itself have no guarantee.
+        slow = [i for i, p in enumerate(plans) if p.guarantee and p.seconds > self.auto.max_seconds]
+        if not slow:
+            return why
+        best = min(slow, key=lambda i: plans[i].seconds)
+        _, time, memory = plans[best].sizes
+        # Two digits of this are at least the time.
+        limit = float(f"{1.05 * plans[best].seconds:.2g}")
+        rows = int(target.rows * self.auto.max_seconds / plans[best].seconds)
+        fewer = f", or about {rows} rows at a time" * (rows > 0)
+        return (
+            f"{self.auto.candidates[best]!r} would take about {time} on one core and {memory}: ask "
+            f"with seconds={limit:.15g}{fewer}. All candidates: {why}"
+        )
 
     def first(self, target: Target) -> int | None:
         """Return the number of the first candidate that can answer, None where none can."""
@@ -309,9 +359,35 @@ class Choice:
         return next((index for index, plan in plans if plan.accepted), None)
 
 
-def only(method: MethodLike) -> Auto:
-    """Return an Auto with one candidate and no limits, to explain a question to one method."""
-    return Auto(np.inf, (method,), np.inf, 0.0)
+def _of_a_difference(found: Prepared) -> Prepared:
+    """Return a question about a bound of a term of log_prob, whose plan says what that makes it."""
+    what = "log_prob is this bound less log Z, an estimate of a lower bound if log Z is estimated"
+    return replace(found, plan=replace(found.plan, why=f"{found.plan.why}; {what}"))
+
+
+def _reason(result: Result) -> str:
+    """Return the reason to ask the next candidate, or an empty string.
+
+    Where log weights have lost their digits, they have for all methods.
+    """
+    settled = result.status.good or result.status is Status.ROUNDED
+    return "" if settled else result.status.value
+
+
+def only(method: MethodLike, seconds: float = np.inf) -> Auto:
+    """Return an Auto with one candidate, to ask or explain a question within a limit of time."""
+    return Auto(candidates=(method,), max_seconds=seconds, confirm_seconds=0.0)
+
+
+def within(method: MethodLike, seconds: float | None) -> MethodLike:
+    """Return a method whose plans are refused above a time; None leaves it as it is."""
+    if seconds is None:
+        return method
+    if not real(seconds) > 0:
+        raise PgmError(f"seconds must be a number above 0, or math.inf, not {seconds!r}")
+    if isinstance(method, Auto):
+        return replace(method, max_seconds=float(seconds))
+    return only(method, float(seconds))
 
 
 def drawing(draws: int) -> Auto:
@@ -356,12 +432,16 @@ def joined_parts(choices: Sequence[Choice], found: Sequence[Result]) -> Result:
         r.method for i, r in enumerate(found) if r.method not in [o.method for o in found[:i]]
     )
     bad = [r.status for r in found if not r.status.good]
+    if whole is not None and whole.kind != "exact":
+        bounded = any(c.difference and r.kind == "lower bound" for c, r in both if not c.normaliser)
+        bad += [Status.ESTIMATED_BOUND] * bounded
     doubtful = [r.status for r in found if r.status is not Status.OK]
-    notes = (
+    notes = [
         f"{'without evidence, ' if c.normaliser else ''}{line}"
         for c, r in both
         for line in r.warnings
-    )
+    ]
+    notes += [Status.ESTIMATED_BOUND.value] * (Status.ESTIMATED_BOUND in bad)
     return Result(
         answers,
         _weakest([r.kind for r in found]),

@@ -142,12 +142,17 @@ def named_places(structure: Structure) -> dict[Hashable, Place]:
 
 
 def state_values(layer: Layer, values: Array) -> Array:
-    """Return names of states for values (..., size[, k]); values as they are without names."""
+    """Return names of states for values (..., size[, k]); values as they are without names.
+
+    Values that were withheld are NaN, and stay so.
+    """
     unit = layer.unit
     if unit.support is None or (layer.state_names is None and unit.width == 1):
         return values
     states = unit.state_of(values)
-    return np.array(layer.state_names, dtype=object)[states] if layer.state_names else states
+    found = np.array(layer.state_names, dtype=object)[states] if layer.state_names else states
+    lost = np.isnan(values) if unit.width == 1 else np.isnan(values).any(axis=-1)
+    return np.where(lost, np.nan, found) if lost.any() else found
 
 
 def assignment(structure: Structure, mode: Mapping[str, Array]) -> dict[Hashable, Any]:

@@ -13,14 +13,16 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, cast
 
+from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.memory import no_room
 from pgmengine.base.types import RngLike
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
-from pgmengine.infer.answers import check_want
+from pgmengine.infer.answers import check_rows, check_want
 from pgmengine.infer.axes import Statistics
 from pgmengine.infer.result import WANTS, Plan, Result, Status, quantity
+from pgmengine.infer.rounding import checked_difference, ease, fits, withheld
 from pgmengine.protocols import Snapshot
 
 
@@ -32,7 +34,7 @@ class Scheme:
     ----------
     how : the way in words, for the plan.
     work : unit updates.
-    bytes : peak memory.
+    bytes : peak memory beyond the model: evidence, answers and working arrays (`peak_bytes`).
     seconds : time on one core.
     basis : findings that the answer needs, such as a cover.
     refusal : the reason why it cannot answer, or an empty string.
@@ -66,6 +68,7 @@ class Method:
     tempered : whether it has a ladder of temperatures that can confirm local chains.
     groups_chains : whether it can divide the chains of a single row among workers itself.
     divides : whether it divides questions itself, as Auto does.
+    single : whether its chains compute in single precision.
 
     >>> import pgmengine as pgm
     >>> class Independent(pgm.Method):
@@ -86,6 +89,7 @@ class Method:
     tempered: ClassVar[bool] = False
     groups_chains: ClassVar[bool] = False
     divides: ClassVar[bool] = False
+    single: ClassVar[bool] = False
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the way in which it would answer, or a Scheme with a refusal."""
@@ -111,6 +115,13 @@ class Method:
         `structure` has the names of variables.
         """
         return ()
+
+    def faster(self, target: Target, seconds: float) -> Method | None:
+        """Return the method with settings that take at most some seconds; None where it has none.
+
+        Auto asks for them where the plan of the method itself would take longer.
+        """
+        return None
 
     def cannot(self, plan: Plan) -> str:
         """Return the message of the error that is raised when a refused question is run."""
@@ -177,7 +188,33 @@ class Prepared:
     ) -> Result:
         """Answer the question; raise PgmError with the refusal where the method has refused."""
         self.check()
-        return self.method.answer(self, rng, state, executor)
+        result = self._answered(rng, state, executor)
+        check_rows(self.target, result.answers)
+        return result
+
+    def _answered(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
+        """Return the answer of the method, with its rounding checked."""
+        if self.method.divides:
+            return checked_difference(self.method.answer(self, rng, state, executor), self.target)
+        if fits(self.target, self.method.single):
+            return self.method.answer(self, rng, state, executor)
+        return self._eased(rng, state, executor)
+
+    def _eased(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
+        """Answer where log weights are large: by a target whose terms are smaller (rounding.py)."""
+        target, method, generator = self.target, self.method, seeded(rng)
+        eased = ease(target, method.single)
+        apart = "log_prob" in self.want and not target.structure.normalized
+        asked = tuple(dict.fromkeys("log_z" if apart and w == "log_prob" else w for w in self.want))
+        # The fields of the target without evidence are eased on their own.
+        question = method.prepare(eased.target, asked)
+        question.check()
+        result = method.answer(question, generator, state, executor)
+        result = withheld(replace(result, plan=self.plan), eased, method.single, target)
+        if not apart:
+            return checked_difference(result, target)
+        without = method.prepare(target.nothing_observed, ("log_z",)).run(generator)
+        return checked_difference(result.less(without), target)
 
     def check(self) -> None:
         """Raise PgmError if the method has refused the question."""

@@ -8,7 +8,7 @@ quantity of each answer. Everything else that a method reports is in `stats`, wh
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -60,16 +60,27 @@ class Status(Enum):
         "a few draws have most of the importance weight: use more temperatures, chains or draws"
     )
     ONE_SIDED = (
-        "no diagnostic found a fault, but annealing down began where annealing up had ended: "
-        "a part of the space that both have missed would not show"
+        "nothing independent confirms the estimate: annealing down began where annealing up had "
+        "ended, and no run from another reference agrees; use more chains or temperatures"
     )
-    CONTRADICTED = "a proven lower bound lies above the estimate: a part of the space was missed"
+    CONTRADICTED = (
+        "something that is known for sure does not agree with the estimate: a part of the space "
+        "was missed"
+    )
+    ROUNDED = (
+        "log weights are so large that rounding reaches some answers, which are NaN: the warnings "
+        "name rows and terms"
+    )
+    ESTIMATED_BOUND = (
+        "log_prob is an estimate of a lower bound: a bound of each row less an estimate of log Z; "
+        "the error is the one of log Z, and log p itself is higher by the unknown gap of the bound"
+    )
     IMPOSSIBLE = "no possible state was found to start from: use more restarts, or another method"
 
     @property
     def good(self) -> bool:
         """Whether no diagnostic has found a fault."""
-        return self in (Status.OK, Status.ONE_SIDED)
+        return self is Status.OK
 
 
 def duration(seconds: float) -> str:
@@ -206,6 +217,22 @@ class Result:
         # Spelt out, because dataclasses.replace takes three times as long.
         run = (self.kind, self.method, self.plan, self.status, self.refused, self.stats)
         return Result(answers, *run, self.state, self.warnings, target)
+
+    def less(self, whole: Result) -> Result:
+        """Return the result with log_prob = log_z - log_z without evidence, which `whole` has."""
+        answers, stats = dict(self.answers), dict(self.stats)
+        answers["log_prob"] = answers["log_z"] - whole.log_z
+        error, more = answers.get("log_z_error"), whole.answers.get("log_z_error")
+        if error is not None and more is not None and np.any(error + more > 0):
+            stats["log_prob_error"] = np.hypot(error, more)
+        notes = self.warnings + tuple(f"without evidence, {line}" for line in whole.warnings)
+        return replace(
+            self,
+            answers=answers,
+            stats=stats,
+            warnings=tuple(dict.fromkeys(notes)),
+            status=self.status if not self.status.good else whole.status,
+        )
 
     @property
     def mean(self) -> Mapping[str, Array]:

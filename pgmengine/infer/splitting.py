@@ -16,14 +16,17 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.checks import seeded
+from pgmengine.base.division import check_divided
 from pgmengine.base.executors import part_count, run_jobs, spawn
+from pgmengine.base.progress import announce
 from pgmengine.base.types import RngLike
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
-from pgmengine.infer.answers import add_gradients
+from pgmengine.infer.answers import add_gradients, check_rows
 from pgmengine.infer.axes import Axis, Statistics
 from pgmengine.infer.prepared import Method, Prepared, as_method
 from pgmengine.infer.result import Result, Status
+from pgmengine.infer.rounding import checked_difference
 from pgmengine.protocols import Snapshot
 
 
@@ -39,10 +42,12 @@ def answer(
     target = question.target
     if question.method.divides:
         return question.run(rng, state, executor)
+    announce(question.plan, question.plan.seconds)
     if target.rows > 1 and state is None:
         count = part_count(question.plan.work, target.rows)
         if count > 1:
-            return _by_rows(executor, question, seeded(rng), count)
+            result = _by_rows(executor, question, seeded(rng), count)
+            return checked_difference(result, target)
     if executor is None:
         return question.run(rng, state)
     if target.rows == 1 and state is None and question.method.groups_chains:
@@ -85,28 +90,13 @@ def _by_rows(
         jobs.insert(0, (target.nothing_observed, ("log_z",), streams[0]))
     found = run_jobs(executor, method.run, jobs, "parts of the rows")
     each = found[-count:]
+    check_divided(rows, target.rows, "parts of the rows", target.first)
     result = joined(each, target.structure)
+    check_rows(target, result.answers)
     statistics = as_method(each[0].method).statistics
     ladders = _by_ladder(statistics, each, [len(some) for some in rows])
     result = replace(result, plan=question.plan, stats={**result.stats, **ladders})
-    return _less(result, found[0]) if apart else result
-
-
-def _less(result: Result, whole: Result) -> Result:
-    """Return a result with log_prob = log_z - log_z without evidence."""
-    answers, stats = dict(result.answers), dict(result.stats)
-    answers["log_prob"] = answers["log_z"] - whole.log_z
-    error, more = answers.get("log_z_error"), whole.answers.get("log_z_error")
-    if error is not None and more is not None and np.any(error + more > 0):
-        stats["log_prob_error"] = np.hypot(error, more)
-    notes = result.warnings + tuple(f"without evidence, {line}" for line in whole.warnings)
-    return replace(
-        result,
-        answers=answers,
-        stats=stats,
-        warnings=tuple(dict.fromkeys(notes)),
-        status=result.status if not result.status.good else whole.status,
-    )
+    return result.less(found[0]) if apart else result
 
 
 def joined(found: Sequence[Result], structure: Structure) -> Result:
@@ -114,6 +104,8 @@ def joined(found: Sequence[Result], structure: Structure) -> Result:
 
     `structure` has the names of variables, for warnings.
     """
+    if len(found) == 1:
+        return found[0]
     method = as_method(found[0].method)
     found = _with_equal_draws(found)
     first = found[0]

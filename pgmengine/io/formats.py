@@ -13,7 +13,7 @@ from typing import TypeVar
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
-from pgmengine.graph.model import Model
+from pgmengine.graph.model import Model, ModelLike, as_model
 from pgmengine.graph.tabular import Network
 from pgmengine.io.bif import read_bif, write_bif
 from pgmengine.io.blocks import read_dsl, read_net
@@ -96,7 +96,7 @@ def write_network(network: Network, path: str | Path) -> None:
         write_text(path, _known(path, WRITERS, "written")(network))
 
 
-def write(model: Model, path: str | Path) -> None:
+def write(model: ModelLike, path: str | Path) -> None:
     """Write a model to a file in a format of the field.
 
     Use `save` for files that only pgmengine reads: it keeps every model, to the bit.
@@ -126,10 +126,10 @@ def write(model: Model, path: str | Path) -> None:
     """
     with named(path):
         _known(path, WRITERS, "written")
-        write_network(network_of(model), path)
+        write_network(network_of(as_model(model)), path)
 
 
-def read_evidence(path: str | Path, model: Model | None = None) -> dict[str, int | Array]:
+def read_evidence(path: str | Path, model: ModelLike | None = None) -> dict[str, int | Array]:
     r"""Read evidence from a file of the UAI competitions.
 
     Parameters
@@ -161,6 +161,7 @@ def read_evidence(path: str | Path, model: Model | None = None) -> dict[str, int
         _known(path, {EVIDENCE: None}, "read as evidence")
         if model is None:
             return read_uai_evidence(text_of(path))
+        model = as_model(model)
         units = finite_units(model)
         sizes = [model.structure.state_counts[name] for name, _ in units]
         found = read_uai_evidence(text_of(path), sizes)

@@ -1,7 +1,8 @@
 """Models in files: a .safetensors file for a whole model, and a TOML declaration of a graph.
 
 A .safetensors file has the parameters as tensors, and the declaration as JSON in its metadata. A
-model with tables or variables has two more tensors, the units of the tables and of the variables.
+model with tables or variables has two more tensors, the units of the tables and of the variables. A
+trained model also has the base rates of its data and its last chains, a tensor for each layer.
 declared.py builds the model of a declaration, and describes the TOML format.
 """
 
@@ -20,19 +21,27 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.files import SUM, plain_text, read_tensors, shown, write_tensors
 from pgmengine.base.types import Array, RngLike
 from pgmengine.graph.declaration import declaration_of
-from pgmengine.graph.model import Model
+from pgmengine.graph.model import Model, ModelLike, as_model
 from pgmengine.graph.sparse import compressed
 from pgmengine.graph.stored_tables import table_units, variable_units, with_stored_tables
+from pgmengine.graph.training import Training
 from pgmengine.graph.weights import is_sparse
 from pgmengine.io.declared import DEPTH, declared_model
 
 FORMAT = "pgmengine-2"
 
-# The format of models with tables or variables, which earlier versions do not read.
-WITH_TABLES = "pgmengine-3"
+# The format of models with tables or variables, and of models with a training, which may have
+# tables as well; earlier versions read neither.
+WITH_TABLES, WITH_TRAINING = "pgmengine-3", "pgmengine-4"
 
 # The tensors of the units of tables and of variables.
 UNITS, VARIABLES = "tables/units", "variables/units"
+
+# The tensors of a training: one of these names, and the layer.
+RATES, CHAINS = "training/base_rates/", "training/chains/"
+
+# The entry of the metadata that says who chose the parameters.
+PARAMETERS = "parameters"
 
 # The format of earlier files, which have no checksum.
 WITHOUT_SUM = "pgmengine-1"
@@ -41,7 +50,7 @@ WITHOUT_SUM = "pgmengine-1"
 SPARSE = ("data", "indices", "indptr", "shape")
 
 
-def save(model: Model, path: str | Path) -> None:
+def save(model: ModelLike, path: str | Path) -> None:
     """Write a model to one .safetensors file.
 
     The file replaces an existing one as a whole; a symbolic link stays in place, and the file at
@@ -67,7 +76,7 @@ def save(model: Model, path: str | Path) -> None:
     >>> pgm.load(file)
     Model(v: 3 Binary(), h: 2 Binary(); v-h)
     """
-    tensors: dict[str, Array] = {}
+    model, tensors = as_model(model), dict[str, Array]()
     for name, value in model.params.items():
         if is_sparse(value):
             tensors |= {
@@ -82,8 +91,14 @@ def save(model: Model, path: str | Path) -> None:
     if structure.tables or structure.variables:
         form = WITH_TABLES
         tensors |= {UNITS: table_units(structure), VARIABLES: variable_units(structure)}
+    if model.training is not None:
+        form = WITH_TRAINING
+        tensors |= {RATES + name: value for name, value in model.training.base_rates.items()}
+        tensors |= {CHAINS + name: value for name, value in model.training.chains.items()}
     declaration = json.dumps(declaration_of(model))
-    write_tensors(path, tensors, {"format": form, "declaration": declaration})
+    chosen = "by the constructor" if model.fresh else "by hand or by learning"
+    metadata = {"format": form, "declaration": declaration, PARAMETERS: chosen}
+    write_tensors(path, tensors, metadata)
 
 
 def load(path: str | Path) -> Model:
@@ -95,7 +110,7 @@ def load(path: str | Path) -> Model:
 
     Returns
     -------
-    The model, with the same parameters to the bit.
+    The model, with the same parameters to the bit, and with its training.
 
     Raises
     ------
@@ -113,7 +128,7 @@ def load(path: str | Path) -> Model:
     """
     with _of_file(path):
         tensors, metadata = read_tensors(path)
-        if metadata.get("format") not in (FORMAT, WITH_TABLES, WITHOUT_SUM):
+        if metadata.get("format") not in (FORMAT, WITH_TABLES, WITH_TRAINING, WITHOUT_SUM):
             raise PgmError(
                 f"not a model of pgmengine (format {metadata.get('format')!r}, expected {FORMAT!r})"
             )
@@ -125,14 +140,28 @@ def load(path: str | Path) -> Model:
             declaration = json.loads(metadata["declaration"])
         except ValueError as error:
             raise PgmError(f"its declaration cannot be read: {error}") from None
-        tabled = metadata["format"] == WITH_TABLES and isinstance(declaration, dict)
+        trained = metadata["format"] == WITH_TRAINING
+        tabled = metadata["format"] == WITH_TABLES or (trained and UNITS in tensors)
+        training = _take_training(tensors) if trained else None
+        tabled &= isinstance(declaration, dict)
         stored = _take_tables(declaration, tensors) if tabled else None
         params = _parameters(tensors)
         found = set(params)
         model = declared_model(declaration, params, None)
         if missing := [name for name in model.params if name not in found]:
             raise PgmError(f"parameter {missing[0]!r} is missing")
-        return model if stored is None else with_stored_tables(model, *stored)
+        whole = model if stored is None else with_stored_tables(model, *stored)
+        fresh = metadata.get(PARAMETERS) == "by the constructor"
+        return Model(whole.structure, whole.params, fresh=fresh).with_training(training)
+
+
+def _take_training(tensors: dict[str, Array]) -> Training:
+    """Take the base rates and the chains of a training out of the tensors of a file."""
+    rates, chains = (
+        {n.removeprefix(kind): tensors.pop(n) for n in list(tensors) if n.startswith(kind)}
+        for kind in (RATES, CHAINS)
+    )
+    return Training(rates, chains)
 
 
 def _take_tables(

@@ -34,13 +34,12 @@ def check_data(
     names: Iterable[Member],
     keys: Iterable[object],
 ) -> Mapping[str, ArrayLike]:
-    """Return the data by layer; PgmError if they are no mapping, or lack units that are given.
+    """Return the data by layer; PgmError if they are empty, or lack units that are given.
 
     `names` are the names of the given units, and `keys` those of layers and units in the data.
     """
-    if not isinstance(data, Mapping) or not data:
-        found = "is empty" if isinstance(data, Mapping) else f"is {type(data).__name__}"
-        raise PgmError(f"data {found}: give layer -> (rows, size) for at least one layer")
+    if not data:
+        raise PgmError("data is empty: give layer -> (rows, size) for at least one layer")
     s, known = model.structure, set(keys)
     for one in names:
         name, i = (one, 0) if one in s.layers else find(s, one, "given")

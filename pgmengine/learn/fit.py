@@ -24,7 +24,8 @@ from pgmengine.base.threads import one_blas_thread
 from pgmengine.base.types import Array, LayerValues, RngLike
 from pgmengine.graph.frames import data_by_layer
 from pgmengine.graph.given import make_target
-from pgmengine.graph.model import Model
+from pgmengine.graph.model import Model, ModelLike, StandsForModel, as_model
+from pgmengine.graph.training import Training
 from pgmengine.graph.variables import Member, as_members, units_named
 from pgmengine.infer.prepared import Method
 from pgmengine.learn.arguments import (
@@ -41,10 +42,9 @@ from pgmengine.learn.checkpoint import Saver, mark_of, place_of
 from pgmengine.learn.history import History
 from pgmengine.learn.lock import Lock
 from pgmengine.learn.monitors import EarlyStopping
-from pgmengine.learn.negative import CD, PCD
-from pgmengine.learn.optimizers import Adam
 from pgmengine.learn.run import Run, State
-from pgmengine.learn.wrappers import averaged
+from pgmengine.learn.starts import observed_means, started
+from pgmengine.learn.wrappers import Tied, averaged, holds
 from pgmengine.protocols import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 
 if TYPE_CHECKING:
@@ -57,8 +57,10 @@ SAVE_EVERY = 4.0
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class Fit(StandsForModel):
     """The result of `fit`: a model, the history of its learning, and the state to go on from.
+
+    It is taken wherever a model is, and stands for `model` there.
 
     Attributes
     ----------
@@ -74,6 +76,9 @@ class Fit:
         been full), or an empty string.
     factorised : whether the posterior of each row is a product of its units, so that the data phase
         is exact by any method.
+    optimizer : the optimizer, as chosen.
+    started : the layers whose biases began at the base rates of the data, because the model was as
+        its constructor made it.
     """
 
     model: Model
@@ -85,6 +90,8 @@ class Fit:
     negative: Negative | None = None
     unsaved: str = ""
     factorised: bool = False
+    optimizer: Optimizer | None = None
+    started: tuple[str, ...] = ()
 
     @property
     def averaged(self) -> Model:
@@ -97,14 +104,16 @@ class Fit:
         exact = (
             "exact, because posteriors factorise" if self.factorised else f"by {self.positive!r}"
         )
+        begun = f"; started at the base rates of {', '.join(self.started)}" if self.started else ""
         return (
-            f"Fit({made}; data phase {exact}, model phase by {self.negative!r}; "
+            f"Fit({made}; data phase {exact}, model phase by {self.negative!r}, steps by "
+            f"{self.optimizer!r}{begun}; "
             f"monitored: {', '.join(self.history)}{unsaved})"
         )
 
 
 def fit(
-    model: Model,
+    model: ModelLike,
     data: LayerValues,
     negative: Negative | None = None,
     positive: Positive | Method | None = None,
@@ -128,17 +137,24 @@ def fit(
 
     Parameters
     ----------
-    model : the model at which learning begins.
+    model : the model at which learning begins, or a Fit that has learned it. One whose parameters
+        are all as its constructor chose them (`Model.fresh`) begins at the base rates of the data:
+        biases are set so that observed units have the means of the data. Given and learned
+        parameters stay.
     data : layer -> (rows, size), or a DataFrame with a column for each unit; NaN is a missing
         value, and layers that are left out are hidden.
-    negative : the method of the model phase: PCD() by default, CD() with `given`; a
-        normalised (directed) model has no model phase.
+    negative : the method of the model phase. By default ExactGradient() where that takes at most
+        two milliseconds of an update, else PCD(), or CD() with `given`; a normalised (directed)
+        model has no model phase.
     positive : inference method for the data phase. By default exact where the posterior factorises
         or has up to 2^10 states, else MeanField(updates=5), whose bound is then maximised, or
         one-chain Gibbs sampling where that refuses and above noisy-or children.
     given : layers, variables, or units (layer, number) to condition on: log p(rest | given) is
         maximised.
-    optimizer : Adam(1e-3) by default.
+    optimizer : by default centred gradients, with steps that fit the units and the sizes of the
+        layers and fall to 0 at the last update: Centered(Scaled(SGD(linear_decay(rate, updates)))),
+        and for models with tables or noisy-or units Adam(linear_decay(0.1, updates)).
+        `Fit.optimizer` is the choice.
     batch_size : rows of an update; the last one of a pass over the data may have fewer.
     epochs : passes over the data, in all, as in `updates`.
     updates : number of updates in all, including the ones that a checkpoint or `state` has made;
@@ -185,9 +201,10 @@ def fit(
     >>> f.history["weight_norm"]["update"][-1]
     np.int64(20)
     """
+    model = as_model(model)
     names = () if given is None else as_members(given, "given")
     rows, known = data_by_layer(model.structure, data), units_named(model.structure, names, "given")
-    keys = tuple(getattr(data, "columns", data)) if isinstance(rows, Mapping) else ()
+    keys = tuple(getattr(data, "columns", data))
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
     watched = [c.watched for c in callbacks if isinstance(c, EarlyStopping)]
@@ -199,8 +216,13 @@ def fit(
         total = whole("epochs", epochs, 0) * -(-target.rows // size)
     else:
         total = whole("updates", updates, 0)
-    negative, optimizer = negative or (CD() if known else PCD()), optimizer or Adam()
     weights = row_weights(target, sample_weight)
+    means = observed_means(target, weights)
+    begun: tuple[str, ...] = ()
+    # Tied parameters are equal to begin with, and base rates would set them apart.
+    if model.fresh and state is None and not holds(optimizer, Tied):
+        started_model, begun = started(target, means)
+        target = target.with_model(started_model)
     settings = {
         "negative": negative,
         "positive": positive,
@@ -210,15 +232,28 @@ def fit(
         "rng": rng,
         "sample_weight": None if sample_weight is None else weights,
         "state": state,
+        "started": begun,
     }
     mark = {} if checkpoint is None else mark_of(model, rows, settings)
     # From the first product on: threads of BLAS go on to spin after it, and take the cores.
     alone = nullcontext() if checkpoint is None else Lock(place_of(checkpoint))
     with one_blas_thread(), alone:
         generator = seeded(rng)
-        run = Run(model, target, weights, negative, positive, known, optimizer, generator, executor)
-        chosen = None if run.normalized else negative
+        run = Run(
+            target.model,
+            target,
+            weights,
+            negative,
+            positive,
+            known,
+            optimizer,
+            generator,
+            (size, total),
+            executor,
+        )
+        chosen = None if run.normalized else run.negative
         log.info("data phase by %r, model phase by %r", run.positive, chosen)
+        log.info("steps by %r%s", run.optimizer, "; starts at base rates" if begun else "")
         history = History(callbacks, run.model_phase)
         if state is not None:
             run.load(state)
@@ -241,7 +276,7 @@ def fit(
                 nearest(name, history.values),
             )
     return Fit(
-        run.model,
+        run.model.with_training(Training(means, run.last_chains())),
         history.arrays(),
         run.state(),
         interrupted,
@@ -250,6 +285,8 @@ def fit(
         chosen,
         unsaved,
         run.factorised,
+        run.optimizer,
+        begun,
     )
 
 

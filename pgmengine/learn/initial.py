@@ -15,13 +15,18 @@ from pgmengine.graph.builder import GraphBuilder
 from pgmengine.graph.frames import data_by_layer
 from pgmengine.graph.given import make_target
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.model import Model
+from pgmengine.graph.model import Model, ModelLike, as_model
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse
 from pgmengine.infer.sampling.base_rates import base_rates
+from pgmengine.learn.arguments import row_weights
+from pgmengine.learn.defaults import RATE, falling_rate
 from pgmengine.learn.fit import fit, pass_on
-from pgmengine.learn.optimizers import Adam
+from pgmengine.learn.optimizers import SGD
 from pgmengine.learn.positive import posterior_draw
+from pgmengine.learn.scaled import Scaled
+from pgmengine.learn.schedules import linear_decay
+from pgmengine.learn.starts import observed_means, started
 from pgmengine.learn.wrappers import Tied
 from pgmengine.protocols import Coupling
 
@@ -29,7 +34,7 @@ from pgmengine.protocols import Coupling
 ROWS = 1000
 
 
-def base_rate_start(model: Model, data: LayerValues, strength: float = 0.05) -> Model:
+def base_rate_start(model: ModelLike, data: LayerValues, strength: float = 0.05) -> Model:
     """Return the model with biases at the base rates of the data.
 
     With weights of zero the observed layers then have the means of the data: early chains look like
@@ -57,6 +62,7 @@ def base_rate_start(model: Model, data: LayerValues, strength: float = 0.05) -> 
     >>> bool(model.params["v.bias"][1] > model.params["v.bias"][0])
     True
     """
+    model = as_model(model)
     amount("base_rate_start: strength", strength)
     rows, layers = make_target(model, data, what="data").rows, model.structure.layers
     bias = {}
@@ -70,7 +76,7 @@ def base_rate_start(model: Model, data: LayerValues, strength: float = 0.05) -> 
     return model.with_params(bias)
 
 
-def pretrain(model: Model, data: LayerValues, **settings: Any) -> Model:
+def pretrain(model: ModelLike, data: LayerValues, **settings: Any) -> Model:
     """Return a stack of layers pretrained greedily, pair by pair of layers.
 
     Deep models learn faster from such a start. The layers must form a path from the one layer of
@@ -108,14 +114,18 @@ def pretrain(model: Model, data: LayerValues, **settings: Any) -> Model:
     >>> model = pgm.pretrain(pgm.dbm([16, 8, 4], rng=0), {"v": x}, updates=50, progress=False)
     >>> f = pgm.fit(model, {"v": x}, updates=50, progress=False)
     """
+    model = as_model(model)
     for name in ("checkpoint", "state"):
         if name in settings:
             raise PgmError(f"pretrain takes no {name}: it makes several fits")
     data = data_by_layer(model.structure, data)
-    if not isinstance(data, Mapping) or len(data) != 1:
+    if len(data) != 1:
         raise PgmError("pretrain: data must be layer -> (rows, size) of one layer")
     model.structure.layer(next(iter(data)), what="data: layer")
     weights, rng = settings.pop("sample_weight", None), settings.pop("rng", 0)
+    target = make_target(model, data, what="data")
+    if model.fresh:
+        model, _ = started(target, observed_means(target, row_weights(target, weights)))
     x: Any = next(iter(data.values()))
     out: dict[str, Any] = {}
     for step in _steps(model, data):
@@ -178,12 +188,20 @@ def _learned(
     """Return the RBM of one coupling, and the rows that it was learned from."""
     lower = _copies(step.below, step.both[1] and not step.both[0])
     upper = _copies(step.above, step.both[0] and not step.both[1])
-    ties, optimizer = _ties(lower, upper), settings.get("optimizer") or Adam()
+    ties, optimizer = _ties(lower, upper), settings.get("optimizer")
     rows = dict.fromkeys(lower, x)
-    tied = Tied(optimizer, ties) if ties else optimizer
+    # Centred gradients of tied parameters are not those of one parameter.
+    tied = Tied(optimizer or Scaled(SGD(_falling(settings, len(x)))), ties) if ties else optimizer
     found = fit(_pair(model, step, lower, upper), rows, **{**settings, "optimizer": tied})
     pass_on(found)
     return found.model, found.model.given(rows)
+
+
+def _falling(settings: Mapping[str, Any], rows: int) -> linear_decay:
+    """Return the rate of `fit` by default, for as many updates as these settings make."""
+    size = min(settings.get("batch_size", 100), rows)
+    updates = settings.get("updates") or settings.get("epochs", 10) * -(-rows // size)
+    return falling_rate(RATE, updates)
 
 
 def _merge(out: dict[str, Any], step: _Step, found: Model) -> None:

@@ -21,12 +21,13 @@ from pgmengine.base.types import LayerValues
 from pgmengine.engine.chains import make_chains, start
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.frames import data_by_layer
-from pgmengine.graph.model import Model
+from pgmengine.graph.model import Model, ModelLike, as_model
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import numbers
 from pgmengine.infer.sampling.travels import Travels
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField
+from pgmengine.infer.variational.saddles import STEP_OF_START
 from pgmengine.protocols import Kernel, ModelPhase, Monitor, Records
 
 
@@ -38,9 +39,9 @@ class Periodic:
     def __post_init__(self) -> None:
         check_whole(self, "every")
 
-    def __call__(self, model: Model, update: int) -> Mapping[str, float] | None:
+    def __call__(self, model: ModelLike, update: int) -> Mapping[str, float] | None:
         """Return name -> number, or None between two values."""
-        return None if update % self.every else self.measured(model)
+        return None if update % self.every else self.measured(as_model(model))
 
     @abstractmethod
     def measured(self, model: Model) -> Mapping[str, float]:
@@ -99,7 +100,7 @@ class ReconstructionError(Periodic):
         data = data_by_layer(model.structure, self.data)
         target = model.given(data)
         _check_reconstruction(target, data)
-        q = Factors(target)
+        q = Factors(target, step=STEP_OF_START)
         q.settle(self.updates, self.tolerance)
         whole = target.nothing_observed
         same = np.zeros(target.rows, dtype=int)
@@ -248,7 +249,7 @@ class Occupancy:
     def __post_init__(self) -> None:
         check_whole(self, "every")
 
-    def __call__(self, model: Model, update: int) -> Mapping[str, float] | None:
+    def __call__(self, model: ModelLike, update: int) -> Mapping[str, float] | None:
         """Refuse: a model has no chains."""
         raise PgmError("Occupancy looks at the chains of a fit: give it to fit itself in callbacks")
 
@@ -313,9 +314,9 @@ class EarlyStopping:
         check_whole(self, "patience")
         check_number(self, "least")
 
-    def __call__(self, model: Model, update: int) -> Mapping[str, Any] | None:
+    def __call__(self, model: ModelLike, update: int) -> Mapping[str, Any] | None:
         """Return the values of the monitor."""
-        return self.monitor(model, update)
+        return self.monitor(as_model(model), update)
 
     @property
     def watched(self) -> str:

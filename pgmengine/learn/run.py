@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, Weight
+from pgmengine.base.types import Array, States, Weight
 from pgmengine.engine.packed import packed
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import elementwise, like, numbers
+from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.prepared import Method
 from pgmengine.learn.batch import Batch, idle_entries, only, outward, settled_layers, without
 from pgmengine.learn.checkpoint import parameters_digest
+from pgmengine.learn.defaults import default_negative, default_optimizer
 from pgmengine.learn.optimizers import Stepped, floors, raised, with_normalised
 from pgmengine.learn.positive import data_phase, default_positive, factorises, posterior_draw
 from pgmengine.learn.statistics import Gradient, Statistics
@@ -47,29 +49,41 @@ class Run:
         model: Model,
         target: Target,
         weights: Array,
-        negative: Negative,
+        negative: Negative | None,
         positive: Positive | Method | None,
         given: Mapping[str, Array],
-        optimizer: Optimizer,
+        optimizer: Optimizer | None,
         rng: np.random.Generator,
+        plan: tuple[int, int] = (100, 1000),
         executor: Executor | None = None,
     ) -> None:
         s = model.structure
-        self.negative, self.precision, self.optimizer = negative, negative.precision, optimizer
         self.weights, self.given, self.rng, self.count = weights, given, rng, 0
         self.floors = floors(s)
         self.model = Model(s, raised(model.params, self.floors))
-        self.target = compact(target.with_model(self.model), self.precision)
+        target = target.with_model(self.model)
         self.settled, self.idle = settled_layers(s, given), idle_entries(target, given)
         self.outward = outward(target, given)
         self.normalized = s.normalized and not given
-        self.positive = positive or default_positive(target, self.precision)
-        self.factorised = factorises(target)
-        self.data_phase = data_phase(self.positive, executor, self.factorised)
-        self.moments = optimizer.start(self.model.params)
+        size, updates = plan
+        if negative is None:
+            negative = default_negative(self.conditioned(target), bool(given), size)
+        self.negative = negative
         self.model_phase = ModelPhase()
         if not self.normalized:
             self.model_phase = negative.start(self.conditioned(target), rng)
+        self.precision = self.model_phase.precision or negative.precision
+        self.target = compact(target, self.precision)
+        self.positive = positive or default_positive(target, self.precision)
+        self.factorised = factorises(target)
+        self.data_phase = data_phase(self.positive, executor, self.factorised)
+        self.optimizer = optimizer or default_optimizer(
+            target,
+            model_phase=not self.normalized,
+            exact=self.factorised or isinstance(self.positive, Exact),
+            updates=updates,
+        )
+        self.moments = self.optimizer.start(self.model.params)
         self.order: Array = np.zeros(0, dtype=int)
 
     def next_rows(self, size: int) -> Array:
@@ -83,6 +97,9 @@ class Run:
         """Step along E[d log_density | data] - E[d log_density | given] of a mini-batch."""
         model, weights, t = self.model, self.weights[rows], self.count
         target = self.target.take(rows).with_model(model)
+        for value in target.evidence.values.values():
+            # So that products with them can be kept from phase to phase.
+            value.flags.writeable = False
 
         data = Statistics(self.precision)
         posterior = self.data_phase.expect(target, weights / len(rows), data, self.rng)
@@ -141,6 +158,10 @@ class Run:
             self.model.with_params(raised(params, self.floors))
         except PgmError as error:
             raise PgmError(f"update {self.count + 1}: step of {kind}: {error}") from None
+
+    def last_chains(self) -> States:
+        """Return the states of persistent chains of the whole model; {} without any."""
+        return {} if self.given or self.settled else self.model_phase.states()
 
     def state(self) -> State:
         """Return everything needed to go on but the parameters."""

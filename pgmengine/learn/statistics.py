@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from pgmengine.base.types import Array, States, Weight
+from pgmengine.graph.couplings import weighted_sum
 from pgmengine.graph.model import Model
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.weights import plus
@@ -57,9 +58,7 @@ class Statistics:
         """Return the sum at the parameters of a model, parameter by parameter."""
         out: dict[str, Weight] = {}
         if self._points:
-            states, weights = zip(*self._points, strict=True)
-            x = {name: np.concatenate([each[name] for each in states]) for name in states[0]}
-            out = model.gradient(x, np.concatenate(weights))
+            out = _shared(model, self._points) or _stacked(model, self._points)
         for gradient, factor in self._arrays:
             for name, value in gradient.items():
                 out[name] = plus(out[name], value, factor) if name in out else factor * value
@@ -71,9 +70,56 @@ class Statistics:
         for name in s.layers if self.mass else ():
             if name not in s.directed_layers:
                 mean = sum((w @ x[name] for x, w in self._points), np.zeros(1))
-                biases = (f * np.ravel(g[f"{name}.bias"]) for g, f in self._arrays)
+                key = f"{name}.bias"
+                biases = (f * np.ravel(g[key]) for g, f in self._arrays if key in g)
                 out[name] = (mean + sum(biases, np.zeros(1))) / self.mass
         return out
+
+
+Points: TypeAlias = list[tuple[States, Array]]
+
+
+def _stacked(model: Model, points: Points) -> dict[str, Weight]:
+    """Return the sum of weight * d log_density over points, by one product of all rows."""
+    states, weights = zip(*points, strict=True)
+    x = {name: np.concatenate([each[name] for each in states]) for name in states[0]}
+    return model.gradient(x, np.concatenate(weights))
+
+
+def _shared(model: Model, points: Points) -> dict[str, Weight] | None:
+    """Return the same where all points have the values of some layer in common, else None.
+
+    Its product with another layer is then made once, with the sum of the other's values. Models
+    with arrows or tables are not multilinear, and left out.
+    """
+    s, (first, _) = model.structure, points[0]
+    common = {name for name in first if all(x[name] is first[name] for x, _ in points)}
+    if len(points) < 2 or not common or s.tables or s.directed_layers:
+        return None
+    total = np.sum([weights for _, weights in points], axis=0)
+    heavy = {
+        name: [weights[:, None] * x[name] for x, weights in points]
+        for name in first
+        if name not in common
+    }
+    out: dict[str, Weight] = {}
+    for name in first:
+        shape = model.params[f"{name}.bias"].shape
+        each = (weighted_sum(weights, x[name]) for x, weights in points)
+        found = weighted_sum(total, first[name]) if name in common else sum(each)
+        out[f"{name}.bias"] = np.reshape(found, shape)
+    for c in s.couplings:
+        weight = model.params[f"{c.key}.weight"]
+        if c.a in common or c.b in common:
+            xa = first[c.a] if c.a in common else np.sum(heavy[c.a], axis=0)
+            xb = first[c.b] if c.b in common else np.sum(heavy[c.b], axis=0)
+            if c.a in common and c.b in common:
+                xb = total[:, None] * xb
+        else:
+            xa = np.concatenate([x[c.a] for x, _ in points])
+            xb = np.concatenate(heavy[c.b])
+        out[f"{c.key}.weight"] = c.statistics(weight, xa, xb)
+    return out
 
 
 class Gradient(dict[str, Any]):

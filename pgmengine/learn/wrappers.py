@@ -74,6 +74,20 @@ class Centered:
     ) -> Params:
         """Return the parameters after step t along the centred gradient."""
         means = gradient.data.means(structure)
+        # Offsets of a damaged checkpoint may be of any size: the step then ends as diverged.
+        with np.errstate(over="ignore", invalid="ignore"):
+            centred = self._centred(structure, params, gradient, moments, means)
+        return self.optimizer.step(structure, params, gradient.replaced(centred), moments, t)
+
+    def _centred(
+        self,
+        structure: Structure,
+        params: Params,
+        gradient: Gradient,
+        moments: Snapshot,
+        means: Mapping[str, Array],
+    ) -> dict[str, Any]:
+        """Return the parts of the gradient that centring changes; the offsets follow the means."""
         for name, mean in means.items():
             offset = moments[f"offset/{name}"]
             followed = (1 - self.follow) * offset + self.follow * mean
@@ -96,7 +110,14 @@ class Centered:
                 biased = structure.layers[name].components(structure.child_tables[name] < 0)
                 moved = biased & ~np.ravel(gradient.idle.get(key, np.False_))
                 out[key] = before - (share * moved).reshape(np.shape(before))
-        return self.optimizer.step(structure, params, gradient.replaced(out), moments, t)
+        return out
+
+
+def holds(optimizer: object, kind: type) -> bool:
+    """Return whether an optimizer is of a kind, or has one of that kind inside."""
+    while optimizer is not None and not isinstance(optimizer, kind):
+        optimizer = getattr(optimizer, "optimizer", None)
+    return optimizer is not None
 
 
 def _check_inside(outer: Centered | Tied, other: type) -> None:
@@ -105,10 +126,7 @@ def _check_inside(outer: Centered | Tied, other: type) -> None:
     Centred gradients shift each bias by offsets of its own: ties would break, or the fixed points
     of their sum would move.
     """
-    inner: object = outer.optimizer
-    while inner is not None and not isinstance(inner, other):
-        inner = getattr(inner, "optimizer", None)
-    if inner is not None:
+    if holds(outer.optimizer, other):
         raise PgmError(
             f"{type(outer).__name__} does not go with {other.__name__}: centred gradients of tied "
             "parameters are not those of one parameter"

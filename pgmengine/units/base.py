@@ -170,6 +170,31 @@ class Unit:
         mean: Array = self.prob(eta) @ self._values
         return mean
 
+    def natural(self, mean: Array) -> Array:
+        """Return eta with A'(eta) = mean, in the shape of mean: in closed form, or by bisection.
+
+        The mean has to lie inside the range of the unit. Units of several components have to be
+        one-hot.
+        """
+        if self.one_hot and self.log_base is not None:
+            return np.asarray(np.log(mean) - self.log_base)
+        if self.curvature is not None:
+            return np.asarray(mean / self.curvature)
+        if self.support is not None and self.log_base is not None and len(self.support) == 2:
+            (low, high), (h_low, h_high) = self.support, self.log_base
+            share: Array = (mean - low) / (high - low)
+            return np.asarray((np.log(share / (1 - share)) - (h_high - h_low)) / (high - low))
+        low, high = np.full(mean.shape, -1.0), np.full(mean.shape, 1.0)
+        while (wide := (self.mean(low) > mean) | (self.mean(high) < mean)).any() and np.abs(
+            high
+        ).max() < 1e4:
+            low, high = np.where(wide, 2 * low, low), np.where(wide, 2 * high, high)
+        for _ in range(60):
+            half = (low + high) / 2
+            below = self.mean(half) < mean
+            low, high = np.where(below, half, low), np.where(below, high, half)
+        return np.asarray(half)
+
     def variance(self, eta: Array) -> Array:
         """Return the variance of x, which is A''(eta), or of each of its components."""
         p, values = self.prob(eta), self._values

@@ -23,6 +23,15 @@ def run(monkeypatch, capsys, *words):
     return stop.value.code or 0, printed.out, printed.err
 
 
+@pytest.mark.parametrize("command", ["infer", "sample"])
+def test_seconds_limits_the_time(monkeypatch, capsys, model, command):
+    code, _, error = run(monkeypatch, capsys, command, model, "--seconds", "1e-9")
+    assert code == 2 and "ask with seconds=" in error
+    assert run(monkeypatch, capsys, command, model, "--seconds", "60")[0] == 0
+    told = run(monkeypatch, capsys, "explain", model, "--seconds", "1e-9")[1]
+    assert "answer: none of these can" in told
+
+
 def test_info_explain_infer_and_sample(monkeypatch, capsys, model, tmp_path):
     assert "v-h.weight" in run(monkeypatch, capsys, "info", model)[1]
     assert "-> Exact" in run(monkeypatch, capsys, "explain", model, "--evidence", "v=1,0,?,1")[1]

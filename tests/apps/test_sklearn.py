@@ -12,7 +12,9 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.naive_bayes import BernoulliNB
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 ESTIMATORS = [
@@ -179,3 +181,71 @@ def test_features_have_a_width():
     model = pgm.sklearn.RBMTransformer(2, n_iter=1, random_state=0).fit(x)
     with pytest.raises(pgm.PgmError, match="3 columns, expected the 2 of transform"):
         model.inverse_transform(np.zeros((4, 3)))
+
+
+def hard_data(kind):
+    """Return rows and labels that are scarce, constant or unbalanced."""
+    rng = np.random.default_rng(0)
+    rows = {"one row of a class": 40, "one feature": 50}.get(kind, 60)
+    y = rng.integers(0, 2, rows)
+    if kind == "unbalanced":
+        y = (np.arange(rows) < 3).astype(int)
+    if kind == "one row of a class":
+        y = (np.arange(rows) < 1).astype(int)
+    x = rng.normal(size=(rows, 1 if kind == "one feature" else 6))
+    x[:, 0] += 4 * y
+    if kind == "constant columns":
+        x[:, 2:] = [3.0, 0.0, -1e6, 1e-9]
+    if kind == "rare values":
+        x[:, 1:] = 0.0
+        x[:1, 1:] = 1e3
+    if kind == "zeros and ones":
+        x = (x > 1.5) * 1.0
+    return x, y
+
+
+KINDS = ["unbalanced", "one row of a class", "one feature", "constant columns", "rare values"]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "zeros and ones"])
+@pytest.mark.parametrize("name", ["DRBMClassifier", "GenerativeClassifier"])
+def test_classifiers_are_no_worse_than_the_largest_class(name, kind):
+    """With nothing but the defaults, also on new rows far away."""
+    x, y = hard_data(kind)
+    found = getattr(pgm.sklearn, name)(random_state=0).fit(x, y)
+    most = max(np.mean(y), 1 - np.mean(y))
+    assert found.score(x, y) >= most
+    far = x if kind == "zeros and ones" else 100 * x + 1e3
+    for rows in (x, far):
+        prob = found.predict_proba(rows)
+        assert np.isfinite(prob).all()
+        np.testing.assert_allclose(prob.sum(axis=1), 1.0)
+
+
+def test_rare_ones_do_not_decide_a_discriminative_machine():
+    """A column that is 1 in one row of training has no weight of its own on new rows."""
+    rng = np.random.default_rng(0)
+    x = (rng.random((400, 60)) < 0.004) * 1.0
+    y = rng.integers(0, 2, 400)
+    x[:, 0] = y
+    scaling = pgm.sklearn.Scaling.limited(x)
+    assert np.abs(scaling.values(np.ones((1, 60)))).max() <= 4.0
+    found = pgm.sklearn.DRBMClassifier(random_state=0).fit(x, y)
+    new = (rng.random((200, 60)) < 0.1) * 1.0
+    new[:, 0] = y[:200]
+    assert found.score(new, y[:200]) > 0.9
+
+
+def test_defaults_are_as_good_as_other_classifiers():
+    """The 8x8 digits, 900 rows, beside logistic regression and a machine for features."""
+    x, y = load_digits(return_X_y=True)
+    cut = 900
+    drbm = pgm.sklearn.DRBMClassifier(random_state=0).fit(x[:cut], y[:cut])
+    logistic = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
+    logistic.fit(x[:cut], y[:cut])
+    assert drbm.score(x[cut:], y[cut:]) > logistic.score(x[cut:], y[cut:])
+    v = (x > 7) * 1.0
+    classes = pgm.sklearn.GenerativeClassifier(random_state=0).fit(v[:cut], y[:cut])
+    assert classes.score(v[cut:], y[cut:]) > BernoulliNB().fit(v[:cut], y[:cut]).score(
+        v[cut:], y[cut:]
+    )

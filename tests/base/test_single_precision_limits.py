@@ -70,10 +70,9 @@ def test_the_widest_and_the_narrowest(sigma, errors=5):
     ids=repr,
 )
 def test_inputs_out_of_range_are_seen(method, want):
-    with (
-        warnings.catch_warnings(),
-        pytest.raises(pgm.PgmError, match="layer 'h': its inputs .* beyond single precision"),
-    ):
+    # AIS sums hidden units in closed form, in double precision, whose digits do not suffice either.
+    said = "rounding of log weights" if want == "log_z" else "inputs .* beyond single precision"
+    with warnings.catch_warnings(), pytest.raises(pgm.PgmError, match=said):
         warnings.simplefilter("ignore", RuntimeWarning)
         pgm.infer(model(1e10), {"v": [1e29, 1e29]}, want=[want], method=method, rng=0)
 

@@ -126,9 +126,9 @@ def layer_of(k, one_hot, by_unit):
     return b.build(), prob
 
 
-@pytest.fixture(params=_kernels.PROCESSORS)
+@pytest.fixture(params=_kernels.PROCESSORS[: _kernels.PROCESSORS.index(_kernels.PROCESSOR) + 1])
 def processor(request):
-    """Sweeps by the routines of one kind of processor."""
+    """Sweeps by the routines of a kind whose vectors are no wider than those of this run."""
     _kernels.use(request.param)
     yield
     _kernels.use(_kernels.PROCESSOR)

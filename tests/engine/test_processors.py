@@ -120,5 +120,11 @@ def test_the_last_kind_that_runs_here_is_taken_and_others_by_name():
     )
 
 
+@pytest.mark.skipif(len(_kernels.PROCESSORS) < 3, reason="no wider kind runs here")
+def test_a_kind_with_wider_vectors_than_the_arrays_is_refused():
+    said = run("base", "-c", "from pgmengine import _kernels; _kernels.use('avx2')")
+    assert said.returncode and "set PGMENGINE_KERNELS=avx2 before" in said.stderr
+
+
 if __name__ == "__main__":
     np.savez(sys.argv[1], **flat(found()))

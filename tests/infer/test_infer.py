@@ -348,10 +348,10 @@ def test_sparse_evidence_is_evidence():
     "ask, words",
     [
         (
-            lambda m: pgm.infer(pgm.fit(m, {"v": np.ones((2, 4))}, updates=1, progress=False)),
+            lambda m: pgm.infer(m.given({"v": np.ones((2, 4))})),
             "pass its attribute .model, which is one",
         ),
-        (lambda m: pgm.explain("model"), "model must be a Model, not str"),
+        (lambda m: pgm.explain("model"), "model must be a Model or a Fit, not str"),
         (
             lambda m: pgm.infer(m, method="mcmc"),
             "method must be an inference method such as pgm.Exact(), not 'mcmc'",

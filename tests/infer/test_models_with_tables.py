@@ -16,7 +16,7 @@ some = pytest.mark.parametrize("m", SOME, ids=repr)
 SAMPLERS = [
     pgm.MCMC(chains=20, warmup=30, draws=200),
     pgm.ParallelTempering(rungs=4, chains=4, warmup=30, draws=300),
-    pgm.SimulatedTempering(betas=pgm.Linear(4), chains=8, warmup=60, draws=300),
+    pgm.SimulatedTempering(betas=pgm.Linear(4), chains=32, warmup=60, draws=300),
     pgm.TemperedTransitions(betas=pgm.Linear(4), chains=20, warmup=5, draws=40),
 ]
 

@@ -95,8 +95,10 @@ def test_every_candidate_for_a_large_lattice_is_priced_and_nothing_is_made_of_al
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**28
-    assert [e.chosen and e.chosen.method for e in told] == ["MCMC", "AIS", "MeanField"]
-    assert all(p.work < 1e11 and p.seconds < 3600 for e in told for p in e.plans if p.accepted)
+    # Annealing would take 16 minutes.
+    chosen = [e.chosen and e.chosen.method for e in told]
+    assert chosen == ["MCMC", "ParallelTempering", "MeanField"]
+    assert all(p.work < 1e11 and p.seconds <= 600 for e in told for p in e.plans if p.accepted)
 
 
 def test_a_large_lattice_is_swept_without_all_pairs():
@@ -128,7 +130,8 @@ def test_forward_follows_a_chain_inside_a_layer_without_making_whole_layers_anew
     """
     size, draws = 300, 4000
     made, model = made_inputs(monkeypatch), chain(size, 1.5, sparse)
-    r = pgm.infer(model, method=pgm.Forward(draws), rng=0)
+    # Without the exact check of infer, which makes inputs of its own.
+    r = pgm.Forward(draws).run(model.given(), rng=0)
     assert len(made) < 5
     exact = np.empty(size)
     for i in range(size):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from kept import kept
 from tiny import MODELS, as_evidence, patterns, weaker
 
 import pgmengine as pgm
@@ -97,7 +98,7 @@ def test_the_bound_rises_and_is_monitored():
     bound = pgm.VariationalBound({"v": x}, every=10, positive=pgm.MeanField())
     likelihood = pgm.ExactLogLikelihood({"v": x}, every=10)
     f = pgm.fit(
-        pgm.sbn([6, 3, 2], rng=0),
+        kept(pgm.sbn([6, 3, 2], rng=0)),
         {"v": x},
         positive=pgm.MeanField(),
         optimizer=pgm.Adam(0.02),

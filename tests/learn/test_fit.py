@@ -12,6 +12,7 @@ from threading import Event
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from kept import kept
 
 import pgmengine as pgm
 from pgmengine.learn.statistics import Statistics
@@ -54,7 +55,7 @@ def test_the_update_follows_the_gradient_of_the_log_likelihood(case):
             {"x": missing(binary, 0.3, rng)},
         ),
     }[case]()
-    given = ("x",) if case == "drbm" else ()
+    model, given = kept(model), ("x",) if case == "drbm" else ()
     fitted = pgm.fit(
         model,
         data,
@@ -165,7 +166,8 @@ def test_interrupt_leaves_the_last_complete_state(ctrl_c):
     x, seen = pgm.datasets.bars_and_stripes().x_train, []
     fitted = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=50, callbacks=[ctrl_c(seen)])
     assert fitted.interrupted and fitted.state["update"] == 4
-    assert fitted.model is seen[-1]
+    for name, value in seen[-1].params.items():
+        assert fitted.model.params[name] is value
     assert pgm.infer(fitted.model, want=("log_z",)).kind == "exact"
 
 
@@ -218,7 +220,10 @@ def test_a_fit_says_what_it_did(caplog):
         and "data phase by MeanField" in caplog.text
     )
     g = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=2, progress=False)
-    assert g.negative == pgm.PCD()
+    assert g.negative == pgm.ExactGradient() and "model phase by ExactGradient" in repr(g)
+    # Both layers are too large for sums over the states of one of them.
+    large = pgm.fit(pgm.rbm(40, 40, rng=0), {"v": np.eye(40)}, updates=2, progress=False)
+    assert large.negative == pgm.PCD() and "model phase by PCD" in repr(large)
 
 
 @pytest.mark.parametrize(

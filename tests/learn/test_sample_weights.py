@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from kept import kept
 
 import pgmengine as pgm
 from pgmengine.infer.sampling import collect
@@ -17,11 +18,12 @@ def weighted_case(case):
     x = rng.integers(0, 2, (6, 4)).astype(float)
     if case == "drbm":
         return (
-            pgm.drbm(4, 3, 3, rng=1),
+            kept(pgm.drbm(4, 3, 3, rng=1)),
             {"x": x, "y": rng.integers(0, 3, (6, 1)).astype(float)},
             ("x",),
         )
-    return (pgm.dbm([4, 3, 2], rng=1) if case == "dbm" else pgm.rbm(4, 3, rng=1)), {"v": x}, ()
+    model = pgm.dbm([4, 3, 2], rng=1) if case == "dbm" else pgm.rbm(4, 3, rng=1)
+    return kept(model), {"v": x}, ()
 
 
 @pytest.mark.parametrize("case", ["rbm", "drbm", "dbm"])
@@ -86,7 +88,8 @@ def test_distinct_row_weights_are_no_loop_over_rows(monkeypatch):
         pgm.Exact, "gradient", lambda self, t, w: calls.append(t.rows) or real(self, t, w)
     )
     x = np.random.default_rng(0).integers(0, 2, (50, 5)).astype(float)
-    pgm.fit(pgm.dbm([5, 3, 2], rng=0), {"v": x}, updates=2, sample_weight=np.arange(1.0, 51))
+    model, settings = pgm.dbm([5, 3, 2], rng=0), {"negative": pgm.PCD(), "updates": 2}
+    pgm.fit(model, {"v": x}, sample_weight=np.arange(1.0, 51), **settings)
     assert calls == [50, 50]
 
 
@@ -154,7 +157,10 @@ def test_rows_that_weigh_are_asked_about_at_once(method, rtol=1e-9):
 @pytest.mark.parametrize(
     "model", [pgm.dbm([5, 3, 2], rng=0), pgm.sbn([5, 3, 2], rng=0)], ids=["dbm", "sbn"]
 )
-def test_methods_that_choose_take_weights(model, rtol=1e-9):
+def test_methods_that_choose_take_weights(model, rtol=1e-6):
+    """Mean field starts a data phase at another point than an answer: both end at one maximum, at
+    which the Newton steps in xi stop within 1e-7.
+    """
     x, weights = np.random.default_rng(0).integers(0, 2, (6, 5)).astype(float), np.arange(6.0)
     target = model.given({"v": x})
     for method in (pgm.Exact(), pgm.MeanField(updates=500, tolerance=1e-12)):
@@ -164,7 +170,7 @@ def test_methods_that_choose_take_weights(model, rtol=1e-9):
         data_phase(chosen).expect(target, weights, two, rng)
         found = two.total(model)
         for key, value in one.total(model).items():
-            np.testing.assert_allclose(found[key], value, rtol=rtol, atol=1e-9, err_msg=key)
+            np.testing.assert_allclose(found[key], value, rtol=rtol, atol=rtol, err_msg=key)
 
 
 def test_weights_of_any_size():

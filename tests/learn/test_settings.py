@@ -138,7 +138,7 @@ def ask(method=None, **settings):
         ),
         (
             lambda: ask(pgm.AIS(reference=[0.0])),
-            "reference must map layer names to arrays, not list",
+            "reference must map layer names to arrays, not an array (1,): no layer is so wide",
         ),
         (lambda: ask(pgm.AIS(reference={"x": [0.0]})), "reference: layer 'x'"),
         (
@@ -265,15 +265,20 @@ def test_a_monitor_may_also_stop():
 @pytest.mark.parametrize(
     "of, to, words",
     [
-        ({"model": pgm.rbm(4, 1, rng=0)}, {}, "'optimizer/m/h.bias' has shape (1,), expected (2,)"),
+        (
+            {"model": pgm.rbm(4, 1, rng=0), "optimizer": pgm.Adam()},
+            {"optimizer": pgm.Adam()},
+            "'optimizer/m/h.bias' has shape (1,), expected (2,)",
+        ),
+        ({"model": pgm.rbm(4, 1, rng=0)}, {}, "'optimizer/offset/h' has shape (1,), expected (2,)"),
         (
             {"negative": pgm.PCD(chains=5)},
             {"negative": pgm.PCD(chains=9)},
             "'negative/v' has shape (5, 4), expected (9, 4)",
         ),
         (
-            {"optimizer": pgm.Centered(pgm.Adam())},
-            {"optimizer": pgm.Centered(pgm.AdaMax())},
+            {"optimizer": pgm.Centered(pgm.Adam()), "negative": pgm.PCD()},
+            {"optimizer": pgm.Centered(pgm.AdaMax()), "negative": pgm.PCD()},
             "Centered(Adam) and PCD, this one has Centered(AdaMax) and PCD",
         ),
         ({"rng": np.random.Generator(np.random.MT19937(0))}, {}, "a fit with other random numbers"),

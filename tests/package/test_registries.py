@@ -16,7 +16,7 @@ OTHERS = {
     "contracts": {pgm.Axis, pgm.Method, pgm.Prepared, pgm.Scheme},
     "ladders": {pgm.Adaptive, pgm.FlatHistogram, pgm.Linear, pgm.OneOverT, pgm.ThreePiece},
     "chains": {pgm.CoupledTempering},
-    "optimizers": {pgm.AdaMax, pgm.Adam, pgm.Averaged, pgm.Centered, pgm.SGD, pgm.Tied},
+    "optimizers": {pgm.AdaMax, pgm.Adam, pgm.Averaged, pgm.Centered, pgm.SGD, pgm.Scaled, pgm.Tied},
     "schedules": {pgm.GrowingBlend, pgm.harmonic, pgm.linear_decay},
     "monitors": {
         pgm.AISLogLikelihood,

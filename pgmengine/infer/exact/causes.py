@@ -76,7 +76,8 @@ def absent_children(target: Target, name: str) -> Array:
 def separate_units(target: Target, structural: bool) -> dict[str, Array]:
     """Return the barren units with independent causes and without children: layer -> (size,) bool.
 
-    No factor holds them: each is 0 with the probability E[e^-z], z a sum over its parents.
+    No factor holds them: each is 0 with the probability E[e^-z], z a sum over its parents. The
+    target is one row, which stands for all rows of its pattern.
     """
     s = target.structure
     out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}

@@ -6,18 +6,19 @@ computes the tables of any rows of the pattern. `condition` plans it from one ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 
+from pgmengine.base.division import blocks
 from pgmengine.base.errors import PgmError
 from pgmengine.base.memory import no_room
 from pgmengine.base.types import Array
 from pgmengine.graph.queries import acts, barren, barren_tables
-from pgmengine.graph.target import Target
+from pgmengine.graph.target import Target, check_one
 from pgmengine.infer.exact.causes import (
     AbsentTerm,
     ChainTerm,
@@ -34,6 +35,7 @@ from pgmengine.infer.exact.factors import (
     Entries,
     FreeUnits,
     Scopes,
+    TableTerm,
     Term,
     free_units,
     joined,
@@ -82,6 +84,9 @@ class Form:
     maximum: bool = False
     small: bool = False
 
+
+# Quantities that need the factors of all parameters.
+PAIRS = {"pairs", "gradient"}
 
 # Seconds for a table entry that is a function of a field.
 FILL = 1e-7
@@ -148,29 +153,25 @@ class Conditioned:
     def highest(self, target: Target) -> Array:
         """Return the largest value over rows of each entry that can be -inf, and 0 for the others.
 
-        Functions of a field are finite, but for children with independent causes: such a child is 0
-        for sure where no cause is there. Rows are looked at some at a time. PgmError where not even
-        one row fits in memory.
+        Tables can be -inf, and children with independent causes: such a child is 0 for sure where
+        no cause is there. Rows are looked at some at a time. PgmError where not even one row fits
+        in memory.
         """
         each = COPIES * 8.0 * float(self.sizes.sum())
         if why := no_room(each):
             raise PgmError(f"the factors of a row have {self.sizes.sum():.3g} entries: {why}")
-        rows, step = np.arange(target.rows), int(max(1, SEARCH_BYTES // max(each, 1.0)))
-        parts = (
-            [target] if target.rows <= step else map(target.take, np.split(rows, rows[step::step]))
-        )
-        return np.asarray(np.maximum.reduce([self._highest(part) for part in parts]))
+        parts = blocks(np.arange(target.rows), SEARCH_BYTES / max(each, 1.0))
+        some = [target] if len(parts) == 1 else map(target.take, parts)
+        return np.asarray(np.maximum.reduce([self._highest(part) for part in some]))
 
     def _highest(self, target: Target) -> Array:
         """Return the largest values over some rows."""
-        layers, found, first = target.structure.layers, [np.empty(0)], 0
-        for term in self.terms:
-            sizes = self.sizes[first : first + len(term.scopes)]
-            first += len(term.scopes)
-            finite = isinstance(term, InfiniteTerm) or (
-                isinstance(term, ChildTerm) and not layers[term.name].unit.independent_causes
-            )
-            found.append(np.zeros(sizes.sum()) if finite else term.values(target).max(axis=1))
+        found = [np.empty(0)]
+        for term, place in self._placed:
+            if _may_exclude(target, term):
+                found.append(term.values(target).max(axis=1))
+            else:
+                found.append(np.zeros(self.sizes[place].sum()))
         return np.concatenate(found)
 
     @cached_property
@@ -179,7 +180,16 @@ class Conditioned:
 
         Functions of a field take them. All other entries are read from the parameters.
         """
-        places = [place for _, place in self.places((ChildTerm, InfiniteTerm))]
+        return self._filling(place for _, place in self.places((ChildTerm, InfiniteTerm)))
+
+    def excluding(self, target: Target) -> tuple[float, float]:
+        """Return the number of entries that can be -inf, and about the seconds of filling them."""
+        some = [(term, place) for term, place in self._placed if _may_exclude(target, term)]
+        entries = float(sum(self.sizes[place].sum() for _, place in some))
+        return entries, self._filling(place for term, place in some if isinstance(term, ChildTerm))
+
+    def _filling(self, places: Iterable[slice]) -> float:
+        """Return the seconds that entries take which are functions of a field."""
         return FILL * float(sum(self.sizes[place].sum() for place in places))
 
     def largest(self, target: Target) -> list[Array]:
@@ -190,8 +200,11 @@ class Conditioned:
         ]
 
     def constant(self, target: Target) -> Array:
-        """Return the part (rows,) of the log density that has no free units."""
-        return observed_constant(target, self.whole)
+        """Return the part (rows,) of the log weights that no state of a free unit changes."""
+        total = observed_constant(target, self.whole)
+        for term, _ in self.infinite:
+            total = total + term.constant(target)
+        return total
 
     @cached_property
     def infinite(self) -> list[tuple[InfiniteTerm, slice]]:
@@ -213,13 +226,26 @@ class Conditioned:
         ranges = [np.arange(place.start, place.stop) for place in places]
         return np.concatenate(ranges) if ranges else np.empty(0, dtype=np.int64)
 
+    def asked(self, kinds: set[str]) -> Array:
+        """Return the factors whose marginals the wanted quantities need, ascending."""
+        return np.arange(len(self.scopes)) if PAIRS & kinds else self.for_means
+
     def places(self, kind: type[T] | tuple[type[T], ...]) -> Iterator[tuple[T, slice]]:
         """Yield the terms of a kind, or of several, with the places of their factors."""
-        first = 0
-        for term, count in zip(self.terms, self.counts, strict=True):
-            if isinstance(term, kind):
-                yield term, slice(first, first + count)
-            first += count
+        return ((term, place) for term, place in self._placed if isinstance(term, kind))
+
+    @cached_property
+    def _placed(self) -> list[tuple[Term, slice]]:
+        """All terms, with the places of their factors."""
+        ends = np.cumsum([0, *self.counts]).tolist()
+        return list(zip(self.terms, map(slice, ends, ends[1:]), strict=False))
+
+
+def _may_exclude(target: Target, term: Term) -> bool:
+    """Whether entries of a term can be -inf: those of tables, and of causes that are not there."""
+    if isinstance(term, ChildTerm):
+        return target.structure.layers[term.name].unit.independent_causes
+    return isinstance(term, (TableTerm, ChainTerm))
 
 
 def condition(target: Target, form: Form) -> Conditioned:
@@ -227,13 +253,14 @@ def condition(target: Target, form: Form) -> Conditioned:
 
     Parameters
     ----------
-    target : its first row stands for all rows of the pattern.
+    target : one row, which stands for all rows of the pattern (`one_for_all`).
     form : the form of the factors.
 
     Raises
     ------
     PgmError if a term is no table, or too large a table.
     """
+    check_one(target)
     s = target.structure
     left_out = _left_out(target, form)
     counted = np.ones(len(s.table_index.child), dtype=bool)
@@ -293,7 +320,7 @@ def _left_out(target: Target, form: Form) -> dict[str, Array]:
     s, left_out = target.structure, dict[str, Array]()
     if form.prune:
         both = barren(target), barren_tables(target)
-        left_out = {n: np.any([b[n].all(axis=0) for b in both], axis=0) for n in s.layers}
+        left_out = {n: np.any([b[n][0] for b in both], axis=0) for n in s.layers}
     elif form.small and not form.pairs and not form.maximum:
         left_out = separate_units(target, form.structural)
         for name, mask in left_out.items():

@@ -19,7 +19,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, Weight
 from pgmengine.graph.queries import barren, forced_units, hinted
-from pgmengine.graph.target import Target
+from pgmengine.graph.target import Target, check_one
 from pgmengine.protocols import Coupling
 
 Vertex = tuple[str, int]
@@ -60,14 +60,15 @@ class Cover:
 
 
 def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
-    """Return the cheapest cover of a target whose rows share one evidence pattern.
+    """Return the cheapest cover of a target of one row, which may stand for many (`one_for_all`).
 
     `prune` leaves out barren units, which log_z alone does not need. `structural` covers every
     parameter, zero or not. A cover depends on the structure, the pattern, and where couplings act,
     so the structure remembers it: while a model learns, where its couplings act stays.
     """
+    check_one(target)
     masks = [mask[0] for both in (target.free, target.cut) for mask in both.values()]
-    masks += [hinted(target, name).any(axis=0) for name in target.soft]
+    masks += [hinted(target, name)[0] for name in target.soft]
     acting = target.model.parameter_places if structural else target.model.nonzero_places
     seen = (m.tobytes() for m in masks)
     key = "cover", prune, structural, target.untempered, *target.soft, *seen, *acting
@@ -79,7 +80,7 @@ def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
     s = target.structure
     gone = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     if prune:
-        gone = {name: np.all(mask, axis=0) for name, mask in barren(target).items()}
+        gone = {name: mask[0] for name, mask in barren(target).items()}
     active = {name: ~mask for name, mask in gone.items()}
     free = {name: target.free[name][0] & mask for name, mask in active.items()}
     forced = forced_units(target, active, structural)

@@ -12,7 +12,6 @@ References: Lauritzen and Spiegelhalter (1988); Shafer and Shenoy (1990); Koller
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,20 +20,21 @@ import numpy as np
 
 from pgmengine._kernels import run_restricted
 from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.division import blocks
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, States
 from pgmengine.graph.target import Target
-from pgmengine.infer.answers import add_gradients
 from pgmengine.infer.by_name import Joint, units_of
-from pgmengine.infer.exact.answered import Answer, check_possible, exact_answers, put
+from pgmengine.infer.exact.answered import Answer, Gathered, check_possible, exact_answers
 from pgmengine.infer.exact.causes import shares
 from pgmengine.infer.exact.conditioned import Conditioned
 from pgmengine.infer.exact.expected import Expected
 from pgmengine.infer.exact.planning import Planned, lifted, normalised, planned
 from pgmengine.infer.exact.shared import observed_states
-from pgmengine.infer.exact.trees import MOMENTS, PAIRS, ROWS_BYTES, Limits, Tree
+from pgmengine.infer.exact.trees import MOMENTS, ROWS_BYTES, Limits, Tree
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result, quantity
+from pgmengine.infer.rounding import check_digits
 from pgmengine.protocols import Accumulator, Snapshot
 
 
@@ -104,7 +104,7 @@ class Elimination(Method):
 
     def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
         """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
-        weighed = replace(target, weights=target.weighed(weights))
+        weighed = replace(check_digits(target), weights=target.weighed(weights))
         question = self.prepare(weighed, ("gradient",))
         question.check()
         found: dict[str, Any] = self._all(question.basis, weighed, None)[1]["gradient"]
@@ -144,22 +144,11 @@ def _eliminated(
     rng: np.random.Generator | None,
 ) -> tuple[Array, Answer]:
     """Return log_z (rows,), and the other answers: quantity -> layer or coupling -> (rows, ...)."""
-    log_z, answers = np.empty(target.rows), Answer()
-    for tree, rows in _jobs(trees, want, draws):
-        log_z[rows], more = _solved(tree, target, rows, want, draws, rng)
-        if "gradient" in more:
-            answers["gradient"] = add_gradients(answers.get("gradient"), more.pop("gradient"))
-        for what, values in more.items():
-            put(answers.setdefault(what, {}), values, rows, target.rows)
-    return log_z, answers
-
-
-def _jobs(trees: list[Tree], want: tuple[str, ...], draws: int) -> Iterator[tuple[Tree, Array]]:
-    """Yield the rows that share a pass, with their tree."""
+    gathered = Gathered(target, "elimination")
     for tree in trees:
-        step = tree.at_once(want, draws)
-        for first in range(0, len(tree.rows), step):
-            yield tree, tree.rows[first : first + step]
+        for rows in blocks(tree.rows, tree.at_once(want, draws)):
+            gathered.add(rows, *_solved(tree, target, rows, want, draws, rng))
+    return gathered.complete()
 
 
 def _solved(
@@ -174,7 +163,7 @@ def _solved(
     given = whole if len(rows) == whole.rows else whole.take(rows)
     kinds, conditioned = {quantity(w) for w in want}, tree.conditioned
     moments, posterior = not MOMENTS.isdisjoint(kinds), bool(kinds - {"log_z", "log_prob"})
-    asked = _asked_factors(conditioned, kinds)
+    asked = conditioned.asked(kinds)
     target = given if tree.restricted is None else tree.given(given)
     if tree.possible is not None and not tree.possible.cards.all():
         log_z = np.full(target.rows, -np.inf)
@@ -272,11 +261,6 @@ def _run(
     return found
 
 
-def _asked_factors(conditioned: Conditioned, kinds: set[str]) -> Array:
-    """Return the factors whose marginals are needed, ascending."""
-    return np.arange(len(conditioned.scopes)) if PAIRS & kinds else conditioned.for_means
-
-
 def _expected(e: Expected, want: tuple[str, ...]) -> Answer:
     """Return the answers that are expectations."""
     target, answers = e.target, Answer()
@@ -310,8 +294,8 @@ def _values(conditioned: Conditioned, target: Target, states: Array) -> States:
             x[name] = drawn
             continue
         seen = target.evidence.values[name]
-        x[name] = np.empty((*states.shape[:-1], layer.width))
-        x[name][:] = seen.reshape(len(seen), *(1,) * (states.ndim - 2), layer.width)
+        shape = (len(seen), *(1,) * (states.ndim - 2), layer.width)
+        x[name] = np.broadcast_to(seen.reshape(shape), (*states.shape[:-1], layer.width)).copy()
         if drawn is not None:
             x[name][..., layer.columns(units)] = drawn
     return x

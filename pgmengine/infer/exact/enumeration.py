@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.division import blocks
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.progress import track
@@ -19,8 +20,8 @@ from pgmengine.base.threads import shared_out
 from pgmengine.base.types import Array, RngLike
 from pgmengine.engine.cost import enumerating
 from pgmengine.graph.target import Target
-from pgmengine.infer.answers import add_gradients, evidence_patterns
-from pgmengine.infer.exact.answered import Answer, check_possible, exact_answers, output_bytes, put
+from pgmengine.infer.answers import answer_bytes, evidence_patterns, one_for_all, peak_bytes
+from pgmengine.infer.exact.answered import Answer, Gathered, check_possible, exact_answers
 from pgmengine.infer.exact.assemble import Expectations
 from pgmengine.infer.exact.cover import Cover, choose_cover
 from pgmengine.infer.exact.gray import TASK
@@ -28,10 +29,11 @@ from pgmengine.infer.exact.leaks import WALK_LIFT, with_leaks, with_slopes
 from pgmengine.infer.exact.problem import build_problem
 from pgmengine.infer.exact.program import program_of
 from pgmengine.infer.exact.skeleton import Skeleton, skeleton_of
-from pgmengine.infer.exact.states import draw, mode_of
+from pgmengine.infer.exact.states import FILLING, NUMBERS_AT_ONCE, draw, mode_of
 from pgmengine.infer.exact.walk import make_walker
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result
+from pgmengine.infer.rounding import check_digits
 from pgmengine.protocols import Accumulator, Snapshot
 
 # Quantities that need the moments of every indicator.
@@ -40,6 +42,8 @@ MOMENTS = PAIRS | {"marginals"}
 NEEDS_ALL = MOMENTS | {"samples", "mode"}
 # Rows of one pattern are taken in groups whose moments fit in this many bytes.
 ROWS_BYTES = 256 * 2**20
+# Bytes of the plan of an evidence pattern, which is made for all rows of a question.
+PATTERN = 20e3
 # The least input of noisy-or units that compiled walks take.
 LEAK = 1e-3
 # Bytes of working arrays up to which threads work on several patterns at a time.
@@ -88,7 +92,12 @@ class Enumeration(Method):
             return Scheme(refusal=str(error))
         groups = [group for part in parts.values() for group in part.groups]
         work = sum(len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups)
-        memory = max(g.bytes for g in groups) + output_bytes(target, want, self.draws)
+        working = max(g.bytes for g in groups) + sum(g.problem_bytes for g in groups)
+        if "samples" in want:
+            width = sum(layer.width for layer in target.structure.layers.values())
+            working += FILLING * min(target.rows * self.draws * width, NUMBERS_AT_ONCE)
+        fixed = PATTERN * len(groups)
+        memory = peak_bytes(target, want, self.draws, work, working, fixed=fixed)
         largest = max((g.cover for g in groups), key=lambda cover: cover.bits)
         if largest.bits > self.max_bits:
             refusal = (
@@ -121,7 +130,7 @@ class Enumeration(Method):
 
     def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
         """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
-        weighed = replace(target, weights=target.weighed(weights))
+        weighed = replace(check_digits(target), weights=target.weighed(weights))
         question = self.prepare(weighed, ("gradient",))
         question.check()
         found: dict[str, Any] = self._enumerate(question, None)[1]["gradient"]
@@ -166,6 +175,13 @@ class _Group:
         return max(1, int(ROWS_BYTES // max(self.width, 1.0)))
 
     @property
+    def problem_bytes(self) -> float:
+        """Bytes of the problem: the amounts that indicators add to values and fields."""
+        cover = self.cover
+        values = sum(len(i) for part in (cover.units, cover.rest) for i in part.values())
+        return 8.0 * values * (4 + 2 * cover.indicators)
+
+    @property
     def bytes(self) -> float:
         """Bytes of working arrays."""
         return self.width * min(len(self.rows), self.at_once)
@@ -201,12 +217,14 @@ def _part(target: Target, wanted: frozenset[str]) -> _Part:
     """Prune barren units where log_z alone is wanted; cover zero weights whose statistics are."""
     groups, pairs = [], bool(PAIRS & wanted)
     for rows in evidence_patterns(target):
-        # Hints are no part of the pattern, so that their rows are looked at all together.
-        one = target.take(rows if target.soft else rows[:1])
+        one = one_for_all(target, rows)
         cover = choose_cover(one, prune=not wanted, structural=pairs)
         moments = 1 + cover.indicators if pairs else 1
         values = sum(layer.width for layer in target.structure.layers.values())
-        width = 8.0 * (cover.columns * max(moments, 2) + 3 * values * moments)
+        width = 8.0 * (cover.columns * max(moments, 2) + (3 if wanted else 1) * values * moments)
+        if "pairs" in wanted:
+            # A product of expectations is there beside the sum of all.
+            width += answer_bytes(one, ("pairs",), 0)
         per_state = float(max(cover.columns, 1) * (4 if MOMENTS & wanted else 1))
         groups.append(_Group(rows, cover, per_state, width))
     return _Part(wanted, groups)
@@ -238,26 +256,18 @@ def _enumerated(
 
     Threads share many small patterns, but for draws and for sums, which are made in order.
     """
-    jobs = [
-        (group, group.rows[start : start + group.at_once])
-        for group in part.groups
-        for start in range(0, len(group.rows), group.at_once)
-    ]
+    jobs = [(group, rows) for group in part.groups for rows in blocks(group.rows, group.at_once)]
     small = all(2.0**g.cover.bits <= TASK and g.bytes <= SMALL for g in part.groups)
     shared = len(jobs) > 1 and small and not part.wanted & {"samples", "gradient"}
     found = (shared_out if shared else map)(
         lambda job: _solved(part.wanted, target, job[0], job[1], draws, rng), jobs
     )
-    log_z, answers = np.empty(target.rows), Answer()
+    gathered = Gathered(target, "enumeration")
     for (_, rows), (own, more) in zip(track(jobs, "enumerating"), found, strict=True):
-        log_z[rows] = own
         if part.wanted:
             check_possible(own, rows, target)
-        if "gradient" in more:
-            answers["gradient"] = add_gradients(answers.get("gradient"), more.pop("gradient"))
-        for what, values in more.items():
-            put(answers.setdefault(what, {}), values, rows, target.rows)
-    return log_z, answers
+        gathered.add(rows, own, more)
+    return gathered.complete()
 
 
 def _solved(
@@ -285,7 +295,7 @@ def _solved(
     sums, moments = walker.walk(
         1 + skeleton.indicators if PAIRS & wanted else 1 if MOMENTS & wanted else 0
     )
-    log_z, answers = log_sum(sums), Answer()
+    log_z, answers = log_sum(sums) + p.const, Answer()
     if np.isneginf(log_z).any():
         return log_z, answers
     if moments is not None:

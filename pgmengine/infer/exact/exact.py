@@ -22,6 +22,7 @@ from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse
 from pgmengine.infer.exact.elimination import Elimination
 from pgmengine.infer.exact.enumeration import Enumeration, cover_bits
+from pgmengine.infer.exact.planning import rough_entries
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result
 from pgmengine.protocols import Accumulator, Snapshot
@@ -122,6 +123,27 @@ def _scheme(chosen: Prepared, note: str = "") -> Scheme:
     """Return the scheme of a method that was chosen, with a note on the other one."""
     p = chosen.plan
     return Scheme(p.why + note, p.work, p.bytes, p.seconds, chosen.detached(), p.refusal)
+
+
+def quick(
+    target: Target, want: tuple[str, ...], bits: float, entries: float, draws: int
+) -> Prepared:
+    """Prepare an exact question where it is small; refused where it is not.
+
+    There is no search for a junction tree so small: a quick order has to give it.
+
+    Parameters
+    ----------
+    target, want : the question.
+    bits : the largest cover, as log2 of its number of states.
+    entries : the largest number of table entries of a junction tree.
+    draws : number of samples where they are wanted.
+    """
+    walk = Enumeration(bits, draws).prepare(target, want)
+    wide = walk.plan.accepted or least_width(target) > np.log2(entries)
+    if wide or rough_entries(target, entries) > entries:
+        return walk
+    return Elimination(entries, draws, max_work=0).prepare(target, want)
 
 
 def least_width(target: Target) -> float:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from pgmengine import _kernels
-from pgmengine.base.numerics import log_sum
 from pgmengine.base.threads import shared_out
 from pgmengine.base.types import Array
 from pgmengine.infer.exact import states
@@ -25,6 +24,10 @@ TASK = 16 * states.PIECE
 
 # Exponents up to this size stay far inside the range of a double.
 SAFE_EXPONENT = 600.0
+
+# The log weight of a state is updated at each of PIECE steps, and drifts by about sqrt(PIECE) units
+# in its last place. Linear and pair terms up to this size together keep the drift below 1e-7.
+SAFE_TOTAL = 2.0**22
 
 # 1 - e^a counts as 0 where it is far below this (gray.h).
 SAFE_GAP = 1e-3
@@ -46,16 +49,16 @@ def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: fl
     return out
 
 
-def _compiled(p: Problem) -> tuple[Any, list[Array]]:
+def _compiled(p: Problem) -> tuple[Any, list[Array], float]:
     """Compile the walk of a skeleton: all its problems have the same pairs and values.
 
-    Returns the routine, None where no offsets could be safe, and of each block (1, T, K-1) how far
-    a_tk can be from its offset, or go in one step.
+    Returns the routine, None where no offsets could be safe; of each block (1, T, K-1) how far a_tk
+    can be from its offset, or go in one step; and the sum of the sizes of all pair terms.
     """
     size = [np.abs(b.value) for b in p.finite]
     reach = [a.sum(axis=0, keepdims=True) + 2 * a.max(axis=0, initial=0.0) for a in size]
     if not all(a.max(initial=0.0) < SAFE_EXPONENT for a in reach):
-        return None, reach
+        return None, reach, 0.0
     value = laid_out(p.finite, [b.value for b in p.finite], p.skeleton.indicators, 0.0)
     # The change of every component when an indicator is switched on.
     change = value.copy()
@@ -66,7 +69,8 @@ def _compiled(p: Problem) -> tuple[Any, list[Array]]:
         blocks.append((b.value.shape[2], b.padded, start, b.power, b.complement))
         start += b.value.shape[2] * b.padded
     pair, up, down = np.ascontiguousarray(p.pair), np.exp(change), np.exp(-change)
-    return _kernels.GrayWalk(p.skeleton.states, pair, value, up, down, blocks), reach
+    routine = _kernels.GrayWalk(p.skeleton.states, pair, value, up, down, blocks)
+    return routine, reach, float(np.abs(pair).sum()) / 2
 
 
 class GrayWalker:
@@ -74,8 +78,10 @@ class GrayWalker:
 
     def __init__(self, p: Problem) -> None:
         self.problem = p
-        # `reach` is how far an exponent can be from its offset; see _compiled.
-        self.routine, self.reach = p.skeleton.memo.recall("compiled walk", lambda: _compiled(p))
+        # `reach` is how far an exponent can be from its offset, `pairs` the size of all pair terms.
+        self.routine, self.reach, pairs = p.skeleton.memo.recall(
+            "compiled walk", lambda: _compiled(p)
+        )
         self.offset = laid_out(p.finite, [b.offset for b in p.finite], p.target.rows, -np.inf)
         # Bounds on |a_tk| in all states and on its change in one step, NaN or inf where an offset
         # is.
@@ -86,7 +92,8 @@ class GrayWalker:
         # Exponentials stay in range, and none close to 1 is subtracted from 1.
         self.safe = (
             all(a < SAFE_EXPONENT for a in largest)
-            and bool(np.isfinite(p.theta).all())
+            # False for NaN and inf as well.
+            and bool(np.abs(p.theta).sum(axis=1).max(initial=0.0) + pairs < SAFE_TOTAL)
             and all(_apart(b) for b in p.finite if b.complement)
         )
         factors = max(
@@ -100,15 +107,14 @@ class GrayWalker:
         p, count = self.problem, states.pieces(self.problem)
         tasks = [(row, start) for row in range(p.target.rows) for start in range(0, p.size, TASK)]
         shape = (moments, p.columns)
-        sums = np.empty((p.target.rows, count))
+        sums = np.full((p.target.rows, count), np.nan)
 
-        def run(task: tuple[int, int]) -> tuple[float, Array | None]:
+        def run(task: tuple[int, int]) -> tuple[float, float, Array | None]:
             row, start = task
             piece, length = states.PIECE, min(TASK, p.size - start)
             out = np.zeros(shape) if moments else None
             part = np.empty(-(-length // piece))
-            scale = self.routine.walk(
-                constant=p.const[row],
+            scale, mass = self.routine.walk(
                 theta=p.theta[row],
                 offset=self.offset[row],
                 start=start,
@@ -119,11 +125,11 @@ class GrayWalker:
                 moments=out,
             )
             sums[row, start // piece : start // piece + len(part)] = part
-            return scale, out
+            return scale, mass, out
 
         done = shared_out(run, tasks)
         if moments:
-            return sums, self._merge(tasks, done, sums, shape)
+            return sums, self._merge(tasks, done, shape)
         for _ in done:
             pass
         return sums, None
@@ -131,23 +137,28 @@ class GrayWalker:
     def _merge(
         self,
         tasks: list[tuple[int, int]],
-        done: Iterator[tuple[float, Array | None]],
-        sums: Array,
+        done: Iterator[tuple[float, float, Array | None]],
         shape: tuple[int, int],
     ) -> Array:
-        """Return the expectations of each row from the scaled sums of tasks, in their order."""
+        """Return the expectations of each row from the scaled sums of tasks, in their order.
+
+        They are divided by the sum of the same weights, so that they are averages whatever digits
+        the log weights have.
+        """
         out = np.zeros((self.problem.target.rows, *shape))
-        scales = [-math.inf] * len(out)
-        for (row, _), (scale, part) in zip(tasks, done, strict=True):
+        scales, total = [-math.inf] * len(out), [0.0] * len(out)
+        for (row, _), (scale, mass, part) in zip(tasks, done, strict=True):
             if part is None or scale == -math.inf:
                 continue
             new = max(scales[row], scale)
-            out[row] *= math.exp(scales[row] - new)
-            out[row] += part * math.exp(scale - new)
+            keep, gain = math.exp(scales[row] - new), math.exp(scale - new)
+            out[row] *= keep
+            out[row] += part * gain
+            total[row] = total[row] * keep + mass * gain
             scales[row] = new
-        for row, (scale, log_z) in enumerate(zip(scales, log_sum(sums).tolist(), strict=True)):
-            if scale > -math.inf:
-                out[row] *= math.exp(scale - log_z)
+        for row, mass in enumerate(total):
+            if mass > 0:
+                out[row] /= mass
         return out
 
     def log_weights(self, rows: Array, piece: int) -> Array:
@@ -159,7 +170,6 @@ class GrayWalker:
         start = piece * states.PIECE
         out = np.empty(min(states.PIECE, p.size - start))
         self.routine.walk(
-            constant=p.const[row],
             theta=p.theta[row],
             offset=self.offset[row],
             start=start,

@@ -168,6 +168,23 @@ def best_order(
     return Order(search.order, search.entries, search.largest, search.rule, search.bound)
 
 
+def has_order(cards: Array, start: Array, scope: Array, most: float) -> bool:
+    """Return whether one of the quick rules finds an order of at most `most` table entries.
+
+    The arguments are those of `best_order`. A search ends as soon as it has more entries.
+    """
+    orders = _kernels.Orders(
+        np.ascontiguousarray(cards, np.int64),
+        np.ascontiguousarray(start, np.int64),
+        np.ascontiguousarray(scope, np.int32),
+    )
+    for rule in RULES.values():
+        orders.greedy(rule, 0, 0.0, most)
+        if orders.best() is not None:
+            return True
+    return False
+
+
 def _steps(search: _Search) -> Iterator[str]:
     """Make one search after the other, and name each."""
     for name, rule in RULES.items():

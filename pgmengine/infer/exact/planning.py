@@ -16,22 +16,23 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from pgmengine._kernels import JunctionTree
+from pgmengine.base.division import check_divided
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.graph.queries import hinted
 from pgmengine.graph.target import Target
-from pgmengine.infer.answers import evidence_patterns
+from pgmengine.infer.answers import evidence_patterns, one_for_all, peak_bytes
 from pgmengine.infer.by_name import Joint, units_of
-from pgmengine.infer.exact.answered import output_bytes
 from pgmengine.infer.exact.causes import equal_findings, has_causes
-from pgmengine.infer.exact.conditioned import Conditioned, Form, condition
+from pgmengine.infer.exact.conditioned import PAIRS, Conditioned, Form, condition
 from pgmengine.infer.exact.leaks import with_leaks, with_weights
-from pgmengine.infer.exact.order import Order, best_order
+from pgmengine.infer.exact.order import Order, best_order, has_order
 from pgmengine.infer.exact.possible import Possible, remove_impossible
 from pgmengine.infer.exact.shared import RARE, free_in_some, freed, planning_seconds, rare_rows
-from pgmengine.infer.exact.trees import MOMENTS, MOST, PAIRS, PASSES, Limits, Tree
+from pgmengine.infer.exact.trees import MOMENTS, MOST, PASSES, Limits, Tree
 from pgmengine.infer.prepared import Scheme
 from pgmengine.infer.result import quantity
+from pgmengine.infer.rounding import fits
 
 # Seconds for a table entry and a pass, and for a clique of a row that has a tree of its own.
 ENTRY, CLIQUE = 3e-9, 3e-7
@@ -49,11 +50,11 @@ SHORT_SEARCH = 0.05
 # Table entries up to which the quick search takes longer than elimination.
 QUICK = 2**12
 
-# Small tables are taken where they have less than this share of the entries of whole tables.
+# Small tables are taken where they take less than this share of the time of whole tables.
 WHOLE = 1.0
 
-# Table entries above which impossible states are looked for, and above which units with independent
-# causes have small tables.
+# Table entries above which impossible states may be looked for, and above which units with
+# independent causes may have small tables.
 WORTH = 2**16
 
 
@@ -90,8 +91,8 @@ class Planned:
         most = max(self.trees, key=lambda tree: tree.most)
         if most.most > self.limits.states:
             return Scheme(work=work, refusal=self._refusal(most))
-        memory = max(tree.bytes(self.want, draws) for tree in self.trees)
-        memory += output_bytes(target, self.want, draws)
+        working = max(tree.bytes(self.want, draws) for tree in self.trees)
+        memory = peak_bytes(target, self.want, draws, work, working)
         filling = sum(len(tree.rows) * tree.conditioned.filling for tree in self.trees)
         seconds = work * ENTRY + CALL * len(self.trees) + filling
         return Scheme(most.described, work, memory, seconds, self)
@@ -160,13 +161,15 @@ def normalised(target: Target) -> bool:
     return target.structure.normalized and target.untempered
 
 
-def rough_entries(target: Target) -> float:
+def rough_entries(target: Target, most: float) -> float:
     """Return the table entries of a tree for samples by a quick order, the largest of all patterns.
 
-    It is infinite where a term is no table.
+    It is infinite where a term is no table, and where no quick order has at most `most` entries.
     """
     form = Form(prune=False)
     try:
+        if not all(_has_order(target, rows, form, most) for rows in evidence_patterns(target)):
+            return np.inf
         return max(_draft(target, rows, form).rough.entries for rows in evidence_patterns(target))
     except PgmError:
         return np.inf
@@ -183,14 +186,18 @@ def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[Tree]:
         maximum="mode" in kinds,
     )
     patterns = evidence_patterns(target)
-    rare = rare_rows(target, patterns)
+    # In a shared tree the terms of observed units are in its tables, where large ones cost digits.
+    rare = rare_rows(target, patterns) if fits(target, single=False) else np.empty(0, dtype=int)
     shared = _shared(target, rare, form, limits) if len(rare) else []
+    # Rows of one pattern may differ: other values leave other states, and a larger tree.
     done = np.zeros(target.rows, dtype=bool)
     for tree in shared:
         done[tree.rows] = True
-    alone = [rows for rows in patterns if not done[rows[0]]]
-    trees = [tree for rows in alone for tree in _of_pattern(target, rows, form)]
-    return shared + [_row_by_row(t, target, limits.states).within(limits, target) for t in trees]
+    alone = [left for rows in patterns if len(left := rows[~done[rows]])]
+    own = [tree for rows in alone for tree in _of_pattern(target, rows, form)]
+    trees = shared + [_row_by_row(t, target, limits.states).within(limits, target) for t in own]
+    check_divided([tree.rows for tree in trees], target.rows, "junction trees", target.first)
+    return trees
 
 
 def _shared(target: Target, rows: Array, form: Form, limits: Limits) -> list[Tree]:
@@ -201,14 +208,19 @@ def _shared(target: Target, rows: Array, form: Form, limits: Limits) -> list[Tre
     some = target if len(rows) == target.rows else target.take(rows)
     try:
         whole = freed(some, free_in_some(some))
-        tree = _draft(whole, np.arange(len(rows)), replace(form, prune=False)).tree(SHORT_SEARCH)
+        draft = _draft(whole, np.arange(len(rows)), replace(form, prune=False))
+        filling = draft.conditioned.filling
+        # Nothing is built before its price is known: tables may have 2^parents entries.
+        if filling > planning_seconds(draft.conditioned, draft.looked_at):
+            return []
+        tree = draft.tree(SHORT_SEARCH)
     except PgmError:
         return []
-    alone = planning_seconds(tree.conditioned, tree.possible)
-    if tree.conditioned.filling > alone:
+    alone = planning_seconds(tree.conditioned, draft.looked_at if tree.possible else 0.0)
+    if filling > alone:
         return []
     sizes = tree.sizes(some, tree.rows)
-    seconds = PASSES * ENTRY * sizes[:, 0] + CLIQUE * tree.tree.cliques + tree.conditioned.filling
+    seconds = PASSES * ENTRY * sizes[:, 0] + CLIQUE * tree.tree.cliques + filling
     fits = seconds <= alone
     fits &= sizes[:, 0] <= limits.states
     return [replace(tree, rows=rows[fits], restricted=sizes[fits])] if fits.any() else []
@@ -237,20 +249,20 @@ def _of_pattern(target: Target, rows: Array, form: Form) -> list[Tree]:
     """
     if not has_causes(target):
         return [_draft(target, rows, form).tree()]
-    entries = np.inf
+    seconds = np.inf
     try:
         whole = _draft(target, rows, form)
-        entries = whole.rough.entries
-        if entries <= WORTH:
+        if whole.rough.entries <= WORTH:
             return [whole.tree()]
+        seconds = whole.seconds
     except PgmError:
         # A table is too large: small ones may do.
         pass
     small = replace(form, small=True)
     drafts = [_draft(target, some, small) for some in equal_findings(target, rows)]
     # Each row has the tree that it would have alone, so that parts of a question have equal bits.
-    large = [draft.rows for draft in drafts if draft.rough.entries >= WHOLE * entries]
-    trees = [draft.tree() for draft in drafts if draft.rough.entries < WHOLE * entries]
+    large = [draft.rows for draft in drafts if draft.seconds >= WHOLE * seconds]
+    trees = [draft.tree() for draft in drafts if draft.seconds < WHOLE * seconds]
     if large:
         trees.append(_draft(target, np.sort(np.concatenate(large)), form).tree())
     return trees
@@ -268,6 +280,21 @@ class _Draft:
     conditioned: Conditioned
     rough: Order
 
+    @property
+    def seconds(self) -> float:
+        """About the seconds of the passes for a row by the first order, with its tables filled."""
+        return PASSES * ENTRY * self.rough.entries + self.conditioned.filling
+
+    @cached_property
+    def looked_at(self) -> float:
+        """The number of entries that are looked at to remove impossible states.
+
+        It is 0 for small trees, and where the passes are faster than filling these entries.
+        """
+        entries, filling = self.conditioned.excluding(self.target)
+        large = self.rough.entries > WORTH
+        return entries if large and filling <= PASSES * ENTRY * self.rough.entries else 0.0
+
     def tree(self, search: float = SEARCH) -> Tree:
         """Return the tree of these rows.
 
@@ -282,7 +309,7 @@ class _Draft:
                 order = best_order(states, scopes.start, scopes.scope, search, conditioned.passing)
             return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
 
-        if self.rough.entries > WORTH:
+        if self.looked_at:
             values = conditioned.highest(self.target.take(self.rows))
             zeros = np.isneginf(values)
             if zeros.any():
@@ -296,10 +323,9 @@ class _Draft:
 
 def _draft(target: Target, rows: Array, form: Form) -> _Draft:
     """Plan the factors of some rows; PgmError where a term is no table, or too large a table."""
-    # Hints are no part of the pattern, so that their rows are looked at all together.
-    one = target.take(rows if target.soft else rows[:1])
+    one = one_for_all(target, rows)
     masks = [mask[0] for both in (one.free, one.cut) for mask in both.values()]
-    masks += [hinted(one, name).any(axis=0) for name in one.soft]
+    masks += [hinted(one, name)[0] for name in one.soft]
     if form.small:
         layers = target.structure.layers
         causes = [n for n in layers if layers[n].unit.independent_causes]
@@ -315,6 +341,16 @@ def _draft(target: Target, rows: Array, form: Form) -> _Draft:
 
     found: tuple[Conditioned, Order] = memo.recall(("draft", *key), make)
     return _Draft(target, rows, form, key, *found)
+
+
+def _has_order(target: Target, rows: Array, form: Form, most: float) -> bool:
+    """Return whether a quick search finds an order of at most `most` entries.
+
+    The search of an order without a limit goes on where cliques have thousands of units, and takes
+    minutes for 20,000 coupled spins.
+    """
+    c = condition(one_for_all(target, rows), form)
+    return has_order(c.states, c.scopes.start, c.scopes.scope, most)
 
 
 def _may_fit(rough: Order) -> bool:

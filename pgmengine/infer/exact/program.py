@@ -10,7 +10,6 @@ alone, so that an answer has the same bits whenever the question is asked.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,10 +80,9 @@ class Program:
         if not (np.abs(inputs[:, d:]) + self.reach).max(initial=0.0) < SAFE_EXPONENT:
             return None
         const = ((known @ self.quadratic) * known).sum(axis=1)
-        moments, log_z = np.zeros((rows, len(self.answers) - known.shape[1])), np.empty(rows)
+        moments, log_z = np.zeros((rows, len(self.answers) - known.shape[1])), np.full(rows, np.nan)
         for row in range(rows):
-            scale = self.routine.walk(
-                constant=const[row],
+            _, mass = self.routine.walk(
                 theta=inputs[row, :d],
                 offset=inputs[row, d:],
                 start=0,
@@ -94,10 +92,10 @@ class Program:
                 log_sums=log_z[row : row + 1],
                 moments=moments[row : row + 1],
             )
-            moments[row] *= math.exp(scale - log_z[row])
+            moments[row] /= mass
         found = np.concatenate((known, moments), axis=1) @ self.answers
         return (
-            log_z,
+            log_z + const,
             {name: found[:, place] for name, place in self.means},
             {
                 name: np.minimum(np.maximum(found[:, place], 0.0), 1.0).reshape(rows, *shape)

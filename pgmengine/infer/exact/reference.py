@@ -44,7 +44,8 @@ class PlainWalker:
         p = self.problem
         n = p.target.rows
         sums = np.full((n, states.pieces(p)), -np.inf)
-        total, scale = np.zeros((n, moments, p.columns)), np.full(n, -np.inf)
+        total, mass = np.zeros((n, moments, p.columns)), np.zeros(n)
+        scale = np.full(n, -np.inf)
         for index in self._chunks(0, p.size):
             ind = states.indicators_of(p, index)
             terms = [_Terms(b, _exponents(b, ind)) for b in p.finite]
@@ -61,11 +62,13 @@ class PlainWalker:
                 new = np.maximum(scale, part)
                 safe = np.where(np.isneginf(new), 0.0, new)
                 w = np.exp(weight - safe[:, None])
-                total *= np.exp(scale - safe)[:, None, None]
+                keep = np.exp(scale - safe)
+                total *= keep[:, None, None]
                 total += _weighted(w, ind, moments, self._columns(ind, terms))
+                mass = mass * keep + w.sum(axis=1)
                 scale = new
-        gap = np.subtract(scale, log_sum(sums), out=np.zeros(n), where=np.isfinite(scale))
-        return sums, total * np.exp(gap)[:, None, None] if moments else None
+        # Averages, whatever digits the log weights have.
+        return sums, total / np.where(mass > 0, mass, 1.0)[:, None, None] if moments else None
 
     def log_weights(self, rows: Array, piece: int) -> Array:
         """Return the log weights (rows, states) of some rows in the states of one piece."""
@@ -107,7 +110,7 @@ class PlainWalker:
     def _linear(self, ind: Array) -> Array:
         p = self.problem
         pairs = ((ind @ p.pair) * ind).sum(axis=1) / 2
-        linear: Array = p.const[:, None] + p.theta @ ind.T + pairs
+        linear: Array = p.theta @ ind.T + pairs
         return linear
 
     def _columns(self, ind: Array, terms: list[_Terms]) -> Array:

@@ -50,14 +50,15 @@ def rare_rows(target: Target, patterns: list[Array]) -> Array:
     return rows if same else rows[:0]
 
 
-def planning_seconds(conditioned: Conditioned, possible: Possible | None) -> float:
+def planning_seconds(conditioned: Conditioned, looked_at: float) -> float:
     """Return about the time that the tree of one more pattern takes to plan.
+
+    `looked_at` is the number of entries that are looked at to remove impossible states.
 
     A row for which the shared tree takes longer has a tree of its own: an order for its pattern
     alone can be far better than one for the model without this evidence.
     """
-    removed = 0.0 if possible is None else REMOVED * float(conditioned.sizes.sum())
-    return ALONE + UNIT * len(conditioned.free.states) + removed
+    return ALONE + UNIT * len(conditioned.free.states) + REMOVED * looked_at
 
 
 def free_in_some(target: Target) -> dict[str, Array]:
@@ -81,17 +82,20 @@ def freed(target: Target, free: dict[str, Array]) -> Target:
 
 
 def observed_states(target: Target, conditioned: Conditioned, possible: Possible | None) -> Array:
-    """Return the states (rows, n) that rows observe of the units that are free in a model.
+    """Return the states (rows, n) that rows observe of the variables of a tree.
 
-    A unit that is not observed has -1; it has -2 where its observed state is impossible. The states
-    are those that are left in `possible`.
+    Its units are those that are free in a model. A unit that is not observed has -1; it has -2
+    where its observed state is impossible. The states are those that are left in `possible`.
     """
     units = np.flatnonzero(conditioned.free.number >= 0)
     seen = np.concatenate([target.pattern.observed[n] for n in target.structure.layers], axis=1)
     states = target.states[:, units]
     if possible is not None:
         number = np.full((len(units), int(conditioned.free.states.max(initial=1))), -2)
-        for v, kept in enumerate(possible.kept):
+        for v, kept in enumerate(possible.kept[: len(units)]):
             number[v, kept] = np.arange(len(kept))
         states = number[np.arange(len(units)), states]
-    return np.where(seen[:, units], states, -1).astype(np.int32)
+    # Auxiliary variables come after the units, and are never observed.
+    out = np.full((target.rows, len(conditioned.states)), -1, dtype=np.int32)
+    out[:, : len(units)] = np.where(seen[:, units], states, -1)
+    return out

@@ -25,6 +25,10 @@ PIECE = 4096
 # Log weights that draws are made from at a time.
 AT_ONCE = 2**22
 
+# Numbers of the states of draws that are filled in at a time, and bytes for each: values, natural
+# parameters, their means and random numbers.
+NUMBERS_AT_ONCE, FILLING = 2**19, 56.0
+
 
 def decode(p: Problem, index: Array) -> Array:
     """Return the digits (len(index), cover units) of reflected mixed-radix Gray-code numbers."""
@@ -95,14 +99,20 @@ def draw(p: Problem, walker: Walker, sums: Array, draws: int, rng: np.random.Gen
                 walker.log_weights(rows, int(piece)), count, rng
             )
         made += counts[:, piece]
-    index = rng.permuted(chosen, axis=1).T.ravel()
-    x = fill_rest(
-        p,
-        indicators_of(p, index),
-        np.tile(np.arange(n), draws),
-        lambda unit, eta: unit.sample(eta, rng),
-    )
-    return {name: value.reshape(draws, n, -1) for name, value in x.items()}
+    index, layers = rng.permuted(chosen, axis=1).T, p.target.structure.layers
+    out = {name: np.full((draws, n, layer.width), np.nan) for name, layer in layers.items()}
+    step = max(1, NUMBERS_AT_ONCE // (n * sum(layer.width for layer in layers.values())))
+    for begin in range(0, draws, step):
+        some = index[begin : begin + step]
+        x = fill_rest(
+            p,
+            indicators_of(p, some.ravel()),
+            np.tile(np.arange(n), len(some)),
+            lambda unit, eta: unit.sample(eta, rng),
+        )
+        for name, value in x.items():
+            out[name][begin : begin + step] = value.reshape(len(some), n, -1)
+    return out
 
 
 def _drawn(log_weights: Array, count: Array, rng: np.random.Generator) -> Array:

@@ -3,7 +3,8 @@
     child       beta [log p(x_c | zeta_c) - log h(x_c)], zeta_c = bias + sum over parents of x_p J,
                 over its free parents, and the child itself where it is free
     infinite    A(eta_u), eta_u = bias + sum over neighbours of x_n W, over its free neighbours: the
-                unit has undirected couplings only, and is summed out
+                unit has undirected couplings only, and is summed out; of a quadratic A, its
+                difference from A without the free neighbours
     leaf        0, over the free parents of a unit with infinitely many values and arrows into it
                 only: its conditional sums to one, and its mean follows from its parents
 
@@ -258,8 +259,7 @@ class InfiniteTerm:
         """Return the entries of all units."""
         if self.leaf:
             return np.zeros((sum(f.entries for f in self.fields), 1))
-        unit = target.structure.layers[self.name].unit
-        parts = [unit.log_normalizer(self.shaped(target, f)) for f in self.fields]
+        parts = [self._sums(target, f) for f in self.fields]
         rows = max(p.shape[1] for p in parts)
         return np.concatenate([np.broadcast_to(p, (len(p), rows)) for p in parts])
 
@@ -269,6 +269,9 @@ class InfiniteTerm:
         A leaf has its conditional density there, which is divided by its sum.
         """
         unit, parts = target.structure.layers[self.name].unit, []
+        if unit.curvature is not None:
+            # The largest log weight differs from the sum by a constant.
+            return self.values(target)
         for f in self.fields:
             eta = self.shaped(target, f)
             top = unit.max_log_weight(eta)
@@ -276,21 +279,49 @@ class InfiniteTerm:
         rows = max(p.shape[1] for p in parts)
         return np.concatenate([np.broadcast_to(p, (len(p), rows)) for p in parts])
 
+    def constant(self, target: Target) -> Array:
+        """Return the part (rows or 1,) of the sums that is in no table; see `_sums`."""
+        unit, total = target.structure.layers[self.name].unit, np.zeros(1)
+        if self.leaf or unit.curvature is None:
+            return total
+        for f in self.fields:
+            own, _ = self._near(target, f)
+            total = total + unit.log_normalizer(own).sum(axis=1)
+        return total
+
+    def _sums(self, target: Target, f: Field) -> Array:
+        """Return A(eta) (entries, rows) of a unit; of a quadratic A, A(own + s) - A(own).
+
+        The difference, c s (own + s / 2), keeps its digits however large the own field is.
+        """
+        unit = target.structure.layers[self.name].unit
+        if unit.curvature is None:
+            return np.asarray(unit.log_normalizer(self.shaped(target, f)))
+        own, blocks = self._near(target, f)
+        steps = f.at_states(target, blocks, np.zeros_like(own))
+        found: Array = unit.curvature * (steps * (own + steps / 2)).sum(axis=-1)
+        return found
+
     def shaped(self, target: Target, f: Field) -> Array:
         """Return `natural` as the functions of the unit take it, (entries, rows)."""
         return _shaped(target.structure.layers[self.name], self.natural(target, f))
 
     def natural(self, target: Target, f: Field) -> Array:
         """Return eta (entries, rows, width) at every joint state of the neighbours."""
+        own, blocks = self._near(target, f)
+        return f.at_states(target, blocks, own)
+
+    def _near(self, target: Target, f: Field) -> tuple[Array, dict[str, list[Weight]]]:
+        """Return the field (rows or 1, width) without the neighbours, and their weights."""
         columns = target.structure.layers[self.name].columns(np.array([f.unit]))
         if self.leaf:
             own = distinct(target.model.inputs(target.evidence.values, self.name))[:, columns]
-            return f.at_states(target, blocks_into(target, self.name), own)
+            return own, blocks_into(target, self.name)
         own = distinct(target.outer_field(target.evidence.values, self.name))[:, columns]
         blocks: dict[str, list[Weight]] = {}
         for source, block in target.model.neighbours[self.name]:
             blocks.setdefault(source, []).append(float(target.beta[0]) * block)
-        return f.at_states(target, blocks, own)
+        return own, blocks
 
 
 def infinite_term(target: Target, free: FreeUnits, name: str, structural: bool) -> InfiniteTerm:

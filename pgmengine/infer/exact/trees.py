@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine._kernels import JunctionTree, restricted_entries
+from pgmengine.base.division import blocks
 from pgmengine.base.types import Array
 from pgmengine.graph.target import Target
 from pgmengine.infer.exact.conditioned import Conditioned, Form
@@ -25,9 +26,8 @@ from pgmengine.infer.result import quantity
 # Passes of a question about marginals.
 PASSES = 3
 
-# Quantities that need the marginals of units, and those that need the factors of all parameters.
+# Quantities that need the marginals of units.
 MOMENTS = {"marginals", "pairs", "gradient", "joint"}
-PAIRS = {"pairs", "gradient"}
 
 # Bytes of the rows that share a pass.
 ROWS_BYTES = 256 * 2**20
@@ -138,9 +138,8 @@ class Tree:
 
     def sizes(self, target: Target, rows: Array) -> Array:
         """Return the entries of all cliques and of the largest over the states of each row."""
-        step = int(max(1, ROWS_BYTES // (16 * max(self.conditioned.sizes.sum(), 1))))
         found = [np.empty((0, 2))]
-        for part in np.split(rows, range(step, len(rows), step)):
+        for part in blocks(rows, ROWS_BYTES / (16 * max(self.conditioned.sizes.sum(), 1))):
             some = target if len(part) == target.rows else target.take(part)
             parts = self.conditioned.tables(self.given(some))
             values, wide = self.values(parts, some.rows)
@@ -202,17 +201,21 @@ class Tree:
 
     def _bytes(self, rows: int, want: tuple[str, ...], draws: int) -> float:
         """Return the memory of a pass over some rows."""
-        kinds = {quantity(w) for w in want}
+        kinds, c = {quantity(w) for w in want}, self.conditioned
         draws = draws if "samples" in kinds else 0
+        entries, units = float(c.sizes.sum()), float(c.free.states.sum())
+        asked = float(c.sizes[c.asked(kinds)].sum()) if MOMENTS & kinds else 0.0
         # A state of a draw is there as a number of 4 bytes, and of 8 while values are looked up.
-        states = 12.0 * rows * draws * len(self.conditioned.free.states)
-        # The values of all factors are there one by one and joined, beside the tables of the tree.
-        states += 16.0 * float(self.conditioned.sizes.sum())
+        memory = 12.0 * rows * draws * len(c.free.states)
+        # The values of all factors are there one by one and joined, in lanes where rows have
+        # evidence outside the tree; then the marginals that are asked for.
+        memory += 16.0 * entries * (1 if (c.free.number >= 0).all() else rows)
+        memory += 8.0 * rows * (2 * units + asked)
         if self.restricted is None:
-            return states + float(self.tree.bytes(rows, bool(kinds - {"log_z", "log_prob"}), draws))
-        # Values and marginals of all rows; messages, and tables of sums, of one row.
-        each = float(self.conditioned.free.states.sum() + self.conditioned.sizes.sum())
-        return states + 16.0 * rows * each + 32.0 * self.most
+            more = bool(kinds - {"log_z", "log_prob"})
+            return memory + float(self.tree.bytes(rows, more, draws))
+        # Messages, and tables of sums, of one row.
+        return memory + 32.0 * self.most
 
     @property
     def described(self) -> str:

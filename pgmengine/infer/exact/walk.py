@@ -30,7 +30,8 @@ class Walker(Protocol):
     def walk(self, moments: int) -> tuple[Array, Array | None]:
         """Return the log sums of the weights of each piece (n, pieces), and the moments.
 
-        There are `moments` rows of them, (n, moments, columns); None for 0.
+        Weights are without the constant of the problem, which is the same in all states. There are
+        `moments` rows of them, (n, moments, columns); None for 0.
         """
         ...
 

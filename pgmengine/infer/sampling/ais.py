@@ -8,13 +8,15 @@
 `annealing` does both runs; this module judges them. The two check each other only if the reverse
 run starts from exact draws of the model, which need a small cover that can be enumerated, or a
 small junction tree. Elsewhere the reverse run starts from the states that the forward run has
-reached, and both miss a phase that the forward run has missed; the status is then ONE_SIDED, never
-OK. The tests compare log Z, errors and intervals with exact answers.
+reached, and both miss a phase that the forward run has missed. `references` therefore anneals again
+from other references, and the highest estimate counts; where no other run agrees with it, the
+status is ONE_SIDED, which is not good. The tests compare log Z, errors and intervals with exact
+answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -28,19 +30,25 @@ from pgmengine.engine.chains import refusal, sweep_work
 from pgmengine.engine.cost import engine
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
+from pgmengine.infer.answers import peak_bytes
 from pgmengine.infer.axes import Axis
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import Result, Status
-from pgmengine.infer.sampling.annealing import AnnealedRun, Annealing
-from pgmengine.infer.sampling.bounded import below_a_bound
+from pgmengine.infer.sampling.annealing import Annealing
+from pgmengine.infer.sampling.bounded import below_a_bound, check_within
+from pgmengine.infer.sampling.memory import chain_bytes, packed_bytes
+from pgmengine.infer.sampling.references import Confirmed, annealed
 from pgmengine.infer.sampling.schedules import Adaptive, Betas, count_of
 from pgmengine.infer.sampling.trust import SURE, few, heavy, interval, normal_end
 from pgmengine.protocols import Kernel, Snapshot
 
-# The warning of a reverse run from the states of the forward run.
+# Relative rounding of log Z in single precision, over thousands of temperatures.
+ROUNDING = 1e-5
+
+# The warning of a run that nothing independent confirms.
 START = (
-    "the reverse run did not start from exact draws: the interval holds if the forward run has "
-    "missed no part of the space"
+    "no run from another reference agrees with the highest estimate, and the reverse run did not "
+    "start from exact draws: the interval holds if the runs have missed no part of the space"
 )
 
 
@@ -62,7 +70,12 @@ class AIS(Method):
     reverse : whether to anneal down as well. From exact draws, the upper end of log_z_interval is
         then independent of the lower end.
     reference : layer -> (size[, k]), or variable -> a number or (k,): natural parameters of the
-        units at beta = 0; base_rates(data) are good ones.
+        units at beta = 0 in the first run; base_rates(data) are good ones.
+    confirm : the largest number of further runs, from references that the training of the model,
+        mean field and earlier runs give, for rows whose reverse run has no exact draws. The highest
+        estimate counts. Runs end when others confirm the highest; where none do, an adaptive
+        schedule is tried once more with four times as many temperatures. With 0 such rows stay
+        ONE_SIDED.
 
     Notes
     -----
@@ -75,15 +88,19 @@ class AIS(Method):
     The reverse run starts from exact draws where a cover of at most 2^16 states can be enumerated,
     or a junction tree has at most 2^20 table entries. Otherwise it starts from the last states of
     the forward run, resampled by their importance weights and swept on. Both runs then miss the
-    same phases, the interval holds only if there are none, and the status is ONE_SIDED. The status
-    is FEW_WEIGHTS where few chains carry most of the importance weight, where the tail of the
-    importance weights is heavy, and where the two runs disagree. It is CONTRADICTED where the
-    mean-field lower bound lies above the interval.
+    same phases. Further runs start from other references for this reason, and their reverse runs
+    from the last states of the earlier runs. The status is ONE_SIDED where these do not agree with
+    the highest estimate. Rows whose free units are all summed out in closed form, such as rows of
+    all visible units of an RBM, need no annealing. The status is FEW_WEIGHTS where
+    few chains carry most of the importance weight, where the tail of the importance weights is
+    heavy, and where the forward and the reverse run disagree. It is CONTRADICTED where a mean-field
+    lower bound lies above the interval.
 
     `stats` holds log_weights (chains, rows); log_weight_sd (infinite where a chain has no
     importance weight), ess and pareto_shape, each (rows,); and reverse_log_z, reverse_error,
     reverse_ess, reverse_pareto_shape and reverse_exact, whether the reverse run started from exact
-    draws, each (rows,).
+    draws, each (rows,). `references` and `agreed` (rows,) count the references, and say whether
+    another forward run agrees with the highest; the statistics above belong to the highest run.
 
     References
     ----------
@@ -110,17 +127,22 @@ class AIS(Method):
         "reverse_ess": (Axis.ROW,),
         "reverse_pareto_shape": (Axis.ROW,),
         "reverse_exact": (Axis.ROW,),
+        "references": (Axis.ROW,),
+        "agreed": (Axis.ROW,),
     }
     groups_chains = True
+    single = True
 
     chains: int = 100
     betas: Betas = Adaptive(1000)
     kernel: Kernel = Gibbs()
     reverse: bool = True
     reference: Mapping[str, ArrayLike] | None = None
+    confirm: int = 3
 
     def __post_init__(self) -> None:
         check_whole(self, "chains")
+        check_whole(self, "confirm", least=0)
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work of annealing up and, with reverse, down again."""
@@ -131,56 +153,68 @@ class AIS(Method):
             return Scheme(refusal=why)
         chains = [run.rows * self.chains for run in runs]
         passes = 2.25 if self.reverse else 1.0
-        width = sum(layer.width for layer in target.structure.layers.values())
+        work = sum(chains) * steps * sweep_work(target) * passes
+        # The two runs of log_prob come one after the other.
+        working = max(chain_bytes(run, self.chains) for run in runs)
         prices = [
             engine(run, self.kernel).anneal(n, steps) for run, n in zip(runs, chains, strict=True)
         ]
         how = f"{self.chains} chains through {steps} temperatures"
+        exact = all(Annealing(self, run).exact_draws.plan.accepted for run in runs)
         if self.reverse:
-            exact = all(Annealing(self, run).exact_draws.plan.accepted for run in runs)
             how += ", up and down" + " from exact draws" * exact
-        return Scheme(
-            how,
-            sum(chains) * steps * sweep_work(target) * passes,
-            16.0 * sum(chains) * width,
-            passes * sum(prices),
-        )
+        if self.confirm and not (exact and self.reverse):
+            # Most rows need one run to confirm the first one.
+            passes *= 2.0
+            how += f", from 2 to {self.confirm + 1} references"
+        seconds = passes * sum(prices)
+        check = check_within(target, seconds)
+        work = sum(chains) * steps * sweep_work(target) * passes + check.work
+        memory = peak_bytes(target, want, 0, work, working, fixed=packed_bytes(target))
+        return Scheme(how + check.how, work, memory, seconds + check.seconds, check)
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Anneal up and down, with the evidence and, for log_prob, without."""
-        target, generator, work = question.target, seeded(rng), question.plan.work
-        up, down = runs = Annealing(self, target).runs(generator, work, executor)
-        ends = _interval(up, down)
+        target, generator, check = question.target, seeded(rng), question.basis
+        work = question.plan.work
+
+        def judged(run: Target) -> tuple[Confirmed, Array, tuple[str, ...], tuple[str, ...]]:
+            """Return the runs of a target, the interval, and what contradicts or weakens them."""
+            found = check.modes(run)
+            runs = annealed(self, self.confirm, run, found, generator, work, executor)
+            ends, first = _interval(runs), target.first if run.rows == target.rows else 0
+            return runs, ends, below_a_bound(run, ends, found), _notes(runs, self.chains, first)
+
+        runs, ends, low, notes = judged(target)
+        up, both = runs.best[0], [runs]
         answers = {"log_z": up.log_z, "log_z_error": up.error, "log_z_interval": ends}
-        stats, both = _statistics(up, down), [runs]
-        notes = _notes(up, down, self.chains, target.first)
+        stats = _statistics(runs)
         if "log_prob" in question.want:
             log_prob, error = up.log_z, up.error
             if not target.structure.normalized:
-                whole = target.nothing_observed
-                without = Annealing(self, whole).runs(generator, work, executor)
-                log_prob = log_prob - without[0].log_z
-                error = np.hypot(error, without[0].error)
+                without, _, more_low, more = judged(target.nothing_observed)
+                log_prob = log_prob - without.best[0].log_z
+                error = np.hypot(error, without.best[0].error)
                 both.append(without)
-                first = target.first if whole.rows == target.rows else 0
-                lines = _notes(*without, self.chains, first)
-                notes += tuple(f"without evidence, {line}" for line in lines)
+                low += tuple(f"without evidence, {line}" for line in more_low)
+                notes += tuple(f"without evidence, {line}" for line in more)
             answers["log_prob"], stats["log_prob_error"] = log_prob, error
-        if low := below_a_bound(target, ends):
+        if low:
             status, notes = Status.CONTRADICTED, low + notes
         elif notes:
             status = Status.FEW_WEIGHTS
-        elif not _two_sided(both):
+        elif not all(map(_confirmed, both)):
             status, notes = Status.ONE_SIDED, (START,)
         else:
             status = Status.OK
         return question.result(answers, stats, status, notes)
 
 
-def _statistics(up: AnnealedRun, down: AnnealedRun | None) -> dict[str, Array]:
-    """Return the statistics of both runs."""
+def _statistics(runs: Confirmed) -> dict[str, Array]:
+    """Return the statistics of the best runs, and of their number."""
+    up, down = runs.best
     with np.errstate(invalid="ignore"):
         spread = np.nan_to_num(up.log_weights.std(axis=1), nan=np.inf)
     stats = {
@@ -188,6 +222,8 @@ def _statistics(up: AnnealedRun, down: AnnealedRun | None) -> dict[str, Array]:
         "ess": up.ess,
         "log_weight_sd": spread,
         "pareto_shape": up.shape,
+        "references": runs.count,
+        "agreed": runs.agreed,
     }
     if down is not None:
         stats |= {
@@ -200,33 +236,40 @@ def _statistics(up: AnnealedRun, down: AnnealedRun | None) -> dict[str, Array]:
     return stats
 
 
-def _two_sided(runs: Sequence[tuple[AnnealedRun, AnnealedRun | None]]) -> bool:
-    """Return whether all reverse runs started from exact draws, or there was nothing to draw."""
-    return all(not up.error.any() or (down is not None and down.exact.all()) for up, down in runs)
+def _confirmed(runs: Confirmed) -> bool:
+    """Return whether something independent agrees in every row that moves.
 
-
-def _interval(up: AnnealedRun, down: AnnealedRun | None) -> Array:
-    """Return the interval (rows, 2) of both runs.
-
-    Without exact draws it also ends above the log mean of normal log importance weights. It
-    contains the estimate of the forward run, which noise may put above the reverse run's end.
+    It is a reverse run from exact draws, or a run from another reference.
     """
+    up, down = runs.best
+    # Rows that are summed in closed form are exact on the way up as well.
+    exact = up.closed if down is None else up.closed | down.exact
+    return bool((exact | runs.agreed | (up.error == 0)).all())
+
+
+def _interval(runs: Confirmed) -> Array:
+    """Return the interval (rows, 2) of the best runs.
+
+    Without exact draws it also ends above the log mean of normal log importance weights, and above
+    the runs from other references that agree. It contains the estimate of the forward run, which
+    noise may put above the reverse run's end.
+    """
+    up, down = runs.best
     high = down or up
     ends = interval(up.log_z, up.error, high.log_z, high.error)
     ends[:, 1] = np.fmax(ends[:, 1], up.log_z)
     with np.errstate(invalid="ignore"):
         at_0 = up.log_z - (log_sum(up.log_weights, axis=1) - np.log(up.log_weights.shape[1]))
         alone = np.fmax(up.log_z + SURE * up.error, at_0 + normal_end(up.log_weights))
+        alone = np.fmax(alone, runs.high)
     sure = np.zeros(len(ends), dtype=bool) if down is None else down.exact
     ends[:, 1] = np.where(sure | (up.error == 0), ends[:, 1], np.fmax(ends[:, 1], alone))
     return ends
 
 
-def _notes(
-    up: AnnealedRun, down: AnnealedRun | None, chains: int, first: int = 0
-) -> tuple[str, ...]:
-    """Return a warning for each reason not to trust the importance weights of the two runs."""
-    out = []
+def _notes(runs: Confirmed, chains: int, first: int = 0) -> tuple[str, ...]:
+    """Return a warning for each reason not to trust the importance weights of the best runs."""
+    (up, down), out = runs.best, list[str]()
     for name, run in (("forward", up), ("reverse", down)):
         if run is not None and chains > 1 and few(run.ess, chains):
             out.append(
@@ -240,8 +283,10 @@ def _notes(
                 "come"
             )
     if down is not None:
-        gap = up.log_z - down.log_z
-        wide = 5.0 * np.hypot(up.error, down.error) + 1e-3 * (1.0 + np.abs(up.log_z))
+        # Rows without a possible state have -inf in both.
+        same = up.log_z == down.log_z
+        gap = np.where(same, 0.0, up.log_z) - np.where(same, 0.0, down.log_z)
+        wide = 5.0 * np.hypot(up.error, down.error) + ROUNDING * (1.0 + np.abs(up.log_z))
         if np.any(gap > wide) or np.any(-gap > np.maximum(wide, 1.0)):
             row = int(np.abs(gap).argmax())
             out.append(

@@ -15,36 +15,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pgmengine.base.division import check_divided
 from pgmengine.base.numerics import log_sum, softmax
 from pgmengine.base.types import Array, States
 from pgmengine.engine.chains import make_chains, over_chains
 from pgmengine.graph.queries import summed_layers
 from pgmengine.graph.target import Target
-from pgmengine.infer.exact.elimination import Elimination
 from pgmengine.infer.exact.enumeration import Enumeration
-from pgmengine.infer.exact.exact import least_width
-from pgmengine.infer.exact.planning import rough_entries
+from pgmengine.infer.exact.exact import quick
 from pgmengine.infer.prepared import Prepared
+from pgmengine.infer.rounding import ROUNDING, known_log_z, rounding_of_chains
 from pgmengine.infer.sampling.resampling import systematic
 from pgmengine.infer.sampling.schedules import Betas, ladder
-from pgmengine.infer.sampling.trust import pareto_shape
+from pgmengine.infer.sampling.trust import SURE, pareto_shape
 from pgmengine.protocols import Kernel
 
-# Relative rounding of single precision, in which chains compute.
-ROUNDING = 2.0**-24
+# Earlier runs whose estimates are within so many nats of a run give starts to its reverse run. A
+# phase far below has no mass, and chains that are stuck in it would say nothing.
+COUNTS = 10.0
 
 # Largest number of states of a cover that are enumerated for exact draws.
 SMALL = 2.0**16
 
 # Largest number of table entries of a junction tree for exact draws, whose pass takes milliseconds.
-# There is no search for a tree so small: a quick order has to give it.
 ENTRIES = 2.0**20
 
 
@@ -83,6 +83,8 @@ class AnnealedRun:
     log_weights : (rows, chains), log importance weights.
     shape : (rows,), shape of the Pareto tail of the importance weights.
     exact : (rows,), whether the run started from exact draws.
+    mean : layer -> (rows, width), means of the last states by their importance weights.
+    last : layer -> (chains, width), last states, resampled by importance weight; of a single row.
     """
 
     log_z: Array
@@ -91,27 +93,47 @@ class AnnealedRun:
     log_weights: Array
     shape: Array
     exact: Array
+    mean: States = field(default_factory=dict)
+    last: States = field(default_factory=dict)
+
+    @property
+    def closed(self) -> Array:
+        """Rows (rows,) that are summed in closed form: all log weights are exactly 0."""
+        return np.asarray((self.log_weights == 0.0).all(axis=1))
+
+    def take(self, rows: Array) -> AnnealedRun:
+        """Return the estimates of some rows."""
+        return joined_runs([self], rows)
 
 
 class Annealing:
     """Annealing of all rows of a target.
 
     Rows in which the same layers move are annealed together: the layers that the importance weights
-    sum out must not depend on the other rows of a question.
+    sum out must not depend on the other rows of a question. `reference` takes the place of the
+    reference of the settings. `drawn` is False where it is known that there are no exact draws.
+    `earlier` are runs of the same row from other references: the reverse run then starts from their
+    last states, so that it meets phases that its own forward run may have missed.
     """
 
-    def __init__(self, settings: Settings, target: Target) -> None:
-        self.settings, self.target = settings, target
+    def __init__(
+        self,
+        settings: Settings,
+        target: Target,
+        reference: Mapping[str, ArrayLike] | None = None,
+        drawn: bool = True,
+        earlier: Sequence[AnnealedRun] = (),
+    ) -> None:
+        self.settings, self.target, self.drawn = settings, target, drawn
+        self.earlier = earlier
+        self.reference = settings.reference if reference is None else reference
 
     @cached_property
     def exact_draws(self) -> Prepared:
         """The question for exact draws to start the reverse run from; refused where too large."""
-        target, count = self.target.at(1.0), self.settings.chains
-        walk = Enumeration(np.log2(SMALL), count).prepare(target, ("samples",))
-        wide = walk.plan.accepted or least_width(target) > np.log2(ENTRIES)
-        if wide or rough_entries(target) > ENTRIES:
-            return walk
-        return Elimination(ENTRIES, count, max_work=0).prepare(target, ("samples",))
+        return quick(
+            self.target.at(1.0), ("samples",), np.log2(SMALL), ENTRIES, self.settings.chains
+        )
 
     def runs(
         self, rng: np.random.Generator, work: float, executor: Executor | None
@@ -122,40 +144,78 @@ class Annealing:
         if not kind.any():
             return self._both(rng, work, executor)
         rows = [np.flatnonzero(kind == k) for k in range(kind.max() + 1)]
-        parts = [Annealing(self.settings, self.target.take(some)) for some in rows]
+        parts = [
+            Annealing(
+                self.settings, self.target.take(some), self.reference, self.drawn, self.earlier
+            )
+            for some in rows
+        ]
         ups, downs = zip(*(part._both(rng, work, executor) for part in parts), strict=True)
+        check_divided(rows, self.target.rows, "annealing", self.target.first)
         back = np.argsort(np.concatenate(rows))
-        return _joined(ups, back), None if downs[0] is None else _joined(downs, back)
+        return joined_runs(ups, back), None if downs[0] is None else joined_runs(downs, back)
 
     def _both(
         self, rng: np.random.Generator, work: float, executor: Executor | None
     ) -> tuple[AnnealedRun, AnnealedRun | None]:
-        """Anneal from independent units to the model, and from draws of the model back."""
-        count, target = self.settings.chains, self.target.at(0.0, self.settings.reference)
+        """Anneal from independent units to the model, and from draws of the model back.
+
+        Where every sum over the free units is closed, nothing is annealed.
+        """
+        closed = Enumeration(0.0, 1).prepare(self.target.at(1.0), ("log_z",))
+        if closed.plan.accepted:
+            up = _summed(closed.run().log_z, self.target, self.settings.chains)
+            return up, up if self.settings.reverse else None
+        count, target = self.settings.chains, self.target.at(0.0, self.reference)
         betas = ladder(self.settings.betas, target, self.settings.kernel, rng)
         betas = betas if betas[0] == 0.0 else np.concatenate(([0.0], betas))
         many = target.take(np.repeat(np.arange(target.rows), count))
         at_0 = target.log_z_at_0()
-        moves = np.any([mask.any(axis=1) for mask in target.free.values()], axis=0)
+        known, rounding = known_log_z(target), rounding_of_chains(target)
+        moves = ~np.isfinite(known)
         # Up: x ~ p_0, one sweep at each rung, and log Z = log Z_0 + log mean w.
         x = many.draw_at_0(rng)
         log_w, x = self._annealed(executor, many, x, rng, work, 0, betas)
-        up = _estimate(log_w.reshape(target.rows, -1), at_0, 1.0, moves)
+        up = _estimate(log_w.reshape(target.rows, -1), at_0, 1.0, known, rounding)
+        up = replace(up, mean=_weighted_means(up.log_weights, x))
+        if target.rows == 1:
+            chosen = systematic(_shares(up.log_weights), rng)[0]
+            up = replace(up, last={name: value[chosen] for name, value in x.items()})
         if not self.settings.reverse:
             return up, None
         # Down: x ~ p_1, one sweep at each rung, and log Z = log Z_0 - log mean w.
         # Rows without a possible state have no draws that could be annealed down.
-        live, dead = np.flatnonzero(up.ess > 0), np.flatnonzero(up.ess == 0)
+        live, dead = np.flatnonzero(up.ess > 0), np.flatnonzero(~(up.ess > 0))
         runs = [_nothing(len(dead), count)]
         if len(live):
-            chains = (live[:, None] * count + np.arange(count)).ravel()
-            last = {name: value[chains] for name, value in x.items()}
-            x, sweeps, exact = self._model_draws(live, last, up.log_weights[live], len(betas), rng)
-            some = many.take(chains).at(1.0)
-            log_w, _ = self._annealed(executor, some, x, rng, work, sweeps, betas[::-1])
-            down = _estimate(log_w.reshape(len(live), -1), at_0[live], -1.0, moves[live])
+            if len(dead):
+                chains = (live[:, None] * count + np.arange(count)).ravel()
+                many, x = many.take(chains), {name: value[chains] for name, value in x.items()}
+            others = self._from_others(up, rng)
+            if others:
+                x, sweeps, exact = others, _settling(len(betas)), False
+            else:
+                x, sweeps, exact = self._model_draws(live, x, up.log_weights[live], len(betas), rng)
+            log_w, _ = self._annealed(executor, many.at(1.0), x, rng, work, sweeps, betas[::-1])
+            down = _estimate(
+                log_w.reshape(len(live), -1), at_0[live], -1.0, known[live], rounding[live]
+            )
             runs.insert(0, replace(down, exact=exact | ~moves[live]))
-        return up, _joined(runs, np.argsort(np.concatenate((live, dead))))
+        return up, joined_runs(runs, np.argsort(np.concatenate((live, dead))))
+
+    def _from_others(self, up: AnnealedRun, rng: np.random.Generator) -> States:
+        """Return states (chains, width) that other runs of this row have reached, if there are any.
+
+        Each run whose estimate counts beside the one of `up` gives the same share.
+        """
+        states = [
+            run.last for run in self.earlier if run.last and run.log_z[0] > up.log_z[0] - COUNTS
+        ]
+        if not states:
+            return {}
+        pool = {n: np.concatenate([x[n] for x in states]) for n in states[0]}
+        chosen = rng.permutation(len(states) * self.settings.chains)[: self.settings.chains]
+        return {n: value[chosen] for n, value in pool.items()}
 
     def _model_draws(
         self, rows: Array, last: States, log_weights: Array, steps: int, rng: np.random.Generator
@@ -167,15 +227,15 @@ class Annealing:
         """
         count = self.settings.chains
         whole = len(rows) == self.target.rows
-        part = self if whole else Annealing(self.settings, self.target.take(rows))
-        if part.exact_draws.plan.accepted:
+        part = self if whole else Annealing(self.settings, self.target.take(rows), self.reference)
+        if self.drawn and part.exact_draws.plan.accepted:
             drawn = part.exact_draws.run(rng).samples
             layers = self.target.structure.layers
             x = {n: np.swapaxes(v, 0, 1).reshape(-1, layers[n].width) for n, v in drawn.items()}
             return x, 0, True
         chosen = systematic(softmax(log_weights), rng)
         index = (chosen + count * np.arange(len(rows))[:, None]).ravel()
-        return {name: value[index] for name, value in last.items()}, max(steps // 4, 50), False
+        return {name: value[index] for name, value in last.items()}, _settling(steps), False
 
     def _annealed(
         self,
@@ -209,6 +269,17 @@ def _anneal(
     return chains.anneal(betas, backward=_backward(many)), chains.values()
 
 
+def _summed(log_z: Array, target: Target, chains: int) -> AnnealedRun:
+    """Return the run of rows whose log Z is a closed sum; rounding is the only error."""
+    known, rows = known_log_z(target), target.rows
+    possible = np.isfinite(log_z)
+    error = np.where(np.isfinite(known), 0.0, ROUNDING * np.abs(log_z))
+    every, none = np.where(possible, float(chains), 0.0), np.full(rows, np.nan)
+    log_z = np.where(np.isfinite(known), known, log_z)
+    weights = np.where(possible[:, None], np.zeros((rows, chains)), -np.inf)
+    return AnnealedRun(log_z, error, every, weights, none, possible)
+
+
 def _nothing(rows: int, chains: int) -> AnnealedRun:
     """Return the reverse run of rows without a possible state."""
     unknown = np.full(rows, np.inf)
@@ -216,10 +287,40 @@ def _nothing(rows: int, chains: int) -> AnnealedRun:
     return AnnealedRun(unknown, unknown, np.zeros(rows), none, -unknown, np.zeros(rows, dtype=bool))
 
 
-def _joined(runs: Sequence[AnnealedRun], order: Array) -> AnnealedRun:
-    """Return runs of some rows each as one run, with the rows in the given order."""
-    parts = ([getattr(run, field.name) for field in fields(AnnealedRun)] for run in runs)
-    return AnnealedRun(*(np.concatenate(part)[order] for part in zip(*parts, strict=True)))
+def joined_runs(runs: Sequence[AnnealedRun], order: Array) -> AnnealedRun:
+    """Return runs of some rows each as one run, with the rows in the given order.
+
+    It has no last states.
+    """
+    names = [f.name for f in fields(AnnealedRun) if f.name not in ("mean", "last")]
+    parts = {name: [getattr(run, name) for run in runs] for name in names}
+    # Rows that are summed in closed form have no means.
+    known = all(run.mean for run in runs)
+    layers = runs[0].mean if known else ()
+    mean = {n: np.concatenate([run.mean[n] for run in runs])[order] for n in layers}
+    joined: dict[str, Any] = {n: np.concatenate(part)[order] for n, part in parts.items()}
+    return replace(AnnealedRun(**joined), mean=mean)
+
+
+def _settling(steps: int) -> int:
+    """Return the number of sweeps before a reverse run of so many steps without exact draws."""
+    return max(steps // 4, 50)
+
+
+def _shares(log_weights: Array) -> Array:
+    """Return the shares (rows, chains) of importance weights, equal ones where all are 0."""
+    top = log_weights.max(axis=1, keepdims=True)
+    return softmax(np.where(np.isfinite(top), log_weights, 0.0))
+
+
+def _weighted_means(log_weights: Array, x: States) -> States:
+    """Return the means (rows, width) of the last states (rows * chains, width) of a run.
+
+    Chains count by their log importance weights (rows, chains), or equally where all of these are
+    -inf.
+    """
+    w = _shares(log_weights)
+    return {n: np.einsum("rc,rcw->rw", w, v.reshape(*w.shape, -1)) for n, v in x.items()}
 
 
 def _backward(target: Target) -> bool:
@@ -231,10 +332,12 @@ def _backward(target: Target) -> bool:
     return 0 < sizes[1] < sizes[0] or not sizes[0]
 
 
-def _estimate(log_weights: Array, at_0: Array, sign: float, moves: Array) -> AnnealedRun:
+def _estimate(
+    log_weights: Array, at_0: Array, sign: float, known: Array, rounding: Array
+) -> AnnealedRun:
     """Return log Z = log Z_0 + sign * log mean w from log importance weights (rows, chains).
 
-    Rows in which nothing moves are exact.
+    Rows in which nothing moves have their `known` log Z. `rounding` is of single precision.
     """
     count = log_weights.shape[1]
     top = log_weights.max(axis=1, keepdims=True)
@@ -247,11 +350,13 @@ def _estimate(log_weights: Array, at_0: Array, sign: float, moves: Array) -> Ann
         else:
             error = np.full(len(w), np.inf)
         # Where all layers are summed out, nothing is drawn, and rounding is the only error.
-        error = np.hypot(error, ROUNDING * np.maximum(np.abs(at_0), np.abs(top[:, 0])))
-        error = np.where(mean > 0, np.where(moves, error, 0.0), np.inf)
+        sums = ROUNDING * np.maximum(np.abs(at_0), np.abs(top[:, 0]))
+        error = np.sqrt(error**2 + sums**2 + (rounding / SURE) ** 2)
+        error = np.where(mean > 0, np.where(np.isfinite(known), 0.0, error), np.inf)
         ess = np.where(mean > 0, w.sum(axis=1) ** 2 / np.square(w).sum(axis=1), 0.0)
+    log_z = at_0 + sign * (log_sum(log_weights, axis=1) - np.log(count))
     return AnnealedRun(
-        at_0 + sign * (log_sum(log_weights, axis=1) - np.log(count)),
+        np.where(np.isfinite(known), known, log_z),
         error,
         ess,
         log_weights,

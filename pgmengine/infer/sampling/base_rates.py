@@ -19,12 +19,11 @@ from pgmengine.base.types import Array
 from pgmengine.graph.evidence import parse_layer
 from pgmengine.graph.frames import data_by_layer
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.model import Model
+from pgmengine.graph.model import ModelLike, as_model
 from pgmengine.graph.validate import as_floats
-from pgmengine.units import Unit
 
 
-def base_rates(model: Model, data: Any, shrink: float = 1.0) -> dict[str, Array]:
+def base_rates(model: ModelLike, data: Any, shrink: float = 1.0) -> dict[str, Array]:
     """Return natural parameters of independent units with the means of the data.
 
     Use them as the `reference` of AIS and as the start of learning: annealing from them varies
@@ -51,6 +50,7 @@ def base_rates(model: Model, data: Any, shrink: float = 1.0) -> dict[str, Array]
     >>> pgm.base_rates(pgm.rbm(2, 1, rng=0), {"v": [[0, 1], [0, 1]]})["v"].round(3)
     array([-1.609,  1.609])
     """
+    model = as_model(model)
     amount("base_rates: shrink", shrink)
     out = {}
     for name, given in data_by_layer(model.structure, data).items():
@@ -62,7 +62,7 @@ def base_rates(model: Model, data: Any, shrink: float = 1.0) -> dict[str, Array]
         more = np.where(seen == 0, 1.0, shrink if layer.unit.bounded else 0.0)
         with np.errstate(divide="ignore"):
             mean = (np.nansum(x, axis=0) + more * middle) / (seen + more)
-            eta = _natural(layer.unit, mean).ravel()
+            eta = layer.unit.natural(mean).ravel()
         if len(bad := np.flatnonzero(~np.isfinite(eta))):
             raise PgmError(
                 f"data: {layer.place(bad[0] // layer.unit.width)} has a mean at the edge "
@@ -98,25 +98,3 @@ def _values(layer: Layer, given: ArrayLike) -> Array:
         expected = f"a number from {low:g} to {high:g}" if layer.unit.bounded else IN_RANGE
         raise PgmError(f"data: {layer.place(index, row)} is {x[row, index]:g}, expected {expected}")
     return x
-
-
-def _natural(unit: Unit, mean: Array) -> Array:
-    """Return eta with A'(eta) = mean, (size[, k]), in closed form or by bisection."""
-    if unit.one_hot and unit.log_base is not None:
-        return np.asarray(np.log(mean) - unit.log_base)
-    if unit.curvature is not None:
-        return np.asarray(mean / unit.curvature)
-    if unit.support is not None and unit.log_base is not None and len(unit.support) == 2:
-        (low, high), (h_low, h_high) = unit.support, unit.log_base
-        share: Array = (mean - low) / (high - low)
-        return np.asarray((np.log(share / (1 - share)) - (h_high - h_low)) / (high - low))
-    low, high = np.full(mean.shape, -1.0), np.full(mean.shape, 1.0)
-    while (wide := (unit.mean(low) > mean) | (unit.mean(high) < mean)).any() and np.abs(
-        high
-    ).max() < 1e4:
-        low, high = np.where(wide, 2 * low, low), np.where(wide, 2 * high, high)
-    for _ in range(60):
-        half = (low + high) / 2
-        below = unit.mean(half) < mean
-        low, high = np.where(below, half, low), np.where(below, high, half)
-    return np.asarray(half)

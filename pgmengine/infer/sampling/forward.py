@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.division import blocks, check_divided
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.progress import track
 from pgmengine.base.types import Array, RngLike, States
@@ -35,13 +36,13 @@ from pgmengine.graph.queries import acts, hinted, of_free_parents
 from pgmengine.graph.target import Target
 from pgmengine.graph.variables import described
 from pgmengine.graph.weights import count, is_sparse
-from pgmengine.infer.answers import public, squeeze
+from pgmengine.infer.answers import answer_bytes, peak_bytes, public, squeeze
 from pgmengine.infer.axes import Axis
 from pgmengine.infer.convergence import least_error
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result, Status
 from pgmengine.infer.sampling.ais import AIS
-from pgmengine.infer.sampling.bounded import below_a_bound
+from pgmengine.infer.sampling.bounded import Check, below_a_bound, check_within
 from pgmengine.infer.sampling.resampling import systematic
 from pgmengine.infer.sampling.schedules import Linear
 from pgmengine.infer.sampling.trust import SURE, few, heavy, interval, pareto_shape
@@ -56,7 +57,7 @@ PART = 2.0**26
 AT_ONCE = 2**12
 
 # Annealing as a cross-check: short, and up only.
-CHECK = AIS(chains=40, betas=Linear(200), reverse=False)
+CHECK = AIS(chains=40, betas=Linear(200), reverse=False, confirm=0)
 
 # Standard errors by which the estimates of log Z of two halves may differ.
 HALVES = 4.0
@@ -134,14 +135,23 @@ class Forward(Method):
         width = _numbers(target)
         # All draws of a row are made at once, and the draws of several rows where they fit.
         most = max(self.draws, self.most) if _weighing(target).any() else self.draws
-        one = 8.0 * most * width
-        memory = min(target.rows * one, max(PART, one)) * 4
-        memory += 8.0 * target.rows * self.draws * (width if "samples" in want else 1)
+        rows = min(target.rows, self._rows_at_once(target, most))
+        working = rows * most * _bytes_of_draw(target, want)
+        # Log weights of the first draws. The answers of several parts are there joined as well.
+        working += 8.0 * target.rows * self.draws
+        working += answer_bytes(target, want, self.draws) * (rows < target.rows)
         arrows = sum(count(target.model.weight(c)) / 8.0 for c in s.arrows)
         arrows += len(s.table_index.unit)
         work = target.rows * self.draws * (10.0 * width + arrows)
         seconds = drawing(target, want, self.draws)
-        return Scheme(f"{self.draws} draws, parents first", work, memory, seconds)
+        how, check = f"{self.draws} draws, parents first", Check()
+        if _weighing(target).any():
+            check, annealing = check_within(target, seconds), CHECK.plan(target, ("log_z",))
+            how += check.how
+            work += check.work + annealing.work * annealing.accepted
+            seconds += check.seconds + annealing.seconds * annealing.accepted
+        memory = peak_bytes(target, want, self.draws, work, working)
+        return Scheme(how, work, memory, seconds, check)
 
     def _obstacle(self, target: Target, want: tuple[str, ...]) -> str:
         """Return the reason why it cannot answer, or an empty string."""
@@ -171,7 +181,7 @@ class Forward(Method):
         while (needed := self._needed(found.stats["ess"], count)) > count:
             count = needed
             found = self._drawn(question, generator, count)
-        return self._judged(question.target, found, generator)
+        return self._judged(question.target, found, question.basis, generator)
 
     def _needed(self, ess: Array, count: int) -> int:
         """Return the number of draws that the row with the largest error of log_z needs.
@@ -186,15 +196,19 @@ class Forward(Method):
         more = max(4.0, (error / max(self.error, 1e-9)) ** 2)
         return max(count, int(min(more * count, self.most)))
 
+    def _rows_at_once(self, target: Target, count: int) -> int:
+        """Return the number of rows whose draws, `count` of each, are made at once."""
+        return max(int(PART / (8.0 * count * max(_numbers(target), 1))), 1)
+
     def _drawn(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
         """Return answers by `count` draws for each row, some rows at a time."""
-        target, width = question.target, _numbers(question.target)
-        step = max(int(PART / (8.0 * count * max(width, 1))), 1)
-        parts = [
-            question.on(target.take(np.arange(a, min(a + step, target.rows))))
-            for a in range(0, target.rows, step)
+        target = question.target
+        parts = blocks(np.arange(target.rows), self._rows_at_once(target, count))
+        found = [
+            self._part(question.on(target.take(rows)), rng, count)
+            for rows in track(parts, "drawing")
         ]
-        found = [self._part(part, rng, count) for part in track(parts, "drawing")]
+        check_divided(parts, target.rows, "draws", target.first)
         return joined(found, target.structure)
 
     def _part(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
@@ -241,7 +255,9 @@ class Forward(Method):
         answers |= _evidence(log_w, want, _weighing(target) > 0)
         return question.result(answers, stats)
 
-    def _judged(self, target: Target, found: Result, rng: np.random.Generator) -> Result:
+    def _judged(
+        self, target: Target, found: Result, check: Check, rng: np.random.Generator
+    ) -> Result:
         """Return the result with its status: whether the importance weights can be trusted."""
         ess, count, first = found.stats["ess"], int(found.stats["drawn"][0]), target.first
         note: tuple[str, ...] = ()
@@ -264,7 +280,8 @@ class Forward(Method):
         status, ends = Status.FEW_WEIGHTS if note else Status.OK, found.answers["log_z_interval"]
         if len(varies) and not note:
             some = target.take(varies)
-            note = below_a_bound(some, ends[varies]) or _above_annealing(some, ends[varies], rng)
+            low = below_a_bound(some, ends[varies], check.modes(some))
+            note = low or _above_annealing(some, ends[varies], rng)
             status = Status.CONTRADICTED if note else status
         return replace(found, status=status, warnings=note)
 
@@ -274,6 +291,26 @@ def _numbers(target: Target) -> int:
     layers = target.structure.layers.values()
     states = sum(layer.size for layer in layers) if target.structure.tables else 0
     return states + sum(layer.width for layer in layers)
+
+
+def _bytes_of_draw(target: Target, want: tuple[str, ...]) -> float:
+    """Return the peak memory of one draw: states, values of layers, and steps on the way to them.
+
+    A step of units with conditionals takes a random number for each of them. Layers of arrows are
+    there as values, and take a few temporary arrays while they are drawn and averaged. So are all
+    layers where draws are looked at value by value; each of them is copied in its turn.
+    """
+    s, layers = target.structure, target.structure.layers
+    steps = (sum(map(len, step.units.values())) for step in s.drawing_steps)
+    numbers = 6.0 + max(steps, default=0)
+    drawn_whole = [layer.width for n, layer in layers.items() if (s.child_tables[n] < 0).any()]
+    widths = [layer.width for layer in layers.values()]
+    if {"samples", "pairs", "gradient"} & set(want) or s.undirected:
+        numbers += sum(widths) * (1 + ("gradient" in want)) + max(widths)
+    else:
+        numbers += sum(drawn_whole)
+    states = sum(layer.size for layer in layers.values()) if s.tables else 0
+    return 8.0 * (numbers + 5 * max(drawn_whole, default=0)) + 4.0 * states
 
 
 def log_mean_error(log_w: Array) -> tuple[Array, Array]:

@@ -9,10 +9,10 @@ kernels with invariance by chi-square.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +27,8 @@ from pgmengine.graph.target import Target
 from pgmengine.graph.validate import as_floats
 from pgmengine.infer.prepared import Prepared, Scheme
 from pgmengine.infer.result import Result
-from pgmengine.infer.sampling.collect import Draws, Sampler, kept_bytes
+from pgmengine.infer.sampling.collect import Draws, Sampler
+from pgmengine.infer.sampling.memory import sampler_bytes
 from pgmengine.infer.sampling.starts import dispersed
 from pgmengine.protocols import Kernel, Snapshot
 
@@ -89,10 +90,11 @@ class MCMC(Sampler):
         slow = sorted(target.pattern.by_unit)
         how = f"unit by unit in {listed(list(map(repr, slow)))}" if slow else "layer by layer"
         length = (self.warmup, self.draws, self.thin)
+        work = sweeps * target.rows * self.chains * sweep_work(target)
         return Scheme(
             f"{self.chains} chains of {sweeps} {type(self.kernel).__name__} sweeps, {how}",
-            sweeps * target.rows * self.chains * sweep_work(target),
-            kept_bytes(target, want, self.chains, self.draws),
+            work,
+            sampler_bytes(target, want, self.chains, self.draws, self.rhat_limit, work),
             sampling(target, self.kernel, want, self.chains, *length, self.rhat_limit),
             refusal=refusal(target),
         )
@@ -115,8 +117,7 @@ class MCMC(Sampler):
         found = over_chains(
             executor, self._sweep, many, self.kernel, x, generator, work, want, target.rows
         )
-        draws = Draws(many, want, self.chains, self.draws)
-        draws.put([kept for kept, _ in found])
+        draws = Draws.joined(many, [part for part, _ in found])
         stats, status, note = draws.judged(target, self.rhat_limit)
         last = {name: np.concatenate([x[name] for _, x in found]) for name in x}
         return question.result(draws.answers(target), stats, status, note, last)
@@ -129,16 +130,17 @@ class MCMC(Sampler):
         streams: np.ndarray,
         wanted: tuple[str, ...],
         rows: int,
-    ) -> tuple[dict[str, Any], States]:
-        """Return the collected sums of some chains, and their last states."""
+    ) -> tuple[Draws, States]:
+        """Return the draws of some chains, and their last states."""
         chains = make_chains(many, self.kernel, x, rng, streams)
         for made in track(range(0, self.warmup, AT_ONCE), "warming up"):
             chains.sweep(min(AT_ONCE, self.warmup - made))
-        draws = Draws(many, wanted, many.rows // rows, self.draws)
+        judged = self.rhat_limit < math.inf
+        draws = Draws.none(many, wanted, many.rows // rows, self.draws, judged)
         for t in track(range(self.draws), "sampling"):
             chains.sweep(self.thin)
-            draws.add(t, chains.values(), -chains.log_density())
-        return draws.collected(), chains.values()
+            draws.add_now(t, chains)
+        return draws.detached(), chains.values()
 
 
 def _checked_state(target: Target, state: Snapshot) -> States:

@@ -7,7 +7,6 @@ beta = 1, and judges the answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -24,15 +23,26 @@ from pgmengine.graph.target import Target
 from pgmengine.infer.axes import Axis
 from pgmengine.infer.prepared import Prepared, Scheme
 from pgmengine.infer.result import Result, Status
-from pgmengine.infer.sampling.bounded import below_a_bound
-from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, Sampler, kept_bytes
+from pgmengine.infer.sampling.bounded import below_a_bound, below_a_state, check_within
+from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, Sampler
+from pgmengine.infer.sampling.memory import sampler_bytes
 from pgmengine.infer.sampling.replicas import Ladders
 from pgmengine.infer.sampling.schedules import Betas, count_of, ladder
-from pgmengine.infer.sampling.trust import SURE, travelled
+from pgmengine.infer.sampling.stepping_stones import FromStones
+from pgmengine.infer.sampling.trust import (
+    BATCHES,
+    LOG_Z_TOURS,
+    TOURS,
+    Doubts,
+    log_z_apart,
+    travelled,
+    worst,
+)
+from pgmengine.infer.variational.modes import Modes
 from pgmengine.protocols import Kernel, Snapshot
 
-# Nats by which the stepping stones of the two directions may differ.
-WIDE = 1.0
+# Numbers in memory for each rung of a ladder: four stepping stones in batches, and their means.
+STONES_EACH = 8 * BATCHES
 
 
 @dataclass(frozen=True)
@@ -53,15 +63,20 @@ class ParallelTempering(Sampler):
 
     Notes
     -----
-    `log_z_interval` goes from the stepping stones from below to the stepping stones from above,
-    three standard errors wider at each end. Both are made of the same replicas, so that it holds if
-    these have missed no part of the space. The status is FEW_TRIPS where the replicas of a row
-    hardly travelled on their ladders, and FEW_WEIGHTS where the two directions disagree.
+    `log_z` is the estimate half way between the stepping stones from below and from above.
+    `log_z_interval` goes from the lowest to the highest of these three estimates, three standard
+    errors wider at each end. All are made of the same replicas, so that it holds if these have
+    missed no part of the space. The status is FEW_TRIPS where the draws of a row come from few
+    tours of replicas (see `tours` below), NOT_MIXED where the ladders disagree on log Z,
+    CONTRADICTED where the stepping stones from below lie above the ones from above, and FEW_WEIGHTS
+    where they lie far below.
 
     `stats` holds the statistics of MCMC; betas (rungs,) and swap_rejection (rungs - 1,), both with
     an axis of rows in front where parts of a large question have ladders of their own; round_trips
-    (rows,); round_trip_rate (rows,), round trips for each sweep and ladder; and swap_accepted
-    (chains, draws, rows), the share of accepted swaps before each draw.
+    (rows,); round_trip_rate (rows,), round trips for each sweep and ladder; tours (rows,), the
+    effective number of independent tours from beta = 0 that the states at beta = 1 come from; and
+    swap_accepted (chains, draws, rows), the share of accepted swaps before each draw. With log_z it
+    also holds log_z_rhat (rows,), the R-hat of log Z.
 
     References
     ----------
@@ -69,8 +84,9 @@ class ParallelTempering(Sampler):
     isobaric-isothermal ensemble". Syed, Bouchard-Cote, Deligiannidis and Doucet 2022,
     "Non-reversible parallel tempering: a scalable highly parallel MCMC scheme". Xie, Lewis, Fan,
     Kuo and Chen 2011, "Improving marginal likelihood estimation for Bayesian phylogenetic model
-    selection". Meng and Wong 1996, "Simulating ratios of normalizing constants via a simple
-    identity".
+    selection". Biron-Lattes, Campbell and Bouchard-Cote 2023, "Automatic regenerative simulation
+    via non-reversible simulated tempering". Meng and Wong 1996, "Simulating ratios of normalizing
+    constants via a simple identity".
 
     >>> import pgmengine as pgm
     >>> method = pgm.ParallelTempering(rungs=4)
@@ -85,6 +101,8 @@ class ParallelTempering(Sampler):
         "swap_rejection": (Axis.RUNG,),
         "round_trips": (Axis.ROW,),
         "round_trip_rate": (Axis.ROW,),
+        "tours": (Axis.ROW,),
+        "log_z_rhat": (Axis.ROW,),
         "swap_accepted": (Axis.CHAIN, Axis.DRAW, Axis.ROW),
         "log_prob_error": (Axis.ROW,),
     }
@@ -112,15 +130,21 @@ class ParallelTempering(Sampler):
             return Scheme(refusal="one temperature gives no log_z")
         twice = "log_prob" in want and not target.structure.normalized
         ladders = self.chains * (1 + twice)
-        chains = target.rows * ladders * rungs
-        width = sum(layer.width for layer in target.structure.layers.values())
         length = (self.warmup, self.draws, self.thin)
         sweeps = self.warmup + self.draws * self.thin
+        seconds = exchanging(target, self.kernel, want, ladders, rungs, *length, self.rhat_limit)
+        check = check_within(target, seconds)
+        work = sweeps * target.rows * ladders * rungs * sweep_work(target) + check.work
+        size = (self.chains, self.draws, self.rhat_limit)
+        # Ladders without evidence come after the draws, which are still there.
+        replicas, more = rungs * (1 + twice), 8.0 * (self.draws + STONES_EACH * rungs)
+        more *= target.rows * self.chains
         return Scheme(
-            f"{self.chains} ladders of {rungs} chains, {sweeps} sweeps",
-            sweeps * chains * sweep_work(target),
-            kept_bytes(target, want, self.chains, self.draws) + 16.0 * chains * width,
-            exchanging(target, self.kernel, want, ladders, rungs, *length, self.rhat_limit),
+            f"{self.chains} ladders of {rungs} chains, {sweeps} sweeps{check.how}",
+            work,
+            sampler_bytes(target, want, *size, work, replicas, more),
+            seconds + check.seconds,
+            check,
             refusal=refusal(target),
         )
 
@@ -131,7 +155,7 @@ class ParallelTempering(Sampler):
         target, want, generator = question.target, question.want, seeded(rng)
         ladders = self._warmed(target, generator)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
-        draws = Draws(many, want, self.chains, self.draws)
+        draws = Draws.none(many, want, self.chains, self.draws)
         swapped = np.zeros((self.draws, target.rows, self.chains))
         for t in track(range(self.draws), "sampling"):
             for _ in range(self.thin):
@@ -140,32 +164,27 @@ class ParallelTempering(Sampler):
             draws.add(t, ladders.chains.values(top), ladders.energy_at_1(top))
             swapped[t] = ladders.accepted
         answers = draws.answers(target)
-        stats, status, note = draws.judged(target, self.rhat_limit)
+        stats, _, unmixed = draws.judged(target, self.rhat_limit)
         stats |= ladders.stats() | {"swap_accepted": swapped.transpose(2, 0, 1)}
+        doubts: Doubts = []
+        if len(ladders.betas) > 1:
+            # Also where log Z is not wanted: a bound above it shows a phase without replicas.
+            found = ladders.log_z()
+            doubts += _bounds(ladders, found, question.basis.modes(target))
         if {"log_z", "log_prob"} & set(want):
-            found, errors, apart = self._log_z(question, ladders, generator)
-            answers, stats, note = answers | found, stats | errors, note + apart
-            status = Status.FEW_WEIGHTS if apart else status
-            if low := below_a_bound(target, answers["log_z_interval"]):
-                note, status = low + note, Status.CONTRADICTED
-        if few := travelled(stats["round_trips"], target.first) if len(ladders.betas) > 1 else ():
-            note, status = few + note, Status.FEW_TRIPS if status.good else status
-        return question.result(answers, stats, status, note)
-
-    def _log_z(
-        self, question: Prepared, ladders: Ladders, rng: np.random.Generator
-    ) -> tuple[dict[str, Array], dict[str, Array], tuple[str, ...]]:
-        """Return log_z and log_prob, the error of log_prob, and warnings."""
-        target, answers = question.target, ladders.log_z(question.target)
-        apart = _apart(answers, target.first)
-        if "log_prob" not in question.want:
-            return answers, {}, apart
-        whole = self._without_evidence(target, rng)
-        answers["log_prob"] = answers["log_z"] - whole["log_z"]
-        error = np.hypot(answers["log_z_error"], whole["log_z_error"])
-        first = target.first if len(whole["log_z"]) == target.rows else 0
-        apart += tuple(f"without evidence, {line}" for line in _apart(whole, first))
-        return answers, {"log_prob_error": error}, apart
+            answers |= found.answers
+            stats["log_z_rhat"] = found.rhat
+            doubts += _apart(ladders, found)
+            if "log_prob" in want:
+                log_z, error, more = self._without_evidence(question, generator)
+                answers["log_prob"] = found.log_z - log_z
+                stats["log_prob_error"], doubts = np.hypot(found.error, error), doubts + more
+        needed = LOG_Z_TOURS if "log_z" in answers else TOURS
+        doubts += _hardly_travelled(ladders, needed)
+        # With R-hat of log Z, which is judged as that of a unit is.
+        unmixed += self.unmixed(stats, target.structure)
+        doubts.append((Status.NOT_MIXED, tuple(dict.fromkeys(unmixed))))
+        return question.result(answers, stats, *worst(doubts))
 
     def _warmed(self, target: Target, rng: np.random.Generator) -> Ladders:
         """Return ladders after the warm-up, with their rungs adapted."""
@@ -187,19 +206,26 @@ class ParallelTempering(Sampler):
         ladders.forget(self.draws * self.thin)
         return ladders
 
-    def _without_evidence(self, target: Target, rng: np.random.Generator) -> dict[str, Array]:
-        """Return Ladders.log_z of the target with nothing observed."""
+    def _without_evidence(
+        self, question: Prepared, rng: np.random.Generator
+    ) -> tuple[Array, Array, Doubts]:
+        """Return log Z (rows,) with nothing observed, its error, and doubts."""
+        target = question.target
         if target.structure.normalized:
-            return {
-                "log_z": np.zeros(1),
-                "log_z_error": np.zeros(1),
-                "log_z_interval": np.zeros((1, 2)),
-            }
+            return np.zeros(1), np.zeros(1), []
         whole = target.nothing_observed
         ladders = self._warmed(whole, rng)
         for _ in track(range(self.draws * self.thin), "sampling without evidence"):
             ladders.step()
-        return ladders.log_z(whole)
+        found = ladders.log_z()
+        doubts = _bounds(ladders, found, question.basis.modes(whole)) + _apart(ladders, found)
+        doubts += _hardly_travelled(ladders, LOG_Z_TOURS)
+        doubts.append((Status.NOT_MIXED, log_z_apart(found.rhat, self.rhat_limit)))
+        return (
+            found.log_z,
+            found.error,
+            [(status, tuple(f"without evidence, {n}" for n in notes)) for status, notes in doubts],
+        )
 
 
 def rounds(total: int) -> list[int]:
@@ -212,15 +238,23 @@ def rounds(total: int) -> list[int]:
     return out[::-1]
 
 
-def _apart(found: Mapping[str, Array], first: int = 0) -> tuple[str, ...]:
-    """Return a warning where the stepping stones of the two directions disagree."""
-    gap, error = np.diff(found["log_z_interval"], axis=1)[:, 0], found["log_z_error"]
-    allowed = WIDE + 2 * SURE * error
-    endless = np.isinf(allowed)
-    row = int(np.argmax(np.where(endless, -np.inf, gap - np.where(endless, 0.0, allowed))))
-    if gap[row] <= allowed[row]:
-        return ()
-    return (
-        f"stepping stones up and down are {gap[row]:.3g} nats apart in row {first + row}: "
-        "use more rungs",
-    )
+def _bounds(ladders: Ladders, found: FromStones, modes: Modes | None) -> Doubts:
+    """Return doubts about log Z: mean field, or a single state, may prove that it is larger."""
+    target = ladders.target
+    return [
+        (Status.CONTRADICTED, below_a_bound(target, found.interval, modes)),
+        (Status.CONTRADICTED, below_a_state(target, ladders.highest, found.interval)),
+    ]
+
+
+def _apart(ladders: Ladders, found: FromStones) -> Doubts:
+    """Return doubts about log Z: stepping stones from below and from above may disagree."""
+    first = ladders.target.first
+    return [(Status.CONTRADICTED, found.crossed(first)), (Status.FEW_WEIGHTS, found.apart(first))]
+
+
+def _hardly_travelled(ladders: Ladders, needed: int) -> Doubts:
+    """Return doubts about replicas that did not come from beta = 0; a single rung has no tours."""
+    several = len(ladders.betas) > 1
+    few = travelled(ladders.tours(), ladders.target.first, needed)
+    return [(Status.FEW_TRIPS, few)] * several

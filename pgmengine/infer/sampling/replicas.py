@@ -12,15 +12,17 @@ Even and odd pairs in turn make states travel without turning back (Okabe et al.
 the warm-up the rungs are moved between rounds of doubling length, so that all pairs reject equally
 often. Then they are fixed, and the states at beta = 1 are draws.
 
-log Z comes from stepping stones (Xie et al. 2011). For a step d = beta_(k+1) - beta_k,
+A tour of a replica leads from one visit of beta = 0, where its state is drawn anew, to the next.
+Draws of different tours are independent, so that n_i draws at beta = 1 from tour i are worth
 
-    log Z_(k+1) - log Z_k = log E_k exp(d S)                                    from below
-                          = -log E_(k+1) exp(-d S)                              from above
-                          = log E_k exp(d S / 2) - log E_(k+1) exp(-d S / 2)    in the middle
+    tours = (sum of n_i over the tours that have ended)^2 / (sum of n_i^2 over all tours)
 
-of which the first is low on average, the second high, and the third, the geometric bridge of Meng
-and Wong (1996), varies least. The tests compare draws with exact answers, swaps with invariance by
-chi-square, and log Z with enumeration.
+independent ones at least (the tour effectiveness of Biron-Lattes et al. 2023). Replicas that hold
+beta = 1 for good, such as the few that reached a rare state by luck, give hardly any tours, however
+freely the others exchange below them.
+
+log Z comes from stepping_stones.py. The tests compare draws with exact answers, swaps with
+invariance by chi-square, and log Z with enumeration.
 
 ParallelTempering (parallel_tempering.py) answers questions by these ladders, and the trainer PT
 learns by them.
@@ -28,19 +30,17 @@ learns by them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array
 from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.graph.target import Target
-from pgmengine.infer.sampling.trust import BATCHES, interval
+from pgmengine.infer.sampling.stepping_stones import FromStones, SteppingStones
+from pgmengine.infer.sampling.trust import with_rounding
 from pgmengine.protocols import Kernel
-
-# Shares of a step that stepping stones take: from the lower rung if positive, else from the upper.
-STONES = (1.0, -1.0, 0.5, -0.5)
 
 
 class Ladders:
@@ -52,6 +52,7 @@ class Ladders:
     at : (rows, ladders, rungs), the number of the replica on each rung.
     chains : the states of all replicas.
     accepted : (rows, ladders), share of the last swaps that were accepted.
+    highest : (rows,), largest log density at beta = 1 of all states so far.
     """
 
     def __init__(
@@ -65,35 +66,30 @@ class Ladders:
         self.chains: Chains = make_chains(many, kernel, many.draw_at_0(rng), rng)
         self.came_from_0 = np.zeros(len(rows), dtype=bool)
         self.accepted = np.zeros(self.at.shape[:2])
+        self.highest = np.full(target.rows, -np.inf)
         self.forget()
 
     def forget(self, coming: int = 0) -> None:
-        """Start all running sums again, with the sums of log Z over the next `coming` sweeps.
-
-        These are kept in BATCHES parts, for standard errors.
-        """
+        """Start all running sums again, with the sums of log Z over the next `coming` sweeps."""
         rows, ladders, count = self.at.shape
-        self.sweeps, self.coming = 0, coming
+        self.sweeps = 0
         self.rejected, self.proposed = np.zeros(count - 1), np.zeros(count - 1)
         self.trips = np.zeros(rows)
-        self.stones = np.full(
-            (len(STONES), min(BATCHES, coming), rows, ladders, count - 1), -np.inf
-        )
+        # Sweeps at beta = 1 of each replica in its present tour; and of the tours that have ended,
+        # the sum for each row, and the sum of squares.
+        self.on_tour = np.zeros(self.at.size)
+        self.toured, self.squares = np.zeros(rows), np.zeros(rows)
+        self.stones = SteppingStones(self.betas, rows, ladders, coming)
 
     def step(self) -> None:
         """Sweep all replicas, then propose to swap the even pairs, or in the next step the odd."""
-        power = self.chains.sweep_path()[1][self.at]
-        if self.sweeps < self.coming:
-            self._add_stones(power)
+        path, power = (part[self.at] for part in self.chains.sweep_path())
+        with np.errstate(invalid="ignore"):
+            at_1 = (path + power).reshape(len(self.highest), -1)
+        np.fmax(self.highest, np.fmax.reduce(at_1, axis=1), out=self.highest)
+        self.stones.add(power)
         self._swap(power, self.sweeps % 2)
         self.sweeps += 1
-
-    def _add_stones(self, power: Array) -> None:
-        """Add exp(share * step * S) of the replicas to the sums of log Z."""
-        batch, steps = self.sweeps * self.stones.shape[1] // self.coming, np.diff(self.betas)
-        for sums, share in zip(self.stones[:, batch], STONES, strict=True):
-            rung = power[..., :-1] if share > 0 else power[..., 1:]
-            np.logaddexp(sums, share * steps * rung, out=sums)
 
     def _swap(self, power: Array, parity: int) -> None:
         """Propose to swap the pairs of one parity; the probabilities of all pairs are summed."""
@@ -109,15 +105,26 @@ class Ladders:
             self.accepted = swap.mean(axis=-1)
         lower[...], upper[...] = np.where(swap, upper, lower), np.where(swap, lower, upper)
         self.chains.beta[self.at] = self.betas
-        self._count_trips()
+        self._count_tours()
 
-    def _count_trips(self) -> None:
-        """Count the replicas that arrived at beta = 1 and were at beta = 0 since they left it."""
-        self.came_from_0[self.at[..., 0]] = True
-        top = self.at[..., -1]
-        if len(self.betas) > 1:
-            self.trips += self.came_from_0[top].sum(axis=1)
+    def _count_tours(self) -> None:
+        """Count round trips, on arrival at beta = 1, and sweeps at beta = 1, tour by tour."""
+        bottom, top = self.at[..., 0], self.at[..., -1]
+        if len(self.betas) == 1:
+            return
+        self.came_from_0[bottom] = True
+        self.trips += self.came_from_0[top].sum(axis=1)
         self.came_from_0[top] = False
+        self.on_tour[top] += 1.0
+        ended = self.on_tour[bottom]
+        self.toured += ended.sum(axis=1)
+        self.squares += np.square(ended).sum(axis=1)
+        self.on_tour[bottom] = 0.0
+
+    def tours(self) -> Array:
+        """Return the effective number (rows,) of tours that the states at beta = 1 come from."""
+        cut_off = np.square(self.on_tour[self.at]).sum(axis=(1, 2))
+        return np.asarray(self.toured**2 / np.maximum(self.squares + cut_off, 1.0))
 
     def top(self) -> Array:
         """Return the numbers of the replicas at beta = 1, (rows * ladders,)."""
@@ -144,18 +151,11 @@ class Ladders:
             self.chains.beta[self.at] = self.betas
         self.forget()
 
-    def log_z(self, target: Target) -> dict[str, Array]:
-        """Return log_z, log_z_error and log_z_interval by stepping stones."""
-        counts = np.bincount(np.arange(self.sweeps) * self.stones.shape[1] // self.coming)
-        found = [_stones(sums - np.log(counts)[:, None, None, None]) for sums in self.stones]
-        (up, up_share), (down, down_share), (half_up, one), (half_down, two) = found
-        ends = interval(up, _error(up_share), -down, _error(down_share))
-        at_0 = target.log_z_at_0()
-        return {
-            "log_z": at_0 + half_up - half_down,
-            "log_z_error": _error(one - two),
-            "log_z_interval": at_0[:, None] + np.sort(ends, axis=1),
-        }
+    def log_z(self) -> FromStones:
+        """Return log Z of all rows by stepping stones."""
+        found = self.stones.estimate(self.target.log_z_at_0())
+        log_z, error, ends = with_rounding(self.target, found.log_z, found.error, found.interval)
+        return replace(found, log_z=log_z, error=error, interval=ends)
 
     def state(self) -> dict[str, Any]:
         """Return a snapshot of replicas and rungs, without the sums, under names no layer has."""
@@ -180,27 +180,6 @@ class Ladders:
             "betas": self.betas,
             "swap_rejection": self.rejected / np.maximum(self.proposed, 1.0),
             "round_trips": self.trips,
+            "tours": self.tours(),
             "round_trip_rate": self.trips / (sweeps * self.at.shape[1]),
         }
-
-
-def _stones(log_means: Array) -> tuple[Array, Array]:
-    """Return the sum over rungs of log means (rows,), and the shares of the batches in it.
-
-    The log means of each batch and ladder are (batches, rows, ladders, rungs); a share, (rows,
-    batches * ladders), is the sum over rungs of mean / total mean: the variation of the sum to
-    first order.
-    """
-    parts = np.moveaxis(log_means, 1, 0)
-    parts = parts.reshape(len(parts), -1, parts.shape[3])
-    total = log_sum(parts, axis=1) - np.log(parts.shape[1])
-    with np.errstate(invalid="ignore"):
-        share = np.exp(parts - total[:, None]).sum(axis=2)
-    return total.sum(axis=1), share
-
-
-def _error(share: Array) -> Array:
-    """Return the standard error (rows,) of a mean over batches (rows, batches)."""
-    many = share.shape[1]
-    error = share.std(axis=1, ddof=1) / np.sqrt(many) if many > 1 else np.full(len(share), np.inf)
-    return np.asarray(np.nan_to_num(error, nan=np.inf))

@@ -27,14 +27,26 @@ from pgmengine.engine.cost import wandering
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.graph.target import Target
 from pgmengine.infer.axes import Axis
+from pgmengine.infer.convergence import series_statistics
 from pgmengine.infer.prepared import Prepared, Scheme
 from pgmengine.infer.result import Result, Status
-from pgmengine.infer.sampling.bounded import below_a_bound
-from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, Sampler
+from pgmengine.infer.sampling.bounded import below_a_bound, below_a_state, check_within
+from pgmengine.infer.sampling.collect import OF_CHAINS, OF_DRAWS, Draws, Sampler, small, whole
 from pgmengine.infer.sampling.levels import FlatHistogram, GammaSchedule, Levels, check_gamma
+from pgmengine.infer.sampling.memory import sampler_bytes, small_bytes
 from pgmengine.infer.sampling.schedules import Betas, Linear, count_of, ladder
-from pgmengine.infer.sampling.trust import BATCHES, interval, travelled
+from pgmengine.infer.sampling.trust import (
+    BATCHES,
+    Doubts,
+    interval,
+    travelled,
+    with_rounding,
+    worst,
+)
 from pgmengine.protocols import Kernel, Snapshot
+
+# Bytes for each sweep of a chain: its rung, and the last sweeps at both ends of the ladder.
+TRIPS = 40.0
 
 
 @dataclass(frozen=True)
@@ -61,14 +73,16 @@ class SimulatedTempering(Sampler):
 
     Notes
     -----
-    The status is FEW_TRIPS where the chains of a row hardly travelled from one end of the ladder to
-    the other and back: the weights have not settled, and neither `log_z` nor the draws can be
-    trusted. `log_z` is NaN where the chains never were at one of the ends with frozen weights.
+    The status is FEW_TRIPS where the draws of a row come from few tours of chains from one end of
+    the ladder to the other and back: the weights have not settled, and neither `log_z` nor the
+    draws can be trusted. It is NOT_MIXED where the chains disagree on log Z. `log_z` is NaN where
+    the chains never were at one of the ends with frozen weights.
 
     `stats` holds the statistics of MCMC; round_trips (rows,) of the sweeps with frozen weights;
-    betas (rungs,); log_g, occupancy and occupancy_adaptive, each (rows, rungs); levels (warmup +
-    draws, rows, chains), the rung of each chain; and adaptive (warmup + draws,), whether a sweep
-    was adaptive.
+    tours (rows,), the effective number of independent tours that the draws come from; log_z_rhat
+    (rows,), the R-hat of log Z, if this is wanted; betas (rungs,); log_g, occupancy and
+    occupancy_adaptive, each (rows, rungs); levels (warmup + draws, rows, chains), the rung of each
+    chain; and adaptive (warmup + draws,), whether a sweep was adaptive.
 
     References
     ----------
@@ -90,6 +104,8 @@ class SimulatedTempering(Sampler):
         "adaptive": (Axis.SWEEP,),
         "betas": (Axis.RUNG,),
         "round_trips": (Axis.ROW,),
+        "tours": (Axis.ROW,),
+        "log_z_rhat": (Axis.ROW,),
     }
 
     betas: Betas = Linear(12)
@@ -109,15 +125,22 @@ class SimulatedTempering(Sampler):
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the chains."""
         rungs, chains = count_of(self.betas), target.rows * self.chains
-        width = sum(layer.width for layer in target.structure.layers.values())
         sweeps = self.warmup + self.draws
         length = (self.warmup, self.draws)
+        seconds = wandering(target, self.kernel, want, self.chains, rungs, *length, self.rhat_limit)
+        check = check_within(target, seconds)
+        work = sweeps * chains * sweep_work(target) + check.work
+        draws = max(self.draws // max(rungs, 1), 1)
+        # The rungs of all sweeps, and of the round trips among them; the states at beta = 1.
+        more = TRIPS * chains * sweeps + chains * draws * small_bytes(target.structure)
+        size = (self.chains, draws, self.rhat_limit)
         return Scheme(
             f"{self.chains} chains over {rungs} levels, {self.warmup} adaptive sweeps, "
-            f"{self.draws} with fixed weights",
-            sweeps * chains * sweep_work(target),
-            8.0 * chains * sweeps + 16.0 * chains * width * (8 + self.draws / max(rungs, 1)),
-            wandering(target, self.kernel, want, self.chains, rungs, *length, self.rhat_limit),
+            f"{self.draws} with fixed weights{check.how}",
+            work,
+            sampler_bytes(target, want, *size, work, 1, more),
+            seconds + check.seconds,
+            check,
             refusal=refusal(target),
         )
 
@@ -136,23 +159,32 @@ class SimulatedTempering(Sampler):
         for t in track(range(self.warmup), "adapting"):
             levels.step(adapt=True)
             rungs[t] = levels.rung
-        kept = _Kept(target.rows * self.chains)
+        kept = _Kept(target, self.chains)
         for t in track(range(self.draws), "sampling"):
             levels.step(adapt=False)
             rungs[self.warmup + t] = levels.rung
-            kept.add(levels)
-        draws, absent = kept.draws(target, want, self.chains)
+            kept.add(levels, np.flatnonzero(levels.at_1().ravel()))
+        draws, absent = kept.draws(want, levels)
         answers = draws.answers(target)
-        stats, status, notes = draws.judged(target, self.rhat_limit)
+        stats, _, unmixed = draws.judged(target, self.rhat_limit)
         stats |= _travels(rungs, self.warmup, betas) | {"log_g": levels.weights.log_g}
-        low: tuple[str, ...] = ()
+        doubts: Doubts = []
         if "log_z" in want:
-            answers |= _log_z(target, levels.weights.log_g, rungs[self.warmup :], len(betas))
-            low = below_a_bound(target, answers["log_z_interval"])
-        few = travelled(stats["round_trips"], target.first) if len(betas) > 1 else ()
-        status = Status.FEW_TRIPS if few else Status.NOT_MIXED if absent else status
-        status = Status.CONTRADICTED if low else status
-        return question.result(answers, stats, status, low + few + absent + notes)
+            found, stats["log_z_rhat"] = _log_z(
+                target, levels.weights.log_g, rungs[self.warmup :], len(betas)
+            )
+            answers |= found
+            ends = found["log_z_interval"]
+            doubts += [
+                (Status.CONTRADICTED, below_a_bound(target, ends, question.basis.modes(target))),
+                (Status.CONTRADICTED, below_a_state(target, kept.highest, ends)),
+            ]
+        if len(betas) > 1:
+            doubts.append((Status.FEW_TRIPS, travelled(stats["tours"], target.first)))
+        # With R-hat of log Z, which is judged as that of a unit is.
+        unmixed = absent + unmixed + self.unmixed(stats, target.structure)
+        doubts.append((Status.NOT_MIXED, tuple(dict.fromkeys(unmixed))))
+        return question.result(answers, stats, *worst(doubts))
 
 
 def _travels(rungs: Array, warmup: int, betas: Array) -> dict[str, Any]:
@@ -164,56 +196,63 @@ def _travels(rungs: Array, warmup: int, betas: Array) -> dict[str, Any]:
         "adaptive": np.arange(len(rungs)) < warmup,
         "betas": betas,
         "round_trips": round_trips(rungs[warmup:], len(betas)),
+        "tours": tours(rungs[warmup:], len(betas)),
     }
 
 
 class _Kept:
     """The states of each chain at beta = 1, in order."""
 
-    def __init__(self, chains: int) -> None:
+    def __init__(self, target: Target, chains: int) -> None:
+        self.target, self.chains = target, chains
         self.chain: list[Array] = []
         self.x: list[States] = []
         self.energy: list[Array] = []
-        self.count = np.zeros(chains, dtype=int)
-        self.last: tuple[States, Array] | None = None
+        self.count = np.zeros(target.rows * chains, dtype=int)
+        # The largest log density at beta = 1 of each chain.
+        self.high = np.full(target.rows * chains, -np.inf)
 
-    def add(self, levels: Levels) -> None:
-        """Keep the states of the chains that are at beta = 1 now."""
-        index = np.flatnonzero(levels.at_1().ravel())
-        self.last = levels.chains.values(), np.sum(levels.chains.path(), axis=0)
+    @property
+    def highest(self) -> Array:
+        """The largest log density at beta = 1 of the chains of each row, (rows,)."""
+        return np.asarray(self.high.reshape(-1, self.chains).max(axis=1))
+
+    def add(self, levels: Levels, index: Array) -> None:
+        """Keep the present states of the chains `index`."""
+        log_density = np.sum(levels.chains.path(), axis=0)
+        np.fmax(self.high, log_density, out=self.high)
         if len(index):
             self.chain.append(index)
-            self.x.append({name: value[index] for name, value in self.last[0].items()})
-            self.energy.append(-self.last[1][index])
+            self.x.append(small(self.target.structure, levels.chains.values(index)))
+            self.energy.append(-log_density[index])
             self.count[index] += 1
 
-    def draws(
-        self, target: Target, wanted: tuple[str, ...], chains: int
-    ) -> tuple[Draws, tuple[str, ...]]:
+    def draws(self, wanted: tuple[str, ...], levels: Levels) -> tuple[Draws, tuple[str, ...]]:
         """Return equally many draws of every chain, and a warning for each chain without any.
 
         A chain that never was at beta = 1 contributes its last state.
         """
-        absent = np.flatnonzero(self.count == 0)
+        target, chains, absent = self.target, self.chains, np.flatnonzero(self.count == 0)
         note = tuple(
             f"chain {c % chains} of row {target.first + c // chains} never came back to beta = 1"
             for c in absent[:3]
         )
-        assert self.last is not None
-        many = target.take(np.repeat(np.arange(target.rows), chains))
-        count = max(int(self.count.min()), 1)
-        out = Draws(many, wanted, chains, count)
-        chain = np.concatenate([*self.chain, absent])
+        self.add(levels, absent)
+        count = int(self.count.min())
+        chain, energy = np.concatenate(self.chain), np.concatenate(self.energy)
+        # Layer by layer: its parts, and all of them as one, are there together.
         x = {
-            name: np.concatenate([*(part[name] for part in self.x), value[absent]])
-            for name, value in self.last[0].items()
+            name: np.concatenate([part.pop(name) for part in self.x])
+            for name in target.structure.layers
         }
-        energy = np.concatenate([*self.energy, -self.last[1][absent]])
         order = np.argsort(chain, kind="stable")
         first = np.searchsorted(chain[order], np.arange(len(self.count)))
+        many = target.take(np.repeat(np.arange(target.rows), chains))
+        out = Draws.none(many, wanted, chains, count)
         for t in range(count):
             index = order[first + t]
-            out.add(t, {name: value[index] for name, value in x.items()}, energy[index])
+            now = {name: value[index] for name, value in x.items()}
+            out.add(t, whole(target.structure, now), energy[index])
         return out, note
 
 
@@ -234,6 +273,30 @@ def round_trips(rungs: Array, count: int) -> Array:
     return np.asarray(arrived.sum(axis=(0, 2)))
 
 
+def tours(rungs: Array, count: int) -> Array:
+    """Return the effective number (rows,) of tours that the sweeps on the last rung come from.
+
+    A tour of a chain leads from one visit of the first rung to the next; see replicas.py.
+
+    Parameters
+    ----------
+    rungs : (sweeps, rows, chains).
+    count : number of rungs.
+    """
+    return np.array([_tours(rungs[:, row], count) for row in range(rungs.shape[1])])
+
+
+def _tours(rungs: Array, count: int) -> float:
+    """Return the effective number of tours of the chains of one row, rungs (sweeps, chains)."""
+    sweeps, chains = rungs.shape
+    # The number of the tour of each chain in each sweep.
+    tour = np.cumsum(rungs == 0, axis=0)
+    place = tour + (sweeps + 1) * np.arange(chains)
+    held = np.bincount(place[rungs == count - 1], minlength=chains * (sweeps + 1))
+    unfinished = held[place[-1]].sum() if sweeps else 0
+    return float((held.sum() - unfinished) ** 2 / max(np.square(held).sum(), 1))
+
+
 def _occupancy(rungs: Array, count: int) -> Array:
     """Return the share of the sweeps that each row's chains spent on each rung, (rows, rungs)."""
     if not len(rungs):
@@ -241,23 +304,29 @@ def _occupancy(rungs: Array, count: int) -> Array:
     return np.stack([(rungs == rung).mean(axis=(0, 2)) for rung in range(count)], axis=1)
 
 
-def _log_z(target: Target, log_g: Array, rungs: Array, count: int) -> dict[str, Array]:
-    """Return log Z by the occupancies of both ends; the error is from batches of each chain."""
-    parts = np.array_split(rungs, BATCHES)
-    # Shares of the sweeps at both ends, (batches, 2, rows, chains).
-    ends = np.stack([[(part == rung).mean(axis=0) for rung in (0, count - 1)] for part in parts])
-    mean = ends.mean(axis=(0, 3))
-    ends = np.moveaxis(ends, 3, 1).reshape(-1, 2, rungs.shape[1])
+def _log_z(
+    target: Target, log_g: Array, rungs: Array, count: int
+) -> tuple[dict[str, Array], Array]:
+    """Return log Z by the occupancies of both ends, and its R-hat.
+
+    The error is the MCSE of the series of batches that log Z varies with to first order.
+    """
+    batches = np.array_split(rungs, min(BATCHES, len(rungs)))
+    # Shares of the sweeps at both ends, (ends, chains, batches, rows).
+    low, high = (
+        np.stack([(batch == end).mean(axis=0) for batch in batches]).transpose(2, 0, 1)
+        for end in (0, count - 1)
+    )
+    bottom, top = (share.mean(axis=(0, 1)) for share in (low, high))
     with np.errstate(divide="ignore", invalid="ignore"):
-        spread = (ends[:, 1] / mean[1] - ends[:, 0] / mean[0]).std(axis=0, ddof=1) / np.sqrt(
-            len(ends)
-        )
-        log_z = target.log_z_at_0() + log_g[:, -1] - log_g[:, 0] + np.log(mean[1]) - np.log(mean[0])
+        log_z = target.log_z_at_0() + log_g[:, -1] - log_g[:, 0] + np.log(top) - np.log(bottom)
+        series = high / top - low / bottom
     # Nothing is known where the chains missed one of the ends.
     visited = np.isfinite(log_z)
-    log_z, error = np.where(visited, log_z, np.nan), np.where(visited, spread, np.inf)
-    return {
-        "log_z": log_z,
-        "log_z_error": error,
-        "log_z_interval": interval(log_z, error, log_z, error),
-    }
+    found = series_statistics(np.where(visited, series, 0.0)[..., None], ranked=False)
+    log_z = np.where(visited, log_z, np.nan)
+    error = np.where(visited, np.nan_to_num(found["mcse"][:, 0], nan=np.inf), np.inf)
+    ends = interval(log_z, error, log_z, error)
+    log_z, error, ends = with_rounding(target, log_z, error, ends)
+    answers = {"log_z": log_z, "log_z_error": error, "log_z_interval": ends}
+    return answers, found["rhat"][:, 0]

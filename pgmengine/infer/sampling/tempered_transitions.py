@@ -30,8 +30,10 @@ from pgmengine.graph.target import Target
 from pgmengine.infer.axes import Axis
 from pgmengine.infer.prepared import Prepared, Scheme
 from pgmengine.infer.result import Result
-from pgmengine.infer.sampling.collect import OF_CHAINS, Draws, Sampler, kept_bytes
+from pgmengine.infer.sampling.collect import OF_CHAINS, Draws, Sampler
+from pgmengine.infer.sampling.memory import sampler_bytes
 from pgmengine.infer.sampling.schedules import Betas, Linear, count_of, ladder
+from pgmengine.infer.sampling.starts import dispersed
 from pgmengine.protocols import Kernel, Snapshot
 
 
@@ -84,10 +86,11 @@ class TemperedTransitions(Sampler):
         """Return the work and memory of the chains."""
         steps, count = count_of(self.betas), self.warmup + self.draws
         length = (self.warmup, self.draws)
+        work = count * 2.0 * steps * target.rows * self.chains * sweep_work(target)
         return Scheme(
             f"{self.chains} chains of {count} excursions over {steps} temperatures",
-            count * 2.0 * steps * target.rows * self.chains * sweep_work(target),
-            kept_bytes(target, want, self.chains, self.draws),
+            work,
+            sampler_bytes(target, want, self.chains, self.draws, self.rhat_limit, work),
             excursions(target, self.kernel, want, self.chains, steps, *length, self.rhat_limit),
             refusal=refusal(target),
         )
@@ -99,11 +102,12 @@ class TemperedTransitions(Sampler):
         target, want, generator = question.target, question.want, seeded(rng)
         betas = ladder(self.betas, target, self.kernel, generator)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
-        chains = make_chains(many, self.kernel, many.draw_at_0(generator), generator)
+        x = dispersed(many, self.chains, self.kernel, generator)
+        chains = make_chains(many, self.kernel, x, generator)
         for _ in track(range(self.warmup), "warming up"):
             excursion(chains, betas, generator)
             chains.sweep(1)
-        draws = Draws(many, want, self.chains, self.draws)
+        draws = Draws.none(many, want, self.chains, self.draws)
         accepted = np.zeros(many.rows)
         for t in track(range(self.draws), "sampling"):
             accepted += excursion(chains, betas, generator)

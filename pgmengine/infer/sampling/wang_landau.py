@@ -33,8 +33,9 @@ from pgmengine.graph.variables import Member, as_members, units_named
 from pgmengine.infer.axes import Axis
 from pgmengine.infer.prepared import Prepared, Scheme
 from pgmengine.infer.result import Named, Result, Status
-from pgmengine.infer.sampling.collect import OF_CHAINS, Draws, Sampler
+from pgmengine.infer.sampling.collect import OF_CHAINS, Draws, Sampler, small, whole
 from pgmengine.infer.sampling.levels import GammaSchedule, OneOverT, Weights, check_gamma
+from pgmengine.infer.sampling.memory import sampler_bytes, small_bytes
 from pgmengine.infer.sampling.trust import few
 from pgmengine.protocols import Kernel, Snapshot
 
@@ -92,6 +93,8 @@ class WangLandau(Sampler):
         "bin_prob": (Axis.ROW, Axis.BIN),
         "weight_ess": (Axis.ROW,),
     }
+    # The sweeps are in numpy, in double precision.
+    single = False
 
     partition: Callable[[Mapping[str, Array]], Array]
     bins: int
@@ -116,14 +119,18 @@ class WangLandau(Sampler):
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the chains."""
-        width = sum(layer.width for layer in target.structure.layers.values())
         sweeps, length = self.warmup + self.draws, (self.warmup, self.draws)
+        work = 20.0 * sweeps * target.rows * self.chains * sweep_work(target)
+        # States, bins and importance weights of all draws, and the draws chosen by their weight.
+        each = small_bytes(target.structure) + 8.0 * 8
+        more = each * target.rows * self.chains * self.draws
+        more += 32.0 * target.rows * min(self.bins, MOST_BINS)
+        size = (self.chains, self.draws, self.rhat_limit)
         return Scheme(
             f"{self.chains} chains over {self.bins} bins, {self.warmup} adaptive sweeps, "
             f"{self.draws} with fixed ones",
-            20.0 * sweeps * target.rows * self.chains * sweep_work(target),
-            8.0 * target.rows * self.chains * width * (self.draws + 16)
-            + 32.0 * target.rows * min(self.bins, MOST_BINS),
+            work,
+            sampler_bytes(target, want, *size, work, 1, more),
             weighted_walk(target, want, self._read(target), self.chains, *length, self.rhat_limit),
             refusal=refusal(target),
         )
@@ -138,15 +145,17 @@ class WangLandau(Sampler):
         walk = _Walk(self, many, weights, generator)
         for _ in track(range(self.warmup), "adapting"):
             weights.adapt(walk.step().reshape(target.rows, -1))
-        states: list[tuple[States, Array]] = []
+        states: list[States] = []
+        energy = np.empty((self.draws, many.rows))
         bins = np.empty((self.draws, target.rows, self.chains), dtype=np.int64)
         for t in track(range(self.draws), "sampling"):
             bins[t] = walk.step().reshape(target.rows, -1)
-            states.append((walk.x, -many.log_density(walk.x)))
+            states.append(small(target.structure, walk.x))
+            energy[t] = -many.log_density(walk.x)
         w = importance_weights(weights.log_g[np.arange(target.rows)[:, None], bins])
-        draws = Draws(many, want, self.chains, self.draws)
-        for t, (x, energy) in enumerate(states):
-            draws.add(t, x, energy, w[t].ravel())
+        draws = Draws.none(many, want, self.chains, self.draws)
+        for t, x in enumerate(states):
+            draws.add(t, whole(target.structure, x), energy[t], w[t].ravel())
         stats, status, note = draws.judged(target, self.rhat_limit)
         if few(ess := effective(w), self.draws * self.chains):
             status = Status.FEW_WEIGHTS
@@ -212,14 +221,9 @@ def _resample(draws: Draws, target: Target, w: Array, rng: np.random.Generator) 
     draw, chain = np.divmod(chosen.reshape(rows, count, chains), chains)
     place = chain + chains * np.arange(rows)[:, None, None]
     draws.energy = np.moveaxis(draws.energy[draw, place], 0, 1).reshape(count, rows * chains)
-    draw, place = (
-        np.moveaxis(index, 0, 1).reshape(count, rows * chains) for index in (draw, place)
-    )
-    if draws.kept:
-        every = {name: np.stack([x[name] for x in draws.kept]) for name in draws.kept[0]}
-        draws.kept = [
-            {name: v[draw[t], place[t]] for name, v in every.items()} for t in range(count)
-        ]
+    for kept in draws.kept.values():
+        for row in range(rows):
+            kept[:, :, row] = kept[chain[row].T, draw[row].T, row]
 
 
 class _Walk:

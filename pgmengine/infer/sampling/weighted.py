@@ -47,8 +47,8 @@ def drawn(target: Target, rng: np.random.Generator, each: int = 1) -> Drawn:
     """Return draws of the free units, `each` for each row of a target."""
     s = target.structure
     copies = np.repeat(np.arange(target.rows), each)
-    # Copies of the evidence serve layers of children of arrows only.
-    many = target.take(copies) if s.directed_layers else target
+    # Models of conditional tables alone do not read copies of the evidence.
+    many = target.take(copies) if s.directed_layers or not s.tables else target
     log_w = np.zeros(len(copies))
     conditionals = Conditionals(target, target.evidence.values, each) if s.tables else None
     x = conditionals.x if conditionals else dict(many.evidence.values)

@@ -54,6 +54,8 @@ class Belief:
     start : the `state` of another fixed point, to start from.
     rng : random numbers for random tables to start from.
     search : whether a start without a bound moves to possible states.
+    step : distance of the start from the reference, in one direction for all rows, so that rounds
+        from there do not stay at a saddle of the bound (saddles.py).
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Belief:
         start: States | None = None,
         rng: np.random.Generator | None = None,
         search: bool = True,
+        step: float = 0.0,
     ) -> None:
         self.target, self.hidden, s = target, barren_of_both(target), target.structure
         self.xi = xi
@@ -101,9 +104,14 @@ class Belief:
         self._put("beta", slice(None), target.beta[:, None])
         self._put("power", slice(None), powers(target, self.hidden))
         self.still = {name: self._still(name) for name in s.directed_layers}
+        noise = np.random.default_rng(0)
         self.infinite = Infinite(target, start, rng)
+        if step:
+            self.infinite.mean |= self.infinite.nudged(step, noise)
         for name in names:
             self._describe_unit(name, start, rng)
+            if step:
+                self._put_q(name, self._nudged(name, step, noise))
         hard = hard_units(target.model, n)
         self.hard = {name: hard["hard"][g.items] > 0 for name, g in self.net.units.items()}
         self._describe_terms()
@@ -129,6 +137,22 @@ class Belief:
         """The tables (rows, size * K) and means of infinite units from which `start` goes on."""
         tables = {name: self._get("q", g.all_states) for name, g in self.net.units.items()}
         return tables | self.infinite.mean
+
+    def nudged(self, size: float, seed: int) -> States:
+        """Return a snapshot at a small distance from Q, in the same direction in all rows.
+
+        Probabilities of 0 stay 0, so that Q stays on possible states.
+        """
+        rng, near = np.random.default_rng(seed), dict[str, Array]()
+        for name in self.net.units:
+            near[name] = self._nudged(name, size, rng).reshape(self.target.rows, -1)
+        return near | self.infinite.nudged(size, rng)
+
+    def _nudged(self, name: str, size: float, rng: np.random.Generator) -> Array:
+        """Return probabilities (rows, size, K) near those of the free units of a layer."""
+        q, free = self.prob(name), self.target.free[name][..., None]
+        near = q * np.exp(rng.normal(0.0, size, (1, *q.shape[1:])))
+        return np.where(free, near / near.sum(axis=-1, keepdims=True), q)
 
     def settle(self, updates: int, tolerance: float, least: float = -np.inf) -> tuple[int, float]:
         """Make rounds until no probability changes by more than the tolerance.

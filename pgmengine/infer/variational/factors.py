@@ -13,7 +13,8 @@ from pgmengine.base.progress import track
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.engine.packed import packed
 from pgmengine.graph.target import NEVER, Target, times
-from pgmengine.graph.weights import add_rows
+from pgmengine.infer.variational.lateral import Inside
+from pgmengine.infer.variational.saddles import nudged
 from pgmengine.protocols import Accumulator, Coupling
 
 
@@ -23,6 +24,16 @@ class Factors:
     Each layer keeps the field that the means of its neighbours give, and only changes of means by
     more than `quiet` are added to it, so that rounds take less time as means settle. A free layer
     without free neighbours has no means before the first round, whose means are exact.
+
+    Parameters
+    ----------
+    target : the model under evidence.
+    precision : np.float64 or np.float32.
+    mean : means to start from, else the means at the reference.
+    quiet : smaller changes of means are not added to fields.
+    rng : random numbers for random parameters to start from.
+    step : distance of the start from the reference, in one direction for all rows, so that rounds
+        from there do not stay at a saddle of the bound (saddles.py).
     """
 
     def __init__(
@@ -32,20 +43,31 @@ class Factors:
         mean: States | None = None,
         quiet: float = 0.0,
         rng: np.random.Generator | None = None,
+        step: float = 0.0,
     ) -> None:
         self.target, self.precision, self.quiet = target, precision, quiet
         s = target.structure
         pattern = target.pattern
         self.moving, self.heard = pattern.mean_field_order, pattern.coupled
-        self.whole, self.by_unit = pattern.all_free, pattern.by_unit
+        self.whole = pattern.all_free
+        self.inside = {
+            name: Inside(target, name, quiet)
+            for name in self.moving
+            if any(other == name for _, other in s.meetings[name])
+        }
         self.mean: States = {
             name: v.astype(precision, copy=False) for name, v in target.evidence.values.items()
         }
         self.eta: States = {}
         self.sent: States = {}
         self.field = {name: self.still(name) for name in self.moving}
+        noise = np.random.default_rng(0)
         for name in self.heard:
-            begin = self._begin(name, rng) if mean is None else mean[name].astype(precision)
+            begin = (
+                self._begin(name, rng, step, noise)
+                if mean is None
+                else mean[name].astype(precision)
+            )
             self._set(name, np.broadcast_to(begin, (target.rows, s.layers[name].width)))
             self.sent[name] = begin if self.whole[name] else self.mean[name]
             self._send(name, self.sent[name])
@@ -74,8 +96,9 @@ class Factors:
     def round(self) -> None:
         """Update every free layer once."""
         for name in self.moving:
-            if name in self.by_unit:
-                self._unit_by_unit(name)
+            if name in self.inside:
+                eta, mean = self.inside[name].update(self.field[name], self.mean[name])
+                self.eta[name], self.mean[name] = eta, mean.astype(self.precision, copy=False)
             else:
                 layer = self.target.structure.layers[name]
                 self.eta[name] = eta = self._tempered(name, self.field[name])
@@ -131,6 +154,16 @@ class Factors:
     def state(self) -> States:
         """The snapshot from which `mean` goes on."""
         return self.mean
+
+    def nudged(self, size: float, seed: int) -> States:
+        """Return a snapshot at a small distance from Q, in the same direction in all rows."""
+        rng, near = np.random.default_rng(seed), dict(self.mean)
+        for name in self.heard:
+            layer = self.target.structure.layers[name]
+            near[name] = layer.flat(
+                layer.unit.mean(nudged(layer, layer.shaped(self.eta[name]), size, rng))
+            )
+        return near
 
     def draw(self, rng: np.random.Generator) -> States:
         """Draw from Q, (rows, width) of every layer."""
@@ -190,8 +223,10 @@ class Factors:
                 self._add(c, name, self.mean[source], u)
         return u
 
-    def _begin(self, name: str, rng: np.random.Generator | None) -> Array:
-        """Return means at the reference, (1, width), or at random parameters, (rows, width)."""
+    def _begin(
+        self, name: str, rng: np.random.Generator | None, step: float, noise: np.random.Generator
+    ) -> Array:
+        """Return means at or near the reference, (1, width), or at random ones, (rows, width)."""
         layer, reference = self.target.structure.layers[name], self.target.reference
         random = (
             np.zeros((1, layer.width))
@@ -199,6 +234,8 @@ class Factors:
             else rng.normal(0, 2, (self.target.rows, layer.width))
         )
         eta = layer.shaped(random + reference.get(name, 0.0))
+        if step:
+            eta = nudged(layer, eta, step, noise)
         return layer.flat(layer.unit.mean(eta)).astype(self.precision)
 
     def _set(self, name: str, value: Array) -> None:
@@ -235,36 +272,12 @@ class Factors:
             weight = self.target.model.weight(c)
             field += x @ (weight if name == c.b else weight.T)
 
-    def _tempered(self, name: str, u: Array, columns: Array | slice = slice(None)) -> Array:
-        """Return the natural parameter at beta from its value at 1, of columns of a layer."""
+    def _tempered(self, name: str, u: Array) -> Array:
+        """Return the natural parameter at beta from its value at 1."""
         if self.target.untempered:
             return np.array(u)
         beta: Array = self.target.beta[:, None].astype(self.precision, copy=False)
-        reference = self.target.reference[name][columns] if name in self.target.reference else 0.0
-        return times(beta, u) + (1 - beta) * reference
-
-    def _unit_by_unit(self, name: str) -> None:
-        """Update a layer with couplings inside unit by unit, so that the bound never decreases."""
-        layer = self.target.structure.layers[name]
-        model = self.target.model
-        inside = [
-            model.weight(c).astype(self.precision)
-            for c, source in self.target.structure.meetings[name]
-            if source == name
-        ]
-        mean = self.mean[name].copy()
-        u = self.field[name] + sum(mean @ weight for weight in inside)
-        eta = np.zeros_like(u)
-        for index in range(layer.size):
-            columns = layer.columns(np.array([index]))
-            eta[:, columns] = self._tempered(name, u[:, columns], columns)
-            one = eta[:, columns] if layer.unit.width > 1 else eta[:, index]
-            new: Array = layer.unit.mean(one).reshape(len(u), -1)
-            new = np.where(self.target.free[name][:, [index]], new, mean[:, columns])
-            for weight in inside:
-                add_rows(u, new - mean[:, columns], weight, columns)
-            mean[:, columns] = new
-        self.eta[name], self.mean[name] = eta, mean
+        return times(beta, u) + (1 - beta) * self.target.reference.get(name, 0.0)
 
 
 def _dot(x: Array, eta: Array) -> Array:

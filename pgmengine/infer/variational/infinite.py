@@ -16,6 +16,8 @@ import numpy as np
 
 from pgmengine.base.types import Array, States
 from pgmengine.graph.target import Target, times
+from pgmengine.infer.variational.lateral import Inside
+from pgmengine.infer.variational.saddles import nudged
 
 
 def infinite_layers(target: Target) -> tuple[str, ...]:
@@ -51,6 +53,7 @@ class Infinite:
     ) -> None:
         self.target = target
         self.eta, self.mean = dict[str, Array](), dict[str, Array]()
+        self.inside = dict[str, Inside]()
         for name in infinite_layers(target):
             layer = target.structure.layers[name]
             eta = np.zeros((target.rows, layer.width)) + target.reference.get(name, 0.0)
@@ -59,6 +62,8 @@ class Infinite:
             self.eta[name] = eta
             mean = layer.unit.mean(eta) if start is None else start[name]
             self.mean[name] = np.where(target.free[name], mean, target.evidence.values[name])
+            if any(other == name for _, other in target.structure.meetings[name]):
+                self.inside[name] = Inside(target, name)
 
     def update(self, mean_of: Callable[[str], Array]) -> float:
         """Update every unit by the means of its neighbours; return the largest change of a mean.
@@ -67,18 +72,27 @@ class Infinite:
         """
         moved = 0.0
         for name, old in self.mean.items():
-            unit, s = self.target.structure.layers[name].unit, self.target.structure
-            inside = any(other == name for _, other in s.meetings[name])
-            every = np.arange(old.shape[1])
-            # Units that are coupled move one after the other, so that the bound never decreases.
-            for columns in every[:, None] if inside else [every]:
-                eta = self._natural(name, mean_of)[:, columns]
-                free = self.target.free[name][:, columns]
-                mean = self.mean[name].copy()
-                mean[:, columns] = np.where(free, unit.mean(eta), mean[:, columns])
-                self.eta[name][:, columns], self.mean[name] = eta, mean
-            moved = max(moved, float(np.abs(self.mean[name] - old).max(initial=0.0)))
+            unit, field = self.target.structure.layers[name].unit, self._field(name, mean_of)
+            if name in self.inside:
+                eta, mean = self.inside[name].update(field, old)
+            else:
+                eta = self._tempered(name, field)
+                mean = np.where(self.target.free[name], unit.mean(eta), old)
+            self.eta[name], self.mean[name] = eta, mean
+            moved = max(moved, float(np.abs(mean - old).max(initial=0.0)))
         return moved
+
+    def nudged(self, size: float, rng: np.random.Generator) -> States:
+        """Return means at a small distance, in the same direction in all rows."""
+        layers = self.target.structure.layers
+        return {
+            name: np.where(
+                self.target.free[name],
+                layers[name].unit.mean(nudged(layers[name], eta, size, rng)),
+                self.mean[name],
+            )
+            for name, eta in self.eta.items()
+        }
 
     def bound(self) -> Array:
         """Return what entropies, base measures and references add to the bound, (rows,)."""
@@ -90,14 +104,18 @@ class Infinite:
             total += np.where(target.free[name], own, 0.0).sum(axis=1)
         return total
 
-    def _natural(self, name: str, mean_of: Callable[[str], Array]) -> Array:
-        """Return the natural parameters (rows, width) given the means of all other units."""
+    def _field(self, name: str, mean_of: Callable[[str], Array]) -> Array:
+        """Return the natural parameters (rows, width) at beta = 1, without couplings inside."""
         target = self.target
         field: Array = np.zeros_like(self.mean[name]) + target.model.bias(name)
         field += target.soft.get(name, 0.0)
         for c in target.structure.undirected:
             for to, other, block in c.blocks(target.model.weight(c)):
-                if to == name:
+                if to == name != other:
                     field += mean_of(other) @ block
-        beta = target.beta[:, None]
-        return times(beta, field) + (1.0 - beta) * target.reference.get(name, 0.0)
+        return field
+
+    def _tempered(self, name: str, field: Array) -> Array:
+        """Return the natural parameters at beta from those at 1."""
+        beta = self.target.beta[:, None]
+        return times(beta, field) + (1.0 - beta) * self.target.reference.get(name, 0.0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -20,16 +20,17 @@ import numpy as np
 from pgmengine.base.checks import check_number, check_whole, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, States
-from pgmengine.engine.cost import settling
 from pgmengine.graph.couplings import only_parameters
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import count
-from pgmengine.infer.answers import public, squeeze
+from pgmengine.infer.answers import peak_bytes, public, squeeze
 from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import WANTS, Result, Status
 from pgmengine.infer.variational.belief import Belief
 from pgmengine.infer.variational.conditions import obstacle
 from pgmengine.infer.variational.factors import Factors
+from pgmengine.infer.variational.prices import settling
+from pgmengine.infer.variational.saddles import STEP_OF_START, leave_saddles
 from pgmengine.infer.variational.support import impossible_table
 from pgmengine.protocols import Accumulator, Coupling, Snapshot
 
@@ -39,8 +40,15 @@ EDGE = 60.0
 # Bytes of the arrays of tables for one entry.
 ENTRY = 40.0
 
-# Rounds to a fixed point that plans expect.
-ROUNDS = 25
+# Rounds that plans expect: to a fixed point, to find that it is a maximum, and to leave it where it
+# is none. Evidence and biases break the symmetries that make saddles, so that most questions with
+# some of either need no runs to leave one.
+ROUNDS = 12
+RETURNING = 5
+LEAVING = 100
+
+# Rounds whose bound is worth having where there is no time for a fixed point.
+FEW_ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -66,11 +74,15 @@ class MeanField(Method):
         missed, and the bound still holds.
     restarts : starts from random tables besides the first one; each row keeps the best bound.
 
+    A fixed point is left where it is a saddle, as in models with a symmetry: a small step shows it,
+    and runs from high to low temperature lead to a maximum. The step and these runs are the same at
+    every call. Where `updates` rounds do not reach a fixed point, this is left out.
+
     In models whose tables have entries of 0 the bound needs a Q on possible states. Where none is
     found, the bound is -inf, and the status is IMPOSSIBLE.
 
-    `stats` holds rounds and change, the largest change of a mean (or probability) in the last
-    round.
+    `stats` holds rounds, without those that have shown that a fixed point is a maximum, and change,
+    the largest change of a mean (or probability) in the last round of the first start.
 
     >>> import pgmengine as pgm
     >>> model = pgm.sbn([4, 3, 2], rng=0)
@@ -110,7 +122,7 @@ class MeanField(Method):
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work of all rounds; refuse questions that a bound cannot answer."""
-        s, tables = target.structure, _by_tables(target)
+        s, tables = target.structure, by_tables(target)
         if "log_prob" in want and not s.normalized:
             return Scheme(
                 refusal="log_prob is a bound less log Z, which mean field bounds from the same side"
@@ -125,18 +137,39 @@ class MeanField(Method):
             for layer in s.layers.values()
             for width in [layer.unit.width]
         )
-        pairs = sum(s.layers[c.a].width * s.layers[c.b].width for c in s.couplings)
-        memory = 8.0 * target.rows * (8 * numbers + pairs * ("pairs" in want))
-        memory += EDGE * sum(entries.values()) * tables
-        memory += 16.0 * target.rows * len(s.table_index.child)
-        memory += ENTRY * len(target.model.table_entries)
-        rounds = 1 if target.pattern.independent else min(self.updates, ROUNDS)
+        # Means, fields and changes of all states.
+        working = 8.0 * target.rows * (10 if tables else 4) * numbers
+        working += EDGE * sum(entries.values()) * tables
+        working += 16.0 * target.rows * len(s.table_index.child)
+        working += ENTRY * len(target.model.table_entries)
+        rounds = self._expected_rounds(target)
+        # Questions are split by work, which counts the rounds of the starts alone.
+        work *= target.rows * (1 + self.restarts) * self.updates / 8
         return Scheme(
             f"at most {self.updates} rounds",
-            work * target.rows * (1 + self.restarts) * self.updates / 8,
-            memory,
-            settling(target, rounds * (1 + self.restarts), tables),
+            work,
+            peak_bytes(target, want, 0, work, working, 8.0 * target.rows * numbers),
+            settling(target, rounds, tables),
         )
+
+    def rounds_within(self, target: Target, seconds: float) -> float:
+        """Return the number of rounds, of all starts together, that take some seconds."""
+        none, one = (settling(target, rounds, by_tables(target)) for rounds in (0, 1))
+        return max(seconds - none, 0.0) / (one - none) if one > none else np.inf
+
+    def faster(self, target: Target, seconds: float) -> MeanField | None:
+        """Return mean field of fewer rounds, whose bound is proven as well."""
+        # Each round of a start may have one that finds or leaves a saddle.
+        updates = int(min(self.rounds_within(target, seconds) / (2 + self.restarts), self.updates))
+        return replace(self, updates=updates) if updates >= FEW_ROUNDS else None
+
+    def _expected_rounds(self, target: Target) -> float:
+        """Return the rounds that plans expect: from each start, and off a saddle."""
+        if target.pattern.independent:
+            return 1.0
+        known = target.model.biased or any(m.any() for m in target.pattern.observed.values())
+        more = RETURNING if known else LEAVING
+        return min(self.updates, ROUNDS) * (1.0 + self.restarts) + min(self.updates, more)
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
@@ -149,6 +182,9 @@ class MeanField(Method):
         rounds, change = q.settle(self.updates, self.tolerance)
         if self.restarts:
             q, rounds = self._best(q, rounds, seeded(rng))
+        if change <= self.tolerance and not target.pattern.independent:
+            q, more = leave_saddles(q, self._start, self.updates, self.tolerance)
+            rounds += more
         stats = {"rounds": rounds, "change": change}
         warnings = _impossible(q)
         status = Status.IMPOSSIBLE if warnings else Status.OK
@@ -186,12 +222,16 @@ class MeanField(Method):
         return answers
 
     def _start(
-        self, target: Target, state: States | None = None, rng: np.random.Generator | None = None
+        self,
+        target: Target,
+        state: States | None = None,
+        rng: np.random.Generator | None = None,
+        step: float = 0.0,
     ) -> Factors | Belief:
         """Return the first Q of the rounds."""
-        if _by_tables(target):
-            return Belief(target, self.xi, state, rng)
-        return Factors(target, self.precision, state, self.tolerance, rng)
+        if by_tables(target):
+            return Belief(target, self.xi, state, rng, step=step)
+        return Factors(target, self.precision, state, self.tolerance, rng, step)
 
     def _check_state(self, expected: States, state: Snapshot) -> None:
         """PgmError for a state of another model, pattern or number of rows."""
@@ -237,7 +277,8 @@ class MeanField(Method):
         """
         if why := _obstacle(target):
             raise PgmError(f"MeanField refused: {why}")
-        q = self._start(target)
+        # A few rounds from the reference itself would not leave a saddle.
+        q = self._start(target, step=STEP_OF_START)
         q.settle(self.updates, self.tolerance)
         if warnings := _impossible(q):
             raise PgmError(f"MeanField: {warnings[0]}")
@@ -247,10 +288,10 @@ class MeanField(Method):
 
 def _obstacle(target: Target) -> str:
     """Return the reason why a target has no bound here, or an empty string."""
-    return obstacle(target) if _by_tables(target) else ""
+    return obstacle(target) if by_tables(target) else ""
 
 
-def _by_tables(target: Target) -> bool:
+def by_tables(target: Target) -> bool:
     """Whether Q needs tables of probabilities: free units have directed children or are in tables.
 
     Otherwise each unit stays in its own family.

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, States
 from pgmengine.engine.chains import Chains, engine_for, make_chains, start
 from pgmengine.graph.model import Model
 from pgmengine.graph.target import Target
@@ -46,6 +46,11 @@ class Persistent(ModelPhase):
     def snapshot(self) -> Snapshot:
         """Return the states of the chains."""
         return dict(self.chains.values())
+
+    def states(self) -> States:
+        """Return the states of the chains at beta = 1."""
+        here = self.chains.beta == 1.0
+        return {name: value[here] for name, value in self.chains.values().items()}
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from the states of a snapshot."""

@@ -13,6 +13,7 @@ from brute import Brute
 from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
+from pgmengine.infer.answers import one_for_all
 from pgmengine.infer.exact import conditioned, cover, program
 from pgmengine.infer.exact.conditioned import Form, condition
 from pgmengine.learn.run import compact
@@ -174,7 +175,7 @@ def test_the_highest_entries_are_impossible_where_all_rows_are(tiny_model):
     for row in patterns(tiny_model):
         target = model.given(as_evidence(tiny_model, [row, row]))
         try:
-            factors = condition(target, form)
+            factors = condition(one_for_all(target, np.arange(2)), form)
         except pgm.PgmError:
             continue
         parts = [np.empty((0, 1)), *factors.tables(target)]
@@ -189,7 +190,7 @@ def test_the_search_for_zeros_looks_at_some_rows_at_a_time(monkeypatch):
     b.layer("v", pgm.NoisyOr(), 4, bias=np.zeros(4))
     b.cause("h", "v", weight=np.arange(12.0).reshape(3, 4) % 3)
     target = b.build(rng=0).given({"v": np.array([[0, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]])})
-    factors = condition(target, Form())
+    factors = condition(one_for_all(target, np.arange(3)), Form())
     whole, looked = factors.highest(target), []
     monkeypatch.setattr(conditioned, "SEARCH_BYTES", 1.0)
     look = type(factors)._highest

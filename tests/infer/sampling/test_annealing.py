@@ -15,6 +15,7 @@ from pgmengine.engine.chains import make_chains, refusal, start
 from pgmengine.infer.sampling.ais import _interval
 from pgmengine.infer.sampling.annealing import AnnealedRun
 from pgmengine.infer.sampling.base_rates import base_rates
+from pgmengine.infer.sampling.references import Confirmed
 
 
 def random_rbm(seed, v=30, h=12, sd=2.0):
@@ -291,7 +292,7 @@ def test_base_rates_and_adaptive_temperatures_lower_the_variance(models=16):
     """
 
     def spread(model, seed, **settings):
-        method = pgm.AIS(chains=2000, reverse=False, **settings)
+        method = pgm.AIS(chains=2000, reverse=False, confirm=0, **settings)
         return pgm.infer(model, want=("log_z",), method=method, rng=seed).stats["log_weight_sd"][0]
 
     even, ratios = pgm.Linear(50), []
@@ -403,6 +404,8 @@ def test_the_interval_of_both_runs_contains_the_estimate():
         return AnnealedRun(log_z * one, error * one, 5 * one, log_weights, np.nan * one, one > 0)
 
     for up, down in ((2.0, 1.0), (1.0, 2.0), (1.5, 1.5)):
-        low, high = _interval(run(up, 0.1), run(down, 0.1))[0]
+        no = np.zeros(1, dtype=bool)
+        runs = Confirmed((run(up, 0.1), run(down, 0.1)), np.ones(1), no, np.full(1, -np.inf))
+        low, high = _interval(runs)[0]
         assert low == pytest.approx(up - 0.3)
         assert high == pytest.approx(max(up, down + 0.3))

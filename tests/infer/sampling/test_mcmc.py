@@ -5,8 +5,9 @@ import pytest
 from tiny import FINITE, INFINITE, as_evidence, patterns
 
 import pgmengine as pgm
+from pgmengine.engine import compiled
 from pgmengine.infer.convergence import series_statistics
-from pgmengine.infer.sampling import mcmc
+from pgmengine.infer.sampling import collect, mcmc
 
 
 def test_chains_agree_with_exact_within_mcse():
@@ -137,3 +138,25 @@ def test_warming_up_makes_as_many_sweeps_as_asked(warmup, monkeypatch):
     pgm.infer(model, method=pgm.MCMC(chains=2, warmup=warmup, draws=7, thin=3), rng=0)
     assert sum(made) == warmup + 7 * 3
     assert made[-7:] == [3] * 7
+
+
+@pytest.mark.parametrize("batches, draws", [(7, 25), (2, 700)])
+@pytest.mark.parametrize("case", ["binary", "spin", "observed", "mixed"])
+def test_states_that_are_counted_give_the_sums_of_values(case, batches, draws, monkeypatch):
+    """Bytes hold up to 255 draws; the sums of whole numbers have the same bits in any order."""
+    model = pgm.rbm(5, 3, rng=0)
+    if case == "spin":
+        model = pgm.boltzmann_machine(6, rng=0)
+    if case == "mixed":
+        model = pgm.rbm(5, 3, visible=pgm.Categorical(3), rng=0)
+    evidence = {"v": np.array([[1, np.nan, 0, np.nan, 1]] * 2)} if case == "observed" else None
+    monkeypatch.setattr(collect, "TRACE", batches)
+    method = pgm.MCMC(chains=3, warmup=10, draws=draws)
+    counted = pgm.infer(model, evidence, method=method, rng=0)
+    monkeypatch.setattr(compiled.CompiledChains, "two_valued", lambda chains: {})
+    added = pgm.infer(model, evidence, method=method, rng=0)
+    for name, mean in added.mean.items():
+        np.testing.assert_array_equal(counted.mean[name], mean)
+        for key in ("ess", "rhat", "mcse"):
+            np.testing.assert_array_equal(counted.stats[key][name], added.stats[key][name])
+    np.testing.assert_array_equal(counted.stats["energy"], added.stats["energy"])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from bound_oracle import bound
 from brute import Brute, grid, log_sum
+from kept import kept
 from tiny import MODELS, as_evidence, draw_row, tiny_model
 
 import pgmengine as pgm
@@ -305,7 +306,7 @@ def test_gradients_leave_out_what_do_has_cut(name, method, atol=0.08):
 def test_values_in_single_precision_are_still_values():
     """fit keeps data in float32, in which 1/3 is not 1/3."""
     rng = np.random.default_rng(0)
-    model = pgm.rbm(8, 12, visible=pgm.MultiValued(3), rng=0)
+    model = kept(pgm.rbm(8, 12, visible=pgm.MultiValued(3), rng=0))
     x = rng.choice(pgm.MultiValued(3).support, (20, 8))
     x[::2, 2] = np.nan
     direct = pgm.infer(

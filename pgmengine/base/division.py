@@ -1,0 +1,50 @@
+"""Rows that are divided among trees, blocks or workers: each row belongs to exactly one part.
+
+A row that is in no part has no answer, and a row that is in two parts counts twice in every sum,
+where nobody can see it. Whoever divides rows therefore checks the parts before an answer is
+returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pgmengine.base.errors import InternalError, listed
+from pgmengine.base.types import Array
+
+
+def blocks(rows: Array, size: float) -> list[Array]:
+    """Return rows in blocks of at most `size` rows, at least one row each, in order.
+
+    >>> blocks(np.array([0, 2, 3]), 2)
+    [array([0, 2]), array([3])]
+    """
+    step = int(max(1, min(size, len(rows))))
+    return [rows[first : first + step] for first in range(0, len(rows), step)]
+
+
+def check_divided(parts: Sequence[Array], rows: int, what: str, first: int = 0) -> None:
+    """Raise InternalError unless each of `rows` rows is in exactly one part.
+
+    Parameters
+    ----------
+    parts : the numbers of the rows of each part, ascending.
+    rows : the number of all rows.
+    what : the work that was divided, for the message.
+    first : the number of the first row in the message.
+    """
+    if len(parts) == 1 and len(parts[0]) == rows and (parts[0] == np.arange(rows)).all():
+        # Most questions have one part, and should not pay for the others.
+        return
+    joint = np.concatenate([np.empty(0, dtype=np.int64), *parts])
+    times = np.bincount(joint, minlength=rows)
+    if len(times) > rows or (times != 1).any():
+        wrong = [f"row {first + r} by {times[r]}" for r in np.flatnonzero(times != 1).tolist()]
+        raise InternalError(f"{what}: each row has to be answered by one part, not {listed(wrong)}")
+    rises = np.diff(joint) > 0
+    # From one part to the next, rows may go down.
+    rises[np.cumsum([len(part) for part in parts[:-1]], dtype=np.int64) - 1] = True
+    if not rises.all():
+        raise InternalError(f"{what}: the rows of a part are not in order")

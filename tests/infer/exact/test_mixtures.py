@@ -1,0 +1,96 @@
+"""Mixtures of few products against enumeration, and the learning that uses them."""
+
+import numpy as np
+import pytest
+
+import pgmengine as pgm
+from pgmengine.infer.exact.mixture import FEW_BITS, mixture_of
+from pgmengine.learn.negative.exact_gradient import _MixturePhase
+from pgmengine.learn.statistics import Statistics
+
+UNITS = (
+    pgm.Binary(),
+    pgm.Spin(),
+    pgm.Categorical(3),
+    pgm.MultiValued(2),
+    pgm.MultiValued(np.inf),
+    pgm.Gaussian(0.7),
+)
+
+
+def loud(model, seed):
+    """Return the model with parameters of size 1."""
+    rng = np.random.default_rng(seed)
+    return model.with_params({k: rng.normal(size=v.shape) for k, v in model.params.items()})
+
+
+def partial():
+    """Return a machine in which two of five visible units are free."""
+    v = np.array([[1, 0, 1, np.nan, np.nan], [0, 0, 1, np.nan, np.nan], [1, 1, 1, np.nan, np.nan]])
+    return loud(pgm.rbm(5, 4, rng=0), 0), {"v": v}
+
+
+def deep():
+    """Return a machine whose cover is a whole hidden layer, with a layer on either side."""
+    rng = np.random.default_rng(1)
+    return loud(pgm.dbm([5, 3, 4], rng=0), 1), {"v": rng.integers(0, 2, (6, 5)) * 1.0}
+
+
+def labelled(hidden):
+    """Return a discriminative machine and its inputs."""
+    rng = np.random.default_rng(2)
+    return loud(pgm.drbm(4, 5, 3, hidden=hidden, rng=0), 2), {"x": rng.normal(size=(6, 4))}
+
+
+CASES = [partial, deep, *(pytest.param(lambda u=u: labelled(u), id=repr(u)) for u in UNITS)]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("precision", "atol"), [(np.float64, 1e-11), (np.float32, 3e-5)])
+def test_gradients_are_those_of_enumeration(case, precision, atol):
+    model, data = case()
+    target = model.given(data)
+    weights = np.random.default_rng(3).uniform(0.1, 2.0, target.rows)
+    found, mixture = Statistics(precision), mixture_of(target, precision)
+    assert mixture is not None
+    mixture.expect(target, weights, found)
+    expected = pgm.Exact().gradient(target, weights)
+    for name, value in found.total(model).items():
+        np.testing.assert_allclose(value, expected[name], atol=atol, rtol=atol, err_msg=name)
+
+
+def test_what_is_no_mixture_of_few_products_is_enumerated():
+    rng = np.random.default_rng(0)
+    x = {"x": rng.normal(size=(3, 4))}
+    rest = pgm.drbm(4, 3, 2, rng=0).given(x)
+    assert mixture_of(rest, np.float32) is not None
+    several = {"v": [[1, np.nan, 0], [np.nan, 1, 0]]}
+    many = 2 ** int(FEW_BITS) + 1
+    for target in (
+        pgm.drbm(4, 3, many, rng=0).given(x),
+        pgm.rbm(3, 2, rng=0).given(several),
+        pgm.sbn([3, 2], rng=0).given({"v": [[1, 0, 1]]}),
+        pgm.boltzmann_machine(3, rng=0).given({"x": [[1, np.nan, np.nan]]}),
+    ):
+        assert mixture_of(target, np.float32) is None
+
+
+@pytest.mark.parametrize("hidden", UNITS, ids=repr)
+def test_steps_in_single_precision_are_those_of_enumeration(hidden, monkeypatch):
+    """Whole updates, with what both phases share computed once."""
+    model, data = labelled(hidden)
+    data = data | {"y": np.array([[0], [1], [2], [1], [0], [2]])}
+    settings = {"given": ("x",), "optimizer": pgm.SGD(0.05), "batch_size": 4, "updates": 6}
+    settings |= {"progress": False, "rng": 0}
+    used = []
+    original = _MixturePhase.statistics
+    monkeypatch.setattr(_MixturePhase, "statistics", lambda *a: used.append(1) or original(*a))
+    single = pgm.fit(model, data, negative=pgm.ExactGradient(single=True), **settings).model
+    assert len(used) == 6
+    double = pgm.fit(model, data, negative=pgm.ExactGradient(single=False), **settings).model
+    monkeypatch.setattr("pgmengine.learn.negative.exact_gradient.mixture_of", lambda *a: None)
+    enumerated = pgm.fit(model, data, negative=pgm.ExactGradient(), **settings).model
+    assert len(used) == 12
+    for name, value in enumerated.params.items():
+        np.testing.assert_allclose(double.params[name], value, atol=1e-11, err_msg=name)
+        np.testing.assert_allclose(single.params[name], value, atol=2e-5, err_msg=name)

@@ -1,0 +1,246 @@
+"""The shortcuts of exact inference: their thresholds, and how often each was taken.
+
+Most shortcuts begin at sizes that no enumeration of states can check. `lowered` draws thresholds at
+which models of a dozen units reach them, `raised` switches them off, and `counted` counts the
+questions in which each was taken. A threshold has one line for each module that reads it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from pgmengine.base import cache, executors
+from pgmengine.infer import ask, auto, splitting
+from pgmengine.infer.exact import (
+    causes,
+    conditioned,
+    elimination,
+    enumeration,
+    exact,
+    gray,
+    outside,
+    planning,
+    program,
+    shared,
+    states,
+    trees,
+    walk,
+)
+from pgmengine.infer.exact.causes import AbsentTerm, ChainTerm
+from pgmengine.infer.exact.outside import Outside
+
+INF = np.inf
+
+
+@dataclass(frozen=True)
+class Share:
+    """The time of planning as a share of the time of a pass over the entries of all factors.
+
+    Of the rows of one pattern some then have a shared tree, and others one of their own.
+    """
+
+    share: float
+
+    def __call__(self, conditioned, possible):
+        passes = planning.PASSES * planning.ENTRY
+        return self.share * passes * float(conditioned.sizes.sum())
+
+
+# (modules that read it, name): the values that are drawn, and the value that switches it off.
+THRESHOLDS = {
+    # Rows of rare patterns share a tree.
+    ((shared, planning), "RARE"): ((8, 3), 0),
+    ((shared,), "FEW"): ((2,), INF),
+    # A row has a tree of its own where the shared one takes longer than planning.
+    ((planning,), "planning_seconds"): (
+        (shared.planning_seconds, *(Share(x) for x in (0.05, 0.1, 0.2, 0.35))),
+        shared.planning_seconds,
+    ),
+    ((planning,), "CLIQUE"): ((0.0, 0.0, 0.0, -1.0), 3e-7),
+    # Impossible states are removed, and units with independent causes have small tables.
+    ((planning,), "WORTH"): ((0, 0, 2**16), INF),
+    ((planning,), "WHOLE"): ((1.0, INF), 0.0),
+    ((planning,), "QUICK"): ((0, 2**12), 2**12),
+    ((causes,), "SMALL"): ((1, 8), INF),
+    # Rows, and units in no factor, share a pass.
+    ((trees, elimination), "ROWS_BYTES"): ((1, 2**10, 2**28), 2**28),
+    ((conditioned,), "SEARCH_BYTES"): ((1.0, 2.0**26), 2.0**26),
+    ((outside,), "LANES"): ((3, 8), 1),
+    # Walks in pieces, of which a few are a task; groups of rows; the numpy walk; programs.
+    ((states, program), "PIECE"): ((4, 16, 4096), 4096),
+    ((gray, enumeration), "TASK"): ((2, 16), 16),
+    ((enumeration,), "ROWS_BYTES"): ((1, 2**12, 2**28, 2**28), 2**28),
+    ((walk,), "FEW_STATES"): ((0, 2**20), 0),
+    ((walk,), "FEW_ROWS"): ((1, 4), 4),
+    ((program,), "MOST_ROWS"): ((4, 40), 0),
+    ((exact,), "SHORT"): ((0.0, 0.02), 0.02),
+    # Parts of rows for workers.
+    ((executors,), "WORTH"): ((100.0, 2e8, 2e8), 2e8),
+}
+
+
+@contextmanager
+def raised():
+    """Switch all shortcuts off: each row is answered by whole tables on a tree of its own."""
+    with _patched({key: off for key, (_, off) in THRESHOLDS.items()}):
+        yield
+
+
+@contextmanager
+def lowered(rng):
+    """Draw thresholds at which small models take shortcuts."""
+    drawn = {key: some[rng.integers(len(some))] for key, (some, _) in THRESHOLDS.items()}
+    with _patched(drawn):
+        yield {f"{modules[0].__name__}.{name}": v for (modules, name), v in drawn.items()}
+
+
+@contextmanager
+def _patched(values):
+    with pytest.MonkeyPatch.context() as patch:
+        for (modules, name), value in values.items():
+            for module in modules:
+                patch.setattr(module, name, value)
+        # A task has whole pieces.
+        for module in (gray, enumeration):
+            patch.setattr(module, "TASK", module.TASK * states.PIECE)
+        yield
+
+
+# The shortcuts that `counted` counts.
+NAMES = (
+    "shared tree",
+    "rows of a pattern in several trees",
+    "restricted to the states of a row",
+    "variables outside",
+    "impossible states removed",
+    "barren units pruned",
+    "units in no factor",
+    "absent children",
+    "chains of causes",
+    "leaks lifted",
+    "several patterns in a tree question",
+    "several passes on a tree",
+    "several patterns in a walk",
+    "several groups of a pattern in a walk",
+    "compiled walk",
+    "compiled walk in pieces",
+    "numpy walk",
+    "program",
+    "remembered question",
+    "remembered draft",
+    "remembered tree",
+    "remembered possible",
+    "remembered outside",
+    "remembered cover",
+    "parts of rows",
+    "parts of a question",
+)
+
+
+@contextmanager
+def counted(reached: Counter):
+    """Count each shortcut that is taken."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def watch(module, name, see):
+            inner = getattr(module, name)
+
+            def outer(*args, **kwargs):
+                found = inner(*args, **kwargs)
+                for what in see(found, *args, **kwargs):
+                    reached[what] += 1
+                return found
+
+            patch.setattr(module, name, outer)
+
+        watch(planning, "_shared", lambda found, *_: ["shared tree"] * len(found))
+        watch(planning, "_trees", _of_trees)
+        watch(elimination, "lifted", lambda found, target: ["leaks lifted"] * (found is not target))
+        watch(elimination, "_eliminated", _of_passes)
+        watch(enumeration, "_part", _of_part)
+        watch(enumeration, "make_walker", _of_walker)
+        watch(program.Program, "run", lambda found, *_: ["program"] * (found is not None))
+        watch(splitting, "_by_rows", lambda *_: ["parts of rows"])
+        watch(auto, "joined_parts", lambda *_: ["parts of a question"])
+        patch.setattr(cache.Cache, "recall", _recall(cache.Cache.recall, reached))
+        yield reached
+
+
+def _of_trees(found, target, want, limits):
+    """Yield the shortcuts that the trees of a question take."""
+    patterns = planning.evidence_patterns(target)
+    if len(patterns) > 1:
+        yield "several patterns in a tree question"
+    for rows in patterns:
+        mine = [tree for tree in found if np.isin(rows, tree.rows).any()]
+        if len(mine) > 1 and any(tree.restricted is not None for tree in mine):
+            yield "rows of a pattern in several trees"
+    for tree in found:
+        if tree.restricted is not None:
+            yield "restricted to the states of a row"
+        if isinstance(tree.tree, Outside):
+            yield "variables outside"
+        if tree.possible is not None:
+            yield "impossible states removed"
+        one = target.take(tree.rows[:1])
+        free = sum(int(mask.sum()) for mask in one.free.values())
+        if tree.restricted is None and tree.form.prune and len(tree.conditioned.free.states) < free:
+            yield "barren units pruned"
+        if tree.conditioned.separate:
+            yield "units in no factor"
+        for term in tree.conditioned.terms:
+            if isinstance(term, AbsentTerm):
+                yield "absent children"
+            if isinstance(term, ChainTerm):
+                yield "chains of causes"
+
+
+def _of_passes(found, trees, target, want, draws, rng):
+    """Yield a shortcut where the rows of a tree are divided."""
+    if any(tree.at_once(want, draws) < len(tree.rows) for tree in trees):
+        yield "several passes on a tree"
+
+
+def _of_part(found, target, wanted):
+    """Yield the shortcuts of the groups of a walk."""
+    if len(found.groups) > 1:
+        yield "several patterns in a walk"
+    for group in found.groups:
+        if group.at_once < len(group.rows):
+            yield "several groups of a pattern in a walk"
+        if any(len(units) for units in group.cover.barren.values()):
+            yield "barren units pruned"
+
+
+def _of_walker(found, problem):
+    if isinstance(found, gray.GrayWalker):
+        yield "compiled walk"
+        if states.pieces(problem) > 1:
+            yield "compiled walk in pieces"
+    else:
+        yield "numpy walk"
+
+
+def _recall(inner, reached):
+    """Cache.recall that counts what was remembered, by the first word of its key."""
+
+    def recall(self, key, make):
+        made = []
+        found = inner(self, key, lambda: made.append(0) or make())
+        if not made and isinstance(key, tuple):
+            kind = key[0] if isinstance(key[0], str) else "question" if len(key) == 6 else ""
+            if f"remembered {kind}" in NAMES:
+                reached[f"remembered {kind}"] += 1
+        return found
+
+    return recall
+
+
+def forget():
+    """Forget the prepared questions of all models."""
+    ask.REMEMBERED.clear()
