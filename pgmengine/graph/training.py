@@ -51,6 +51,8 @@ def check_training(structure: Structure, training: Training) -> None:
     rows = {len(states) for states in training.chains.values() if states.ndim}
     if len(rows) > 1:
         raise PgmError(f"training: chains of layers differ in their number: {sorted(rows)}")
+    if rows == {0}:
+        raise PgmError("training: chains must be at least one, or be left out")
     for name, states in training.chains.items():
         layer = structure.layer(name, what="training: chains: layer")
         fits = states.ndim == 2 and states.shape[1] == layer.width

@@ -87,18 +87,47 @@ def test_rates_and_chains_of_training_need_not_be_true(monkeypatch):
     assert low <= exact <= high and abs(r.log_z[0] - exact) < 1
 
 
+def some_search(model):
+    return references._Search(pgm.AIS(), model.given(), np.random.default_rng(0), 1.0, None, None)
+
+
 def test_base_rates_of_training_are_a_reference():
-    """They come first, in the layers that have them, with means a little nearer to the middle."""
+    """They come after the means of chains, in the layers that have them, nearer to the middle."""
     bias = np.random.default_rng(0).normal(size=40) * 4
     model = pgm.rbm(40, 30, rng=0).with_params({"v.bias": bias})
     rates = Training({"v": 1 / (1 + np.exp(-bias))})
-    search = references._Search(pgm.AIS(), model.given(), np.random.default_rng(0), 1.0, None, None)
-    assert [derived for _, derived in search._references(None, 0)] == []
-    search.target = model.with_training(rates).given()
-    (reference, derived), *_ = search._references(None, 1)
-    assert not derived and list(reference) == ["v"]
+    assert len(list(some_search(model)._references(None))) == 1
+    _, reference = some_search(model.with_training(rates))._references(None)
+    assert list(reference) == ["v"]
     middle = rates.base_rates["v"] + SHRINK * (0.5 - rates.base_rates["v"])
     np.testing.assert_allclose(1 / (1 + np.exp(-reference["v"])), middle)
+
+
+def test_chains_of_training_are_a_reference(apart=8.0):
+    """Chains that stay in one of two mirror images keep their share of both; dispersed ones of any
+    start have another one.
+    """
+    n = 20
+    model = pgm.rbm(n, n, visible=pgm.Spin(), hidden=pgm.Spin()).with_params(
+        {"v-h.weight": np.full((n, n), apart / n)}
+    )
+    for share in (0.0, 0.2, 1.0):
+        signs = np.where(np.arange(50) < 50 * share, 1.0, -1.0)
+        chains = {name: np.outer(signs, np.ones(n)) for name in ("v", "h")}
+        reference, _ = some_search(model.with_training(Training({}, chains)))._references(None)
+        mean = np.tanh(np.concatenate(list(reference.values())))
+        np.testing.assert_allclose(mean, (1 - SHRINK) * (2 * share - 1), atol=0.02)
+
+
+def test_chains_of_training_start_at_the_evidence():
+    """Where units are observed, the states of a training without evidence say little."""
+    model = pgm.rbm(12, 8, rng=0)
+    chains = {"v": np.ones((5, 12)), "h": np.ones((5, 8))}
+    evidence = {"v": [0.0] * 6 + [np.nan] * 6}
+    target = model.with_training(Training({}, chains)).given(evidence)
+    search = references._Search(pgm.AIS(), target, np.random.default_rng(0), 1.0, None, None)
+    last, mean = search.chains
+    assert not last["v"][:, :6].any() and 0 < mean["v"][0, 6:].mean() < 1
 
 
 def test_rows_that_are_summed_out_are_not_annealed(monkeypatch):
@@ -117,28 +146,30 @@ def test_rows_that_are_summed_out_are_not_annealed(monkeypatch):
     assert r.status is pgm.Status.OK and np.all(r.log_z_error < 1e-4)
 
 
-def test_runs_that_lead_back_to_the_same_modes_do_not_confirm_each_other():
-    def tried(log_z, down, error=0.1, derived=False, longer=False):
+def test_a_run_is_confirmed_by_a_reverse_run_from_states_of_other_chains():
+    def tried(log_z, down, error=0.1):
         def run(value):
             one = np.ones(1)
             weights = np.full((1, 100), value)
             return AnnealedRun(value * one, error * one, 50 * one, weights, np.nan * one, one < 0)
 
-        return references._Tried((run(log_z), run(down)), {}, derived, longer)
+        return run(log_z), run(down)
 
     def agreed(*runs):
         return references._agreement(runs)[0]
 
+    # The reverse run of the first run starts where its forward run has ended.
     uniform = tried(5.0, 5.0)
+    assert not agreed(uniform)
     assert agreed(uniform, tried(5.1, 5.1))
-    assert agreed(uniform, tried(5.1, 5.1, derived=True))
-    # The run down from the states of the other one finds more.
+    assert agreed(uniform, tried(15.0, 15.0))
+    assert not agreed(uniform, tried(0.0, 0.0))
+    # The run down from the states of other chains finds more.
     assert not agreed(uniform, tried(5.1, 9.0))
     assert not agreed(uniform, tried(5.1, 5.7, error=0.25))
-    assert not agreed(tried(5.0, 5.0, derived=True), tried(5.1, 5.1, derived=True))
-    assert not agreed(tried(5.0, 5.0, derived=True), tried(5.1, 5.1, longer=True))
+    assert not agreed(uniform, tried(15.0, 19.0))
     # A coarse run agrees with anything.
-    assert not agreed(tried(5.0, 5.0, error=0.4), tried(5.0, 5.0))
+    assert not agreed(uniform, tried(5.0, 5.0, error=0.4))
 
 
 def test_a_phase_that_annealing_from_exact_draws_leaves_is_within_the_interval():

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from pgmengine.base.division import check_divided
 from pgmengine.base.numerics import log_sum, softmax
 from pgmengine.base.types import Array, States
-from pgmengine.engine.chains import make_chains, over_chains
+from pgmengine.engine.chains import make_chains, over_chains, start
 from pgmengine.graph.queries import summed_layers
 from pgmengine.graph.target import Target
 from pgmengine.infer.exact.enumeration import Enumeration
@@ -34,12 +34,16 @@ from pgmengine.infer.prepared import Prepared
 from pgmengine.infer.rounding import ROUNDING, known_log_z, rounding_of_chains
 from pgmengine.infer.sampling.resampling import systematic
 from pgmengine.infer.sampling.schedules import Betas, ladder
+from pgmengine.infer.sampling.starts import dispersed
 from pgmengine.infer.sampling.trust import SURE, pareto_shape
 from pgmengine.protocols import Kernel
 
-# Earlier runs whose estimates are within so many nats of a run give starts to its reverse run. A
-# phase far below has no mass, and chains that are stuck in it would say nothing.
+# States whose log Z is within so many nats of a run give starts to its reverse run. A phase far
+# below has no mass, and chains that are stuck in it would say nothing.
 COUNTS = 10.0
+
+# States of each chain that are averaged for a reference.
+SNAPSHOTS = 10
 
 # Largest number of states of a cover that are enumerated for exact draws.
 SMALL = 2.0**16
@@ -83,7 +87,6 @@ class AnnealedRun:
     log_weights : (rows, chains), log importance weights.
     shape : (rows,), shape of the Pareto tail of the importance weights.
     exact : (rows,), whether the run started from exact draws.
-    mean : layer -> (rows, width), means of the last states by their importance weights.
     last : layer -> (chains, width), last states, resampled by importance weight; of a single row.
     """
 
@@ -93,7 +96,6 @@ class AnnealedRun:
     log_weights: Array
     shape: Array
     exact: Array
-    mean: States = field(default_factory=dict)
     last: States = field(default_factory=dict)
 
     @property
@@ -106,14 +108,28 @@ class AnnealedRun:
         return joined_runs([self], rows)
 
 
+@dataclass(frozen=True, eq=False)
+class Reached:
+    """States of one row that chains have reached, and the log Z of the phases they are in.
+
+    Attributes
+    ----------
+    states : layer -> (chains, width).
+    log_z : in nats; infinite where it is not known.
+    """
+
+    states: States
+    log_z: float = np.inf
+
+
 class Annealing:
     """Annealing of all rows of a target.
 
     Rows in which the same layers move are annealed together: the layers that the importance weights
     sum out must not depend on the other rows of a question. `reference` takes the place of the
     reference of the settings. `drawn` is False where it is known that there are no exact draws.
-    `earlier` are runs of the same row from other references: the reverse run then starts from their
-    last states, so that it meets phases that its own forward run may have missed.
+    `reached` holds states that other chains of the same row have reached: the reverse run then
+    starts from these, so that it meets phases that its own forward run may have missed.
     """
 
     def __init__(
@@ -122,10 +138,10 @@ class Annealing:
         target: Target,
         reference: Mapping[str, ArrayLike] | None = None,
         drawn: bool = True,
-        earlier: Sequence[AnnealedRun] = (),
+        reached: Sequence[Reached] = (),
     ) -> None:
         self.settings, self.target, self.drawn = settings, target, drawn
-        self.earlier = earlier
+        self.reached = reached
         self.reference = settings.reference if reference is None else reference
 
     @cached_property
@@ -146,7 +162,7 @@ class Annealing:
         rows = [np.flatnonzero(kind == k) for k in range(kind.max() + 1)]
         parts = [
             Annealing(
-                self.settings, self.target.take(some), self.reference, self.drawn, self.earlier
+                self.settings, self.target.take(some), self.reference, self.drawn, self.reached
             )
             for some in rows
         ]
@@ -177,7 +193,6 @@ class Annealing:
         x = many.draw_at_0(rng)
         log_w, x = self._annealed(executor, many, x, rng, work, 0, betas)
         up = _estimate(log_w.reshape(target.rows, -1), at_0, 1.0, known, rounding)
-        up = replace(up, mean=_weighted_means(up.log_weights, x))
         if target.rows == 1:
             chosen = systematic(_shares(up.log_weights), rng)[0]
             up = replace(up, last={name: value[chosen] for name, value in x.items()})
@@ -193,7 +208,7 @@ class Annealing:
                 many, x = many.take(chains), {name: value[chains] for name, value in x.items()}
             others = self._from_others(up, rng)
             if others:
-                x, sweeps, exact = others, _settling(len(betas)), False
+                x, sweeps, exact = others, settling(len(betas)), False
             else:
                 x, sweeps, exact = self._model_draws(live, x, up.log_weights[live], len(betas), rng)
             log_w, _ = self._annealed(executor, many.at(1.0), x, rng, work, sweeps, betas[::-1])
@@ -204,13 +219,11 @@ class Annealing:
         return up, joined_runs(runs, np.argsort(np.concatenate((live, dead))))
 
     def _from_others(self, up: AnnealedRun, rng: np.random.Generator) -> States:
-        """Return states (chains, width) that other runs of this row have reached, if there are any.
+        """Return states (chains, width) that other chains of this row have reached, if any have.
 
-        Each run whose estimate counts beside the one of `up` gives the same share.
+        All sources whose log Z counts beside the one of `up` give the same share.
         """
-        states = [
-            run.last for run in self.earlier if run.last and run.log_z[0] > up.log_z[0] - COUNTS
-        ]
+        states = [r.states for r in self.reached if r.log_z > up.log_z[0] - COUNTS]
         if not states:
             return {}
         pool = {n: np.concatenate([x[n] for x in states]) for n in states[0]}
@@ -235,7 +248,7 @@ class Annealing:
             return x, 0, True
         chosen = systematic(softmax(log_weights), rng)
         index = (chosen + count * np.arange(len(rows))[:, None]).ravel()
-        return {name: value[index] for name, value in last.items()}, _settling(steps), False
+        return {name: value[index] for name, value in last.items()}, settling(steps), False
 
     def _annealed(
         self,
@@ -292,17 +305,58 @@ def joined_runs(runs: Sequence[AnnealedRun], order: Array) -> AnnealedRun:
 
     It has no last states.
     """
-    names = [f.name for f in fields(AnnealedRun) if f.name not in ("mean", "last")]
-    parts = {name: [getattr(run, name) for run in runs] for name in names}
-    # Rows that are summed in closed form have no means.
-    known = all(run.mean for run in runs)
-    layers = runs[0].mean if known else ()
-    mean = {n: np.concatenate([run.mean[n] for run in runs])[order] for n in layers}
-    joined: dict[str, Any] = {n: np.concatenate(part)[order] for n, part in parts.items()}
-    return replace(AnnealedRun(**joined), mean=mean)
+    names = [f.name for f in fields(AnnealedRun) if f.name != "last"]
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(run, name) for run in runs])[order] for name in names
+    }
+    return AnnealedRun(**joined)
 
 
-def _settling(steps: int) -> int:
+def settled_chains(
+    settings: Settings,
+    target: Target,
+    sweeps: int,
+    rng: np.random.Generator,
+    work: float,
+    executor: Executor | None,
+) -> tuple[States, States]:
+    """Return the last states (chains, width) of chains of the only row, and their means (1, width).
+
+    The chains go on from the last states of the training where nothing is observed and it has left
+    any, and from dispersed starts elsewhere. The means are those of states over all sweeps.
+    """
+    many = target.at(1.0).take(np.zeros(settings.chains, dtype=np.int64))
+    training = target.model.training
+    left = {} if training is None else training.chains
+    if left and all(free.all() for free in target.free.values()):
+        some = rng.permutation(np.arange(settings.chains) % len(next(iter(left.values()))))
+        x = start(many, rng) | {n: value[some] for n, value in left.items()}
+    else:
+        x = dispersed(many, settings.chains, settings.kernel, rng)
+    found = over_chains(
+        executor, _settle, many, settings.kernel, x, rng, work, settings.kernel, sweeps
+    )
+    last, means = ({n: np.concatenate([f[i][n] for f in found]) for n in x} for i in (0, 1))
+    return last, {n: v.mean(axis=0, keepdims=True) for n, v in means.items()}
+
+
+def _settle(
+    many: Target, x: States, rng: np.random.Generator, streams: Array, kernel: Kernel, sweeps: int
+) -> tuple[States, States]:
+    """Sweep some chains; return their last states and their means over time."""
+    chains, total = (
+        make_chains(many, kernel, x, rng, streams),
+        {n: np.zeros_like(v) for n, v in x.items()},
+    )
+    for _ in range(SNAPSHOTS):
+        chains.sweep(-(-sweeps // SNAPSHOTS))
+        states = chains.values()
+        for name, value in states.items():
+            total[name] += value
+    return states, {n: v / SNAPSHOTS for n, v in total.items()}
+
+
+def settling(steps: int) -> int:
     """Return the number of sweeps before a reverse run of so many steps without exact draws."""
     return max(steps // 4, 50)
 
@@ -311,16 +365,6 @@ def _shares(log_weights: Array) -> Array:
     """Return the shares (rows, chains) of importance weights, equal ones where all are 0."""
     top = log_weights.max(axis=1, keepdims=True)
     return softmax(np.where(np.isfinite(top), log_weights, 0.0))
-
-
-def _weighted_means(log_weights: Array, x: States) -> States:
-    """Return the means (rows, width) of the last states (rows * chains, width) of a run.
-
-    Chains count by their log importance weights (rows, chains), or equally where all of these are
-    -inf.
-    """
-    w = _shares(log_weights)
-    return {n: np.einsum("rc,rcw->rw", w, v.reshape(*w.shape, -1)) for n, v in x.items()}
 
 
 def _backward(target: Target) -> bool:
