@@ -147,29 +147,41 @@ def test_rows_that_are_summed_out_are_not_annealed(monkeypatch):
 
 
 def test_a_run_is_confirmed_by_a_reverse_run_from_states_of_other_chains():
-    def tried(log_z, down, error=0.1):
+    def tried(log_z, down, error=0.1, reference=None):
         def run(value):
             one = np.ones(1)
             weights = np.full((1, 100), value)
             return AnnealedRun(value * one, error * one, 50 * one, weights, np.nan * one, one < 0)
 
-        return run(log_z), run(down)
+        return references._Tried((run(log_z), run(down)), {} if reference is None else reference)
 
-    def agreed(*runs):
-        return references._agreement(runs)[0]
+    def agreed(*runs, trained=False):
+        return references._agreement(runs, trained)[0]
 
     # The reverse run of the first run starts where its forward run has ended.
-    uniform = tried(5.0, 5.0)
-    assert not agreed(uniform)
-    assert agreed(uniform, tried(5.1, 5.1))
-    assert agreed(uniform, tried(15.0, 15.0))
-    assert not agreed(uniform, tried(0.0, 0.0))
-    # The run down from the states of other chains finds more.
-    assert not agreed(uniform, tried(5.1, 9.0))
-    assert not agreed(uniform, tried(5.1, 5.7, error=0.25))
-    assert not agreed(uniform, tried(15.0, 19.0))
-    # A coarse run agrees with anything.
-    assert not agreed(uniform, tried(5.0, 5.0, error=0.4))
+    uniform, same = tried(5.0, 5.0), {"v": 1.0}
+    for trained in (False, True):
+        assert not agreed(uniform, trained=trained)
+        assert agreed(uniform, tried(5.1, 5.1), trained=trained)
+        assert not agreed(uniform, tried(0.0, 0.0), trained=trained)
+        # The run down from the states of other chains finds more.
+        assert not agreed(uniform, tried(5.1, 9.0), trained=trained)
+        assert not agreed(uniform, tried(5.1, 5.7, error=0.25), trained=trained)
+        assert not agreed(uniform, tried(15.0, 19.0), trained=trained)
+        # A coarse run agrees with anything.
+        assert not agreed(uniform, tried(5.0, 5.0, error=0.4), trained=trained)
+        # Chains of the training are a witness, and other chains are not.
+        assert agreed(uniform, tried(15.0, 15.0), trained=trained) == trained
+        # Nor is another run that is coarse.
+        coarse = tried(14.0, 14.0, error=0.4)
+        assert agreed(coarse, tried(15.0, 15.0, reference=same), trained=trained) == trained
+        # Nor is one that does not come down from the states of other chains.
+        up_alone = tried(15.1, 17.0)
+        assert agreed(tried(0.0, 0.0), tried(15.0, 15.0), up_alone, trained=trained) == trained
+        # A longer run from the same reference is no second way.
+        twice = [tried(15.0, 15.0, reference=same), tried(15.1, 15.1, reference=same)]
+        assert agreed(uniform, *twice, trained=trained) == trained
+        assert agreed(uniform, *twice, tried(15.0, 15.0), trained=trained)
 
 
 def test_a_phase_that_annealing_from_exact_draws_leaves_is_within_the_interval():

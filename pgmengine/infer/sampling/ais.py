@@ -9,9 +9,9 @@
 run starts from exact draws of the model, which need a small cover that can be enumerated, or a
 small junction tree. Elsewhere the reverse run starts from the states that the forward run has
 reached, and both miss a phase that the forward run has missed. `references` therefore anneals again
-from other references, and the highest estimate counts; where no other run agrees with it, the
-status is ONE_SIDED, which is not good. The tests compare log Z, errors and intervals with exact
-answers.
+from other references, and down from the states of other chains. The highest estimate counts; where
+no further run agrees with it, the status is ONE_SIDED, which is not good. The tests compare log Z,
+errors and intervals with exact answers.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class AIS(Method):
         then independent of the lower end.
     reference : layer -> (size[, k]), or variable -> a number or (k,): natural parameters of the
         units at beta = 0 in the first run; base_rates(data) are good ones.
-    confirm : the largest number of further runs, from references that the training of the model,
-        mean field and earlier runs give, for rows whose reverse run has no exact draws. The highest
-        estimate counts. Runs end when others confirm the highest; where none do, an adaptive
+    confirm : the largest number of further runs, from references that chains of the model, its
+        training and mean field give, for rows whose reverse run has no exact draws. The highest
+        estimate counts. Runs end when one confirms the highest; where none does, an adaptive
         schedule is tried once more with four times as many temperatures. With 0 such rows stay
         ONE_SIDED.
 
@@ -89,18 +89,18 @@ class AIS(Method):
     or a junction tree has at most 2^20 table entries. Otherwise it starts from the last states of
     the forward run, resampled by their importance weights and swept on. Both runs then miss the
     same phases. Further runs start from other references for this reason, and their reverse runs
-    from the last states of the earlier runs. The status is ONE_SIDED where these do not agree with
-    the highest estimate. Rows whose free units are all summed out in closed form, such as rows of
-    all visible units of an RBM, need no annealing. The status is FEW_WEIGHTS where
-    few chains carry most of the importance weight, where the tail of the importance weights is
-    heavy, and where the forward and the reverse run disagree. It is CONTRADICTED where a mean-field
-    lower bound lies above the interval.
+    from the last states of chains of the model and of the earlier runs. The status is ONE_SIDED
+    where these do not agree with the highest estimate. Rows whose free units are all summed out in
+    closed form, such as rows of all visible units of an RBM, need no annealing. The status is
+    FEW_WEIGHTS where few chains carry most of the importance weight, where the tail of the
+    importance weights is heavy, and where the forward and the reverse run disagree. It is
+    CONTRADICTED where a mean-field lower bound lies above the interval.
 
     `stats` holds log_weights (chains, rows); log_weight_sd (infinite where a chain has no
     importance weight), ess and pareto_shape, each (rows,); and reverse_log_z, reverse_error,
     reverse_ess, reverse_pareto_shape and reverse_exact, whether the reverse run started from exact
-    draws, each (rows,). `references` and `agreed` (rows,) count the references, and say whether
-    another forward run agrees with the highest; the statistics above belong to the highest run.
+    draws, each (rows,). `references` and `agreed` (rows,) count the runs, and say whether a further
+    run agrees with the highest, up and down; the statistics above belong to the highest run.
 
     References
     ----------

@@ -312,6 +312,13 @@ def joined_runs(runs: Sequence[AnnealedRun], order: Array) -> AnnealedRun:
     return AnnealedRun(**joined)
 
 
+def has_chains(target: Target) -> bool:
+    """Return whether the training of the model has left chains, and nothing is observed."""
+    training = target.model.training
+    left = training is not None and bool(training.chains)
+    return left and all(bool(free.all()) for free in target.free.values())
+
+
 def settled_chains(
     settings: Settings,
     target: Target,
@@ -327,8 +334,8 @@ def settled_chains(
     """
     many = target.at(1.0).take(np.zeros(settings.chains, dtype=np.int64))
     training = target.model.training
-    left = {} if training is None else training.chains
-    if left and all(free.all() for free in target.free.values()):
+    if training is not None and has_chains(target):
+        left = training.chains
         some = rng.permutation(np.arange(settings.chains) % len(next(iter(left.values()))))
         x = start(many, rng) | {n: value[some] for n, value in left.items()}
     else:
