@@ -37,9 +37,10 @@ from itertools import product
 import numpy as np
 
 from pgmengine.base.errors import listed
-from pgmengine.base.memory import no_room
+from pgmengine.base.memory import too_large
 from pgmengine.base.types import Array
 from pgmengine.graph.tabular import Network
+from pgmengine.io.opened import SPREAD
 from pgmengine.io.variables import Variables, check_directed, check_quotable
 from pgmengine.io.words import PAIRED, Words, pattern, unquoted
 
@@ -212,7 +213,9 @@ class _Rows:
         count = math.prod(shape)
         if self.default is None and len(self.rows) < count:
             raise self.words.error(f"no row for {self._missing()} of the parents", self.at)
-        if why := no_room(16 * count * self.size, "give the parents fewer states"):
+        # The entries, their logarithms, and what it takes to check them.
+        needed, explained = 32.0 * count * self.size, SPREAD * len(self.words.text)
+        if why := too_large(needed, explained, "give the parents fewer states"):
             raise self.words.error(f"the table of {self.names[0]!r}: {why}", self.at)
         values = np.empty((count, self.size))
         if self.default is not None:

@@ -167,7 +167,7 @@ class Tree:
             raise self.error(f"<{tag[:40]}> inside <{above}>, expected text only")
         if tag not in expected:
             what = "a node" if above else "the root element is"
-            raise self.error(f"{what} <{tag[:40]}>, expected <{', '.join(expected)}>")
+            raise self.error(f"{what} <{tag[:40]}>, expected <{', '.join(sorted(expected))}>")
         self._check_no_text()
         known = {key.lower(): value for key, value in attributes.items()}
         if len(known) < len(attributes):
@@ -185,9 +185,8 @@ class Tree:
         if element.tag in self.inside:
             self._check_no_text()
             if not element.children:
-                raise element.error(
-                    f"<{element.tag}> is empty, expected <{', '.join(self.inside[element.tag])}>"
-                )
+                expected = ", ".join(sorted(self.inside[element.tag]))
+                raise element.error(f"<{element.tag}> is empty, expected <{expected}>")
             return
         element.text = "".join(self.pieces).strip()
         self.pieces.clear()

@@ -28,9 +28,11 @@ from itertools import islice
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.memory import too_large
 from pgmengine.base.types import Array
 from pgmengine.graph.tables import as_printed, rows_are_one, wrong_row
 from pgmengine.graph.tabular import AXES, Conditional, Network, Table, check_acyclic
+from pgmengine.io.opened import SPREAD
 from pgmengine.io.uai_orders import REMARK, Order, order_of
 from pgmengine.io.variables import ROUNDED
 from pgmengine.io.words import TOO_SMALL, number, underflow
@@ -346,6 +348,12 @@ def read_uai_evidence(text: str, sizes: list[int] | None = None) -> dict[str, in
     if len(samples) < 2:
         return {str(i): k for sample in samples for i, k in sample.items()}
     observed = sorted(set().union(*samples))
+    # The arrays, and lists of their entries while they are made.
+    needed = 24.0 * len(observed) * len(samples)
+    if why := too_large(needed, SPREAD * len(text), "give fewer samples in one file"):
+        raise numbers.error(
+            f"{len(samples)} samples in which {len(observed)} variables are observed: {why}", 0
+        )
     return {str(i): np.array([s.get(i, math.nan) for s in samples]) for i in observed}
 
 
