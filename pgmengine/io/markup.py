@@ -35,10 +35,11 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
+from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.graph.tabular import Network
-from pgmengine.io.variables import Variables, check_directed, check_text
+from pgmengine.io.variables import Variables, check_directed
 from pgmengine.io.words import TOO_SMALL, number, underflow
 
 # An entity that XML does not define, outside comments and literal text, is group 1.
@@ -371,7 +372,7 @@ def write_xmlbif(network: Network) -> str:
 
 def _escaped(name: str, what: str) -> str:
     """Return a name as text of XML; raise PgmError for one that XML cannot hold."""
-    check_text(name, what)
+    check_text(name, f"{what}: the name")
     if name != name.strip() or any(category(x) == "Cc" or x in "\ufffe\uffff" for x in name):
         raise PgmError(
             f"{what}: the name {name!r} cannot be written to a .xmlbif file, which allows no "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
@@ -122,12 +123,4 @@ def check_quotable(name: str, what: str, suffix: str) -> None:
             f"{what}: the name {name!r} cannot be written to a {suffix} file, which allows no "
             "quotation mark, line break or zero byte in names; rename it"
         )
-    check_text(name, what)
-
-
-def check_text(name: str, what: str) -> None:
-    """Raise PgmError for a name that has a lone surrogate."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise PgmError(f"{what}: the name {name!r} is not text that files can hold") from None
+    check_text(name, f"{what}: the name")
