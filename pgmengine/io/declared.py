@@ -288,7 +288,9 @@ def _member(value: object, where: str) -> Member:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str):
-        return value[0], plain_label(value[1])
+        # True is 1 to Python, and would be the second unit.
+        if not isinstance(value[1], bool):
+            return value[0], plain_label(value[1])
     raise PgmError(
         f"{where}: a unit is the name of a variable, or [layer, number], not {value!r:.40}"
     )

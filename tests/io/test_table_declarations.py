@@ -90,6 +90,7 @@ def test_tables_may_come_from_the_file_of_weights(tmp_path):
         ('child = "wet"', "child = 3", r"conditionals\[1\]: a unit is the name of a variable"),
         ('["rain", ["h", 0]]', '"rain"', r"conditionals\[1\]: units must be a list"),
         ('["h", 0]', '["h", 7]', "layer 'h' has no unit 7"),
+        ('["h", 0]', '["h", true]', r"conditionals\[1\]: a unit is .*, not \['h', True\]"),
         ('["h", 0]', '["h", [[1], {}]]', "is no variable; expected the name"),
         ("[3, 4, 5]", "[3, -4, 5]", r"entry \[1, 1\] is -4.0, expected a number >= 0"),
         ("index = [[0, 1], [1, 2]]", "index = [[0, 3]]", r"index\[0, 1\] is 3"),

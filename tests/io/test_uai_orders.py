@@ -179,6 +179,7 @@ def gum_entries(gum, tensor):
 
 
 # Importing pgmpy takes seconds.
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_files_that_pgmpy_writes(tmp_path):
     pytest.importorskip("pgmpy", reason="pgmpy is not installed: pip install pgmpy")
