@@ -32,6 +32,7 @@ from pgmengine.apps.cli_answers import (
 )
 from pgmengine.apps.cli_inputs import read_arrays, read_evidence, read_model
 from pgmengine.apps.demo import run_demo
+from pgmengine.base.errors import visible
 from pgmengine.base.files import shown
 from pgmengine.base.threads import threads
 from pgmengine.base.types import Array
@@ -65,17 +66,25 @@ Seconds = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="seed of the random numbers")]
 
+# The exit code of a command that Ctrl-C has ended, as shells have it.
+INTERRUPTED = 130
+
 
 def main() -> None:
-    """Run the command line; an error is one line on stderr and exit code 2."""
+    """Run the command line; an error is one line on stderr and exit code 2, or 130 for Ctrl-C."""
+    code = 2
     try:
         # Tell about a wrong setting of the environment before any work.
         threads()
-        sys.exit(app(standalone_mode=False))
+        ended = app(standalone_mode=False)
+        # typer makes an exit code of Ctrl-C, and says nothing.
+        if ended != INTERRUPTED:
+            sys.exit(ended)
+        code, message = INTERRUPTED, "interrupted"
     except pgm.PgmError as error:
         message = str(error)
     except typer.Abort:
-        message = "interrupted"
+        code, message = INTERRUPTED, "interrupted"
     except BrokenPipeError:
         # The reader of the output has seen enough. Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -90,8 +99,8 @@ def main() -> None:
         if not hasattr(error, "format_message"):
             raise
         message = error.format_message()
-    print(f"pgmengine: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(2)
+    print(f"pgmengine: {visible(' '.join(message.split()))}", file=sys.stderr)
+    sys.exit(code)
 
 
 @app.command()
@@ -200,7 +209,10 @@ def fit(
     batch_size: Annotated[int, typer.Option(min=1, help="rows of a mini-batch")] = 100,
     seed: Seed = 0,
 ) -> None:
-    """Learn the parameters from data by persistent contrastive divergence."""
+    """Learn the parameters from data by persistent contrastive divergence.
+
+    Ctrl-C leaves the output as it was, and writes what was learned so far beside it.
+    """
     m = read_model(model, seed)
     check_folder(out)
     found = pgm.fit(
@@ -211,9 +223,18 @@ def fit(
         batch_size=batch_size,
         rng=seed,
     )
+    updates = found.state["update"]
+    if found.interrupted:
+        beside = out.with_name(f"{out.stem}.interrupted{out.suffix}")
+        pgm.save(found, beside)
+        print(
+            f"pgmengine: interrupted after {updates} updates: {shown(out)} is as it was, and what "
+            f"was learned is in {shown(beside)}",
+            file=sys.stderr,
+        )
+        sys.exit(INTERRUPTED)
     pgm.save(found, out)
-    note = " (interrupted)" if found.interrupted else ""
-    print(f"wrote {out} after {found.state['update']} updates{note}")
+    print(f"wrote {out} after {updates} updates")
 
 
 @app.command()

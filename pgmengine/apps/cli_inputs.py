@@ -9,19 +9,22 @@ import os
 from io import StringIO
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+from zipfile import ZipFile, ZipInfo
 
 import numpy as np
 
 import pgmengine as pgm
 from pgmengine.base.files import plain_text, readable, shown
-from pgmengine.base.memory import no_room
+from pgmengine.base.memory import too_large
 from pgmengine.base.names import nearest
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.named_units import numbers_of_layer, state_number
 from pgmengine.graph.validate import as_floats
 from pgmengine.io.formats import EVIDENCE, READERS
 from pgmengine.io.opened import suffix_of
+
+# Bytes of memory for each byte of a compressed archive of arrays, as data of few values have.
+PACKED = 200.0
 
 
 def read_model(path: Path, seed: int = 0) -> pgm.Model:
@@ -119,8 +122,8 @@ def read_arrays(model: pgm.Model, path: Path) -> dict[str, Any]:
 def _read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
     """Return the arrays of an archive by their names."""
     with ZipFile(place) as parts:
-        needed = sum(part.file_size for part in parts.infolist())
-    if why := no_room(2 * needed, "give fewer rows"):
+        needed = sum(_bytes_of_array(parts, part) for part in parts.infolist())
+    if why := too_large(needed, PACKED * place.stat().st_size, "give fewer rows"):
         raise pgm.PgmError(f"its arrays do not fit into memory: {why}")
     with np.load(place, allow_pickle=False) as arrays:
         found = dict(arrays)
@@ -130,6 +133,29 @@ def _read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
     # States by their names.
     texts = {n for n, x in found.items() if x.dtype.kind == "U" and n in model.structure.places}
     return found | {name: _of_json(model, name, found[name].tolist()) for name in texts}
+
+
+def _bytes_of_array(parts: ZipFile, part: ZipInfo) -> float:
+    """Return the bytes of memory that an array of an archive takes, by its header.
+
+    That is the array, and two copies in double precision while it is checked.
+    """
+    form = np.lib.format
+    with parts.open(part) as file:
+        if file.read(len(form.MAGIC_PREFIX)) != form.MAGIC_PREFIX:
+            return float(part.file_size)
+    with parts.open(part) as file:
+        version = form.read_magic(file)
+        # The header of a later version is the same, in another encoding.
+        header = form.read_array_header_1_0 if version == (1, 0) else form.read_array_header_2_0
+        shape, _, dtype = header(file)
+    entries = math.prod(shape)
+    if dtype.itemsize * entries > part.file_size:
+        raise pgm.PgmError(
+            f"{part.filename!r} declares an array of shape {shape}, {dtype.itemsize * entries} "
+            f"bytes, but has {part.file_size} bytes"
+        )
+    return float(part.file_size) + 16.0 * entries
 
 
 def _read_json(model: pgm.Model, place: Path) -> dict[str, Any]:

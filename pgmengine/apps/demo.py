@@ -10,6 +10,7 @@ import numpy as np
 import pgmengine as pgm
 from pgmengine.base.types import Array
 from pgmengine.datasets import Dataset
+from pgmengine.learn.fit import pass_on
 
 # Unseen digits in the picture.
 SHOWN = 8
@@ -64,6 +65,7 @@ def train(data: Dataset, epochs: int, seed: int) -> pgm.Model:
         epochs=epochs,
         rng=seed,
     )
+    pass_on(found)
     updates = found.state["update"]
     seconds = time.monotonic() - begin
     print(f"trained: {updates} updates of persistent contrastive divergence in {seconds:.1f} s")

@@ -22,6 +22,14 @@ def whole(what: str, value: object, least: int = 1) -> int:
     return int(value)
 
 
+def check_text(name: str, what: str) -> None:
+    """Raise PgmError for text with a lone surrogate, which no file and no terminal can hold."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise PgmError(f"{what} must be text that files can hold, not {name!r}") from None
+
+
 def real(value: object) -> float:
     """Return a real number as a float, and NaN for everything else.
 

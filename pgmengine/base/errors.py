@@ -7,6 +7,11 @@ what to do. It is one line, however many layers the model has.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from unicodedata import category
+
+# Kinds of characters that a terminal would act on, or cannot show: control characters, marks of
+# direction, lone surrogates, and separators of lines and paragraphs.
+UNSHOWN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 # Names of a list that a message shows.
 SHOWN = 3
@@ -22,6 +27,9 @@ class PgmError(ValueError):
     Traceback (most recent call last):
     pgmengine.base.errors.PgmError: layer 'v': the size must be an integer of at least 1, not 0
     """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(visible(str(message)))
 
 
 class NoSuchName(PgmError, KeyError):
@@ -48,6 +56,19 @@ class InternalError(RuntimeError):
     def __str__(self) -> str:
         what = super().__str__()
         return f"{what}; this is a fault of pgmengine: please report it with the question"
+
+
+def visible(text: str) -> str:
+    r"""Return a text for messages, which may have parts of a file: unshown characters are escaped.
+
+    Line breaks stay.
+
+    >>> visible("\x1b[31mred\u202e \ud800")
+    '\\x1b[31mred\\u202e \\ud800'
+    """
+    if text.isprintable():
+        return text
+    return "".join(ascii(x)[1:-1] if x != "\n" and category(x) in UNSHOWN else x for x in text)
 
 
 def listed(names: Sequence[str], between: str = ", ") -> str:

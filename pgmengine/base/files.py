@@ -15,10 +15,13 @@ import errno
 import hashlib
 import json
 import os
+import re
 import stat
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from threading import get_ident
+from typing import BinaryIO
 
 import numpy as np
 
@@ -36,6 +39,9 @@ KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+# Seconds after which nobody is writing a file any more.
+LEFT = 60.0
 
 # Errors of file systems and operating systems that need no synchronised folders or cannot have any.
 NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
@@ -104,19 +110,70 @@ def write_whole(path: object, content: bytes) -> None:
     """Write a file as a whole: after a failure at any moment, the old or the new file is there.
 
     A symbolic link stays in place, and the file at its end is replaced. The file has the access
-    rights of new files.
+    rights of new files. Nothing else stays in the folder, even if the process is killed: on Linux
+    the content has no name until it is whole, and files that were left elsewhere are removed by the
+    next write.
     """
     place = writable(path)
     beside = place.with_name(f"{place.name}.{os.getpid()}.{get_ident()}.part")
     try:
-        with open(beside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, place)
-    finally:
-        beside.unlink(missing_ok=True)
-    _sync_folder(place.parent)
+        clear_parts(place)
+        try:
+            if not _write_unnamed(beside, content):
+                with open(beside, "wb") as file:
+                    _write_through(file, content)
+            os.replace(beside, place)
+        finally:
+            beside.unlink(missing_ok=True)
+        _sync_folder(place.parent)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        # Nobody knows the file beside, and of a full disk Python names no file at all.
+        raise OSError(error.errno, error.strerror, str(place)) from None
+
+
+def _write_through(file: BinaryIO, content: bytes) -> None:
+    """Write to an open file, down to the disk."""
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _write_unnamed(beside: Path, content: bytes) -> bool:
+    """Write a file that gets its name when it is whole; return False where no file can be so."""
+    unnamed = getattr(os, "O_TMPFILE", 0)
+    try:
+        number = os.open(beside.parent, unnamed | os.O_WRONLY, 0o666) if unnamed else -1
+    except OSError:
+        # The file system has no such files, or there is no folder, as the caller will find.
+        return False
+    if number < 0:
+        return False
+    with open(number, "wb") as file:
+        _write_through(file, content)
+        try:
+            # The name of an open file is a symbolic link. Python follows it with a folder only.
+            os.link(f"/proc/self/fd/{number}", beside, src_dir_fd=number, follow_symlinks=True)
+        except OSError:
+            return False
+    return True
+
+
+def clear_parts(place: Path) -> None:
+    """Remove files that killed processes have left beside a file that they were writing.
+
+    A young file may belong to a process that is alive.
+    """
+    name = re.compile(rf"{re.escape(place.name)}\.\d+\.\d+\.part")
+    try:
+        found = [left for left in place.parent.iterdir() if name.fullmatch(left.name)]
+        for left in found:
+            if time.time() - left.stat().st_mtime > LEFT:
+                left.unlink(missing_ok=True)
+    except OSError:
+        # A folder may permit writing and not reading, or another process removes the same file.
+        return
 
 
 def _sync_folder(folder: Path) -> None:

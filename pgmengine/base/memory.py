@@ -1,15 +1,24 @@
-"""Free memory: a question or a model that would not fit is refused before it allocates anything."""
+"""Free memory: a question or a model that would not fit is refused before it allocates anything.
+
+A small file can ask for gigabytes. What its size does not explain is limited to 1 GiB, whatever is
+free; the environment variable PGMENGINE_FILE_GIB sets another limit.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 
+from pgmengine.base.errors import PgmError
+
 # Bytes up to which nothing is refused: asking the system takes longer than small answers do.
 SMALL = 2.0**26
 
 # Share of the free memory that one question or one model may take.
 SHARE = 0.8
+
+# The environment variable with the GiB that a file may take, and its default.
+FILE_GIB, DEFAULT_GIB = "PGMENGINE_FILE_GIB", 1.0
 
 FEWER = "ask for fewer rows or draws"
 
@@ -44,3 +53,36 @@ def no_room(needed: float, advice: str = FEWER) -> str:
         return ""
     size = f"{float(needed) / 2**30:.3g}" if needed < 1e300 else "more than 1e+290"
     return f"it needs {size} GiB, {free / 2**30:.3g} GiB are free; {advice}"
+
+
+def too_large(needed: float, explained: float, advice: str) -> str:
+    """Return the reason why a file may not take `needed` bytes of memory, or an empty string.
+
+    Parameters
+    ----------
+    needed : bytes of memory that the content of the file would take.
+    explained : bytes of memory that an ordinary file of this size takes.
+    advice : the way to need less.
+    """
+    if needed < SMALL:
+        return ""
+    limit = max(2.0**30 * _file_gib(), explained)
+    if needed > limit:
+        size = f"{float(needed) / 2**30:.3g}" if needed < 1e300 else "more than 1e+290"
+        return (
+            f"it needs {size} GiB, and a file of this size may take {limit / 2**30:.3g} GiB; "
+            f"{advice}, or set the environment variable {FILE_GIB} to more GiB"
+        )
+    return no_room(needed, advice)
+
+
+def _file_gib() -> float:
+    """Return the GiB that a small file may take."""
+    given = os.environ.get(FILE_GIB, "")
+    try:
+        value = float(given) if given else DEFAULT_GIB
+    except ValueError:
+        value = math.nan
+    if not value > 0:
+        raise PgmError(f"{FILE_GIB} is {given!r}, expected a number of GiB above 0")
+    return value

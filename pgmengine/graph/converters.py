@@ -42,6 +42,7 @@ def network_from_pgmpy(model: object) -> Network:
         states.
     """
     source: Any = model
+    _check_no_class(model, "from_pgmpy")
     if callable(getattr(source, "get_cpds", None)):
         factors = list(source.get_cpds())
         directed = True
@@ -128,6 +129,7 @@ def network_from_pyagrum(model: object) -> Network:
         For other objects, influence diagrams among them.
     """
     source: Any = model
+    _check_no_class(model, "from_pyagrum")
     directed = hasattr(source, "cpt") and not hasattr(source, "utility")
     if not directed and not (hasattr(source, "factors") and hasattr(source, "factor")):
         raise PgmError(
@@ -141,9 +143,11 @@ def network_from_pyagrum(model: object) -> Network:
     parts = [source.cpt(i) for i in nodes] if directed else map(source.factor, source.factors())
     scopes, arrays = [], []
     for part in parts:
-        # The axes of toarray are those of names from the last to the first.
+        # The axes of tolist are those of names from the last to the first.
         scopes.append(tuple(number[name] for name in part.names))
-        arrays.append(np.array(part.toarray()).T)
+        # toarray of a noisy-or, or of another node whose entries are computed, returns memory that
+        # nothing was written to; so does, at times, toarray of a tensor that is made of it.
+        arrays.append(np.array(part.tolist(), dtype=np.float64).T)
     if directed:
         return Network(names, states, tuple(map(_child_last, scopes, arrays)))
     return Network(names, states, (), tuple(map(Table, scopes, arrays)))
@@ -169,6 +173,7 @@ def add_quadratic(b: GraphBuilder, model: object, name: str) -> None:
     import scipy.sparse as sp
 
     source: Any = model
+    _check_no_class(model, "from_dimod")
     kind = getattr(getattr(source, "vartype", None), "name", None)
     if kind not in UNITS or not hasattr(source, "linear") or not hasattr(source, "quadratic"):
         raise PgmError(f"from_dimod takes a BinaryQuadraticModel of dimod, not {_kind(model)}")
@@ -196,6 +201,14 @@ def _attribute(thing: object, name: str, what: str) -> list[Hashable]:
         raise PgmError(
             f"{what} is {_kind(thing)}, expected a table of discrete variables"
         ) from None
+
+
+def _check_no_class(model: object, function: str) -> None:
+    """Raise PgmError for a class in place of a model."""
+    if isinstance(model, type):
+        raise PgmError(
+            f"{function} takes a model, not the class {model.__name__} itself; make a model of it"
+        )
 
 
 def _kind(thing: object) -> str:

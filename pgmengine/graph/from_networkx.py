@@ -41,8 +41,7 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
     `GraphBuilder.from_networkx` lists are refused, except for the attributes that
     `Model.to_networkx` writes.
     """
-    if not isinstance(graph, nx.Graph) or graph.is_multigraph() or not len(graph):
-        raise PgmError("from_networkx takes an nx.Graph or nx.DiGraph with at least one node")
+    _check_graph(graph)
     _check_attributes(graph)
     _check_directed(graph)
     families, tables = _families(graph), _tables(graph)
@@ -81,6 +80,21 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
         b.conditional(member[child], [member[p] for p in parents], values)
     for scope, values in tables:
         b.table([member[node] for node in scope], values)
+
+
+def _check_graph(graph: object) -> None:
+    """Raise PgmError unless the argument is a graph with nodes, and one edge at most for a pair."""
+    takes = "from_networkx takes an nx.Graph or nx.DiGraph with at least one node"
+    if not isinstance(graph, nx.Graph):
+        what = f"the class {graph.__name__}" if isinstance(graph, type) else type(graph).__name__
+        raise PgmError(f"{takes}, not {what}")
+    if graph.is_multigraph():
+        raise PgmError(
+            f"{takes}, not {type(graph).__name__}, in which a pair of nodes may have several "
+            "edges; add up their weights into one edge each"
+        )
+    if not len(graph):
+        raise PgmError(f"{takes}, not a graph without nodes")
 
 
 def _add_edges(

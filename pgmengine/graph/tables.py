@@ -317,22 +317,40 @@ def check_table(values: Array, conditional: bool, what: str, scope: Sequence[Axi
         return np.log(values)
 
 
-def rows_are_one(values: Array) -> bool:
+def rows_are_one(values: Array, tolerance: float = 0.0) -> bool:
     """Whether all rows of a conditional sum to one up to the rounding of printed entries."""
-    away = np.abs(values.sum(axis=-1) - 1)
-    return bool((away <= ROUNDING + PRINTED * values.shape[-1]).all())
+    return wrong_row(values, tolerance) is None
 
 
-def as_printed(values: Array) -> Array:
+def wrong_row(values: Array, tolerance: float = 0.0) -> tuple[tuple[int, ...], float] | None:
+    """Return the states of the parents, and the sum, of the first row that does not sum to one.
+
+    The sum may differ from one by the rounding of printed entries, or by the tolerance.
+    """
+    sums = values.sum(axis=-1)
+    # The comparison is False for NaN.
+    wrong = ~(np.abs(sums - 1) <= _allowed(values, tolerance))
+    if not wrong.any():
+        return None
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return at, float(sums[at])
+
+
+def _allowed(values: Array, tolerance: float) -> float:
+    """Return the difference from one of the sums of rows that is taken for rounding."""
+    return max(ROUNDING + PRINTED * int(values.shape[-1]), tolerance)
+
+
+def as_printed(values: Array, tolerance: float = 0.0) -> Array:
     """Return a conditional from a file or another library, whose entries may have been printed.
 
     Rows are divided by their sum where it is one up to 1e-6, and 0.5e-6 more for each state: half a
-    unit of the sixth digit, with which many programs print probabilities. Other rows keep their
-    entries, and are then refused by their place.
+    unit of the sixth digit, with which many programs print probabilities; or up to the tolerance,
+    if it is larger. Other rows keep their entries, and are then refused by their place.
     """
     sums = values.sum(axis=-1, keepdims=True)
     away = np.abs(sums - 1)
-    near = (away >= KEPT) & (away <= ROUNDING + PRINTED * values.shape[-1])
+    near = (away >= KEPT) & (away <= _allowed(values, tolerance))
     return values / np.where(near, sums, 1.0) if near.any() else values
 
 

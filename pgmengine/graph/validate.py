@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.base.checks import is_missing
+from pgmengine.base.checks import check_text, is_missing
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.memory import no_room
@@ -55,10 +55,7 @@ def check_name(name: object) -> None:
     """PgmError unless the name of a layer is text that files can hold."""
     if not isinstance(name, str) or not name:
         raise PgmError(f"a layer's name must be a non-empty string, not {name!r}")
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise PgmError(f"a layer's name must be text that files can hold, not {name!r}") from None
+    check_text(name, "a layer's name")
 
 
 def check_size(layer: Layer) -> None:
@@ -104,6 +101,9 @@ def _check_names(layer: Layer) -> None:
                 raise PgmError(
                     f"layer {layer.name!r}: {name!r} cannot be a {what}: give text or numbers"
                 ) from None
+            for part in name if isinstance(name, tuple) else (name,):
+                if isinstance(part, str):
+                    check_text(part, f"layer {layer.name!r}: a {what}")
     labels = layer.labels
     if labels is not None and len(labels) != layer.size:
         raise PgmError(

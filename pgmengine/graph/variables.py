@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import hashable, is_sequence, nearest
 from pgmengine.base.types import Array
@@ -47,6 +48,7 @@ def check_variable(name: object, states: int | Iterable[str]) -> Variable:
     """Return a variable; PgmError unless it has a name and at least one state."""
     if not isinstance(name, str) or not name:
         raise PgmError(f"a variable's name must be a non-empty string, not {name!r}")
+    check_text(name, "a variable's name")
     what = f"variable {name!r}: states"
     if isinstance(states, (int, np.integer)) and not isinstance(states, bool):
         if states < 1:
@@ -57,6 +59,8 @@ def check_variable(name: object, states: int | Iterable[str]) -> Variable:
     names = tuple(states)
     if not all(isinstance(one, str) for one in names) or len(set(names)) < max(len(names), 1):
         raise PgmError(f"{what} must be one or more different names, not {names!r}")
+    for one in names:
+        check_text(one, f"variable {name!r}: a name of a state")
     return Variable(name, len(names), names)
 
 

@@ -36,21 +36,22 @@ from itertools import product
 
 import numpy as np
 
-from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.memory import no_room
+from pgmengine.base.errors import listed
+from pgmengine.base.memory import too_large
 from pgmengine.base.types import Array
-from pgmengine.graph.tabular import Conditional, Network
-from pgmengine.io.variables import Variables
-from pgmengine.io.words import Words, pattern, unquoted
+from pgmengine.graph.tabular import Network
+from pgmengine.io.opened import SPREAD
+from pgmengine.io.variables import Variables, check_directed, check_quotable
+from pgmengine.io.words import PAIRED, Words, pattern, unquoted
 
-WORD = pattern(r"//[^\n]*|/\*.*?(?:\*/|\Z)", "{}()[];|")
+WORD = pattern(r"//[^\n]*|" + PAIRED, "{}()[];|")
 
 # Names that are written without quotation marks: other programs read these at least.
 PLAIN = re.compile(r'(?!//|/\*)[^\s{}()\[\];|,"]+')
 
 
-def read_bif(text: str) -> Network:
-    """Return the network of a .bif text.
+def read_bif(text: str, tolerance: float = 0.0) -> Network:
+    """Return the network of a .bif text; `read` describes the tolerance.
 
     Raises
     ------
@@ -70,14 +71,13 @@ def read_bif(text: str) -> Network:
         words.take()
     words.expect("{")
     _skip_properties(words)
-    variables = Variables()
-    families: dict[int, Conditional] = {}
+    variables = Variables(tolerance)
     while words.next:
         if words.expect("variable", "probability") == "variable":
             _variable(words, variables)
         else:
-            _probability(words, variables, families)
-    return variables.network(families)
+            _probability(words, variables)
+    return variables.network()
 
 
 def _skip_properties(words: Words) -> None:
@@ -115,7 +115,7 @@ def _variable(words: Words, variables: Variables) -> None:
     variables.add(words, name, states, at)
 
 
-def _probability(words: Words, variables: Variables, families: dict[int, Conditional]) -> None:
+def _probability(words: Words, variables: Variables) -> None:
     """Take the block of a conditional."""
     words.expect("(")
     at = words.i
@@ -123,14 +123,14 @@ def _probability(words: Words, variables: Variables, families: dict[int, Conditi
     if words.next == "|":
         words.take()
     names += words.names(")", "a parent")
-    child, parents = variables.family(words, names, at)
-    if child in families:
+    family = variables.family(words, names, at)
+    if family[0] in variables.families:
         raise words.error(f"a second probability of variable {names[0]!r}", at)
     words.expect("{")
     rows = _Rows(words, variables, names, at)
     while rows.take():
         pass
-    families[child] = Conditional(child, parents, rows.array())
+    variables.give(words, family, rows.array(), at)
 
 
 class _Rows:
@@ -213,7 +213,9 @@ class _Rows:
         count = math.prod(shape)
         if self.default is None and len(self.rows) < count:
             raise self.words.error(f"no row for {self._missing()} of the parents", self.at)
-        if why := no_room(16 * count * self.size, "give the parents fewer states"):
+        # The entries, their logarithms, and what it takes to check them.
+        needed, explained = 32.0 * count * self.size, SPREAD * len(self.words.text)
+        if why := too_large(needed, explained, "give the parents fewer states"):
             raise self.words.error(f"the table of {self.names[0]!r}: {why}", self.at)
         values = np.empty((count, self.size))
         if self.default is not None:
@@ -258,7 +260,7 @@ def write_bif(network: Network) -> str:
     }
     <BLANKLINE>
     """
-    check_directed(network)
+    check_directed(network, ".bif")
     names = [_written(name, "variable") for name in network.names]
     states = [
         [_written(state, f"state of {n!r}") for state in own]
@@ -279,30 +281,7 @@ def write_bif(network: Network) -> str:
     return "\n".join(lines) + "\n"
 
 
-def check_directed(network: Network) -> None:
-    """Raise PgmError unless every variable has a conditional, and there are no other tables."""
-    if network.directed:
-        return
-    children = {c.child for c in network.conditionals}
-    without = [name for i, name in enumerate(network.names) if i not in children]
-    reason = (
-        network.factor_name(network.tables[0].scope) + " is a potential"
-        if network.tables
-        else f"variable {listed(without)} has no conditional"
-    )
-    raise PgmError(f"{reason}, and .bif files hold conditionals only; write a .uai file")
-
-
 def _written(name: str, what: str) -> str:
     """Return a name as the file has it; raise PgmError for one that it cannot have."""
-    # The text is stripped of a mark of byte order, and lines are split at line breaks only.
-    if '"' in name or "\n" in name or "\r" in name or "\0" in name or name.startswith("\ufeff"):
-        raise PgmError(
-            f"{what}: the name {name!r} cannot be written to a .bif file, which allows no "
-            "quotation mark, line break or zero byte in names; rename it"
-        )
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise PgmError(f"{what}: the name {name!r} is not text that files can hold") from None
+    check_quotable(name, what, ".bif")
     return name if PLAIN.fullmatch(name) and unquoted(name) else f'"{name}"'

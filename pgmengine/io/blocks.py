@@ -20,9 +20,10 @@ A .dsl file:
     };
 
 In both, the parents' states change in the order of the parents, the first one slowest, and the
-child's state fastest. Of a .net file the inner parentheses of `data` may be left out. Other entries
-(labels, positions, screen settings) are skipped. Decisions, utilities, continuous nodes and tables
-that a file gives by a formula are refused.
+child's state fastest. Of a .net file the inner parentheses of `data` may be left out; those that
+are there must fit the numbers of states. Other entries (labels, positions, screen settings) are
+skipped. Decisions, utilities, continuous nodes and tables that a file gives by a formula are
+refused.
 
 Early GeNIe allows parents that follow their children, so all nodes are read before any table.
 """
@@ -30,18 +31,22 @@ Early GeNIe allows parents that follow their children, so all nodes are read bef
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 
 from pgmengine.base.types import Array
-from pgmengine.graph.tabular import Conditional, Network
-from pgmengine.io.variables import Variables
-from pgmengine.io.words import Words, pattern, unquoted
+from pgmengine.graph.tabular import Network
+from pgmengine.io.variables import Variables, check_directed, check_quotable
+from pgmengine.io.words import PAIRED, Words, pattern, unquoted
 
 # Levels of blocks within blocks.
 DEPTH = 16
 
+# Names that need no quotation marks.
+PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
 NET = pattern(r"%[^\n]*", "{}()=;|")
-DSL = pattern(r"//[^\n]*|/\*.*?(?:\*/|\Z)", "{}()=;")
+DSL = pattern(r"//[^\n]*|" + PAIRED, "{}()=;")
 
 
 @dataclass
@@ -81,22 +86,71 @@ def _block(words: Words, depth: int = 0) -> Block:
     return block
 
 
-def _listed(words: Words, block: Block, key: str, what: str) -> list[int]:
-    """Return the places of the words of an entry, without parentheses, which must be in pairs."""
+@dataclass(frozen=True)
+class List:
+    """The words of an entry without its parentheses, and the lists that these enclose."""
+
+    # Places of the words.
+    places: list[int]
+    # Lists by their depth, from 0 outermost: the place where one begins, and its number of words.
+    levels: list[list[tuple[int, int]]]
+
+
+def _list(words: Words, block: Block, key: str, what: str) -> List:
+    """Return the words of an entry, whose parentheses must be in pairs, one around all others."""
     if key not in block.values:
         raise words.error(f"{what} has no entry {key!r}", block.at)
     first, last = block.values[key]
-    places, depth = [], 0
+    enclosed = "(" in words.words[first:last]
+    found = List([], [])
+    # Each open list: its place, and the number of words in front of it.
+    open_: list[tuple[int, int]] = []
     for i in range(first, last):
         word = words.words[i]
-        depth += (word == "(") - (word == ")")
-        if word not in ("(", ")"):
-            places.append(i)
-        if depth < 0 or (depth == 0 and i < last - 1 and "(" in words.words[first:last]):
+        if word == "(":
+            open_.append((i, len(found.places)))
+            if len(open_) > len(found.levels):
+                found.levels.append([])
+        elif word == ")" and open_:
+            at, before = open_.pop()
+            found.levels[len(open_)].append((at, len(found.places) - before))
+        else:
+            found.places.append(i)
+        if found.places[-1:] == [i] and word == ")" or (not open_ and enclosed and i < last - 1):
             raise words.error(f"{key!r} of {what} is no list in parentheses", i)
-    if depth:
+    if open_:
         raise words.error(f"{key!r} of {what} has a parenthesis without its end", first)
-    return places
+    return found
+
+
+def _listed(words: Words, block: Block, key: str, what: str) -> list[int]:
+    """Return the places of the words of an entry without lists inside the list."""
+    found = _list(words, block, key, what)
+    if len(found.levels) > 1:
+        at, _ = found.levels[1][0]
+        raise words.error(f"{key!r} of {what} has a list within the list, expected names", at)
+    return found.places
+
+
+def _check_levels(words: Words, levels: list[list[tuple[int, int]]], sizes: list[int]) -> None:
+    """Raise PgmError unless lists within lists are the first axes of an array.
+
+    `sizes` are the numbers of entries below an index of no axis, of the first axis, of the first
+    two, and so on. Some levels may be left out, but only for all entries alike.
+    """
+    axis = 0
+    for level in levels:
+        size = level[0][1]
+        odd = next((one for one in level if one[1] != size or size not in sizes[axis:]), None)
+        if odd or size * len(level) != sizes[0]:
+            at, size = odd or level[0]
+            expected = " or ".join(map(str, sizes[axis:])) or "no further list"
+            raise words.error(
+                f"a list of {size} numbers does not fit the numbers of states, expected lists of "
+                f"{expected}, each around all entries below one state",
+                at,
+            )
+        axis += sizes[axis:].index(size) + 1
 
 
 def _names(words: Words, places: list[int], what: str) -> list[str]:
@@ -110,22 +164,24 @@ def _names(words: Words, places: list[int], what: str) -> list[str]:
 
 
 def _array(
-    words: Words, variables: Variables, family: tuple[int, tuple[int, ...]], places: list[int]
+    words: Words, variables: Variables, family: tuple[int, tuple[int, ...]], found: List
 ) -> Array:
-    """Return the numbers at these places as a conditional of a child and its parents."""
+    """Return the numbers of a list as a conditional of a child and its parents."""
     child, parents = family
     shape = variables.shape((*parents, child))
+    places = found.places
     if len(places) != math.prod(shape):
         raise words.error(
             f"{len(places)} numbers for variable {list(variables.states)[child]!r}, expected "
             f"{math.prod(shape)}",
             places[0] if places else None,
         )
+    _check_levels(words, found.levels, [math.prod(shape[k:]) for k in range(len(shape))])
     return words.numbers([words.words[i] for i in places], places).reshape(shape)
 
 
-def read_net(text: str) -> Network:
-    """Return the network of a Hugin .net text.
+def read_net(text: str, tolerance: float = 0.0) -> Network:
+    """Return the network of a Hugin .net text; `read` describes the tolerance.
 
     Raises
     ------
@@ -137,7 +193,7 @@ def read_net(text: str) -> Network:
     ((('u', 'v'),), array([0.25, 0.75]))
     """
     words = Words(text, NET)
-    variables = Variables()
+    variables = Variables(tolerance)
     potentials: list[tuple[int, list[str], Block]] = []
     words.expect("net")
     _block(words)
@@ -154,15 +210,13 @@ def read_net(text: str) -> Network:
             what = f"node {name!r}"
             places = _listed(words, block, "states", what)
             variables.add(words, name, _names(words, places, f"a state of {what}"), at)
-    families: dict[int, Conditional] = {}
     for at, names, block in potentials:
-        child, parents = variables.family(words, names, at)
-        if child in families:
+        family = variables.family(words, names, at)
+        if family[0] in variables.families:
             raise words.error(f"a second potential of node {names[0]!r}", at)
-        places = _listed(words, block, "data", f"the potential of node {names[0]!r}")
-        values = _array(words, variables, (child, parents), places)
-        families[child] = Conditional(child, parents, values)
-    return variables.network(families)
+        data = _list(words, block, "data", f"the potential of node {names[0]!r}")
+        variables.give(words, family, _array(words, variables, family, data), at)
+    return variables.network()
 
 
 def _potential(words: Words) -> tuple[int, list[str], Block]:
@@ -175,8 +229,8 @@ def _potential(words: Words) -> tuple[int, list[str], Block]:
     return at, names, _block(words)
 
 
-def read_dsl(text: str) -> Network:
-    """Return the network of a .dsl text of early GeNIe.
+def read_dsl(text: str, tolerance: float = 0.0) -> Network:
+    """Return the network of a .dsl text of early GeNIe; `read` describes the tolerance.
 
     Raises
     ------
@@ -200,17 +254,16 @@ def read_dsl(text: str) -> Network:
         words.take()
     if words.next:
         raise words.error("expected the end of the file", words.i)
-    variables = Variables()
+    variables = Variables(tolerance)
     nodes = [_node(words, variables, block) for kind, block in top.headed if kind == "node"]
-    families: dict[int, Conditional] = {}
     for name, block in nodes:
         what = f"node {name!r}"
         listed = _listed(words, block, "parents", what)
         parents = _names(words, listed, f"a parent of {what}")
         family = variables.family(words, [name, *parents], block.at)
-        places = _listed(words, block.inner["definition"], "probabilities", what)
-        families[family[0]] = Conditional(*family, _array(words, variables, family, places))
-    return variables.network(families)
+        data = _list(words, block.inner["definition"], "probabilities", what)
+        variables.give(words, family, _array(words, variables, family, data), block.at)
+    return variables.network()
 
 
 def _node(words: Words, variables: Variables, block: Block) -> tuple[str, Block]:
@@ -229,3 +282,59 @@ def _node(words: Words, variables: Variables, block: Block) -> tuple[str, Block]
     listed = _listed(words, block.inner["definition"], "namestates", what)
     variables.add(words, names[0], _names(words, listed, f"a state of {what}"), block.at)
     return names[0], block
+
+
+def write_net(network: Network) -> str:
+    """Return the Hugin .net text of a network in which every variable has a conditional.
+
+    Numbers have as many digits as it takes to read the same number again. Names of variables that
+    are more than letters, digits and _ are written in quotation marks, which not every program
+    reads.
+
+    Raises
+    ------
+    PgmError
+        For a network with tables or with variables without a conditional, and for names with a
+        quotation mark or a line break, which the format cannot hold.
+
+    >>> print(write_net(Network(("a",), (("no", "x y"),), ((0, (), [0.1, 0.9]),))))
+    net
+    {
+    }
+    node a
+    {
+      states = ( "no" "x y" );
+    }
+    potential ( a )
+    {
+      data = ( 0.1 0.9 );
+    }
+    <BLANKLINE>
+    """
+    check_directed(network, ".net")
+    names = []
+    for name, states in zip(network.names, network.states, strict=True):
+        check_quotable(name, "variable", ".net")
+        for state in states:
+            check_quotable(state, f"state of {name!r}", ".net")
+        names.append(name if PLAIN.fullmatch(name) else f'"{name}"')
+    lines = ["net", "{", "}"]
+    for name, states in zip(names, network.states, strict=True):
+        listed = " ".join(f'"{state}"' for state in states)
+        lines += [f"node {name}", "{", f"  states = ( {listed} );", "}"]
+    for c in network.conditionals:
+        given = f" | {' '.join(names[i] for i in c.parents)}" if c.parents else ""
+        lines += [
+            f"potential ( {names[c.child]}{given} )",
+            "{",
+            f"  data = {_nested(c.values)};",
+            "}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _nested(values: Array) -> str:
+    """Return an array as numbers in lists within lists, a row of the child on each line."""
+    if values.ndim == 1:
+        return f"( {' '.join(map(repr, values.tolist()))} )"
+    return "(" + "\n    ".join(_nested(part) for part in values) + ")"

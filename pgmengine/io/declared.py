@@ -47,7 +47,7 @@ A declaration lists layers, couplings, variables, conditionals and tables. In TO
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -71,6 +71,9 @@ LARGEST = 10**308
 
 COUPLING = {"couple", "cause", "weight"}
 
+# Entries that hold numbers only.
+NUMBERS = {"bias", "weight", "values", "index"}
+
 # The lists of a declaration, and with them the name of a file of parameters.
 LISTS = ("layers", "couplings", "variables", "conditionals", "tables")
 
@@ -82,6 +85,10 @@ def declared_model(declaration: object, params: dict[str, Any], rng: RngLike) ->
             f"the declaration must be a table of layers and couplings, not {_kind(declaration)}"
         )
     _check_plain(declaration)
+    for key in LISTS:
+        for i, entry in enumerate(_tables(declaration, key)):
+            for name in NUMBERS.intersection(entry):
+                _check_numbers(entry[name], f"{key}[{i}].{name}")
     b = GraphBuilder()
     for i, entry in enumerate(_tables(declaration, "layers")):
         _add_layer(b, dict(entry), params, f"layers[{i}]")
@@ -109,8 +116,29 @@ def declared_model(declaration: object, params: dict[str, Any], rng: RngLike) ->
     return model.with_params(logs) if logs else model
 
 
+def _check_numbers(value: object, where: str) -> None:
+    """Raise PgmError unless a value is a number, or lists of numbers within lists.
+
+    numpy would take text and booleans as numbers.
+    """
+    if not isinstance(value, list):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise PgmError(
+                f"{where} is {_kind(value)}, expected a number, or a list of numbers without "
+                "quotation marks"
+            )
+        return
+    # Weights are many, and of few types.
+    if not {type(part) for part in value} <= {int, float}:
+        for i, part in enumerate(value):
+            _check_numbers(part, f"{where}[{i}]")
+
+
 def _check_plain(declaration: Mapping[str, Any]) -> None:
-    """Raise PgmError for lists that are too deep, or integers too large, to become arrays."""
+    """Raise PgmError for lists that are too deep, integers that are too large, and dates.
+
+    Neither could become arrays; and dates, as labels, would come back from a file as text.
+    """
     waiting: list[tuple[str, Any, int]] = [("", declaration, 0)]
     while waiting:
         where, value, depth = waiting.pop()
@@ -120,11 +148,20 @@ def _check_plain(declaration: Mapping[str, Any]) -> None:
             raise PgmError(
                 f"{where}: an integer beyond 1e308, the largest number in double precision"
             )
+        if value is not None and not isinstance(value, (Mapping, list, int)):
+            raise PgmError(
+                f"{where} is {_kind(value)}, expected text, a number, a list or a table; write it "
+                "in quotation marks"
+            )
         named = isinstance(value, Mapping)
-        items = value.items() if named else enumerate(value) if isinstance(value, list) else ()
+        items: Iterable[tuple[Any, Any]] = ()
+        if isinstance(value, Mapping):
+            items = value.items()
+        elif isinstance(value, list):
+            items = enumerate(value)
         for key, part in items:
-            # Floats need no check, and weights are many.
-            if isinstance(part, (Mapping, list, int)):
+            # Floats and text need no check, and weights are many.
+            if not isinstance(part, (float, str)):
                 place = f"{where}.{key}".removeprefix(".") if named else f"{where}[{key}]"
                 waiting.append((place, part, depth + 1))
 
@@ -251,7 +288,9 @@ def _member(value: object, where: str) -> Member:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str):
-        return value[0], plain_label(value[1])
+        # True is 1 to Python, and would be the second unit.
+        if not isinstance(value[1], bool):
+            return value[0], plain_label(value[1])
     raise PgmError(
         f"{where}: a unit is the name of a variable, or [layer, number], not {value!r:.40}"
     )

@@ -10,19 +10,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from pgmengine.base.checks import real
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.model import Model, ModelLike, as_model
 from pgmengine.graph.tabular import Network
 from pgmengine.io.bif import read_bif, write_bif
-from pgmengine.io.blocks import read_dsl, read_net
-from pgmengine.io.markup import read_xdsl, read_xmlbif
+from pgmengine.io.blocks import read_dsl, read_net, write_net
+from pgmengine.io.markup import read_xdsl, read_xmlbif, write_xmlbif
 from pgmengine.io.network import build, by_unit, finite_units, network_of
 from pgmengine.io.opened import named, suffix_of, text_of, write_text
 from pgmengine.io.uai import read_uai, read_uai_evidence, write_uai
 
-READERS: dict[str, Callable[[str], Network]] = {
+# The second argument is the tolerance of `read`.
+READERS: dict[str, Callable[[str, float], Network]] = {
     ".uai": read_uai,
     ".bif": read_bif,
     ".xmlbif": read_xmlbif,
@@ -32,7 +34,13 @@ READERS: dict[str, Callable[[str], Network]] = {
     ".xdsl": read_xdsl,
 }
 
-WRITERS: dict[str, Callable[[Network], str]] = {".uai": write_uai, ".bif": write_bif}
+WRITERS: dict[str, Callable[[Network], str]] = {
+    ".uai": write_uai,
+    ".bif": write_bif,
+    ".xmlbif": write_xmlbif,
+    ".bifxml": write_xmlbif,
+    ".net": write_net,
+}
 
 T = TypeVar("T")
 
@@ -40,7 +48,7 @@ T = TypeVar("T")
 EVIDENCE = ".evid"
 
 
-def read(path: str | Path) -> Model:
+def read(path: str | Path, tolerance: float = 0.0) -> Model:
     r"""Read a model from a file in a format of the field.
 
     Use `load` for files that `save` wrote.
@@ -51,17 +59,21 @@ def read(path: str | Path) -> Model:
         .xmlbif or .bifxml (the Bayesian interchange format and its XML form), .net (Hugin), .dsl or
         .xdsl (GeNIe); or one of these compressed, with .gz behind the suffix.
 
+    tolerance : the difference from 1 that the sum of a row of probabilities may have because its
+        entries are rounded, from 0 to 1. It is divided out. Rounding to six digits is always taken:
+        the sum of K probabilities may differ by 1e-6 + K * 0.5e-6. For .333 .333 .333 give 0.001.
+
     Returns
     -------
     The model, with a named variable for each variable of the file. Variables of a .uai file are
-    named "0", "1", ..., and so are their states. Probabilities may be rounded to six digits: the
-    sum of K of them may differ from 1 by 1e-6 + K * 0.5e-6, and is then divided out.
+    named "0", "1", ..., and so are their states. BAYES files that pyAgrum or pgmpy wrote are read
+    in the order of the entries that these programs write, which is not that of the format.
 
     Raises
     ------
     PgmError
-        For a file that cannot be read, has an unknown suffix, or is malformed. The message begins
-        with the file and the line.
+        For a file that cannot be read, has an unknown suffix, is malformed, or has conditionals
+        whose rows do not sum to 1. The message begins with the file and the line.
 
     >>> import pgmengine as pgm, tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "coin.uai"
@@ -71,17 +83,19 @@ def read(path: str | Path) -> Model:
     0.75
     """
     with named(path):
-        return build(read_network(path))
+        return build(read_network(path, tolerance))
 
 
-def read_network(path: str | Path) -> Network:
+def read_network(path: str | Path, tolerance: float = 0.0) -> Network:
     """Return the network of tables in a file, as `read` does before it builds the model."""
     with named(path):
-        return _known(path, READERS, "read")(text_of(path))
+        if not 0 <= real(tolerance) < 1:
+            raise PgmError(f"tolerance must be a number from 0, and below 1, not {tolerance!r}")
+        return _known(path, READERS, "read")(text_of(path), real(tolerance))
 
 
 def write_network(network: Network, path: str | Path) -> None:
-    """Write a network of tables to a file whose suffix is .uai or .bif, or one of these and .gz.
+    """Write a network of tables to a file with a suffix of WRITERS, or one of these and .gz.
 
     The same numbers are read again from the file, to the bit.
 
@@ -103,15 +117,18 @@ def write(model: ModelLike, path: str | Path) -> None:
 
     Parameters
     ----------
-    model : a model of units with finitely many states. A .bif file holds a conditional for each
-        variable. A .uai file holds tables, too, and biases and undirected couplings as tables.
-    path : a file whose suffix tells its format, .uai or .bif; .gz behind it compresses the file.
+    model : a model of units with finitely many states. A .bif, .xmlbif or .net file holds a
+        conditional for each variable. A .uai file holds tables, too, and biases and undirected
+        couplings as tables.
+    path : a file whose suffix tells its format: .uai, .bif, .xmlbif or .bifxml, or .net; .gz behind
+        it compresses the file.
 
     Raises
     ------
     PgmError
         For unknown suffixes, and for models that the format cannot hold: units with infinitely many
-        values, arrows, and in .bif files whatever is no conditional.
+        values, arrows, names that the format has no way to write, and, in all files but .uai,
+        whatever is no conditional.
     OSError
         If the disk is full or broken. An existing file is then unchanged.
 

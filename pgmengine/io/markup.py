@@ -12,7 +12,8 @@
 
 In both, the parents' states change in the order of the parents, the first one slowest, and the
 child's state fastest. Elements are known by their names in any case of letters. Entities that a
-file declares itself are refused, because a few of them can stand for gigabytes of text.
+file declares itself are refused, because a few of them can stand for gigabytes of text, and so are
+entities that it does not declare.
 
 The order of .xdsl files is that of GeNIe. aGrUM (pyAgrum) writes the first parent as the fastest
 one, so that GeNIe and aGrUM read different networks from one file. Its files name it as the
@@ -25,35 +26,66 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from sys import intern
+from unicodedata import category
 from xml.parsers.expat import ExpatError, ParserCreate
+from xml.sax.saxutils import escape
 
 import numpy as np
 
+from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
-from pgmengine.graph.tabular import Conditional, Network
-from pgmengine.io.variables import Variables
-from pgmengine.io.words import number
+from pgmengine.graph.tabular import Network
+from pgmengine.io.variables import Variables, check_directed
+from pgmengine.io.words import TOO_SMALL, number, underflow
+
+# An entity that XML does not define, outside comments and literal text, is group 1.
+ENTITY = re.compile(
+    r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|(&(?!#|(?:lt|gt|amp|quot|apos);)[^;<\s]*;?)", re.DOTALL
+)
 
 # The mark of an application in a .xdsl file.
 AGRUM = re.compile(r'<genie\b[^>]*\bapp="aGrUM')
 
 
-@dataclass
+# The elements that are read inside each element. Others are skipped with everything in them, except
+# in the last element of NODES. An element that is not listed holds text only.
+INSIDE = Mapping[str, frozenset[str]]
+XMLBIF: INSIDE = {
+    "": frozenset({"bif"}),
+    "bif": frozenset({"network"}),
+    "network": frozenset({"variable", "definition", "probability"}),
+    "variable": frozenset({"name", "outcome", "value"}),
+    "definition": frozenset({"for", "given", "table"}),
+    "probability": frozenset({"for", "given", "table"}),
+}
+XDSL: INSIDE = {
+    "": frozenset({"smile"}),
+    "smile": frozenset({"nodes"}),
+    "nodes": frozenset({"cpt"}),
+    "cpt": frozenset({"state", "parents", "probabilities"}),
+}
+
+# Elements in which nothing is skipped: the root of the file, and the nodes of a network.
+COMPLETE = ("", "nodes")
+
+# Elements without text of their own, whose attributes say everything.
+NO_TEXT = ("state",)
+MAY_BE_EMPTY = (*NO_TEXT, "parents")
+
+
+@dataclass(slots=True)
 class Element:
     """An element of XML with its line."""
 
     tag: str
     line: int
-    attributes: dict[str, str] = field(default_factory=dict)
-    pieces: list[str] = field(default_factory=list)
+    attributes: dict[str, str]
+    text: str = ""
     children: list[Element] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        """The text of the element without that of its children."""
-        return "".join(self.pieces).strip()
 
     def all(self, *tags: str) -> list[Element]:
         """Return the children with one of these tags."""
@@ -93,56 +125,132 @@ class Element:
                 f"number {k + 1} of <{self.tag}> is {words[k][:40]!r}, expected a finite number of "
                 "at least 0"
             )
+        if (lost := underflow(words, values)) is not None:
+            raise self.error(
+                f"number {lost + 1} of <{self.tag}> is {words[lost][:40]!r}, {TOO_SMALL}"
+            )
         return values.reshape(shape)
 
 
-def parse(text: str) -> Element:
-    """Return the root of an XML text."""
-    top = Element("", 1)
-    open_: list[Element] = [top]
-    parser = ParserCreate()
-    parser.buffer_text = True
+class Tree:
+    """The elements of an XML text, as far as they are read; the methods are called by expat.
 
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        element = Element(tag.lower(), parser.CurrentLineNumber, attributes)
-        open_[-1].children.append(element)
-        open_.append(element)
+    What nobody reads is not kept, and an element that misses something is refused at its end, so
+    that a long file of empty elements takes no memory.
+    """
 
-    def end(tag: str) -> None:
-        open_.pop()
+    def __init__(self, inside: INSIDE) -> None:
+        self.inside = inside
+        self.top = Element("", 1, {})
+        self.open = [self.top]
+        # Pieces of text of the innermost element, and the depth inside a skipped element.
+        self.pieces: list[str] = []
+        self.skipped = 0
+        self.parser = ParserCreate()
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self.start
+        self.parser.EndElementHandler = self.end
+        self.parser.CharacterDataHandler = self.piece
+        self.parser.EntityDeclHandler = self.entity
 
-    def piece(text: str) -> None:
-        open_[-1].pieces.append(text)
+    def error(self, message: str) -> PgmError:
+        """Return an error with the line that is read."""
+        return PgmError(f"line {self.parser.CurrentLineNumber}: {message}")
 
-    def entity(*declaration: object) -> None:
-        raise PgmError(
-            f"line {parser.CurrentLineNumber}: declares an entity, expected plain XML; "
-            "replace the entity by its text"
-        )
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """Open an element."""
+        tag, above = intern(tag.lower()), self.open[-1].tag
+        expected = self.inside.get(above)
+        if self.skipped or (expected and tag not in expected and above not in COMPLETE):
+            self.skipped += 1
+            return
+        if expected is None:
+            raise self.error(f"<{tag[:40]}> inside <{above}>, expected text only")
+        if tag not in expected:
+            what = "a node" if above else "the root element is"
+            raise self.error(f"{what} <{tag[:40]}>, expected <{', '.join(sorted(expected))}>")
+        self._check_no_text()
+        known = {key.lower(): value for key, value in attributes.items()}
+        if len(known) < len(attributes):
+            raise self.error(f"<{tag}> has one attribute twice, in other cases of letters")
+        element = Element(tag, self.parser.CurrentLineNumber, known)
+        self.open[-1].children.append(element)
+        self.open.append(element)
 
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = piece
-    parser.EntityDeclHandler = entity
+    def end(self, tag: str) -> None:
+        """Close an element, which must have what its kind needs."""
+        if self.skipped:
+            self.skipped -= 1
+            return
+        element = self.open.pop()
+        if element.tag in self.inside:
+            self._check_no_text()
+            if not element.children:
+                expected = ", ".join(sorted(self.inside[element.tag]))
+                raise element.error(f"<{element.tag}> is empty, expected <{expected}>")
+            return
+        element.text = "".join(self.pieces).strip()
+        self.pieces.clear()
+        if not element.text and element.tag not in MAY_BE_EMPTY:
+            raise element.error(f"<{element.tag}> has no text, expected a name or numbers")
+        if element.tag in NO_TEXT and element.text:
+            raise element.error(
+                f"<{element.tag}> has the text {element.text[:40]!r}, expected none"
+            )
+
+    def piece(self, text: str) -> None:
+        """Take a piece of text."""
+        if not self.skipped:
+            self.pieces.append(text)
+
+    def _check_no_text(self) -> None:
+        """Raise PgmError for text beside the elements that an element holds."""
+        text = "".join(self.pieces).strip()
+        self.pieces.clear()
+        if text:
+            raise self.error(
+                f"the text {text[:40]!r} is beside elements, expected it inside one of them"
+            )
+
+    def entity(self, *declaration: object) -> None:
+        """Refuse the declaration of an entity."""
+        raise self.error("declares an entity, expected plain XML; replace the entity by its text")
+
+
+def _check_entities(text: str) -> None:
+    """Raise PgmError for an entity that XML does not define; expat may have dropped it.
+
+    expat does so where a document type is in another file, and tells nobody if it is in an
+    attribute.
+    """
+    for match in ENTITY.finditer(text) if "&" in text else ():
+        if match[1]:
+            line = text.count("\n", 0, match.start()) + 1
+            raise PgmError(
+                f"line {line}: the entity {match[1][:40]} is unknown; replace it by its text"
+            )
+
+
+def parse(text: str, inside: INSIDE) -> Element:
+    """Return the root of an XML text, with the elements that are read."""
+    tree = Tree(inside)
     try:
-        parser.Parse(text, True)
+        tree.parser.Parse(text, True)
     except (ExpatError, ValueError, LookupError) as error:
+        if isinstance(error, PgmError):
+            raise
         raise PgmError(f"not a readable XML file: {error}") from None
-    return top.children[0]
+    _check_entities(text)
+    return tree.top.children[0]
 
 
-def _root(text: str, *path: str) -> Element:
-    """Return the element at a path of tags from the root."""
-    root = parse(text)
-    if root.tag != path[0]:
-        raise root.error(f"the root element is <{root.tag[:40]}>, expected <{path[0]}>")
-    for tag in path[1:]:
-        root = root.one(tag)
-    return root
+def _root(text: str, inside: INSIDE, tag: str) -> Element:
+    """Return the only element of a tag inside the root."""
+    return parse(text, inside).one(tag)
 
 
-def read_xmlbif(text: str) -> Network:
-    """Return the network of an XMLBIF text.
+def read_xmlbif(text: str, tolerance: float = 0.0) -> Network:
+    """Return the network of an XMLBIF text; `read` describes the tolerance.
 
     Raises
     ------
@@ -158,38 +266,31 @@ def read_xmlbif(text: str) -> Network:
     >>> n.states, n.conditionals[0].values
     ((('u', 'v'),), array([0.25, 0.75]))
     """
-    root = _root(text, "bif", "network")
-    variables = Variables()
+    root = _root(text, XMLBIF, "network")
+    variables = Variables(tolerance)
     for node in root.all("variable"):
-        kind = node.attributes.get("TYPE", "nature")
+        kind = node.attributes.get("type", "nature")
         if kind.lower() != "nature":
             raise node.error(f"a variable of type {kind[:40]!r}, expected nature")
         states = [outcome.name() for outcome in node.all("outcome", "value")]
         variables.add(node, node.one("name").name(), states, 0)
-    families: dict[int, Conditional] = {}
     for node in root.all("definition", "probability"):
         names = [node.one("for").name(), *(parent.name() for parent in node.all("given"))]
-        _add(node, variables, families, names, node.one("table"))
-    return variables.network(families)
+        _add(node, variables, names, node.one("table"))
+    return variables.network()
 
 
-def _add(
-    node: Element,
-    variables: Variables,
-    families: dict[int, Conditional],
-    names: list[str],
-    table: Element,
-) -> None:
+def _add(node: Element, variables: Variables, names: list[str], table: Element) -> None:
     """Add the conditional of a child and its parents, whose numbers are in an element."""
     child, parents = variables.family(node, names, 0)
-    if child in families:
+    if child in variables.families:
         raise node.error(f"a second table of variable {names[0]!r}")
     values = table.numbers(variables.shape((*parents, child)))
-    families[child] = Conditional(child, parents, values)
+    variables.give(table, (child, parents), values, 0)
 
 
-def read_xdsl(text: str) -> Network:
-    """Return the network of a GeNIe .xdsl text.
+def read_xdsl(text: str, tolerance: float = 0.0) -> Network:
+    """Return the network of a GeNIe .xdsl text; `read` describes the tolerance.
 
     Raises
     ------
@@ -204,20 +305,77 @@ def read_xdsl(text: str) -> Network:
     >>> n.states, n.conditionals[0].values
     ((('u', 'v'),), array([0.25, 0.75]))
     """
-    root = _root(text, "smile", "nodes")
+    root = _root(text, XDSL, "nodes")
     if AGRUM.search(text):
         raise root.error(
             "written by aGrUM, whose order of probabilities is not that of GeNIe; save the network "
             "as .bifxml there"
         )
-    variables = Variables()
+    variables = Variables(tolerance)
     for node in root.children:
-        if node.tag != "cpt":
-            raise node.error(f"a node <{node.tag[:40]}>, expected <cpt>")
         states = [state.name("id") for state in node.all("state")]
         variables.add(node, node.name("id"), states, 0)
-    families: dict[int, Conditional] = {}
     for node in root.children:
         parents = [name for given in node.all("parents") for name in given.text.split()]
-        _add(node, variables, families, [node.name("id"), *parents], node.one("probabilities"))
-    return variables.network(families)
+        _add(node, variables, [node.name("id"), *parents], node.one("probabilities"))
+    return variables.network()
+
+
+def write_xmlbif(network: Network) -> str:
+    """Return the XMLBIF text of a network in which every variable has a conditional.
+
+    Numbers have as many digits as it takes to read the same number again.
+
+    Raises
+    ------
+    PgmError
+        For a network with tables or with variables without a conditional, and for names with
+        control characters or with white space at an end, which the format cannot hold.
+
+    >>> print(write_xmlbif(Network(("a",), (("<5", "5+"),), ((0, (), [0.1, 0.9]),))))
+    <?xml version="1.0" encoding="UTF-8"?>
+    <BIF VERSION="0.3">
+    <NETWORK>
+    <NAME>unnamed</NAME>
+    <VARIABLE TYPE="nature">
+      <NAME>a</NAME>
+      <OUTCOME>&lt;5</OUTCOME>
+      <OUTCOME>5+</OUTCOME>
+    </VARIABLE>
+    <DEFINITION>
+      <FOR>a</FOR>
+      <TABLE>
+        0.1 0.9
+      </TABLE>
+    </DEFINITION>
+    </NETWORK>
+    </BIF>
+    <BLANKLINE>
+    """
+    check_directed(network, ".xmlbif")
+    names = [_escaped(name, "variable") for name in network.names]
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<BIF VERSION="0.3">', "<NETWORK>"]
+    lines += ["<NAME>unnamed</NAME>"]
+    for i, name in enumerate(names):
+        what = f"state of {network.names[i]!r}"
+        lines += ['<VARIABLE TYPE="nature">', f"  <NAME>{name}</NAME>"]
+        lines += [f"  <OUTCOME>{_escaped(x, what)}</OUTCOME>" for x in network.states[i]]
+        lines += ["</VARIABLE>"]
+    for c in network.conditionals:
+        lines += ["<DEFINITION>", f"  <FOR>{names[c.child]}</FOR>"]
+        lines += [f"  <GIVEN>{names[i]}</GIVEN>" for i in c.parents]
+        rows = c.values.reshape(-1, c.values.shape[-1]).tolist()
+        lines += ["  <TABLE>", *("    " + " ".join(map(repr, row)) for row in rows), "  </TABLE>"]
+        lines += ["</DEFINITION>"]
+    return "\n".join([*lines, "</NETWORK>", "</BIF>"]) + "\n"
+
+
+def _escaped(name: str, what: str) -> str:
+    """Return a name as text of XML; raise PgmError for one that XML cannot hold."""
+    check_text(name, f"{what}: the name")
+    if name != name.strip() or any(category(x) == "Cc" or x in "\ufffe\uffff" for x in name):
+        raise PgmError(
+            f"{what}: the name {name!r} cannot be written to a .xmlbif file, which allows no "
+            "control characters in names, nor white space at their ends; rename it"
+        )
+    return escape(name)

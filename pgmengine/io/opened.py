@@ -1,7 +1,7 @@
 """Text files of networks: opening them, compressed or not, and writing them as a whole.
 
-A file whose name ends with .gz is compressed by gzip. Its text is limited to the free memory while
-it is unpacked, because a small file can unpack to any size.
+A file whose name ends with .gz is compressed by gzip. Its text is limited while it is unpacked,
+because a small file can unpack to any size.
 """
 
 from __future__ import annotations
@@ -14,10 +14,16 @@ from pathlib import Path
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.files import as_path, readable, shown, write_whole
-from pgmengine.base.memory import no_room
+from pgmengine.base.memory import too_large
 
 # Bytes of memory for each byte of text while a file is read: words in lists, and their numbers.
 COPIES = 24.0
+
+# Bytes of text for each byte of a compressed file, as tables with many zeros have.
+RATIO = 100.0
+
+# Bytes of memory that data, for each byte of text, may take beyond words and numbers.
+SPREAD = 64.0
 
 # Bytes that are unpacked at once.
 BLOCK = 2**20
@@ -72,12 +78,12 @@ def text_of(path: object) -> str:
 def _unpacked(place: Path) -> bytes:
     """Return the content of a .gz file, as long as there is memory for reading it."""
     parts: list[bytes] = []
-    size = 0
+    size, packed = 0, place.stat().st_size
     with gzip.open(place) as file:
         while part := file.read(BLOCK):
             parts.append(part)
             size += len(part)
-            if why := no_room(COPIES * size, "use another computer"):
+            if why := too_large(COPIES * size, RATIO * COPIES * packed, "unpack the file"):
                 raise PgmError(f"cannot be unpacked: {why}")
     return b"".join(parts)
 

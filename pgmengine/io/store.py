@@ -9,9 +9,11 @@ declared.py builds the model of a declaration, and describes the TOML format.
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from pgmengine.graph.stored_tables import table_units, variable_units, with_stor
 from pgmengine.graph.training import Training
 from pgmengine.graph.weights import is_sparse
 from pgmengine.io.declared import DEPTH, declared_model
+from pgmengine.io.words import is_not_zero
 
 FORMAT = "pgmengine-2"
 
@@ -207,7 +210,8 @@ def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
     """
     with _of_file(path):
         try:
-            declaration = tomllib.loads(plain_text(path))
+            text = plain_text(path)
+            declaration = tomllib.loads(text, parse_float=partial(_float, text))
         except PgmError:
             raise
         except ValueError as error:
@@ -221,6 +225,18 @@ def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
             with _of_file(file):
                 params = _parameters(read_tensors(file)[0])
         return declared_model(declaration, params, rng)
+
+
+def _float(text: str, word: str) -> float:
+    """Return a word of a TOML text as a number; PgmError if double precision cannot hold it.
+
+    Python would make 0 or infinity of it.
+    """
+    value = float(word)
+    if (value == 0 and is_not_zero(word)) or (math.isinf(value) and "inf" not in word):
+        line = text.count("\n", 0, text.find(word)) + 1
+        raise PgmError(f"line {line}: {word[:40]!r} is a number that double precision cannot hold")
+    return value
 
 
 @contextmanager

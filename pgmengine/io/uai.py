@@ -6,10 +6,12 @@ factor the number of its entries and the entries, the last variable of the scope
 # to the end of a line is a comment. Variables are named "0", "1", ... and so are their states.
 
 In a BAYES file the last variable of a scope is the child of the others, and every variable is the
-child of one factor. Some published files have conditionals that do not sum to 1 up to the rounding
-of six digits, because they were rounded further or reduced by evidence. The meaning of a file is
-the product of its factors, so such a file becomes a network of tables with the same product: the
-entries stay as they are.
+child of one factor. Rows of conditionals sum to 1, up to the rounding of six digits or a tolerance;
+others are refused by their place. A file of conditionals that are reduced by evidence is a product
+of potentials, and begins with MARKOV.
+
+aGrUM (pyAgrum) and pgmpy write the entries in other orders (uai_orders.py), and their files are
+read in these.
 
 Evidence is "count variable state ..." or the same preceded by a number of samples. If a text fits
 both, it is the former.
@@ -26,17 +28,22 @@ from itertools import islice
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.memory import too_large
 from pgmengine.base.types import Array
-from pgmengine.graph.tables import rows_are_one
+from pgmengine.graph.tables import as_printed, rows_are_one, wrong_row
 from pgmengine.graph.tabular import AXES, Conditional, Network, Table, check_acyclic
-from pgmengine.io.words import number
+from pgmengine.io.opened import SPREAD
+from pgmengine.io.uai_orders import REMARK, Order, order_of
+from pgmengine.io.variables import ROUNDED
+from pgmengine.io.words import TOO_SMALL, number, underflow
 
 PREAMBLES = ("MARKOV", "BAYES")
 
+# States of variables in no factor, for each number in the file.
+EACH = 64
+
 # Integers up to here are exact in double precision.
 LARGEST = 2**53
-
-COMMENT = re.compile(r"#[^\n]*")
 
 
 class Numbers:
@@ -70,6 +77,14 @@ class Numbers:
             return PgmError(f"after word {len(self.words)}, the last one: {message}")
         line = self.text.count("\n", 0, match.start()) + 1
         return PgmError(f"line {line}, word {k + 1} ({match[0][:40]!r}): {message}")
+
+    def lost(self, first: int, values: Array) -> int | None:
+        """Return the place of the first of these values that is read as 0 and is none, or None."""
+        if values.all():
+            return None
+        begin = self.skip + first
+        found = underflow(self.words[begin : begin + values.size], values)
+        return None if found is None else first + found
 
     def whole(self, what: str, least: int = 0, below: float = math.inf) -> int:
         """Take an integer in [least, below)."""
@@ -105,20 +120,22 @@ class Numbers:
             raise self.error("expected the end of the file", self.i)
 
 
-def read_uai(text: str) -> Network:
-    """Return the network of a .uai text.
+def read_uai(text: str, tolerance: float = 0.0) -> Network:
+    """Return the network of a .uai text; `read` describes the tolerance.
 
     Raises
     ------
     PgmError
-        For text in another format. The message begins with the line and the number of the word.
+        For text in another format, for conditionals that do not sum to 1, and for files of other
+        programs whose order of entries is not known. The message begins with the line and the
+        number of the word.
 
     >>> n = read_uai("MARKOV 2  2 3  1  2 0 1  6  1 2 3 4 5 6")
     >>> n.tables[0].values
     array([[1., 2., 3.],
            [4., 5., 6.]])
     """
-    text = COMMENT.sub("", text) if "#" in text else text
+    whole, text = text, REMARK.sub("", text) if "#" in text else text
     words = text.split()
     kind = words[0].upper() if words else ""
     if kind not in PREAMBLES:
@@ -127,17 +144,44 @@ def read_uai(text: str) -> Network:
     count = numbers.whole("the number of variables", 1)
     sizes = numbers.wholes(count, "numbers of states", 1)
     scopes, places = _scopes(numbers, sizes)
-    factors = _factors(numbers, sizes, scopes)
+    factors, starts = _factors(numbers, sizes, scopes)
     numbers.finish()
-    names = tuple(map(str, range(count)))
     _check_states(numbers, sizes, scopes)
-    states = tuple(tuple(map(str, range(k))) for k in sizes)
+    named = {k: tuple(map(str, range(k))) for k in set(sizes)}
+    names, states = tuple(map(str, range(count))), tuple(named[k] for k in sizes)
     if kind == "BAYES":
         _check_children(numbers, names, scopes, places)
-        if all(rows_are_one(f) for f in factors):
-            pairs = zip(scopes, factors, strict=True)
-            return Network(names, states, tuple(Conditional(s[-1], s[:-1], f) for s, f in pairs))
-    return Network(names, states, (), tuple(map(Table, scopes, factors)))
+    try:
+        order = order_of(whole, kind == "BAYES", factors, tolerance)
+    except PgmError as error:
+        # The first scope in which orders differ.
+        at = next((k for k, scope in enumerate(scopes) if len(scope) > 1), 0)
+        raise numbers.error(str(error), places[at]) from None
+    if kind == "MARKOV":
+        return Network(names, states, (), tuple(map(Table, scopes, factors)))
+    conditionals = []
+    for k, (scope, values) in enumerate(zip(scopes, factors, strict=True)):
+        rows = order.rows(values)
+        if order is not Order.PGMPY and not rows_are_one(rows, tolerance):
+            raise _wrong_row(
+                numbers, f"factor {k}, variable {scope[-1]}", values, starts[k], tolerance
+            )
+        rows = as_printed(rows, tolerance) if tolerance else rows
+        conditionals.append(Conditional(scope[-1], scope[:-1], rows))
+    return Network(names, states, tuple(conditionals))
+
+
+def _wrong_row(
+    numbers: Numbers, what: str, values: Array, start: int, tolerance: float
+) -> PgmError:
+    """Return the error of a row, with the child fastest, that does not sum to 1."""
+    width = values.shape[-1]
+    row, total = wrong_row(values.reshape(-1, width), tolerance) or ((0,), 1.0)
+    return numbers.error(
+        f"{what}: row {row[0]}, which begins here, sums to {total:.9g}, expected 1; {ROUNDED}, or "
+        "write MARKOV in place of BAYES for a product of potentials",
+        start + row[0] * width,
+    )
 
 
 def _scopes(numbers: Numbers, sizes: list[int]) -> tuple[list[tuple[int, ...]], list[int]]:
@@ -155,9 +199,11 @@ def _scopes(numbers: Numbers, sizes: list[int]) -> tuple[list[tuple[int, ...]], 
     return scopes, places
 
 
-def _factors(numbers: Numbers, sizes: list[int], scopes: list[tuple[int, ...]]) -> list[Array]:
-    """Return the arrays of all factors."""
-    factors = []
+def _factors(
+    numbers: Numbers, sizes: list[int], scopes: list[tuple[int, ...]]
+) -> tuple[list[Array], list[int]]:
+    """Return the arrays of all factors, and the places of their first entries."""
+    factors, starts = [], []
     for k, scope in enumerate(scopes):
         shape = tuple(sizes[i] for i in scope)
         count = numbers.whole(f"the number of entries of factor {k}", 1)
@@ -174,22 +220,27 @@ def _factors(numbers: Numbers, sizes: list[int], scopes: list[tuple[int, ...]]) 
                 f"entry {bad} of factor {k}, expected a finite number of at least 0",
                 numbers.i + bad,
             )
+        if (lost := numbers.lost(numbers.i, values)) is not None:
+            raise numbers.error(f"entry {lost - numbers.i} of factor {k} is {TOO_SMALL}", lost)
+        starts.append(numbers.i)
         numbers.i += count
         factors.append(values.reshape(shape))
-    return factors
+    return factors, starts
 
 
 def _check_states(numbers: Numbers, sizes: list[int], scopes: list[tuple[int, ...]]) -> None:
-    """Raise PgmError for a variable with more states than the file has numbers.
+    """Raise PgmError for variables in no factor with more states than the file has numbers.
 
-    A variable in a scope has at most as many states as the factor has entries; a variable in no
-    scope could have any number, and names for all of them would be made.
+    A variable in a scope has at most as many states as the factor has entries; variables in no
+    scope could have any number, and biases of all of them would be made.
     """
+    total, most = 0, len(numbers.values)
     for i in sorted(set(range(len(sizes))).difference(*scopes)):
-        if sizes[i] > len(numbers.values):
+        total += sizes[i]
+        if sizes[i] > most or total > EACH * most:
             raise numbers.error(
-                f"variable {i} has {sizes[i]} states and is in no factor, expected at most "
-                f"{len(numbers.values)} states, the count of numbers in the file",
+                f"variable {i} has {sizes[i]} states and is in no factor, expected at most {most}, "
+                f"the count of numbers in the file, and {EACH * most} in all such variables",
                 1 + i,
             )
 
@@ -289,9 +340,20 @@ def read_uai_evidence(text: str, sizes: list[int] | None = None) -> dict[str, in
         numbers.need(count, "samples, or pairs of a variable and its state,")
         samples = [_sample(numbers, sizes) for _ in range(count)]
         numbers.finish()
+    if len(samples) > 1 and not any(samples):
+        raise numbers.error(
+            f"none of {len(samples)} samples observes a variable, which evidence cannot say for "
+            "several rows; expected a count and pairs of a variable and its state, or 0 alone"
+        )
     if len(samples) < 2:
         return {str(i): k for sample in samples for i, k in sample.items()}
     observed = sorted(set().union(*samples))
+    # The arrays, and lists of their entries while they are made.
+    needed = 24.0 * len(observed) * len(samples)
+    if why := too_large(needed, SPREAD * len(text), "give fewer samples in one file"):
+        raise numbers.error(
+            f"{len(samples)} samples in which {len(observed)} variables are observed: {why}", 0
+        )
     return {str(i): np.array([s.get(i, math.nan) for s in samples]) for i in observed}
 
 

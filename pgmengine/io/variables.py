@@ -1,13 +1,19 @@
-"""Variables that a file of a belief network declares: what the readers of these files share."""
+"""Variables that a file of a belief network declares: what readers and writers of files share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.names import nearest
+from pgmengine.base.types import Array
+from pgmengine.graph.tables import as_printed, wrong_row
 from pgmengine.graph.tabular import AXES, Conditional, Network, check_different
+
+# The way out for rows that do not sum to 1.
+ROUNDED = "give read a tolerance if the entries are rounded to few digits"
 
 
 class Place(Protocol):
@@ -18,11 +24,19 @@ class Place(Protocol):
 
 
 class Variables:
-    """The variables that a file has declared so far."""
+    """The variables that a file has declared so far, and their conditionals.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    tolerance : the difference of the sum of a row from 1 that is taken for rounding, where it is
+        larger than the rounding to six digits.
+    """
+
+    def __init__(self, tolerance: float = 0.0) -> None:
+        self.tolerance = tolerance
         self.states: dict[str, list[str]] = {}
         self.numbers: dict[str, int] = {}
+        self.families: dict[int, Conditional] = {}
 
     def add(self, place: Place, name: str, states: list[str], at: int) -> None:
         """Add a variable; `at` is the place of its declaration."""
@@ -56,11 +70,57 @@ class Variables:
         states = list(self.states.values())
         return tuple(len(states[i]) for i in numbers)
 
-    def network(self, families: dict[int, Conditional]) -> Network:
+    def give(
+        self, place: Place, family: tuple[int, tuple[int, ...]], values: Array, at: int
+    ) -> None:
+        """Add the conditional of a child and its parents; rows that do not sum to 1 are refused."""
+        child, parents = family
+        if (wrong := wrong_row(values, self.tolerance)) is not None:
+            own = list(self.states.items())
+            row, total = wrong
+            states = [f"{own[i][0]} = {own[i][1][k]}" for i, k in zip(parents, row, strict=True)]
+            given = f" given states {', '.join(states)}" if states else ""
+            raise place.error(
+                f"the probabilities of {own[child][0]!r}{given} sum to {total:.9g}, expected 1; "
+                f"{ROUNDED}",
+                at,
+            )
+        if self.tolerance:
+            values = as_printed(values, self.tolerance)
+        self.families[child] = Conditional(child, parents, values)
+
+    def network(self) -> Network:
         """Return the network of the declared variables, each of which must have a conditional."""
-        without = [name for name, i in self.numbers.items() if i not in families]
+        without = [name for name, i in self.numbers.items() if i not in self.families]
         if without:
             raise PgmError(f"no probability of variable {listed(without)} is given")
         return Network(
-            tuple(self.states), tuple(map(tuple, self.states.values())), tuple(families.values())
+            tuple(self.states),
+            tuple(map(tuple, self.states.values())),
+            tuple(self.families.values()),
         )
+
+
+def check_directed(network: Network, suffix: str) -> None:
+    """Raise PgmError unless every variable has a conditional, and there are no other tables."""
+    if network.directed:
+        return
+    children = {c.child for c in network.conditionals}
+    without = [name for i, name in enumerate(network.names) if i not in children]
+    reason = (
+        network.factor_name(network.tables[0].scope) + " is a potential"
+        if network.tables
+        else f"variable {listed(without)} has no conditional"
+    )
+    raise PgmError(f"{reason}, and {suffix} files hold conditionals only; write a .uai file")
+
+
+def check_quotable(name: str, what: str, suffix: str) -> None:
+    """Raise PgmError for a name that a file cannot have in quotation marks."""
+    # The text is stripped of a mark of byte order, and lines are split at line breaks only.
+    if '"' in name or "\n" in name or "\r" in name or "\0" in name or name.startswith("\ufeff"):
+        raise PgmError(
+            f"{what}: the name {name!r} cannot be written to a {suffix} file, which allows no "
+            "quotation mark, line break or zero byte in names; rename it"
+        )
+    check_text(name, f"{what}: the name")

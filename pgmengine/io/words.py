@@ -8,6 +8,7 @@ bookkeeping.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
@@ -15,6 +16,15 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
+
+# Comments in a pair of marks, for expressions of words. One without an end is refused by `Words`;
+# to look for its end once more at each of many marks would take long.
+PAIRED = r"/\*.*?(?:\*/|\Z)"
+
+TOO_SMALL = (
+    "a number too small for double precision, expected 0 or at least 5e-324; 0 would make the "
+    "state impossible"
+)
 
 
 def pattern(comments: str, special: str) -> re.Pattern[str]:
@@ -35,6 +45,17 @@ class Words:
         # Comments match without the group.
         self.words: list[str] = [word for word in expression.findall(text) if word]
         self.i = 0
+        if PAIRED in expression.pattern and text.rfind("/*") + 2 > text.rfind("*/"):
+            self._check_end()
+
+    def _check_end(self) -> None:
+        """Raise PgmError for a comment without an end, which would swallow the rest of the file."""
+        (last,) = deque(self.expression.finditer(self.text), maxlen=1) or (None,)
+        if last is None or last[1] or not last[0].startswith("/*"):
+            return
+        if len(last[0]) < 4 or not last[0].endswith("*/"):
+            line = self.text.count("\n", 0, last.start()) + 1
+            raise PgmError(f"line {line}: a comment begins with /* and has no end, expected */")
 
     @property
     def next(self) -> str:
@@ -102,7 +123,25 @@ class Words:
             raise self.error(
                 f"{words[k][:40]!r}, expected a finite number of at least 0", places[k]
             )
+        if (lost := underflow(words, values)) is not None:
+            raise self.error(f"{words[lost][:40]!r}, {TOO_SMALL}", places[lost])
         return values
+
+
+def underflow(words: Sequence[str], values: Array) -> int | None:
+    """Return the index of the first word that is no zero but is read as 0, or None.
+
+    Such a number is too small for double precision. As 0 it would make a state impossible.
+    """
+    zeros = np.flatnonzero(values == 0).tolist()
+    # Zeros are many, and written in few ways.
+    lost = {word for word in {words[k] for k in zeros} if is_not_zero(word)}
+    return next((k for k in zeros if words[k] in lost), None) if lost else None
+
+
+def is_not_zero(word: str) -> bool:
+    """Whether the digits of a number in front of its exponent are not all 0."""
+    return any(x.isdigit() and x != "0" for x in word.lower().partition("e")[0])
 
 
 def unquoted(word: str) -> str | None:

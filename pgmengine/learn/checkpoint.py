@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.files import SUM, read_tensors, writable, write_tensors
+from pgmengine.base.files import SUM, clear_parts, read_tensors, writable, write_tensors
 from pgmengine.base.types import Array
 from pgmengine.graph.declaration import declaration_of
 from pgmengine.graph.model import Model
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 FORMAT = "pgmengine-checkpoint-4"
 # The format before, whose checksum left out dtypes.
 OLD_SUM = "pgmengine-checkpoint-3"
-# Seconds after which nobody is writing a file any more.
-LEFT = 60.0
 
 JSON: TypeAlias = "None | bool | int | float | str | list[JSON] | dict[str, JSON]"
 Notes = dict[str, Any]
@@ -142,7 +139,7 @@ def read(path: str | Path, mark: Mapping[str, JSON]) -> tuple[dict[str, Array], 
     PgmError if it is damaged, or belongs to a fit with another mark.
     """
     place = place_of(path)
-    _clear(place)
+    clear_parts(place)
     if not place.exists():
         return None
     try:
@@ -190,17 +187,6 @@ def _parsed(path: str | Path, text: str) -> tuple[dict[str, JSON], Notes]:
         OverflowError,
     ) as error:
         _damaged(path, f"its notes are damaged ({type(error).__name__}: {error})")
-
-
-def _clear(path: Path) -> None:
-    """Remove files that killed processes have left beside a checkpoint.
-
-    A young file may belong to a process that is alive.
-    """
-    name = re.compile(rf"{re.escape(path.name)}\.\d+\.\d+\.part")
-    for left in path.parent.iterdir():
-        if name.fullmatch(left.name) and time.time() - left.stat().st_mtime > LEFT:
-            left.unlink(missing_ok=True)
 
 
 def _old_sum(text: str, arrays: Mapping[str, Array]) -> str:

@@ -262,7 +262,7 @@ MALFORMED = [
         ".xmlbif",
         "<BIF VERSION",
         "<BAF VERSION",
-        r"not a readable XML file: mismatched tag: line 28",
+        r"line 6: the root element is <baf>, expected <bif>",
     ),
     (
         ".xmlbif",
@@ -275,8 +275,38 @@ MALFORMED = [
     (".xmlbif", "0.5 0.3 0.2", "0.5 -0.3 0.2", r"line 19: number 2 of <table> is '-0.3'"),
     (".xmlbif", "<GIVEN>wind", "<GIVEN>win", r"line 20: variable 'win' is not declared"),
     (".xmlbif", "<TABLE>0.5 0.3 0.2</TABLE>", "", r"line 19: <definition> has 0 elements <table>"),
-    (".xdsl", '<cpt id="rain"', '<noisymax id="rain"', "mismatched tag"),
+    (".xdsl", '<cpt id="rain"', '<noisymax id="rain"', r"line 4: a node <noisymax>, expected"),
+    (".xdsl", "</smile>", "</smile", "not a readable XML file: unclosed token: line 19"),
     (".xdsl", "rain wind", "rain rain", r"line 12: a variable occurs twice"),
+    (
+        ".xmlbif",
+        "<TABLE>0.5 0.3",
+        "<TABLE>0.5 0.<b>3</b>",
+        r"line 19: <b> inside <table>, expected",
+    ),
+    (".xmlbif", "<NAME>rain", "<NAME>ra<i>i</i>n", r"line 10: <i> inside <name>, expected text"),
+    (".xmlbif", "<OUTCOME>some", "<OUTCOME><name>x</name>", r"line 13: <name> inside <outcome>"),
+    (".xmlbif", "<FOR>wind</FOR>", "<FOR>wind</FOR> 0.5 0.5", r"line 19: the text '0.5 0.5' is"),
+    (".xmlbif", "</NETWORK>", "rest</NETWORK>", r"line 27: the text 'rest' is beside elements"),
+    (".xmlbif", "<NAME>rain", "<NAME>", r"line 10: <name> has no text, expected a name"),
+    (".xmlbif", "<GIVEN>wind", "<GIVEN>", r"line 21: <given> has no text"),
+    (
+        ".xmlbif",
+        'TYPE="nature">\n  <NAME>rain',
+        'TYPE="nature"/><A><NAME>rain',
+        r"line 9: <variable> is",
+    ),
+    (".xmlbif", 'TYPE="nature">\n  <NAME>wet', 'type="decision">\n  <NAME>wet', r"type 'decision'"),
+    (".xmlbif", 'TYPE="nature">\n  <NAME>wet', 'Type="utility">\n  <NAME>wet', r"type 'utility'"),
+    (
+        ".xmlbif",
+        'TYPE="nature">\n  <NAME>wet',
+        'TYPE="a" type="b"><NAME>wet',
+        r"one attribute twice",
+    ),
+    (".xdsl", "0.5 0.3 0.2", "0.5 <i>0.3</i> 0.2", r"line 10: <i> inside <probabilities>"),
+    (".xdsl", '<state id="none" />', '<state id="none">x</state>', r"line 9: <state> has the text"),
+    (".xdsl", "<nodes>", "<nodes>odd", r"line 4: the text 'odd' is beside elements"),
     (".xdsl", "0.2 0.8", "0.2 0.8x", r"line 6: number 2 of <probabilities> is '0.8x'"),
     (".xdsl", '<state id="none" />', "<state />", r"line 9: <state> has no id, expected a name"),
 ]
@@ -321,7 +351,7 @@ def test_blocks_within_blocks_are_limited():
 
 
 def test_many_comments_without_an_end_take_no_long_time():
-    with pytest.raises(PgmError, match="the file ends"):
+    with pytest.raises(PgmError, match=r"line 1: a comment begins with /\* and has no end"):
         read_bif("network n /* " * 100_000)
 
 

@@ -138,11 +138,16 @@ def test_save_follows_links_and_replaces_regular_files_only(tmp_path):
     assert (tmp_path / "to").is_symlink() and read(tmp_path / "far" / "c", {}) is not None
 
 
-def test_the_folder_is_synchronised_after_the_file_has_its_name(monkeypatch, tmp_path):
+@pytest.mark.parametrize("unnamed", [True, False])
+def test_the_folder_is_synchronised_after_the_file_has_its_name(unnamed, monkeypatch, tmp_path):
+    """The file has no name until it is whole, or a name beside where a system has no such files."""
     steps = []
+    if not unnamed:
+        monkeypatch.setattr(os, "O_TMPFILE", 0)
 
     def fsync(number):
-        steps.append(("fsync", Path(os.readlink(f"/proc/self/fd/{number}")).name.partition(".")[0]))
+        name = Path(os.readlink(f"/proc/self/fd/{number}")).name
+        steps.append(("fsync", "m" if name.startswith(("#", "m.")) else name))
 
     def replace(one, other):
         steps.append(("replace", Path(other).name))

@@ -3,6 +3,7 @@
 import gzip
 from types import SimpleNamespace
 
+import networkx as nx
 import numpy as np
 import pytest
 from extras import extra
@@ -59,8 +60,8 @@ def test_files_by_suffix(tmp_path):
         path.write_text("x")
         with pytest.raises(PgmError, match=f"^{path}: .*expected one of .uai, .bif, .xmlbif"):
             read_network(path)
-    with pytest.raises(PgmError, match="cannot be written, expected one of .uai, .bif, each"):
-        write_network(network(), tmp_path / "m.net")
+    with pytest.raises(PgmError, match="cannot be written, expected one of .uai, .bif, .xmlbif, "):
+        write_network(network(), tmp_path / "m.dsl")
     with pytest.raises(PgmError, match="cannot be read as evidence, expected one of .evid"):
         read_evidence(tmp_path / "m.uai")
     with pytest.raises(PgmError, match="did you mean .bif"):
@@ -279,6 +280,96 @@ def test_models_of_pyagrum():
     assert values.tolist() == [[0, 1, 2], [10, 11, 12]] and not n.conditionals
     with pytest.raises(PgmError, match="from_pyagrum takes"):
         network_from_pyagrum(gum.InfluenceDiagram())
+
+
+def noisy(gum, kind):
+    """A network of pyAgrum with a node whose entries pyAgrum computes."""
+    net, numbers = gum.BayesNet(), gum.RangeVariable
+    for name in "xz":
+        net.add(numbers(name, name, 0, 1))
+    child = numbers("y", "y", 0, 1)
+    if kind in ("NoisyORNet", "NoisyORCompound", "NoisyAND"):
+        getattr(net, f"add{kind}")(child, 0.25)
+        net.addWeightedArc("x", "y", 0.75)
+        net.addWeightedArc("z", "y", 0.5)
+    else:
+        getattr(net, f"add{kind}")(child)
+        net.addArc("x", "y")
+        net.addArc("z", "y")
+    for name in "xz":
+        net.cpt(name).fillWith([0.5, 0.5])
+    return net
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "kind",
+    ["NoisyORNet", "NoisyORCompound", "NoisyAND", "MAX", "MIN", "OR", "AND", "EXISTS", "FORALL"],
+)
+def test_nodes_of_pyagrum_whose_entries_are_computed(kind):
+    """The function toarray of their conditionals reads memory that nothing was written to."""
+    gum = pytest.importorskip("pyagrum", reason="pyagrum is not installed: pip install pyagrum")
+    net = noisy(gum, kind)
+    for _ in range(5):
+        n = network_from_pyagrum(net)
+        (found,) = (c for c in n.conditionals if n.names[c.child] == "y")
+        names = [n.names[i] for i in found.parents]
+        for x, z, y in np.ndindex(2, 2, 2):
+            entry = gum.Instantiation(net.cpt("y"))
+            for name, value in (("x", x), ("z", z), ("y", y)):
+                entry.chgVal(name, value)
+            at = tuple({"x": x, "z": z}[name] for name in names)
+            assert found.values[(*at, y)] == net.cpt("y").get(entry)
+
+
+class Computed:
+    """A table as pyAgrum has it, whose entries are computed where they are asked for one by one."""
+
+    names = ("a",)
+
+    def toarray(self):
+        return np.full(2, 9e276)
+
+    def tolist(self):
+        return [0.25, 0.75]
+
+
+class NetOfComputed:
+    """A network as pyAgrum has it, with one variable."""
+
+    def nodes(self):
+        return [0]
+
+    def cpt(self, node):
+        return Computed()
+
+    def variable(self, node):
+        return type("V", (), {"name": lambda self: "a", "labels": lambda self: ("u", "v")})()
+
+
+def test_computed_entries_of_pyagrum_are_asked_for():
+    n = network_from_pyagrum(NetOfComputed())
+    assert n.conditionals[0].values.tolist() == [0.25, 0.75]
+
+
+def test_classes_in_place_of_models_are_refused():
+    convert = (network_from_pgmpy, network_from_pyagrum, pgm.GraphBuilder.from_dimod)
+    for function in (*convert, pgm.GraphBuilder.from_networkx):
+        for kind in (pgm.Model, NetOfComputed, nx.Graph, dict):
+            with pytest.raises(PgmError, match=f"the class {kind.__name__}"):
+                function(kind)
+
+
+def test_graphs_that_cannot_be_converted_are_told_apart():
+    for graph, match in (
+        (nx.MultiGraph([("a", "b"), ("a", "b")]), "not MultiGraph, in which .* several edges"),
+        (nx.MultiDiGraph([("a", "b")]), "not MultiDiGraph, in which .* several edges"),
+        (nx.Graph(), "not a graph without nodes"),
+        ({"a": ["b"]}, "not dict"),
+        (None, "not NoneType"),
+    ):
+        with pytest.raises(PgmError, match=f"from_networkx takes an nx.Graph .*{match}"):
+            pgm.GraphBuilder.from_networkx(graph)
 
 
 class Recorder:

@@ -43,10 +43,13 @@ def test_constant_factors_and_variables_with_one_state():
     assert same(read_uai(write_uai(n)), n)
 
 
-def test_conditionals_that_do_not_sum_to_1_become_tables_with_the_same_entries():
-    n = read_uai(UAI.replace("0.25 0.75", "0.25 0.74"))
-    assert not n.conditionals and [t.scope for t in n.tables] == [(0,), (1,), (0, 1, 2)]
-    assert n.tables[2].values[1, 2].tolist() == [0.25, 0.74]
+def test_variables_in_no_factor_have_no_more_states_than_the_file_has_numbers():
+    """Each one alone, and all of them together, which a small file could have in millions."""
+    with pytest.raises(PgmError, match="variable 0 has 99 states and is in no factor, expected at"):
+        read_uai("MARKOV 1 99 0")
+    assert read_uai("MARKOV 3 4 4 4 0").names == ("0", "1", "2")
+    with pytest.raises(PgmError, match="in all such variables"):
+        read_uai(f"MARKOV 300 {'300 ' * 300} 0")
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -119,6 +122,8 @@ def test_evidence_is_checked_against_a_model_and_has_its_names(tmp_path):
         ("1 0 0.5", r"word 3 \('0.5'\): expected a state of variable 0"),
         ("1 0 nan", r"word 3 \('nan'\)"),
         ("1000000000000", "1000000000000 samples"),
+        ("2 0 0", "none of 2 samples observes a variable"),
+        ("3\n0\n0\n0\n", r"line 4, word 4 \('0'\): none of 3 samples observes a variable"),
         ("1 1 0 1 7", r"word 5 \('7'\): expected the end of the file"),
     ],
 )
