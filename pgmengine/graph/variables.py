@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import TypeAlias
 
 import numpy as np
@@ -55,6 +56,12 @@ def check_variable(name: object, states: int | Iterable[str]) -> Variable:
     if not is_sequence(states):
         raise PgmError(f"{what} must be a number or a list of names in order, not {states!r}")
     names = tuple(states)
+    if any(isinstance(one, Number) for one in names):
+        texts = tuple(map(str, names))
+        raise PgmError(
+            f"{what} must be names as text, not {names!r}: give {texts!r}; evidence may then be "
+            f"{names[0]!r} as well"
+        )
     if not all(isinstance(one, str) for one in names) or len(set(names)) < max(len(names), 1):
         raise PgmError(f"{what} must be one or more different names, not {names!r}")
     return Variable(name, len(names), names)
