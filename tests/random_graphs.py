@@ -258,7 +258,7 @@ def _complete(graph):
     children = {t.scope[-1] for t in graph.tables}
     for layer in graph.layers.values():
         place, k = (layer.name, 0), len(grid(layer.unit)[1])
-        if graph.tables and layer.named and place not in children:
+        if graph.tables and layer.named and k > 1 and place not in children:
             graph.tables.append(Table((place,), np.full(k, 1 / k), conditional=True))
 
 

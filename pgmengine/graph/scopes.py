@@ -77,7 +77,7 @@ def _check_complete(structure: Structure) -> None:
         return
     children = set(index.child.tolist())
     for name, i in structure.variables:
-        if structure.first_unit[name] + i in children:
+        if structure.first_unit[name] + i in children or structure.state_counts[name] == 1:
             continue
         variable, count = unit_name(structure.layers, (name, i)), structure.state_counts[name]
         raise PgmError(
