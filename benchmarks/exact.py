@@ -25,7 +25,7 @@ import sys
 import tempfile
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -270,7 +270,8 @@ def tiny() -> pgm.Model:
 
 def ours(model: pgm.Model, evidence: dict[str, int]) -> Callable[[], pgm.Result]:
     """Return a call for all marginals."""
-    return lambda: pgm.infer(model, evidence, method=pgm.Exact(max_states=MOST))
+    asked = named(model, evidence)
+    return lambda: pgm.infer(model, asked, method=pgm.Exact(max_states=MOST))
 
 
 def theirs(
@@ -353,6 +354,15 @@ def drawn(model: pgm.Model, count: int, seed: int) -> dict[str, np.ndarray]:
     return found
 
 
+def named(model: pgm.Model, states: Mapping[str, Any]) -> dict[str, Any]:
+    """Return numbers of states as evidence: by their names where they have some."""
+    s, found = model.structure, {}
+    for name, numbers in states.items():
+        names = s.layers[s.places[name][0]].state_names
+        found[name] = np.array(names, dtype=object)[numbers] if names else numbers
+    return found
+
+
 def difference(r: pgm.Result, found: dict[str, np.ndarray]) -> float:
     """Return the largest difference of a probability."""
     return max(
@@ -418,7 +428,8 @@ def rows_compared(path: Path, count: int) -> tuple[float, float, int, float]:
     seen = np.random.default_rng(1).permutation(list(states))[: round(0.2 * len(states))]
     rows = {name: states[name] for name in map(str, seen)}
     fresh = pgm.read(path)
-    mine, r = spent(lambda: pgm.infer(fresh, rows, method=pgm.Exact(max_states=MOST)))
+    asked = named(fresh, rows)
+    mine, r = spent(lambda: pgm.infer(fresh, asked, method=pgm.Exact(max_states=MOST)))
     peer, looped, last = looped_peer(net, rows)
     here = {n: np.array(list(r.marginal(n).values()))[:, looped - 1] for n in last}
     return mine, peer, looped, max(float(np.abs(here[n] - last[n]).max()) for n in last)
@@ -458,7 +469,7 @@ def patterns_line(path: Path, settings: Settings) -> Line:
 
     def job() -> float:
         model = pgm.read(path)
-        states = pd.DataFrame(drawn(model, settings.queries, 2)).astype(float)
+        states = pd.DataFrame(named(model, drawn(model, settings.queries, 2)))
         hidden = np.random.default_rng(2).random(states.shape) >= 0.2
         method = pgm.Exact(max_states=MOST)
         return spent(lambda: pgm.infer(model, states.mask(hidden), method=method))[0]

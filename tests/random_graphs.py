@@ -251,6 +251,17 @@ def random_graph(seed, most_states=MOST_STATES, leaves=False):
             return graph
 
 
+def _complete(graph):
+    """Give every variable a conditional where all tables are conditionals."""
+    if graph.couples or graph.causes or not all(t.conditional for t in graph.tables):
+        return
+    children = {t.scope[-1] for t in graph.tables}
+    for layer in graph.layers.values():
+        place, k = (layer.name, 0), len(grid(layer.unit)[1])
+        if graph.tables and layer.named and k > 1 and place not in children:
+            graph.tables.append(Table((place,), np.full(k, 1 / k), conditional=True))
+
+
 def _try(rng, leaves):
     graph = Graph(sparse=bool(rng.random() < 0.4))
     names = [f"l{i}" for i in range(rng.integers(0, 4))]
@@ -348,6 +359,7 @@ def _try(rng, leaves):
             w = rng.normal(0, 0.3, (root.size * root.width, 1))
             kind = graph.causes if rng.random() < 0.4 else graph.couples
             kind.append((root.name, leaf.name, w))
+    _complete(graph)
     return graph
 
 
@@ -485,7 +497,7 @@ def unit_numbers(graph, model):
     return [s.first_unit[name] + i for name, i in places]
 
 
-def as_arguments(graph, asked, key, names=True):
+def as_arguments(graph, asked, key):
     """Rows of {(layer, unit): state} as arguments of `infer`, with variables by name."""
     found = {}
     for x in graph.layers.values():
@@ -495,9 +507,11 @@ def as_arguments(graph, asked, key, names=True):
         values = None if x.unit.support is None else grid(x.unit)[0]
         if x.named:
             given = [row.get((x.name, 0)) for row in rows]
-            if names and x.states:
-                given = [None if g is None else x.states[g] for g in given]
-            found[x.name] = [np.nan if g is None and not x.states else g for g in given]
+            if x.states:
+                found[x.name] = [None if g is None else x.states[g] for g in given]
+            else:
+                # A vector of numbers could be a one-hot row.
+                found[x.name] = [[np.nan if g is None else g] for g in given]
             continue
         table = np.full((len(asked), x.size), np.nan)
         for r, row in enumerate(rows):

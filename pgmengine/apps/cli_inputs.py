@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+from collections.abc import Hashable, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ import numpy as np
 import pgmengine as pgm
 from pgmengine.base.files import plain_text, readable, shown
 from pgmengine.base.memory import too_large
-from pgmengine.base.names import nearest
+from pgmengine.base.names import hashable, nearest
+from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.named_units import numbers_of_layer, state_number
+from pgmengine.graph.named_units import check_states, numbers_of_layer
+from pgmengine.graph.state_names import state_number, written_number
 from pgmengine.graph.validate import as_floats
 from pgmengine.io.formats import EVIDENCE, READERS
 from pgmengine.io.opened import suffix_of
@@ -56,45 +59,54 @@ def _inline(model: pgm.Model, text: str) -> dict[str, Any]:
     """Return the evidence of one text: a state of a variable by its name, or values of a layer."""
     s, what = model.structure, f"evidence {text!r}"
     # Names may have an equals sign in them, as names of states may.
-    splits = [text.rpartition("="), text.partition("=")]
-    names = [(one.strip(), given) for one, _, given in splits]
-    name, given = next(((n, g) for n, g in names if n in s.places or n in s.layers), names[1])
+    ends = [i for i, letter in enumerate(text) if letter == "="]
+    names = [(text[:i].strip(), text[i + 1 :]) for i in reversed(ends)]
+    name, given = next(((n, g) for n, g in names if n in s.places or n in s.layers), names[-1])
     if name in s.places:
-        return {name: _values(model, name, given, what)}
-    s.layer(name, what=f"{what}: layer")
-    return {name: [_number(v, what) for v in given.split(",")]}
+        return {name: _state(s.layers[s.places[name][0]], given, what)}
+    layer = s.layer(name, what=f"{what}: layer")
+    return {name: [_state(layer, cell, what) for cell in given.split(",")]}
 
 
-def _values(model: pgm.Model, name: str, given: Any, what: str) -> Any:
-    """Return one state of a variable, or a list for many rows, as numbers, NaN where missing."""
-    s = model.structure
-    layer = s.layers[s.places[name][0]]
-    if isinstance(given, list):
-        return np.array([_state(layer, x, f"{what}, row {i}") for i, x in enumerate(given)])
-    return _state(layer, given, what)
+def _state(layer: Layer, given: Any, what: str) -> Any:
+    """Return the name of a state, or the number of one without a name; NaN where it is missing.
 
-
-def _state(layer: Layer, given: Any, what: str) -> float:
-    """Return a state by its name or number, NaN for an empty text or a question mark."""
-    text = given.strip() if isinstance(given, str) else given
-    known = layer.state_names or ()
-    missing = text in ("", "?") and text not in known
-    value = state_number(layer, math.nan if missing else text, what)
-    support = layer.unit.support
-    states = () if support is None else range(len(support)) if layer.unit.width > 1 else support
-    if math.isfinite(value) and len(states) and not np.isclose(value, states).any():
-        expected = ", ".join(map(repr, known)) or ", ".join(f"{x:g}" for x in states[:8])
-        raise pgm.PgmError(f"{what}: {value:g} is no state, expected one of {expected}")
+    A cell of a table or of the command line may have spaces around it, and is missing where it is
+    empty or a question mark.
+    """
+    table, text = layer.state_table, given
+    if isinstance(given, str) and not (table is not None and table.matches(given)):
+        text = given.strip()
+        if text in ("", "?") and not (table is not None and table.matches(text)):
+            return math.nan
+    value = state_number(layer, text, what)
+    if math.isnan(value):
+        return value
+    if table is not None:
+        return table.names[table.state(text, what)]
+    check_states(layer, np.asarray(value), what)
     return value
+
+
+def _states(layer: Layer, given: Sequence[Any], places: Sequence[str]) -> Array:
+    """Return the states of many rows; `places` name them for messages."""
+    out, known = np.empty(len(given), dtype=object), dict[Hashable, Any]()
+    # Values repeat, and names are looked up one by one.
+    for row, value in enumerate(given):
+        key = (type(value), value) if hashable(value) else row
+        if key not in known:
+            known[key] = _state(layer, value, places[row])
+        out[row] = known[key]
+    return out if layer.state_table is not None else out.astype(np.float64)
 
 
 def _number(text: str, where: str) -> float:
     """Return a number, or NaN for a question mark or an empty text."""
     text = text.strip()
-    try:
-        return float("nan") if text in ("?", "") else float(text)
-    except ValueError:
-        raise pgm.PgmError(f"{where}: {text!r} is not a number or ?") from None
+    number = math.nan if text in ("?", "") else written_number(text)
+    if number is None:
+        raise pgm.PgmError(f"{where}: {text!r} is not a number or ?")
+    return float(number)
 
 
 def read_arrays(model: pgm.Model, path: Path) -> dict[str, Any]:
@@ -130,7 +142,7 @@ def _read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
     for name, value in found.items():
         if not isinstance(value, np.ndarray):
             raise pgm.PgmError(f"{name!r} is not an array")
-    # States by their names.
+    # Text has states by their names, with empty cells.
     texts = {n for n, x in found.items() if x.dtype.kind == "U" and n in model.structure.places}
     return found | {name: _of_json(model, name, found[name].tolist()) for name in texts}
 
@@ -177,13 +189,17 @@ def _different(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _of_json(model: pgm.Model, name: str, value: Any) -> Any:
-    """Return the states of a variable, which may be names, or the array of a layer."""
+    """Return the states of a variable, or the array of a layer, which may be names."""
     s, each = model.structure, value if isinstance(value, list) else [value]
-    named = name in s.places and not any(isinstance(x, list) for x in each)
-    if named and (name not in s.layers or any(isinstance(x, str) for x in each)):
-        return _values(model, name, value, f"variable {name!r}")
+    if name in s.places and not any(isinstance(x, list) for x in each):
+        layer, what = s.layers[s.places[name][0]], f"variable {name!r}"
+        if isinstance(value, list):
+            return _states(layer, value, [f"{what}, row {row}" for row in range(len(value))])
+        return _state(layer, value, what)
     layer = s.layer(name, what="layer")
-    return as_floats(numbers_of_layer(layer, value, layer.title), layer.title)
+    # Checked here, where the message names the file.
+    numbers = as_floats(numbers_of_layer(layer, value, layer.title), layer.title)
+    return numbers if layer.state_table is None else value
 
 
 def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
@@ -203,6 +219,8 @@ def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
     header = [cell.strip() for cell in rows[0][1]]
     if _are_names(model, first, header, rows[0][0]):
         return _columns(model, header, rows)
+    if first.state_table is not None:
+        return {first.name: [[_state(first, c, f"line {n}") for c in row] for n, row in rows]}
     values = [[_number(cell, f"line {number}") for cell in row] for number, row in rows]
     return {first.name: np.array(values)}
 
@@ -218,15 +236,21 @@ def _are_names(model: pgm.Model, first: Layer, cells: list[str], line: int) -> b
     places = model.structure.places
     if len(set(cells)) < len(cells) or not all(cell in places for cell in cells):
         return False
-    values, support = [float(cell) for cell in cells], first.unit.support
-    known = () if support is None else range(len(support)) if first.unit.width > 1 else support
-    fits = support is None or all(value in known for value in values)
-    if len(cells) == first.size and fits:
+    if len(cells) == first.size and all(_fits(first, cell) for cell in cells):
         raise pgm.PgmError(
             f"line {line} may be names of variables, or values of layer {first.name!r}: give a "
             ".json file, which has the names"
         )
     return True
+
+
+def _fits(layer: Layer, cell: str) -> bool:
+    """Whether the cell of a table may be a value of a layer's unit."""
+    if layer.state_table is not None:
+        return bool(layer.state_table.matches(cell))
+    support = layer.unit.support
+    known = () if support is None else range(len(support)) if layer.unit.width > 1 else support
+    return support is None or float(cell) in known
 
 
 def _is_number(cell: str) -> bool:
@@ -252,11 +276,6 @@ def _columns(
             )
         if name in out:
             raise pgm.PgmError(f"line {rows[0][0]}: variable {name!r} has two columns")
-        layer, known = s.layers[s.places[name][0]], dict[str, float]()
-        # Cells repeat, and names are looked up one by one.
-        for line, row in rows[1:]:
-            if row[column] not in known:
-                what = f"line {line}, column {name!r}"
-                known[row[column]] = _state(layer, row[column], what)
-        out[name] = np.array([known[row[column]] for _, row in rows[1:]])
+        layer, cells = s.layers[s.places[name][0]], [row[column] for _, row in rows[1:]]
+        out[name] = _states(layer, cells, [f"line {i}, column {name!r}" for i, _ in rows[1:]])
     return out

@@ -26,7 +26,15 @@ def hashable(value: object) -> bool:
     return True
 
 
-def is_sequence(value: object) -> TypeGuard[Iterable[Any]]:
+def is_several(value: object) -> TypeGuard[Iterable[Any]]:
     """Whether a value can be several names: no text, and no array without axes."""
     several = isinstance(value, Iterable) and not isinstance(value, str)
     return several and bool(getattr(value, "ndim", 1))
+
+
+def is_sequence(value: object) -> TypeGuard[Iterable[Any]]:
+    """Whether a value can be several names in order, which a set has none of.
+
+    The order of a set of texts changes from one process to the next.
+    """
+    return is_several(value) and not isinstance(value, (set, frozenset))

@@ -106,7 +106,17 @@ class GraphBuilder:
         self.weights.append(weight)
 
     def cause(self, parent: str, child: str, weight: Weight | None = None) -> None:
-        """Add arrows parent -> child: the children's input gains x_parent J."""
+        """Add arrows parent -> child: the children's input gains x_parent J.
+
+        Children of Binary units are sigmoids of their input. The distribution of a variable given
+        others is a table of `conditional`; arrows between two variables need a weight.
+
+        Parameters
+        ----------
+        parent, child : names of layers, or of variables.
+        weight : (width of the parent, width of the child), dense or a scipy sparse array; None =
+            drawn by build.
+        """
         self.couplings.append(Arrow(parent, child))
         self.weights.append(weight)
 
@@ -189,6 +199,7 @@ class GraphBuilder:
         conditionals that do not sum to one, or that form a cycle.
         """
         check_names(self.variables, self.layers)
+        self._check_causes()
         named = [name for c in self.couplings for name in (c.a, c.b)]
         taken: list[Hashable] = [layer.name for layer in self.layers]
         # A layer of variables must not hide a unit by its name.
@@ -212,6 +223,16 @@ class GraphBuilder:
         fresh = all(value is None for value in given)
         structure, params = add_tables(structure, params, self.declared, self.variables)
         return Model(structure, params, fresh=fresh)
+
+    def _check_causes(self) -> None:
+        """PgmError for arrows between two variables without a weight, which may mean a table."""
+        names = {v.name for v in self.variables}
+        for c, weight in zip(self.couplings, self.weights, strict=True):
+            if c.directed and weight is None and {c.a, c.b} <= names:
+                raise PgmError(
+                    f"cause({c.a!r}, {c.b!r}) joins two variables by a weight, and none is given: "
+                    f"give weight=, or the table of conditional({c.b!r}, ({c.a!r},), values)"
+                )
 
     @staticmethod
     def from_networkx(graph: nx.Graph, unit: Unit | None = None) -> GraphBuilder:
@@ -286,7 +307,9 @@ def _declared(network: Network) -> GraphBuilder:
 
 
 def _listed(given: Iterable[Any] | None, what: str) -> tuple[Any, ...] | None:
-    """Return names as a tuple; PgmError if they are no list."""
+    """Return names as a tuple; PgmError if they are no list, or have no order."""
+    if isinstance(given, (set, frozenset)):
+        raise PgmError(f"{what} must be a list of names in order, not the set {given!r}")
     try:
         return None if given is None else tuple(given)
     except TypeError:

@@ -6,7 +6,7 @@ which are added to the natural parameters of units as linear fields.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,18 +15,23 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import IN_RANGE, in_range
+from pgmengine.base.names import hashable
 from pgmengine.base.types import Array, LayerValues, States
 from pgmengine.graph.frames import by_layer, places_of
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.named_units import check_by_layer, hints_by_layer, is_frame
+from pgmengine.graph.named_units import (
+    StateNumbers,
+    check_by_layer,
+    hints_by_layer,
+    is_frame,
+    values_of_units,
+)
 from pgmengine.graph.queries import EvidencePattern
 from pgmengine.graph.rows import common_rows, rows_of, spread
+from pgmengine.graph.state_names import ROUNDING, as_entries
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
 from pgmengine.graph.variables import described
-
-# Relative error of single precision.
-ROUNDING = 2.0**-24
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +67,10 @@ def parse_evidence(
     PgmError with layer, row and index for values outside the support of a unit, wrong shapes, and
     unequal numbers of rows.
     """
-    evidence = {} if evidence is None else by_layer(structure, evidence, what)
+    evidence = {} if evidence is None else evidence
+    if isinstance(evidence, Mapping) and not isinstance(evidence, StateNumbers):
+        _check_one_hot(structure, evidence, what)
+    evidence = by_layer(structure, evidence, what)
     parsed, with_rows = {}, {}
     for name, given in evidence.items():
         flat, has_rows = parse_layer(structure.layer(name, what=f"{what}: layer"), given, what)
@@ -91,6 +99,38 @@ def parse_evidence(
         values[name], observed[name] = spread(value, rows), spread(seen, rows)
     cut = {name: spread(mask, rows) for name, (_, mask) in structure.blank.items()}
     return Evidence(bool(with_rows), values, EvidencePattern(structure, rows, observed, cut))
+
+
+def _check_one_hot(structure: Structure, evidence: Mapping[Any, Any], what: str) -> None:
+    """PgmError for a vector that may be a one-hot row of a unit, or a state in each of many rows.
+
+    Where other evidence has rows as well, the vector has a state for each of them.
+    """
+    vectors = [(key, x) for key, x in evidence.items() if not isinstance(x, (str, int, float))]
+    if len(vectors) != 1 or not hashable(key := vectors[0][0]):
+        return
+    name = (
+        key[0] if isinstance(key, tuple) and len(key) == 2 and key not in structure.places else key
+    )
+    name = name if name in structure.layers else structure.places.get(key, (None,))[0]
+    layer, given = structure.layers.get(str(name)), vectors[0][1]
+    if layer is None or not layer.unit.one_hot or (name == key and layer.size > 1):
+        return
+    k = layer.unit.width
+    if k == 1 or getattr(given, "ndim", 1) != 1 or not isinstance(given, Sized) or len(given) != k:
+        return
+    entries = as_entries(layer, given, f"{what}: {key!r}")
+    kinds = (bool, int, float, np.number, np.bool_)
+    ones = [
+        entry == 1 for entry in np.ravel(entries) if isinstance(entry, kinds) and entry in (0, 1)
+    ]
+    if len(ones) != k or sum(ones) != 1:
+        return
+    row = [int(one) for one in ones]
+    raise PgmError(
+        f"{what}: {key!r}: {row} may be a one-hot row, or a state in each of {k} rows: give the "
+        f"state, {row.index(1)}, or the rows {[[entry] for entry in row]}"
+    )
 
 
 def _seen(layer: Layer, values: Array) -> Array:
@@ -156,7 +196,7 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
     """Return (rows, size[, k]) and whether the rows axis was given; labels become values."""
     n, k = layer.size, layer.unit.width
     square = k > 1 and array.shape == (n, n) == (n, k)
-    if square and _values_of_units(layer, array):
+    if square and values_of_units(layer, array):
         raise PgmError(
             f"{what}: layer {layer.name!r}: an array {(n, k)} whose rows are values of {n} units "
             f"may also be labels of {n} rows of evidence; give values with an axis of rows, as "
@@ -173,12 +213,6 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
     has_rows = array.ndim == 2
     array, _ = _checked(layer, array if has_rows else array[None], 2, what)
     return (layer.values_of(array, what), has_rows) if k > 1 else (array, has_rows)
-
-
-def _values_of_units(layer: Layer, array: Array) -> bool:
-    """Whether there are rows without NaN, and all of them are values of the layer's units."""
-    known = array[~np.isnan(array).all(axis=1)]
-    return bool(len(known)) and bool(layer.unit.contains(known).all())
 
 
 def _checked(layer: Layer, array: Array, ndim: int, what: str) -> tuple[Array, bool]:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pgmengine.base.checks import is_missing
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.named_units import check_by_layer, is_frame, numbers_of_layer, values_by_layer
+from pgmengine.graph.named_units import (
+    StateNumbers,
+    check_by_layer,
+    is_frame,
+    numbers_of_layer,
+    values_by_layer,
+)
+from pgmengine.graph.state_names import as_entries, state_numbers
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
 from pgmengine.graph.variables import unit_name
@@ -23,22 +28,29 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
-    """Return a DataFrame as layer -> (rows, size), NaN in units without a column.
+def by_layer(
+    structure: Structure, given: Any, what: str = "evidence", with_rows: bool = False
+) -> StateNumbers:
+    """Return values of layers and units, or of a DataFrame, as layer -> numbers.
 
-    A column is (layer, label of the unit), or the label alone
-    if no other layer has it; a layer of one unit may be named in place of its unit. Units without
-    labels are numbered. Values may be names of states. The columns of a DataFrame for one layer are
-    its units, by name if one of them is the name of a unit, else in order. Names close to labels of
-    units are refused as mistyped.
+    The columns of a DataFrame are (layer, label of the unit), or the label alone if no other layer
+    has it; units without a column are NaN. A layer of one unit may be named in place of its unit.
+    Units without labels are numbered. Values may be names of states. The columns of a DataFrame for
+    one layer are its units, by name if one of them is the name of a unit, else in order. Names
+    close to labels of units are refused as mistyped. Values `with_rows` have an axis of rows.
     """
+    if isinstance(given, StateNumbers):
+        return given
     if isinstance(given, Mapping) and not is_frame(given):
+        read = StateNumbers()
         if not structure.layers.keys() >= given.keys():
-            given = values_by_layer(structure, given, what)
-        return {name: _given(structure.layers.get(name), x, what) for name, x in given.items()}
+            given, read = values_by_layer(structure, given, what)
+        for name, values in given.items():
+            read[name] = _given(structure.layers.get(name), values, what, with_rows)
+        return read
     if not is_frame(given):
         check_by_layer(structure, given, what)
-    places, out, taken = _places(structure), dict[str, Array](), dict[tuple[str, int], Any]()
+    places, out, taken = _places(structure), StateNumbers(), dict[tuple[str, int], Any]()
     if not len(given.columns):
         raise PgmError(f"{what}: the DataFrame has no columns")
     for i, column in enumerate(given.columns):
@@ -55,40 +67,36 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
         taken[layer.name, index] = column
         if layer.name not in out:
             out[layer.name] = np.full((len(given), layer.size), np.nan)
-        out[layer.name][:, index] = _numbers(
-            layer, given.iloc[:, i].to_numpy(), f"{what}: column {column!r}"
-        )
-    wide = {name: structure.layers[name] for name in out if structure.layers[name].unit.width > 1}
-    return out | {name: layer.values_of(out[name], what) for name, layer in wide.items()}
+        out[layer.name][:, index] = _column(layer, given, i, f"{what}: column {column!r}")
+    for name in out:
+        layer = structure.layers[name]
+        if layer.unit.width > 1:
+            out[name] = layer.values_of(out[name], what)
+    return out
 
 
-def _given(layer: Layer | None, given: Any, what: str) -> Any:
+def _given(layer: Layer | None, given: Any, what: str, with_rows: bool) -> Any:
     """Return values of a layer from a DataFrame or an array with names of states, or as given."""
     if layer is None:
         return given
     if is_frame(given):
         return _of_layer(layer, given, f"{what}: {layer.title}")
-    return numbers_of_layer(layer, given, f"{what}: {layer.title}")
+    return numbers_of_layer(layer, given, f"{what}: {layer.title}", with_rows)
 
 
-def data_by_layer(structure: Structure, data: Any) -> Any:
+def data_by_layer(structure: Structure, data: Any) -> StateNumbers:
     """Return `by_layer` of data, which always have a rows axis.
 
     (rows, size) numbers for units with several components are therefore labels.
     """
-    given = by_layer(structure, data, "data")
-    wide = {n for n in given if n in structure.layers and structure.layers[n].unit.width > 1}
-    labels = {
-        n
-        for n in wide
-        if np.ndim(given[n]) == 2 and np.shape(given[n])[1] == structure.layers[n].size
-    }
-    return {
-        n: structure.layers[n].values_of(as_floats(x, f"data: layer {n!r}"), "data")
-        if n in labels
-        else x
-        for n, x in given.items()
-    }
+    given = by_layer(structure, data, "data", with_rows=True)
+    for name, values in given.items():
+        layer = structure.layers.get(name)
+        if layer is None or layer.unit.width == 1:
+            continue
+        if np.ndim(values) == 2 and np.shape(values)[1] == layer.size:
+            given[name] = layer.values_of(as_floats(values, f"data: layer {name!r}"), "data")
+    return given
 
 
 def _of_layer(layer: Layer, frame: Any, what: str) -> Any:
@@ -98,7 +106,7 @@ def _of_layer(layer: Layer, frame: Any, what: str) -> Any:
         return frame
     out = np.full((len(frame), layer.size), np.nan)
     for i, (index, column) in enumerate(zip(places, frame.columns, strict=True)):
-        out[:, index] = _numbers(layer, frame.iloc[:, i].to_numpy(), f"{what}, column {column!r}")
+        out[:, index] = _column(layer, frame, i, f"{what}, column {column!r}")
     return layer.values_of(out, what) if layer.unit.width > 1 else out
 
 
@@ -198,7 +206,7 @@ def unit_names(layer: Layer) -> list[str] | list[int]:
     return texts if len(set(texts)) == len(texts) else [repr(label) for label in layer.labels]
 
 
-def component_names(layer: Layer) -> list[str] | list[int]:
+def component_names(layer: Layer) -> list[Hashable]:
     """Return the names of the components of a value: states of one-hot units, or numbers."""
     named = layer.state_names is not None and layer.unit.one_hot
     return list(layer.state_names or ()) if named else list(range(layer.unit.width))
@@ -228,31 +236,7 @@ def _places(structure: Structure) -> dict[Hashable, tuple[Layer, int]]:
     return out
 
 
-def _numbers(layer: Layer, values: Array, what: str) -> Array:
-    """Return values as floats: names of states as values or labels, missing ones as NaN."""
-    if values.dtype.kind in "biuf" and not layer.state_names:
-        return values.astype(np.float64)
-    out = np.full(len(values), np.nan)
-    support = (
-        None
-        if layer.unit.support is None
-        else (np.arange(len(layer.unit.support)) if layer.unit.width > 1 else layer.unit.support)
-    )
-    known = (
-        dict(zip(layer.state_names, support, strict=True))
-        if layer.state_names and support is not None
-        else {}
-    )
-    # Where a name of a state is a number, all numbers have to be names.
-    named = any(isinstance(name, Real) for name in known)
-    if values.dtype.kind in "biuf" and not named:
-        return values.astype(np.float64)
-    for row, value in enumerate(values):
-        if is_missing(value):
-            continue
-        try:
-            out[row] = known[value] if value in known or named else float(value)
-        except (KeyError, TypeError, ValueError, OverflowError):
-            expected = f"one of {', '.join(map(str, known))}" if known else "a number"
-            raise PgmError(f"{what}, row {row}: {value!r} is not {expected}") from None
-    return out
+def _column(layer: Layer, frame: Any, number: int, what: str) -> Array:
+    """Return a column of values of a unit as numbers, NaN where they are missing."""
+    entries = as_entries(layer, frame.iloc[:, number].to_numpy(), what)
+    return state_numbers(layer, entries, what, ("row",))

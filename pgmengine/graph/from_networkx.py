@@ -14,7 +14,7 @@ import networkx as nx
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.names import nearest
+from pgmengine.base.names import is_sequence, nearest
 from pgmengine.base.types import Array, Weight
 from pgmengine.graph.validate import as_floats, check_settings, check_unit_room
 from pgmengine.graph.variables import Variable, free_name
@@ -54,7 +54,10 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
         edge for edge in nodes.edges(data=True) if not _into_conditional(edge, graph, families)
     ]
     coupled = {node for one, two, _ in edges for node in (one, two)}
-    kinds: dict[Hashable, tuple[Any, ...]] = {node: (units[node], states[node]) for node in nodes}
+    # True and 1 are equal, and different names.
+    kinds: dict[Hashable, tuple[Any, ...]] = {
+        node: (units[node], states[node], tuple(map(type, states[node] or ()))) for node in nodes
+    }
     if graph.is_directed():
         # Roots of arrows are normalised, in layers without other units and without conditionals.
         kinds = {node: (*k, node in coupled, node in families) for node, k in kinds.items()}
@@ -271,11 +274,14 @@ def _names_of_states(node: Hashable, data: Mapping[str, Any]) -> tuple[Any, ...]
     if "states" not in data:
         return None
     try:
+        if not is_sequence(data["states"]):
+            raise TypeError
         names = tuple(data["states"])
         hash(names)
     except TypeError:
         raise PgmError(
-            f"node {node!r}: states must be a list of names, not {data['states']!r}"
+            f"node {node!r}: states must be a list of names, not {data['states']!r}, which have an "
+            "order"
         ) from None
     return names
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
+from pgmengine.graph.state_names import StateNames
 from pgmengine.units import Unit
 
 
@@ -24,7 +26,12 @@ class Layer:
     unit: Unit
     size: int
     labels: tuple[Hashable, ...] | None = None
-    state_names: tuple[str, ...] | None = None
+    state_names: tuple[Hashable, ...] | None = None
+
+    @cached_property
+    def state_table(self) -> StateNames | None:
+        """The table that reads names of states, or None where the states have none."""
+        return StateNames(self.state_names) if self.state_names else None
 
     @property
     def width(self) -> int:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.base.checks import is_missing
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import IN_RANGE, in_range
-from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
+from pgmengine.graph.state_names import as_entries, state_number, state_numbers
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
 from pgmengine.graph.variables import find
+from pgmengine.graph.weights import is_sparse
 
 # Deviation of a number from the value of a state that is taken for rounding.
 NEAR, RELATIVE = 1e-8, 1e-6
+
+
+class StateNumbers(dict[str, Any]):
+    """Values by layer in which names of states have been read: they are not read again."""
 
 
 def check_by_layer(structure: Structure, given: Any, what: str) -> None:
@@ -69,11 +72,13 @@ def _with_size(layer: Layer) -> str:
     return f"{layer.title} has {layer.size} unit{'s' * (layer.size > 1)}{each}"
 
 
-def values_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -> dict[str, Any]:
-    """Return evidence whose keys may be names of units as layer -> values, NaN where none is given.
+def values_by_layer(
+    structure: Structure, given: Mapping[Any, Any], what: str
+) -> tuple[dict[str, Any], StateNumbers]:
+    """Return the entries by layer as they are, and those by names of units as layer -> numbers.
 
     A value is the name of a state, a number, or an array of these with an axis of rows; None and
-    NaN are not observed. Other entries are returned as they are.
+    NaN are not observed.
 
     Raises
     ------
@@ -81,6 +86,7 @@ def values_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -
     """
     out, named = _apart(structure, given, what)
     rows: tuple[Any, int] | None = None
+    read = StateNumbers()
     for name, members in named.items():
         layer = structure.layers[name]
         parts = {}
@@ -92,8 +98,8 @@ def values_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -
         if layer.unit.width > 1 and gathered.ndim == 2:
             # One row stays a vector of labels: its values, (size, k), could be rows of labels.
             gathered = layer.values_of(gathered, what)
-        out[name] = gathered
-    return out
+        read[name] = gathered
+    return out, read
 
 
 def hints_by_layer(
@@ -183,25 +189,19 @@ def _numbers(layer: Layer, value: ArrayLike, what: str) -> Array:
     if isinstance(value, (str, int, float)):
         found = np.asarray(state_number(layer, value, what))
     else:
-        array = as_entries(value, what)
+        array = as_entries(layer, value, what)
         # Rows of one unit each, as arrays of a layer of one unit have them.
         array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
         if array.ndim > 1:
             raise PgmError(f"{what} has shape {array.shape}, expected a value, or one for each row")
-        if array.dtype.kind in "biuf":
-            found = array.astype(np.float64)
-        elif array.ndim:
-            each = [state_number(layer, x, f"{what}, row {row}") for row, x in enumerate(array)]
-            found = np.array(each, dtype=np.float64)
-        else:
-            found = np.asarray(state_number(layer, array.item(), what))
+        found = state_numbers(layer, array, what, ("row",))
     # The name of a state is one.
-    if not (isinstance(value, str) and value in (layer.state_names or ())):
-        _check_states(layer, found, what)
+    if layer.state_table is None:
+        check_states(layer, found, what)
     return found
 
 
-def _check_states(layer: Layer, numbers: Array, what: str) -> None:
+def check_states(layer: Layer, numbers: Array, what: str) -> None:
     """PgmError unless the numbers () or (rows,) of one unit are states of it, or NaN."""
     unit, support = layer.unit, layer.unit.support
     if support is None:
@@ -217,7 +217,7 @@ def _check_states(layer: Layer, numbers: Array, what: str) -> None:
     if bad.any():
         row = f", row {np.flatnonzero(bad)[0]}" if numbers.ndim else ""
         value = np.ravel(numbers)[np.ravel(bad)][0]
-        expected = ", ".join(map(repr, layer.state_names or known.tolist()[:8]))
+        expected = ", ".join(map(repr, known.tolist()[:8]))
         raise PgmError(f"{what}{row}: {value:g} is no state, expected one of {expected}")
 
 
@@ -232,63 +232,54 @@ def _common_rows(
     return key, len(part)
 
 
-def as_entries(given: Any, what: str) -> Array:
-    """Return values as an array: of numbers, or else of objects as they were given.
+def numbers_of_layer(layer: Layer, given: Any, what: str, with_rows: bool = False) -> Any:
+    """Return values of a layer with its names of states as numbers, NaN where not observed.
 
-    Masked entries become NaN. PgmError for what is no array.
+    Values of all components of units, such as one-hot rows, stay as they are, and so do numbers of
+    states without names. Data are always `with_rows`: two axes are then rows of labels.
+
+    Raises
+    ------
+    PgmError for a value that is no state, with row and index.
     """
-    if isinstance(given, np.ma.MaskedArray):
-        return np.asarray(np.ma.filled(given.astype(object), np.nan))
-    try:
-        array = np.asarray(given)
-        # Of names and numbers together numpy makes text.
-        return array if array.dtype.kind in "biuf" else np.asarray(given, dtype=object)
-    except ValueError:
-        pass
-    try:
-        return np.asarray(given, dtype=object)
-    except ValueError as error:
-        raise PgmError(f"{what} is not an array of values: {error}") from None
-
-
-def state_number(layer: Layer, value: Any, what: str) -> float:
-    """Return one value of a unit as a number: names of states become states."""
-    if is_missing(value):
-        return float("nan")
-    names = layer.state_names or ()
-    value = str(value) if isinstance(value, np.str_) else value
-    try:
-        if value in names:
-            state = names.index(value)
-            support = layer.unit.support
-            return float(state if support is None or layer.unit.width > 1 else support[state])
-        if isinstance(value, (complex, np.complexfloating)):
-            raise TypeError
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        expected = f"one of {', '.join(map(repr, names))}" if names else "a number of a state"
-        # Shortened, because it may be anything.
-        shown = repr(value) if isinstance(value, str) else reprlib.repr(value)
-        raise PgmError(
-            f"{what}: {shown} is no state, expected {expected}{nearest(value, names)}"
-        ) from None
-
-
-def numbers_of_layer(layer: Layer, given: Any, what: str) -> Any:
-    """Return values of a layer with its names of states as numbers; numbers stay as they are.
-
-    None and NaN are not observed. PgmError for a name that is no state, with row and index.
-    """
-    if not layer.state_names or isinstance(given, (int, float)):
+    named = layer.state_table is not None
+    if not named and (isinstance(given, (int, float)) or _numeric(given) or is_sparse(given)):
         return given
-    array = as_entries(given, what)
-    if array.dtype.kind in "biuf":
+    array = as_entries(layer, as_floats(given, what) if is_sparse(given) else given, what)
+    if not named and (_numeric(array) or not any(isinstance(x, (str, bytes)) for x in array.flat)):
         return given
-    found = np.empty(array.shape)
-    for place in np.ndindex(array.shape):
-        where = "".join(f", {axis} {i}" for axis, i in zip(_axes(layer, array), place, strict=True))
-        found[place] = state_number(layer, array[place], f"{what}{where}")
+    wide = layer.unit.width > 1
+    if wide and _of_components(layer, array, with_rows):
+        return given
+    found = state_numbers(layer, array, what, _axes(layer, array))
+    if wide and found.ndim == 2 and found.shape[1] == layer.size:
+        # Labels of as many rows as there are states could be values of components.
+        return layer.values_of(found, what)
     return found
+
+
+def _numeric(given: Any) -> bool:
+    """Whether values are an array of numbers or booleans."""
+    return isinstance(given, np.ndarray) and given.dtype.kind in "biuf"
+
+
+def _of_components(layer: Layer, array: Array, with_rows: bool) -> bool:
+    """Whether an array has numbers for each component of each unit, and no names of states."""
+    shape = layer.bias_shape
+    if array.shape[-2:] != shape or (with_rows and array.ndim == 2):
+        return False
+    try:
+        values = array.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    labels = array.ndim == 2 and shape[0] == shape[1]
+    return not labels or values_of_units(layer, values)
+
+
+def values_of_units(layer: Layer, array: Array) -> bool:
+    """Whether there are rows without NaN, and all of them are values of the layer's units."""
+    known = array[~np.isnan(array).all(axis=1)]
+    return bool(len(known)) and bool(layer.unit.contains(known).all())
 
 
 def _axes(layer: Layer, array: Array) -> tuple[str, ...]:

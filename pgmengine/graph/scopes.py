@@ -62,7 +62,29 @@ def add_tables(
     whole = replace(structure, tables=tuple(made.values()), variables=places)
     if made:
         check_conditionals(whole, params)
+        _check_complete(whole)
     return whole, params | logs
+
+
+def _check_complete(structure: Structure) -> None:
+    """PgmError for a variable without a conditional in a network of conditionals alone.
+
+    It would be uniform without a word. Couplings, arrows and tables give variables a distribution
+    as well.
+    """
+    index = structure.table_index
+    if structure.couplings or not all(tables.conditional for tables in structure.tables):
+        return
+    children = set(index.child.tolist())
+    for name, i in structure.variables:
+        if structure.first_unit[name] + i in children or structure.state_counts[name] == 1:
+            continue
+        variable, count = unit_name(structure.layers, (name, i)), structure.state_counts[name]
+        raise PgmError(
+            f"variable {variable!r} has no conditional, and all other tables are conditionals: "
+            f"give conditional({variable!r}, (), values), which are [1/{count}] * {count} if its "
+            "states have the same probability"
+        )
 
 
 def _axes(structure: Structure, one: Declared) -> list[tuple[str, tuple[Hashable, ...]]]:

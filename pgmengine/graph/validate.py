@@ -104,6 +104,11 @@ def _check_names(layer: Layer) -> None:
             for part in name if isinstance(name, tuple) else (name,):
                 if isinstance(part, str):
                     check_text(part, f"layer {layer.name!r}: a {what}")
+    for name in layer.state_names or ():
+        if is_missing(name):
+            raise PgmError(
+                f"layer {layer.name!r}: {name!r} cannot be a name of a state: it means not observed"
+            )
     labels = layer.labels
     if labels is not None and len(labels) != layer.size:
         raise PgmError(

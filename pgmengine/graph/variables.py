@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import TypeAlias
 
 import numpy as np
 
 from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError
-from pgmengine.base.names import hashable, is_sequence, nearest
+from pgmengine.base.names import hashable, is_sequence, is_several, nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.structure import Structure
@@ -55,8 +56,14 @@ def check_variable(name: object, states: int | Iterable[str]) -> Variable:
             raise PgmError(f"{what} must be 1 or more, or a list of their names, not {states}")
         return Variable(name, int(states))
     if not is_sequence(states):
-        raise PgmError(f"{what} must be a number or a list of names, not {states!r}")
+        raise PgmError(f"{what} must be a number or a list of names in order, not {states!r}")
     names = tuple(states)
+    if any(isinstance(one, Number) for one in names):
+        texts = tuple(map(str, names))
+        raise PgmError(
+            f"{what} must be names as text, not {names!r}: give {texts!r}; evidence may then be "
+            f"{names[0]!r} as well"
+        )
     if not all(isinstance(one, str) for one in names) or len(set(names)) < max(len(names), 1):
         raise PgmError(f"{what} must be one or more different names, not {names!r}")
     for one in names:
@@ -143,7 +150,7 @@ def find(structure: Structure, member: object, what: str) -> Place:
 
 def as_members(given: object, what: str) -> tuple[Member, ...]:
     """Return names of units or layers as a tuple; PgmError for one string, or for no sequence."""
-    if not is_sequence(given):
+    if not is_several(given):
         raise PgmError(
             f"{what} must be a sequence of layers or variables such as ({given!r},), not "
             f"{'a string' if isinstance(given, str) else repr(given)}"

@@ -25,6 +25,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.progress import showing
 from pgmengine.base.types import RngLike
 from pgmengine.graph.model import Model, ModelLike, as_model
+from pgmengine.graph.named_units import StateNumbers
 from pgmengine.graph.rows import distinct
 from pgmengine.graph.target import Target
 from pgmengine.graph.variables import Member, as_members, units_named
@@ -80,13 +81,14 @@ def infer(
     model : the model, or the Fit that holds it.
     evidence : layer -> (size,) or (rows, size); NaN is not observed, omitted layers are free.
         Categorical layers take labels or one-hot rows. A pandas DataFrame has a column for each
-        unit.
+        unit. Units may be given by their names. States that have names are given by these, as text,
+        numbers or booleans: 1, 1.0 and "1" are one name. Others are given by values or labels.
     want : any of "marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", and
         "bound", a lower bound of log_z.
     method : Auto() by default.
     soft : layer -> hint, a log-likelihood to add: log-odds for two-valued units, (..., k) log
         weights of states for Categorical units.
-    do : layer -> values; cuts the arrows into the units with a value (directed layers only).
+    do : values as in `evidence`; cuts the arrows into units with a value (directed layers only).
     rng : int or numpy Generator; the same rng gives the same bits on the same kind of processor,
         with the same versions of numpy and BLAS.
     state : the `state` of an earlier result, to go on from.
@@ -228,7 +230,8 @@ class Ask:
             values = np.where(layer.components(seen), np.tile(one, layer.size), np.nan)
             # With an axis of rows: without it k units of Categorical(k) are ambiguous.
             evidence[name] = layer.shaped(values[None])
-        return self.model.given({n: v for n, v in evidence.items() if self._seen[n].any()})
+        some = {n: v for n, v in evidence.items() if self._seen[n].any()}
+        return self.model.given(StateNumbers(some))
 
     def __repr__(self) -> str:
         given = ", ".join(map(str, self.observed)) or "nothing"

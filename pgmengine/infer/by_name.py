@@ -147,10 +147,10 @@ def state_values(layer: Layer, values: Array) -> Array:
     Values that were withheld are NaN, and stay so.
     """
     unit = layer.unit
-    if unit.support is None or (layer.state_names is None and unit.width == 1):
+    if unit.support is None or (layer.state_table is None and unit.width == 1):
         return values
     states = unit.state_of(values)
-    found = np.array(layer.state_names, dtype=object)[states] if layer.state_names else states
+    found = states if layer.state_table is None else layer.state_table.array[states]
     lost = np.isnan(values) if unit.width == 1 else np.isnan(values).any(axis=-1)
     return np.where(lost, np.nan, found) if lost.any() else found
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pgmengine.base.checks import real
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
-from pgmengine.base.types import Array
 from pgmengine.graph.model import Model, ModelLike, as_model
 from pgmengine.graph.tabular import Network
 from pgmengine.io.bif import read_bif, write_bif
@@ -146,7 +145,7 @@ def write(model: ModelLike, path: str | Path) -> None:
         write_network(network_of(as_model(model)), path)
 
 
-def read_evidence(path: str | Path, model: ModelLike | None = None) -> dict[str, int | Array]:
+def read_evidence(path: str | Path, model: ModelLike | None = None) -> dict[str, Any]:
     r"""Read evidence from a file of the UAI competitions.
 
     Parameters
@@ -157,10 +156,11 @@ def read_evidence(path: str | Path, model: ModelLike | None = None) -> dict[str,
 
     Returns
     -------
-    A state, a number from 0, by the name of each observed variable: its name in the model, or its
-    number if no model is given. If the file has several samples, an array of states, with NaN where
-    a sample leaves the variable free. Units of layers come after the variables of a model, in their
-    order; they have values in place of states, in arrays by layer where units have no names.
+    A state by the name of each observed variable: the name that the model has for it, or its number
+    from 0 where the states have no names; without a model, numbers by the number of the variable.
+    If the file has several samples, an array of states, with NaN where a sample leaves the variable
+    free. Units of layers come after the variables of a model, in their order; without names of
+    states they have values in place of states, in arrays by layer where units have no names.
 
     Raises
     ------

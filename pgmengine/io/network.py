@@ -11,7 +11,7 @@ density of the model.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -92,9 +92,9 @@ def finite_units(model: Model) -> list[Place]:
     return [(name, i) for name, i in _places(model) if counts[name]]
 
 
-def by_unit(model: Model, states: dict[Place, int | Array]) -> dict[str, int | Array]:
+def by_unit(model: Model, states: dict[Place, int | Array]) -> dict[str, Any]:
     """Return states of units as evidence: by the names of units, or as arrays of layers."""
-    s, out = model.structure, dict[str, int | Array]()
+    s, out = model.structure, dict[str, Any]()
     for name in dict.fromkeys(layer for layer, _ in states):
         layer = s.layers[name]
         own = {i: _values(layer, x) for (other, i), x in states.items() if other == name}
@@ -103,19 +103,28 @@ def by_unit(model: Model, states: dict[Place, int | Array]) -> dict[str, int | A
             out |= {names[i]: value for i, value in own.items()}
             continue
         rows = {len(value) for value in own.values() if isinstance(value, np.ndarray)}
-        values = np.full((*rows, layer.size), np.nan)
+        values = np.full((*rows, layer.size), np.nan, dtype=object if layer.state_names else None)
         for i, value in own.items():
             values[..., i] = value
         out[name] = values
     return out
 
 
-def _values(layer: Layer, states: int | Array) -> int | Array:
-    """Return the values of states; a state stands for itself where a unit is one-hot."""
+def _values(layer: Layer, states: int | Array) -> Any:
+    """Return the names of states, or their values: a label stands for itself where it has no name.
+
+    A state is an int, or (samples,) states are an array with NaN where nothing is observed.
+    """
+    several = isinstance(states, np.ndarray)
+    if layer.state_table is not None:
+        if not several:
+            return layer.state_table.names[int(states)]
+        names = np.append(layer.state_table.array, np.nan)
+        return names[np.where(np.isnan(states), -1, states).astype(int)]
     if layer.unit.width > 1:
         return states
     support = _support(layer)
-    if not isinstance(states, np.ndarray):
+    if not several:
         value = float(support[states])
         return int(value) if value.is_integer() else np.array(value)
     values: Array = np.append(support, np.nan)[np.where(np.isnan(states), -1, states).astype(int)]

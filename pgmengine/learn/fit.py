@@ -142,7 +142,7 @@ def fit(
         biases are set so that observed units have the means of the data. Given and learned
         parameters stay.
     data : layer -> (rows, size), or a DataFrame with a column for each unit; NaN is a missing
-        value, and layers that are left out are hidden.
+        value, and layers that are left out are hidden. States have their names, as in `infer`.
     negative : the method of the model phase. By default ExactGradient() where that takes at most
         two milliseconds of an update, else PCD(), or CD() with `given`; a normalised (directed)
         model has no model phase.

@@ -16,6 +16,7 @@ from pgmengine.graph.frames import data_by_layer
 from pgmengine.graph.given import make_target
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.model import Model, ModelLike, as_model
+from pgmengine.graph.named_units import StateNumbers
 from pgmengine.graph.target import Target
 from pgmengine.graph.weights import is_sparse
 from pgmengine.infer.sampling.base_rates import base_rates
@@ -64,6 +65,7 @@ def base_rate_start(model: ModelLike, data: LayerValues, strength: float = 0.05)
     """
     model = as_model(model)
     amount("base_rate_start: strength", strength)
+    data = data_by_layer(model.structure, data)
     rows, layers = make_target(model, data, what="data").rows, model.structure.layers
     bias = {}
     for name, eta in base_rates(model, data, strength * rows).items():
@@ -189,7 +191,7 @@ def _learned(
     lower = _copies(step.below, step.both[1] and not step.both[0])
     upper = _copies(step.above, step.both[0] and not step.both[1])
     ties, optimizer = _ties(lower, upper), settings.get("optimizer")
-    rows = dict.fromkeys(lower, x)
+    rows = StateNumbers.fromkeys(lower, x)
     # Centred gradients of tied parameters are not those of one parameter.
     tied = Tied(optimizer or Scaled(SGD(_falling(settings, len(x)))), ties) if ties else optimizer
     found = fit(_pair(model, step, lower, upper), rows, **{**settings, "optimizer": tied})

@@ -50,9 +50,7 @@ def mixed_rows(seed, graph, rows):
     asked = draw_question(graph, seed, rows=4)
     model = graph.build()
     target = model.given(
-        as_arguments(graph, asked, 0, names=False),
-        soft=as_hints(graph, asked),
-        do=as_arguments(graph, asked, 2, names=False),
+        as_arguments(graph, asked, 0), soft=as_hints(graph, asked), do=as_arguments(graph, asked, 2)
     )
     layers = model.structure.layers
     reference = {n: rng.normal(size=x.width) for n, x in layers.items() if rng.random() < 0.7}

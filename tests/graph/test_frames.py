@@ -30,11 +30,11 @@ def test_names_of_variables_and_states():
     shown = pgm.infer(model, frame, want=("marginals", "log_prob"))
     s = model.structure
     places = {label: (x.name, i) for x in s.layers.values() for i, label in enumerate(x.labels)}
-    plain = {x.name: np.full((3, x.size), np.nan) for x in s.layers.values()}
+    plain = {x.name: np.full((3, x.size), np.nan, dtype=object) for x in s.layers.values()}
     for label, values in {
-        "wet": [1, np.nan, 0],
+        "wet": ["wet", np.nan, "dry"],
         "mood": [np.nan, -1, 0],
-        "sky": [np.nan, 2, np.nan],
+        "sky": [np.nan, "rain", np.nan],
     }.items():
         layer, i = places[label]
         plain[layer][:, i] = values
@@ -74,9 +74,12 @@ def test_fit_takes_frames():
         (pd.DataFrame({"wett": [1]}), "column 'wett' is no unit's name; did you mean wet"),
         (
             pd.DataFrame({"sky": ["snow"]}),
-            "column 'sky', row 0: 'snow' is not one of sun, cloud, rain",
+            "column 'sky', row 0: 'snow' is no state, expected one of 'sun', 'cloud', 'rain'",
         ),
-        (pd.DataFrame({"mood": ["good"]}), "column 'mood', row 0: 'good' is not a number"),
+        (
+            pd.DataFrame({"mood": ["good"]}),
+            "column 'mood', row 0: 'good' is no state, expected a number",
+        ),
         (pd.DataFrame({"mood": [0.3]}), "is not a value of"),
     ],
 )
@@ -105,7 +108,7 @@ def test_nothing_is_lost_in_silence():
         model, pd.DataFrame([[1, 0]], columns=pd.Index([("v", "1"), ("v", 1)], tupleize_cols=False))
     )
     np.testing.assert_array_equal(seen.mean["v"][0], [1, 0])
-    twice = pd.DataFrame([[1, np.nan]], columns=["wet", "wet"])
+    twice = pd.DataFrame([["wet", np.nan]], columns=["wet", "wet"])
     with pytest.raises(pgm.PgmError, match="columns 'wet' and 'wet' are the same unit"):
         pgm.infer(weather(), twice)
     with pytest.raises(pgm.PgmError, match="has no columns"):
@@ -123,7 +126,7 @@ def test_where_states_are_named_by_numbers_others_are_no_states():
     model = b.build()
     found = pgm.infer(model, pd.DataFrame({"x": [30, 10]}))
     np.testing.assert_array_equal(found.prob["x"][:, 0], np.eye(3)[[2, 0]])
-    with pytest.raises(pgm.PgmError, match=r"row 0: (np.int64\()?2\)? is not one of 10, 20, 30"):
+    with pytest.raises(pgm.PgmError, match="row 0: 2 is no state, expected one of 10, 20, 30"):
         pgm.infer(model, pd.DataFrame({"x": [2, 10]}))
 
 
@@ -133,10 +136,9 @@ def test_columns_of_one_layers_frame_are_taken_by_name():
     b.layer("h", pgm.Binary(), 2)
     b.couple("v", "h")
     model, x = b.build(rng=0), np.array([[1.0, 0, 0], [0, 1, np.nan]])
-    truth = pgm.infer(model, {"v": x}).mean["h"]
-    words = pd.DataFrame(
-        np.array([["yes", "no", "no"], ["no", "yes", None]], dtype=object), columns=list("abc")
-    )
+    names = np.array([["yes", "no", "no"], ["no", "yes", None]], dtype=object)
+    truth = pgm.infer(model, {"v": names}).mean["h"]
+    words = pd.DataFrame(names, columns=list("abc"))
     for frame in (words, words[["c", "a", "b"]], words.set_axis(list("pqr"), axis=1)):
         assert np.array_equal(pgm.infer(model, {"v": frame}).mean["h"], truth)
     numbers, plain = pd.DataFrame(x), pgm.rbm(3, 2, rng=0)
@@ -166,9 +168,7 @@ def test_columns_of_one_layers_frame_are_taken_by_name():
     hint = pd.DataFrame([[0.5, -1.0]], columns=["c", "a"])
     in_order = pgm.infer(model, soft={"v": [-1.0, 0, 0.5]}).mean["h"]
     assert np.array_equal(pgm.infer(model, soft={"v": hint}).mean["h"][0], in_order)
-    with pytest.raises(
-        pgm.PgmError, match="layer 'v', column 'a', row 0: 'maybe' is not one of no, yes"
-    ):
+    with pytest.raises(pgm.PgmError, match="layer 'v', column 'a', row 0: 'maybe' is no state"):
         pgm.infer(model, {"v": pd.DataFrame([["maybe", "no", "no"]], columns=list("abc"))})
 
 
@@ -233,7 +233,8 @@ def test_variables_beside_layers_stand_for_their_layer():
     assert frame["lung", "lung"][0] == pytest.approx(0.945)
     assert frame["h"].shape == (1, 2)
     shown = pgm.infer(network("h"), {"smoke": ["no", "yes"], "h": [[0, 1], [1, 1]]}).to_frame()
-    seen = shown[[("h", 0), ("h", 1), ("smoke", "smoke")]]
-    back = pgm.infer(network("h"), seen)
-    np.testing.assert_array_equal(np.ravel(back.mean["smoke"]), [1, 0])
+    back = pgm.infer(network("h"), shown[[("h", 0), ("h", 1)]])
     np.testing.assert_array_equal(back.mean["h"], [[0, 1], [1, 1]])
+    # A mean of 1 is no name of a state.
+    with pytest.raises(pgm.PgmError, match=r"'smoke'\), row 0: 1.0 is no state"):
+        pgm.infer(network("h"), shown[[("smoke", "smoke")]])

@@ -114,7 +114,7 @@ def test_six_printed_digits_are_within_the_tolerance():
 
 def test_conditionals_are_normalised_within_the_tolerance():
     near = np.array(GOOD) * (1 + SUM / 2)
-    model = declare(("conditional", "lung", ("smoke",), near))
+    model = declare(ROOT, ("conditional", "lung", ("smoke",), near))
     log_p = model.params["lung|smoke.table"]
     np.testing.assert_allclose(np.exp(log_p).sum(axis=1), 1, rtol=1e-14)
     np.testing.assert_allclose(np.exp(log_p), GOOD, rtol=1e-12)

@@ -69,6 +69,7 @@ def test_normalised_rows_keep_their_bits(tmp_path, seed=0):
     b = pgm.GraphBuilder()
     b.variable("a", states=40)
     b.variable("b", states=5)
+    b.conditional("a", (), np.full(40, 1 / 40))
     b.conditional("b", ("a",), prob)
     made = b.build()
     same_tables(made, made.with_params({"b|a.table": made.params["b|a.table"]}))

@@ -100,7 +100,7 @@ def test_evidence_is_checked_against_a_model_and_has_its_names(tmp_path):
         b.variable(name, states=list(states))
     model = b.build()
     path.write_text("1\n1\n2 2\n")
-    assert read_evidence(path, model) == {"r": 2}
+    assert read_evidence(path, model) == {"r": "c"}
     path.write_text("1\n1\n2 3\n")
     with pytest.raises(PgmError, match=rf"^{path}: line 3, word 4 \('3'\).*state of variable 2"):
         read_evidence(path, model)

@@ -28,9 +28,9 @@ def chain(seed=0):
 
 
 def drawn(model, rows=400, seed=1):
-    """Layer -> draws of the model."""
+    """Return draws of the model, a column for each unit."""
     found = pgm.infer(model, want=("samples",), method=pgm.Exact(draws=rows), rng=seed)
-    return {name: x[:, 0] for name, x in found.samples.items()}
+    return found.samples_frame()
 
 
 def learned(model, data, **settings):
@@ -203,7 +203,8 @@ def test_barren_conditionals_add_no_noise():
     model = b.build(rng=0)
     for observed, scored in (("", set()), ("b", {"a", "b"}), ("ac", {"a", "b", "c"})):
         target = make_target(model, {name: 0 for name in observed})
-        found = target.gradient(target.clamp(drawn(model, 1)))
+        states = pgm.infer(model, want=("samples",), rng=1).samples
+        found = target.gradient(target.clamp({n: x[:1, 0] for n, x in states.items()}))
         assert {key[0] for key, score in found.items() if np.any(score)} == scored, observed
 
 

@@ -211,6 +211,7 @@ def test_a_refusal_is_shown_once_and_names_the_variable():
     b = pgm.GraphBuilder()
     b.variable("smoke")
     b.variable("lung")
+    b.table(("smoke",), [1.0, 3.0])
     b.conditional("lung", ("smoke",), [[0.1, 0.9], [0.01, 0.99]])
     text = pgm.explain(b.build(), method=pgm.Auto(candidates=(pgm.Forward(below=0), pgm.Forward())))
     line = "variable 'smoke' is free and not drawn from its parents"
