@@ -30,12 +30,14 @@ class Structure:
     """Layers in the order of their declaration, couplings and tables; models that learn share it.
 
     `variables` are the places (layer, unit) of the units that were declared as variables, in order.
+    `findings` is the layer of virtual findings (findings.py), empty without any.
     """
 
     layers: dict[str, Layer]
     couplings: tuple[Coupling, ...]
     tables: tuple[Tables, ...] = ()
     variables: tuple[tuple[str, int], ...] = ()
+    findings: str = ""
     # Covers and nets of evidence patterns: they depend on the graph, the pattern and the place of
     # zero weights, so all models of a structure share them, and a model that learns keeps them.
     memo: Cache[Any] = field(default_factory=lambda: Cache(most=1000), init=False, repr=False)
