@@ -129,6 +129,17 @@ class Structure:
         return out | {name: (name, 0) for name, layer in self.layers.items() if layer.size == 1}
 
     @cached_property
+    def by_state(self) -> frozenset[str]:
+        """Layers whose units are shown by the probabilities of their states, not by a mean.
+
+        They are variables, and units whose states have names. The mean of two such states is the
+        probability of the second one, which no name says.
+        """
+        variables = {name for name, _ in self.variables}
+        named = (n for n, x in self.layers.items() if n in variables or x.state_names is not None)
+        return frozenset(name for name in named if self.state_counts[name])
+
+    @cached_property
     def meetings(self) -> dict[str, tuple[tuple[Undirected, str], ...]]:
         """Layer -> (coupling, layer at the other end) of its undirected couplings."""
         return {
