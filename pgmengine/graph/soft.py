@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,7 +28,7 @@ from pgmengine.graph.layer import Layer
 from pgmengine.graph.named_units import apart, check_by_layer, is_frame
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
-from pgmengine.graph.variables import Place
+from pgmengine.graph.variables import Member, Place
 
 # Numbers of states: an array with a last axis of states, or state -> number or number of each row.
 ByState: TypeAlias = "ArrayLike | Mapping[Hashable, ArrayLike]"
@@ -42,10 +42,14 @@ class Likelihoods:
 
 
 # Layer, variable, or (layer, number of a unit) -> its hints.
-Soft: TypeAlias = "Mapping[Any, ByState | Likelihoods]"
+Soft: TypeAlias = (
+    "Mapping[str, ByState | Likelihoods] | Mapping[Member, ByState | Likelihoods] "
+    "| Mapping[tuple[str, Hashable], ByState | Likelihoods]"
+)
+Key = TypeVar("Key", bound=Hashable)
 
 
-def likelihood(values: Mapping[Any, ByState]) -> dict[Any, Likelihoods]:
+def likelihood(values: Mapping[Key, ByState]) -> dict[Key, Likelihoods]:
     """Return soft evidence that is given by likelihoods themselves, not by their logarithms.
 
     Use it as `soft=pgm.likelihood({...})` for findings of uncertain sensors: each number is the
@@ -316,18 +320,19 @@ def _place(place: tuple[int, ...], axes: int) -> str:
 def _hints(parts: list[_Part]) -> Hints:
     """Return fields and findings of hints of different units."""
     fields, findings = dict[str, Array](), list[Finding]()
-    common, rows = np.zeros(1), _rows(parts)
+    rows = _rows(parts)
+    common = np.zeros(rows or 1)
+    several = {part.layer.name for part in parts if part.has_rows}
     for part in parts:
-        name, size, width = part.layer.name, part.layer.size, part.layer.unit.width
+        name, layer = part.layer.name, part.layer
         field, share, chances = _divided(part)
         if chances is not None:
             findings += _findings(part, chances)
         if field is not None:
-            old = fields.get(name, np.zeros((1, size * width)))
-            new = np.zeros((max(len(old), len(field)), size * width)) + old
-            new[:, part.layer.columns(part.units)] = field.reshape(len(field), -1)
-            fields[name] = new
-        common = common + share.sum(axis=1)
+            if name not in fields:
+                fields[name] = np.zeros(((rows or 1) if name in several else 1, layer.width))
+            fields[name][:, layer.columns(part.units)] = field.reshape(len(field), -1)
+        common += share.sum(axis=1)
     return Hints(fields, common if common.any() else None, tuple(findings), rows)
 
 
