@@ -235,10 +235,12 @@ def _log_weights(layer: Layer, given: Any, what: str) -> Array:
         raise PgmError(f"{what} has no rows, expected at least one")
     if array.shape[-1:] != (k,):
         each = "likelihood" if chances else "log weight"
-        example = {name: 0.0 for name in names[:4]} if names else [0.0] * min(k, 4)
+        numbers = [*[0.0] * (min(k, 4) - 1), 1.0]
+        example = dict(zip(names, numbers, strict=True)) if len(names) == len(numbers) else numbers
+        why = "; a log-odds does not say which state it favours" if k == 2 and not chances else ""
         raise PgmError(
             f"{what} has shape {array.shape}, expected (..., {k}), a {each} for each state, such "
-            f"as {example}"
+            f"as {example}{' ...' if k > len(numbers) else ''}{why}"
         )
     if chances:
         good = (array >= 0) & np.isfinite(array)
@@ -263,9 +265,7 @@ def _by_state(layer: Layer, given: Any, what: str) -> Array:
     # A Series of pandas has an index that may name states.
     series = hasattr(given, "index") and hasattr(given, "items") and not is_frame(given)
     named = isinstance(given, Mapping) or (
-        layer.state_names is not None
-        and (is_frame(given) or series)
-        and any(key in keys for key in given.keys())  # noqa: SIM118
+        (is_frame(given) or series) and any(key in keys for key in given.keys())  # noqa: SIM118
     )
     if not named:
         return as_floats(given, what)

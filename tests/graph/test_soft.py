@@ -102,16 +102,15 @@ def test_hints_are_likelihoods_of_states_in_every_form(name, excluded):
         pgm.likelihood({name: one}),
         pgm.likelihood({name: dict(zip(keys, one, strict=True))}),
     ]
-    if isinstance(keys[0], str):
-        forms += [{name: pd.Series(by_name).iloc[::-1]}]
+    # A Series and a DataFrame have states by name, in any order.
+    forms += [{name: pd.Series(log, index=keys).iloc[::-1]}, {name: pd.Series(log)}]
     for evidence in ({}, {"v": [1, np.nan]}):
         expected = truth(name, one, evidence)
         for soft in forms:
             compare(pgm.infer(model, evidence, want=WANT, soft=soft), expected)
     forms = [{name: logs}, pgm.likelihood({name: np.stack([one, two])})]
     forms += [{name: dict(zip(keys, logs.T, strict=True))}]
-    if isinstance(keys[0], str):
-        forms += [{name: pd.DataFrame(logs, columns=keys).iloc[:, ::-1]}]
+    forms += [{name: pd.DataFrame(logs, columns=keys).iloc[:, ::-1]}]
     for soft in forms:
         found = pgm.infer(model, want=WANT, soft=soft)
         for row, likelihood in enumerate((one, two)):
