@@ -7,6 +7,7 @@ from pgmengine.engine.kernels import Blend, FlipState, Gibbs
 from pgmengine.graph.builder import GraphBuilder
 from pgmengine.graph.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
 from pgmengine.graph.model import Model
+from pgmengine.graph.soft import likelihood
 from pgmengine.graph.target import Target
 from pgmengine.infer.ask import explain, infer, prepare
 from pgmengine.infer.auto import Auto
@@ -174,6 +175,7 @@ __all__ = [
     "fit",
     "harmonic",
     "infer",
+    "likelihood",
     "linear_decay",
     "load",
     "load_declaration",

@@ -13,11 +13,13 @@ from numpy.typing import ArrayLike
 
 from pgmengine.apps.graph_layout import NARROW, places
 from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.types import Array
 from pgmengine.diagnostics import autocorrelation_function
 from pgmengine.graph.model import Model, ModelLike, as_model
 from pgmengine.graph.variables import Place, unit_name
 from pgmengine.infer.result import Result
 from pgmengine.learn.fit import Fit
+from pgmengine.units import Unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,8 +30,12 @@ History: TypeAlias = Mapping[str, Mapping[str, ArrayLike]]
 
 
 def _axes(ax: Axes | None, size: tuple[float, float] = (6.0, 4.0)) -> Axes:
-    """Return the Axes, or new ones of this size in inches."""
+    """Return the Axes, or new ones of this size in inches; PgmError for anything else."""
     if ax is not None:
+        if not hasattr(ax, "transAxes"):
+            raise PgmError(
+                f"ax must be Axes of matplotlib, not {type(ax).__name__}; give arguments by name"
+            )
         return ax
     import matplotlib.pyplot as plt
 
@@ -141,6 +147,9 @@ def samples(
 ) -> Axes:
     """Draw samples of a layer as images: a line for each chain, with time to the right.
 
+    Units with several components, such as Categorical units, are drawn by their states, a colour
+    for each state in the order of the colours of `graph`.
+
     Parameters
     ----------
     result : an answer with samples; independent draws are on one line.
@@ -150,19 +159,67 @@ def samples(
     chains : number of chains.
     ax : where to draw; new Axes by default.
 
+    Raises
+    ------
+    PgmError
+        If the states of units are not known: they have infinitely many values with several
+        components, or the result comes from a method's own `run`.
+
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(16, 4, rng=0), want=("samples",), method=pgm.MCMC(draws=50), rng=0)
     >>> ax = pgm.plots.samples(r, "v", (4, 4))
     """
-    drawn = result.samples[layer][:, 0]
+    drawn, look = result.samples[layer][:, 0], dict[str, Any]()
+    if drawn.ndim > 2:
+        unit = _unit(result, layer)
+        lost = np.asarray(np.isnan(drawn).any(axis=-1))
+        drawn = np.where(lost, np.nan, unit.state_of(np.where(lost[..., None], 0.0, drawn)))
+        look = _colors_of_states(unit)
     by_chain = drawn.reshape(len(result.stats.get("energy", (0,))), -1, drawn.shape[1])
     draws = by_chain.shape[1]
     picked = by_chain[:chains, np.linspace(0, draws - 1, min(times, draws)).astype(int)]
-    return images(picked.reshape(-1, drawn.shape[1]), shape, picked.shape[1], ax)
+    return images(picked.reshape(-1, drawn.shape[1]), shape, picked.shape[1], ax, **look)
+
+
+def _unit(result: Result, layer: str) -> Unit:
+    """Return the unit of a layer or variable, whose values have several components."""
+    if result.target is None:
+        raise PgmError(
+            f"states of {layer!r} are drawn, which the result of a method's own run does not know; "
+            "ask by pgm.infer"
+        )
+    s = result.target.structure
+    unit = s.layers[layer if layer in s.layers else s.places[layer][0]].unit
+    if unit.support is None:
+        raise PgmError(
+            f"layer {layer!r} has {unit!r} units, whose values have {unit.width} components and no "
+            "states, and cannot be drawn as one image"
+        )
+    return unit
+
+
+def _state_colors(count: int) -> Array:
+    """Return a colour (4,) for each of some states."""
+    import matplotlib as mpl
+
+    colors: Array = mpl.colormaps["viridis"](np.linspace(0.1, 0.95, max(count, 2)))
+    return colors
+
+
+def _colors_of_states(unit: Unit) -> dict[str, Any]:
+    """Return the arguments of images that draw the numbers of states in their colours."""
+    from matplotlib.colors import ListedColormap
+
+    assert unit.support is not None
+    count = max(len(unit.support), 2)
+    return {"cmap": ListedColormap(_state_colors(count)), "vmin": -0.5, "vmax": count - 0.5}
 
 
 def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | None = None) -> Axes:
     """Draw the evidence above its completion by posterior means, a column for each row.
+
+    Units with several components, such as Categorical units, are drawn by their states, as in
+    `samples`, and completed by their most probable state.
 
     Parameters
     ----------
@@ -174,7 +231,8 @@ def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | N
     Raises
     ------
     PgmError
-        For a result without evidence, from a method's own `run`.
+        For a result without evidence, from a method's own `run`, and for units with several
+        components and no states.
 
     >>> import numpy as np
     >>> import pgmengine as pgm
@@ -183,8 +241,18 @@ def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | N
     """
     if result.target is None:
         raise PgmError("the result has no evidence; ask by pgm.infer")
-    seen = np.where(result.target.free[layer], np.nan, result.target.evidence.values[layer])
-    mean = np.reshape(result.mean[layer], seen.shape)
+    s, free = result.target.structure, result.target.free[layer]
+    values = s.layer(layer).shaped(result.target.evidence.values[layer])
+    if values.ndim > 2:
+        unit = _unit(result, layer)
+        states = np.where(free, np.nan, unit.state_of(values))
+        best = np.reshape(result.prob[layer], (*free.shape, -1)).argmax(axis=-1)
+        both = np.concatenate((states, np.where(free, best, states)))
+        return images(both, shape, len(states), ax, **_colors_of_states(unit))
+    seen = np.where(free, np.nan, values)
+    # A layer of one variable has its mean here, and probabilities of states by name.
+    means = result.answers if "mean" in result.answers else {"mean": result.mean}
+    mean = np.reshape(means["mean"][layer], seen.shape)
     low, high = min(0.0, mean.min()), max(1.0, mean.max())
     return images(np.concatenate((seen, mean)), shape, len(seen), ax, vmin=low, vmax=high)
 
@@ -321,7 +389,7 @@ def bound_gap(bound: ArrayLike, exact: ArrayLike, ax: Axes | None = None, bins: 
 
 
 def graph(
-    model: ModelLike, ax: Axes | None = None, result: Result | None = None, row: int = 0
+    model: ModelLike, result: Result | None = None, ax: Axes | None = None, row: int = 0
 ) -> Axes:
     """Draw a model: its layers as boxes, or its named variables with their tables.
 
@@ -338,19 +406,23 @@ def graph(
     Parameters
     ----------
     model : the model to draw.
-    ax : where to draw; new Axes by default, whose size grows with the number of variables.
     result : marginals of this model.
+    ax : where to draw; new Axes by default, whose size grows with the number of variables.
     row : the row of evidence of the result that is drawn.
 
     Raises
     ------
     PgmError
-        If the result has no marginals, has no such row, or belongs to another model.
+        If the result is none, has no marginals or no such row, or belongs to another model.
 
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.graph(pgm.dbn([12, 8, 4], rng=0))
     """
     model = as_model(model)
+    if result is not None and not isinstance(result, Result):
+        raise PgmError(
+            f"result must be a Result of pgm.infer, not {type(result).__name__}; give Axes as ax="
+        )
     if model.structure.variables:
         if result is not None:
             _check_result(model, result, row)
@@ -458,7 +530,6 @@ def _variable(
     row: int,
 ) -> None:
     """Draw the box of a variable at (x, y, width), with its marginal."""
-    import matplotlib as mpl
     from matplotlib.patches import Rectangle
 
     x, y, wide = at
@@ -471,7 +542,7 @@ def _variable(
         return
     prob = np.asarray(result.prob[unit[0]])
     shares = (prob[row] if prob.ndim == 3 else prob)[unit[1]].tolist()
-    colors = mpl.colormaps["viridis"](np.linspace(0.1, 0.95, max(len(shares), 2)))
+    colors = _state_colors(len(shares))
     left = x - wide / 2
     for share, color in zip(shares, colors, strict=False):
         part = Rectangle((left, y - LOW), wide * share, 0.11, facecolor=color, zorder=4)

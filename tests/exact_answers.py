@@ -173,11 +173,16 @@ def _stored(graph, a, b):
     return ~np.eye(len(weight), dtype=bool) if a == b else np.ones(weight.shape, dtype=bool)
 
 
+def shown_mean(graph, oracle, name):
+    """`Result.mean` under a name: means of a layer, probabilities of the states of a variable."""
+    return oracle.prob((name, 0)) if graph.layers[name].named else oracle.mean(name)
+
+
 def _check_marginals(graph, oracles, r, what):
     for name, x in graph.layers.items():
         for row, oracle in enumerate(oracles):
             where = f"of {name}, row {row}, {what}"
-            close(np.ravel(r.mean[name][row]), oracle.mean(name), f"mean {where}")
+            close(np.ravel(r.mean[name][row]), shown_mean(graph, oracle, name), f"mean {where}")
             if x.unit.support is not None:
                 right = [oracle.prob((name, i)) for i in range(x.size)]
                 close(r.prob[name][row], right, f"prob {where}")

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from brute import grid
 from random_graphs import (
     Graph,
     Layer,
@@ -21,11 +22,11 @@ from random_graphs import (
     Table,
     as_arguments,
     as_hints,
+    by_state,
     forceable,
     hinted,
     random_causes,
     random_graph,
-    two_valued,
 )
 
 import pgmengine as pgm
@@ -323,10 +324,18 @@ class _Draw:
         return self.known[key]
 
     def _hint(self, u):
-        """Log weights of the states; log-odds of units with values -1 and 1 have the mean 0."""
-        unit = self.graph.layers[u[0]].unit
-        if not two_valued(self.graph, u):
-            return self.rng.normal(0, 1.5, self.graph.layers[u[0]].width)
+        """Log weights of the states, which may exclude some of them, or log-odds of two states.
+
+        The log weights of units with values -1 and 1 that log-odds stand for have the mean 0.
+        """
+        layer = self.graph.layers[u[0]]
+        unit = layer.unit
+        if by_state(layer):
+            weights = self.rng.normal(0, 1.5, len(grid(unit)[1]))
+            if len(weights) > 1 and self.rng.random() < 0.2:
+                few = self.rng.integers(1, len(weights))
+                weights[self.rng.permutation(len(weights))[:few]] = -np.inf
+            return weights
         odds = self.rng.normal(0, 2)
         middle = isinstance(unit, (pgm.Spin, pgm.MultiValued))
         return np.array([-odds / 2, odds / 2] if middle else [0.0, odds])

@@ -445,14 +445,13 @@ def draw_question(graph, seed, rows=1):
     for _ in range(rows):
         if not same:
             pattern = [u for u in graph.units if rng.random() < share]
-        soft = {
-            u: rng.normal(0, 1, 2 if two_valued(graph, u) else graph.layers[u[0]].width)
-            for u in hints
-        }
+        soft = {u: rng.normal(0, 1, len(grid(graph.layers[u[0]].unit)[1])) for u in hints}
         for u, w in soft.items():
+            if by_state(graph.layers[u[0]]):
+                continue
             if isinstance(graph.layers[u[0]].unit, (pgm.Spin, pgm.MultiValued)):
                 w[:] = -w[1] / 2, w[1] / 2
-            elif two_valued(graph, u):
+            else:
                 w[0] = 0.0
         do = {u: int(rng.integers(len(grid(graph.layers[u[0]].unit)[1]))) for u in forced}
         # Evidence is a draw under the interventions, so that it is possible.
@@ -476,7 +475,12 @@ def two_valued(graph, u):
 
 
 def hinted(graph, u):
-    return two_valued(graph, u) or isinstance(graph.layers[u[0]].unit, pgm.Categorical)
+    return graph.layers[u[0]].unit.support is not None
+
+
+def by_state(x):
+    """Whether hints of a layer are log weights of states, and not log-odds."""
+    return x.named or len(grid(x.unit)[1]) != 2
 
 
 def forceable(graph, u):
@@ -529,12 +533,12 @@ def as_hints(graph, asked):
     for x in graph.layers.values():
         if not any(u[0] == x.name for row in asked for u in row[1]):
             continue
-        table = np.zeros((len(asked), x.size, x.width))
+        each = (len(grid(x.unit)[1]),) if by_state(x) else ()
+        table = np.zeros((len(asked), x.size, *each))
         for r, row in enumerate(asked):
             for (name, i), w in row[1].items():
                 if name == x.name:
-                    table[r, i] = w if x.width > 1 else w[1] - w[0]
-        table = table if x.width > 1 else table[:, :, 0]
+                    table[r, i] = w if each else w[1] - w[0]
         found[x.name] = table[:, 0] if x.named else table
     return found
 

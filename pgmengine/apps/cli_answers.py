@@ -18,10 +18,10 @@ from rich.table import Table
 import pgmengine as pgm
 from pgmengine.base.files import writable, write_whole
 from pgmengine.base.types import Array
-from pgmengine.graph.frames import shown_units
+from pgmengine.graph.frames import shown_units, state_keys
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.variables import Place, unit_name
-from pgmengine.infer.by_name import state_keys, state_values
+from pgmengine.infer.by_name import state_values
 
 # Answers with an axis of units.
 BY_UNIT = ("mean", "prob", "mode", "samples")
@@ -121,10 +121,13 @@ def show(*tables: Table) -> None:
 def flat_answers(result: pgm.Result, structure: Structure) -> dict[str, Array]:
     """Return the answers as arrays: "log_z", "mean.v" of layer v, and "prob.rain" of a variable.
 
-    Arrays of a variable have no axis of units, and "states.rain" has the order of its states.
+    Arrays of a variable have no axis of units, and "states.rain" has the order of its states, of
+    which "mean.rain" has the probabilities as well.
     """
     arrays: dict[str, Array] = {}
     for name, value in result.answers.items():
+        if name == "mean" and "prob" in result.answers:
+            value = _by_state(value, result.answers["prob"], structure)
         if name in BY_UNIT:
             arrays |= {f"{name}.{key}": v for key, v in by_name(name, value, structure).items()}
         elif isinstance(value, Mapping):
@@ -135,6 +138,14 @@ def flat_answers(result: pgm.Result, structure: Structure) -> dict[str, Array]:
         if x.variable:
             arrays[f"states.{x.name}"] = np.array(state_keys(x.layer))
     return arrays
+
+
+def _by_state(
+    mean: Mapping[str, Array], prob: Mapping[str, Array], structure: Structure
+) -> dict[str, Array]:
+    """Return means of layers, with the probabilities of states in place of means of variables."""
+    variables = {name for name, _ in structure.variables}
+    return {name: prob[name] if name in variables else value for name, value in mean.items()}
 
 
 def by_name(answer: str, values: Mapping[str, Array], structure: Structure) -> dict[str, Array]:
@@ -150,8 +161,8 @@ def by_name(answer: str, values: Mapping[str, Array], structure: Structure) -> d
             found = np.asarray(state_values(x.layer, value)[..., x.units[0]])
             out[x.name] = found.astype(str) if x.layer.state_names else found
         else:
-            wide = answer == "prob" or x.layer.unit.width > 1
-            out[x.name] = np.asarray(np.take(value, x.units[0], axis=-2 if wide else -1))
+            # Means of variables are probabilities of states as well.
+            out[x.name] = np.asarray(np.take(value, x.units[0], axis=-2))
     return out
 
 

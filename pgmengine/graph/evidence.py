@@ -1,7 +1,6 @@
 """Evidence, parsed into complete arrays with a mask for each row.
 
-Hard evidence consists of observed values. Soft evidence consists of log-likelihoods of states,
-which are added to the natural parameters of units as linear fields.
+Evidence consists of observed values. Soft evidence, hints about states, is read by soft.py.
 """
 
 from __future__ import annotations
@@ -14,20 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.limits import IN_RANGE, in_range
+from pgmengine.base.limits import IN_RANGE
 from pgmengine.base.names import hashable
-from pgmengine.base.types import Array, LayerValues, States
-from pgmengine.graph.frames import by_layer, places_of
+from pgmengine.base.types import Array, LayerValues
+from pgmengine.graph.frames import by_layer
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.named_units import (
-    StateNumbers,
-    check_by_layer,
-    hints_by_layer,
-    is_frame,
-    values_of_units,
-)
+from pgmengine.graph.named_units import StateNumbers, values_of_units
 from pgmengine.graph.queries import EvidencePattern
-from pgmengine.graph.rows import common_rows, rows_of, spread
+from pgmengine.graph.rows import rows_of, spread
 from pgmengine.graph.state_names import ROUNDING, as_entries
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.validate import as_floats
@@ -227,84 +220,3 @@ def _checked(layer: Layer, array: Array, ndim: int, what: str) -> tuple[Array, b
         shape = array.shape if array.ndim != ndim or array.shape[0] != 1 else array.shape[1:]
         raise PgmError(f"{what}: {layer.title} has shape {shape}, expected {expected}")
     return array, True
-
-
-def parse_soft(
-    structure: Structure, soft: Mapping[str, ArrayLike] | None
-) -> tuple[States, int | None]:
-    """Return the linear field (rows or 1, width) of each layer, and the number of rows.
-
-    The number of rows is None if no array had a rows axis.
-    """
-    fields: States = {}
-    rows: int | None = None
-    if soft is not None:
-        check_by_layer(structure, soft, "soft")
-    if soft is not None and not structure.layers.keys() >= soft.keys():
-        soft = hints_by_layer(structure, soft)
-    for name, given in (soft or {}).items():
-        layer = structure.layer(name, what="soft: layer")
-        unit = layer.unit
-        two_valued = unit.support is not None and unit.width == 1 and len(unit.support) == 2
-        if not two_valued and unit.width == 1:
-            raise PgmError(
-                f"soft: layer {name!r} has {unit!r} units; soft evidence is a log-odds for "
-                "two-valued units or log weights for Categorical units"
-            )
-        array = as_floats(_columns_in_order(layer, given), f"soft: layer {name!r}")
-        array = _with_units(layer, array)
-        if (
-            array.shape[-len(layer.bias_shape) :] != layer.bias_shape
-            or array.ndim > len(layer.bias_shape) + 1
-        ):
-            raise PgmError(
-                f"soft: layer {name!r} has shape {array.shape}, expected {layer.bias_shape} or "
-                "(rows, ...)"
-            )
-        flat = layer.flat(array)
-        if not len(flat):
-            raise PgmError(f"soft: layer {name!r} has no rows, expected at least one")
-        if not in_range(flat).all():
-            row, index = (int(i) for i in np.argwhere(~in_range(flat))[0])
-            raise PgmError(
-                f"soft: {layer.place(index // unit.width, row)} is "
-                f"{flat[row, index]}, expected {IN_RANGE}; 0 is no hint"
-            )
-        if two_valued and unit.support is not None:
-            flat = flat / (unit.support[1] - unit.support[0])
-        fields[name] = flat
-        if array.ndim > len(layer.bias_shape):
-            rows = (
-                len(flat)
-                if rows is None
-                else common_rows({"soft": len(flat), "another soft layer": rows})
-            )
-    return fields, rows
-
-
-def _with_units(layer: Layer, hints: Array) -> Array:
-    """Return hints with an axis of units, which a layer of one unit may leave out, as in evidence.
-
-    A hint is then a number, or one number for each state; with an axis of rows in front.
-    """
-    own, k = len(layer.bias_shape), layer.unit.width
-    # A vector of one number is one row for a variable, and the unit of another layer.
-    one = hints.shape in ((1,), layer.bias_shape) and not (layer.is_variable and hints.ndim == own)
-    if layer.size > 1 or one or hints.ndim not in (own - 1, own):
-        return hints
-    if k > 1:
-        return hints[..., None, :] if hints.shape[-1] == k else hints
-    return hints[..., None]
-
-
-def _columns_in_order(layer: Layer, given: Any) -> Any:
-    """Return the hints of a DataFrame as (rows, size), 0 without a column; others as they are."""
-    if (
-        not is_frame(given)
-        or layer.unit.width > 1
-        or (places := places_of(layer, given, "soft")) is None
-    ):
-        return given
-    out = np.zeros((len(given), layer.size))
-    out[:, places] = as_floats(given, f"soft: layer {layer.name!r}")
-    return out

@@ -137,22 +137,26 @@ def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
     return [known[column] for column in columns]
 
 
-def to_frame(structure: Structure, mean: Mapping[str, Array], rows: int) -> pd.DataFrame:
-    """Return means as a DataFrame with columns (layer, unit[, state]).
+def to_frame(
+    structure: Structure, mean: Mapping[str, Array], prob: Mapping[str, Array], rows: int
+) -> pd.DataFrame:
+    """Return probabilities of states and means as a DataFrame with columns (layer, unit[state]).
 
-    A variable stands for its layer as well. Where all units are variables, the columns are their
-    names alone.
+    Variables, and units whose states have names, have a column for each state; other units have
+    their means. A variable stands for its layer as well. Where all units are variables, the columns
+    are variable[state] alone.
     """
     import pandas as pd
 
     parts = {}
     for shown in shown_units(structure):
-        layer, wide = shown.layer, shown.layer.unit.width
-        flat = np.reshape(mean[layer.name], (rows, layer.width))
+        layer, by_state = shown.layer, shown.layer.name in structure.by_state
+        names = state_keys(layer) if by_state else tuple(component_names(layer))
+        values = np.reshape((prob if by_state else mean)[layer.name], (rows, -1, len(names)))
         for i, label in zip(shown.units, shown.labels, strict=True):
-            for k, part in enumerate(component_names(layer)):
-                text = label if wide == 1 else f"{label}[{part}]"
-                parts[shown.name, text] = flat[:, i * wide + k]
+            for k, part in enumerate(names):
+                text = f"{label}[{part}]" if by_state or layer.unit.width > 1 else label
+                parts[shown.name, text] = values[:, i, k]
     frame = pd.DataFrame(parts)
     if len(structure.variables) == sum(layer.size for layer in structure.layers.values()):
         frame.columns = pd.Index([text for _, text in parts], name="variable")
@@ -204,6 +208,16 @@ def unit_names(layer: Layer) -> list[str] | list[int]:
         return list(range(layer.size))
     texts = [str(label) for label in layer.labels]
     return texts if len(set(texts)) == len(texts) else [repr(label) for label in layer.labels]
+
+
+def state_keys(layer: Layer) -> tuple[Hashable, ...]:
+    """Return the names of the states of a layer's units, or their numbers."""
+    if layer.unit.support is None:
+        raise PgmError(
+            f"layer {layer.name!r} has {layer.unit!r} units: infinitely many values have no "
+            "probabilities; read their means"
+        )
+    return layer.state_names or tuple(range(len(layer.unit.support)))
 
 
 def component_names(layer: Layer) -> list[Hashable]:

@@ -5,17 +5,18 @@ The parts are parsed, brought to one number of rows, and checked against each ot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, LayerValues, States
-from pgmengine.graph.evidence import Evidence, parse_evidence, parse_soft
+from pgmengine.base.types import Array, LayerValues
+from pgmengine.graph.evidence import Evidence, parse_evidence
+from pgmengine.graph.findings import observed_findings, with_findings
 from pgmengine.graph.queries import EvidencePattern
 from pgmengine.graph.rows import common_rows, spread
+from pgmengine.graph.soft import Hints, Soft, parse_soft
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.target import Target
 from pgmengine.graph.variables import described
@@ -27,31 +28,34 @@ if TYPE_CHECKING:
 def make_target(
     model: Model,
     evidence: LayerValues | None = None,
-    soft: Mapping[str, ArrayLike] | None = None,
+    soft: Soft | None = None,
     do: LayerValues | None = None,
     beta: ArrayLike = 1.0,
     what: str = "evidence",
 ) -> Target:
     """Parse and check evidence, soft evidence and interventions; messages call evidence `what`."""
+    hints = parse_soft(model.structure, soft)
+    if hints.findings:
+        model = with_findings(model, hints.findings)
     s = model.structure
-    joint, hints = parse_evidence(s, evidence, what), States()
+    joint, fields, common = parse_evidence(s, evidence, what), hints.fields, hints.common
     if soft is not None or do is not None:
-        joint, hints = _with_hints(s, joint, soft, do)
+        joint = _joint(s, joint, hints, do)
+        rows = joint.pattern.rows
+        fields = {name: spread(field, rows) for name, field in fields.items()}
+        common = None if common is None else np.broadcast_to(common, (rows,))
     _check_inputs(s, joint.pattern.observed)
-    target = Target(model, joint, hints, np.ones(joint.pattern.rows), {})
+    target = Target(model, joint, fields, np.ones(joint.pattern.rows), {}, common=common)
     return target if isinstance(beta, float) and beta == 1.0 else target.at(beta)
 
 
-def _with_hints(
-    s: Structure, seen: Evidence, soft: Mapping[str, ArrayLike] | None, do: LayerValues | None
-) -> tuple[Evidence, States]:
-    """Return evidence with the values that do() sets, and the hints; all have the same rows."""
-    hints, soft_rows = parse_soft(s, soft)
+def _joint(s: Structure, seen: Evidence, hints: Hints, do: LayerValues | None) -> Evidence:
+    """Return evidence with the values that do() sets and the findings, for the rows of all."""
     done = None if do is None else parse_evidence(s, do, what="do")
     rows = common_rows(
         {
             "evidence": seen.pattern.rows if seen.has_rows else 1,
-            "soft": soft_rows or 1,
+            "soft": hints.rows or 1,
             "do": done.pattern.rows if done is not None and done.has_rows else 1,
         }
     )
@@ -65,9 +69,12 @@ def _with_hints(
         _check_interventions(s, cut, observed)
         values = {name: value + done.values[name] for name, value in values.items()}
         observed = {name: mask | cut[name] for name, mask in observed.items()}
-    has_rows = seen.has_rows or (done is not None and done.has_rows) or soft_rows is not None
-    joint = Evidence(has_rows, values, EvidencePattern(s, rows, observed, cut))
-    return joint, {name: spread(v, rows) for name, v in hints.items()}
+    if hints.findings:
+        found = observed_findings(hints.findings, rows)
+        values[s.findings], cut[s.findings] = found.astype(np.float64), ~found
+        observed[s.findings] = np.ones_like(found)
+    has_rows = seen.has_rows or (done is not None and done.has_rows) or hints.rows is not None
+    return Evidence(has_rows, values, EvidencePattern(s, rows, observed, cut))
 
 
 def _check_interventions(s: Structure, cut: dict[str, Array], observed: dict[str, Array]) -> None:

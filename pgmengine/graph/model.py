@@ -31,6 +31,7 @@ from pgmengine.graph.evidence import parse_evidence
 from pgmengine.graph.given import make_target
 from pgmengine.graph.magnitudes import anywhere, roughly
 from pgmengine.graph.scopes import check_no_bias
+from pgmengine.graph.soft import Soft
 from pgmengine.graph.structure import Structure, layer_graph
 from pgmengine.graph.tables import check_logs, joined_states, table_gradient
 from pgmengine.graph.target import Target
@@ -263,7 +264,7 @@ class Model:
     def given(
         self,
         evidence: LayerValues | None = None,
-        soft: Mapping[str, ArrayLike] | None = None,
+        soft: Soft | None = None,
         do: LayerValues | None = None,
         beta: ArrayLike = 1.0,
     ) -> Target:

@@ -1,4 +1,4 @@
-"""Evidence and hints by the names of units, gathered into arrays by layer."""
+"""Evidence and fields by the names of units, gathered into arrays by layer."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def values_by_layer(
     ------
     PgmError for unknown names of states, with the nearest name, and for a unit that is given twice.
     """
-    out, named = _apart(structure, given, what)
+    out, named = apart(structure, given, what)
     rows: tuple[Any, int] | None = None
     read = StateNumbers()
     for name, members in named.items():
@@ -102,17 +102,15 @@ def values_by_layer(
     return out, read
 
 
-def hints_by_layer(
-    structure: Structure, given: Mapping[Any, Any], what: str = "soft"
-) -> dict[str, Any]:
-    """Return hints whose keys may be names of units as layer -> hints, 0 where none is given."""
-    out, named = _apart(structure, given, what)
+def fields_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -> dict[str, Any]:
+    """Return natural parameters by layer, 0 without any; keys may be names of units."""
+    out, named = apart(structure, given, what)
     rows: tuple[Any, int] | None = None
     for name, members in named.items():
         layer = structure.layers[name]
         parts: dict[int, Array] = {}
         for i, (key, value) in members.items():
-            hint, k = _hint(layer, value, f"{what}: {key!r}"), layer.unit.width
+            hint, k = _field(layer, value, f"{what}: {key!r}"), layer.unit.width
             if hint.ndim > (k > 1):
                 rows = _common_rows(rows, key, hint, what)
             by_state = hint if k > 1 else hint[..., None]
@@ -123,8 +121,8 @@ def hints_by_layer(
     return out
 
 
-def _hint(layer: Layer, value: ArrayLike, what: str) -> Array:
-    """Return the hints of one unit, ([rows,] [k]), checked: a number, or one for each state."""
+def _field(layer: Layer, value: ArrayLike, what: str) -> Array:
+    """Return the field of one unit, ([rows,] [k]), checked: a number, or one for each state."""
     hint, k = as_floats(value, what), layer.unit.width
     _check_rows(hint, what)
     if k > 1 and hint.shape[-1:] != (k,):
@@ -156,7 +154,7 @@ def _first(bad: Array, values: Array, by_state: bool) -> str:
 Members = dict[int, tuple[Any, Any]]
 
 
-def _apart(
+def apart(
     structure: Structure, given: Mapping[Any, Any], what: str
 ) -> tuple[dict[str, Any], dict[str, Members]]:
     """Return the entries by layer, and layer -> unit -> (name, value) of the others."""

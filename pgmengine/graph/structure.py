@@ -30,12 +30,14 @@ class Structure:
     """Layers in the order of their declaration, couplings and tables; models that learn share it.
 
     `variables` are the places (layer, unit) of the units that were declared as variables, in order.
+    `findings` is the layer of virtual findings (findings.py), empty without any.
     """
 
     layers: dict[str, Layer]
     couplings: tuple[Coupling, ...]
     tables: tuple[Tables, ...] = ()
     variables: tuple[tuple[str, int], ...] = ()
+    findings: str = ""
     # Covers and nets of evidence patterns: they depend on the graph, the pattern and the place of
     # zero weights, so all models of a structure share them, and a model that learns keeps them.
     memo: Cache[Any] = field(default_factory=lambda: Cache(most=1000), init=False, repr=False)
@@ -125,6 +127,17 @@ class Structure:
         counts = Counter(label for label, _ in named)
         out = {label: at for label, at in named if counts[label] == 1 and label not in self.layers}
         return out | {name: (name, 0) for name, layer in self.layers.items() if layer.size == 1}
+
+    @cached_property
+    def by_state(self) -> frozenset[str]:
+        """Layers whose units are shown by the probabilities of their states, not by a mean.
+
+        They are variables, and units whose states have names. The mean of two such states is the
+        probability of the second one, which no name says.
+        """
+        variables = {name for name, _ in self.variables}
+        named = (n for n, x in self.layers.items() if n in variables or x.state_names is not None)
+        return frozenset(name for name in named if self.state_counts[name])
 
     @cached_property
     def meetings(self) -> dict[str, tuple[tuple[Undirected, str], ...]]:

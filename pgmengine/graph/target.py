@@ -5,7 +5,8 @@ makes targets from evidence as users give it.
 
 The tempering path is geometric, log p_beta = (1 - beta) log r + beta log_density, where r is a
 distribution of independent units with natural parameters `reference` and the base measure h of the
-model. The power of h is therefore 1 at every beta. Soft evidence is part of the log density.
+model. The power of h is therefore 1 at every beta. Soft evidence is part of the log density, up to
+a log weight that all states of a row have in common, which is part of log Z alone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.graph.evidence import Evidence
 from pgmengine.graph.layer import Layer
-from pgmengine.graph.named_units import check_by_layer, hints_by_layer
+from pgmengine.graph.named_units import check_by_layer, fields_by_layer
 from pgmengine.graph.queries import EvidencePattern, barren, barren_tables
 from pgmengine.graph.rows import distinct, rows_of, spread
 from pgmengine.graph.structure import Structure
@@ -51,6 +52,8 @@ class Target:
     weights : (rows,) weight of each row in a gradient; None = 1.
     first : the number of the first row in messages, where the rows are a part of a question.
     order : layers in the order in which a sweep visits them; empty for the order of the colours.
+    common : (rows,) log weight of soft evidence that all states have in common, None where it is 0.
+        Answers of prepared questions have it in log Z. Methods themselves see targets without it.
     """
 
     model: Model
@@ -61,6 +64,7 @@ class Target:
     weights: Array | None = None
     first: int = 0
     order: tuple[str, ...] = ()
+    common: Array | None = None
 
     @property
     def rows(self) -> int:
@@ -105,6 +109,7 @@ class Target:
             None if self.weights is None else self.weights[index],
             self.first,
             self.order,
+            None if self.common is None else self.common[index],
         )
 
     def at(self, beta: ArrayLike, reference: Mapping[str, ArrayLike] | None = None) -> Target:
@@ -130,6 +135,7 @@ class Target:
             self.weights,
             self.first,
             self.order,
+            self.common,
         )
 
     @cached_property
@@ -151,8 +157,14 @@ class Target:
             else spread(self.structure.blank[name][0], self.rows)
             for name, layer in self.structure.layers.items()
         }
-        pattern = EvidencePattern(self.structure, self.rows, keep, self.cut)
-        target = replace(self, evidence=Evidence(e.has_rows, values, pattern), soft={})
+        cut = self.cut
+        if name := self.structure.findings:
+            # Findings that do() sets have no share in the log density.
+            every = np.ones((1, self.structure.layers[name].size))
+            values[name], keep[name] = spread(every, self.rows), spread(every > 0, self.rows)
+            cut = cut | {name: keep[name]}
+        pattern = EvidencePattern(self.structure, self.rows, keep, cut)
+        target = replace(self, evidence=Evidence(e.has_rows, values, pattern), soft={}, common=None)
         same = all(
             (v == v[0]).all() for part in (values, keep) for v in map(distinct, part.values())
         )
@@ -321,7 +333,7 @@ def _parse_reference(structure: Structure, reference: Mapping[str, ArrayLike]) -
     """Return the natural parameters (width,) of each layer at beta = 0."""
     check_by_layer(structure, reference, "reference")
     flat = {}
-    for name, given in hints_by_layer(structure, reference, "reference").items():
+    for name, given in fields_by_layer(structure, reference, "reference").items():
         layer = structure.layer(name, what="reference: layer")
         array = as_floats(given, f"reference: {layer.title}")
         if array.size != layer.width:

@@ -80,9 +80,12 @@ def to_arviz(result: Result) -> xr.DataTree:
 
 
 def to_frame(result: Result) -> pd.DataFrame:
-    """Return means and evidence as a DataFrame; see Result.to_frame."""
-    target = _target(result)
-    return frames.to_frame(target.structure, result.mean, target.rows)
+    """Return probabilities, means and evidence as a DataFrame; see Result.to_frame."""
+    target, answers = _target(result), result.answers
+    # Raises NotAsked without marginals.
+    mean = answers["mean"] if "mean" in answers else result.mean
+    prob = answers["prob"] if "prob" in answers else result.prob
+    return frames.to_frame(target.structure, mean, prob, target.rows)
 
 
 def _target(result: Result) -> Target:

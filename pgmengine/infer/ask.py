@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
@@ -24,9 +24,11 @@ from pgmengine.base.checks import check_method
 from pgmengine.base.errors import PgmError
 from pgmengine.base.progress import showing
 from pgmengine.base.types import RngLike
+from pgmengine.graph.findings import without_findings
 from pgmengine.graph.model import Model, ModelLike, as_model
 from pgmengine.graph.named_units import StateNumbers
 from pgmengine.graph.rows import distinct
+from pgmengine.graph.soft import Soft
 from pgmengine.graph.target import Target
 from pgmengine.graph.variables import Member, as_members, units_named
 from pgmengine.graph.weights import count
@@ -63,7 +65,7 @@ def infer(
     evidence: Evidence | None = None,
     want: Iterable[str] = ("marginals",),
     method: MethodLike | None = None,
-    soft: Mapping[str, ArrayLike] | None = None,
+    soft: Soft | None = None,
     do: Evidence | None = None,
     rng: RngLike = None,
     state: Snapshot | None = None,
@@ -86,8 +88,11 @@ def infer(
     want : any of "marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", and
         "bound", a lower bound of log_z.
     method : Auto() by default.
-    soft : layer -> hint, a log-likelihood to add: log-odds for two-valued units, (..., k) log
-        weights of states for Categorical units.
+    soft : hints, log weights that are added to the log density. Of a variable, or a unit by its
+        name: a log weight for each state, (states,) or (rows, states), or state -> log weight;
+        -inf excludes a state. `pgm.likelihood({...})` takes the likelihoods themselves. Of a layer:
+        (..., size, states), or for two-valued units without names their log-odds, (..., size), in
+        favour of the larger value.
     do : values as in `evidence`; cuts the arrows into units with a value (directed layers only).
     rng : int or numpy Generator; the same rng gives the same bits on the same kind of processor,
         with the same versions of numpy and BLAS.
@@ -117,7 +122,8 @@ def infer(
     model = _checked(model, method)
     target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
     question = _prepared(target, wanted, within(DEFAULT if method is None else method, seconds))
-    return _answer(question, target, rng, state, executor, progress)
+    result = _answer(question, target, rng, state, executor, progress)
+    return result if target.model is model else _of_model(result, target, model)
 
 
 def explain(
@@ -125,7 +131,7 @@ def explain(
     evidence: Evidence | None = None,
     want: Iterable[str] = ("marginals",),
     method: MethodLike | None = None,
-    soft: Mapping[str, ArrayLike] | None = None,
+    soft: Soft | None = None,
     do: Evidence | None = None,
     seconds: float | None = None,
 ) -> Explanation:
@@ -149,7 +155,7 @@ def explain(
         choices = chooser.choices(target, wanted)
     else:
         choices = (Choice(only(chooser), wanted),)
-    seen = int(sum(mask.sum() for mask in target.pattern.observed.values()))
+    seen = int(sum(target.pattern.observed[name].sum() for name in model.structure.layers))
     units = sum(layer.size for layer in model.structure.layers.values())
     each = f"{seen} of {units} units observed"
     if target.rows > 1:
@@ -335,6 +341,22 @@ def _answer(
     if not result.status.good and not fits(target, single=True) and nothing_left(answers):
         raise PgmError(result.warnings[0])
     return result.to(target, answers)
+
+
+def _of_model(result: Result, target: Target, model: Model) -> Result:
+    """Return a result without the findings that soft evidence has added to the model."""
+    added = {*target.structure.layers} - {*model.structure.layers}
+    added |= {*target.model.params} - {*model.params}
+    answers, stats = (
+        {
+            name: {key: v for key, v in value.items() if key not in added}
+            if isinstance(value, Mapping)
+            else value
+            for name, value in part.items()
+        }
+        for part in (result.answers, result.stats)
+    )
+    return replace(result, answers=answers, stats=stats, target=without_findings(target, model))
 
 
 def _by_value(target: Target) -> bool:

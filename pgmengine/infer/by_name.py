@@ -10,6 +10,7 @@ import numpy as np
 from pgmengine.base.errors import NoSuchName, PgmError
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
+from pgmengine.graph.frames import state_keys
 from pgmengine.graph.layer import Layer
 from pgmengine.graph.structure import Structure
 from pgmengine.graph.tables import check_finite
@@ -101,16 +102,6 @@ def units_of(structure: Structure, joint: Joint) -> tuple[int, ...]:
     if len(set(places)) < len(places):
         raise PgmError(f"{joint}: a unit is named twice")
     return tuple(structure.first_unit[layer] + i for layer, i in places)
-
-
-def state_keys(layer: Layer) -> tuple[Hashable, ...]:
-    """Return the names of the states of a layer's units, or their numbers."""
-    if layer.unit.support is None:
-        raise PgmError(
-            f"layer {layer.name!r} has {layer.unit!r} units: infinitely many values have no "
-            "probabilities; read their means"
-        )
-    return layer.state_names or tuple(range(len(layer.unit.support)))
 
 
 def marginal(

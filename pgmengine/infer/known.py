@@ -147,7 +147,7 @@ def _probabilities(target: Target) -> Array:
 
     It is none where soft evidence adds a factor, or where a value of a continuous unit is observed.
     """
-    found = np.ones(target.rows, dtype=bool)
+    found = np.ones(target.rows, dtype=bool) if target.common is None else target.common == 0
     for name, layer in target.structure.layers.items():
         if name in target.soft:
             found &= ~(target.soft[name] != 0).any(axis=1)

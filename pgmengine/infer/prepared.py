@@ -22,7 +22,7 @@ from pgmengine.graph.target import Target
 from pgmengine.infer.answers import check_rows, check_want
 from pgmengine.infer.axes import Statistics
 from pgmengine.infer.result import WANTS, Plan, Result, Status, quantity
-from pgmengine.infer.rounding import checked_difference, ease, fits, withheld
+from pgmengine.infer.rounding import checked_difference, ease, fits, raised, withheld
 from pgmengine.protocols import Snapshot
 
 
@@ -188,9 +188,12 @@ class Prepared:
     ) -> Result:
         """Answer the question; raise PgmError with the refusal where the method has refused."""
         self.check()
-        result = self._answered(rng, state, executor)
-        check_rows(self.target, result.answers)
-        return result
+        target, common = self.target, self.target.common
+        # Methods add up answers of their parts, where a common log weight would count twice.
+        bare = self if common is None else self.on(replace(target, common=None))
+        result = bare._answered(rng, state, executor)
+        check_rows(target, result.answers)
+        return result if common is None else raised(result, common, target)
 
     def _answered(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
         """Return the answer of the method, with its rounding checked."""

@@ -146,7 +146,8 @@ class Named(dict[str, Any]):
     """An answer by layer, coupling or parameter; an unknown name raises NoSuchName.
 
     `places` gives the layer and the number of units that have names: the answer for such a name is
-    the part of its unit, as of a layer of one unit. Iteration gives the layers alone.
+    the part of its unit, as of a layer of one unit. Iteration gives the layers alone. `prob` has
+    probabilities (..., size, states) of layers whose units are given by them under their names.
     """
 
     def __init__(
@@ -155,9 +156,10 @@ class Named(dict[str, Any]):
         answer: str,
         places: Mapping[Hashable, tuple[str, int]] | None = None,
         axis: int = 0,
+        prob: Mapping[str, Array] | None = None,
     ) -> None:
         super().__init__(values)
-        self.answer, self.places, self.axis = answer, places or {}, axis
+        self.answer, self.places, self.axis, self.prob = answer, places or {}, axis, prob or {}
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or (
@@ -171,14 +173,14 @@ class Named(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         if name in self:
             layer, unit = self.places[name]
-            return np.take(self[layer], [unit], axis=self.axis)
+            return np.take(self.prob.get(layer, self[layer]), [unit], axis=self.axis)
         finite = "; only layers of finitely many states have state probabilities"
         why = finite if self.answer == "prob" else ""
         near = nearest(name, [*self, *self.places])
         raise NoSuchName(f"{self.answer} has no {name!r}, it has {', '.join(self)}{why}{near}")
 
     def __reduce__(self) -> Any:
-        return Named, (dict(self), self.answer, dict(self.places), self.axis)
+        return Named, (dict(self), self.answer, dict(self.places), self.axis, dict(self.prob))
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +238,11 @@ class Result:
 
     @property
     def mean(self) -> Mapping[str, Array]:
-        """Posterior means: layer -> (rows, size[, k])."""
+        """Posterior means: layer -> (rows, size[, k]).
+
+        Under the name of a variable, or of a unit whose states have names, it has the probabilities
+        of all states, (rows, 1, states), as `prob` has.
+        """
         return self._named("mean")
 
     @property
@@ -347,18 +353,26 @@ class Result:
         return to_arviz(self)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return means and evidence as a pandas DataFrame.
+        """Return probabilities of states, means and evidence as a pandas DataFrame.
 
-        It has one row for each row of evidence, and columns (layer, unit[, state]). A variable of
-        the model has the column (name, name), or its name alone where all units are variables.
+        It has one row for each row of evidence. Variables, and units whose states have names, have
+        a column with the probability of each state: (variable, variable[state]), or variable[state]
+        alone where all units are variables. Other units have columns (layer, unit) with their
+        means, or (layer, unit[state]) where they are Categorical.
         """
         return to_frame(self)
 
     def _named(self, name: str) -> Named:
         if self.target is None or name not in ("mean", "prob", "mode", "samples"):
             return Named(self._answer(name), name)
+        s, values = self.target.structure, self._answer(name)
         axis = 2 if name == "samples" else int(self.target.evidence.has_rows)
-        return Named(self._answer(name), name, self.target.structure.places, axis)
+        prob = dict[str, Array]()
+        if name == "mean":
+            prob = {n: p for n, p in self.answers.get("prob", {}).items() if n in s.by_state}
+            # The layer of a single variable has its name.
+            values = values | {n: p for n, p in prob.items() if s.layers[n].is_variable}
+        return Named(values, name, s.places, axis, prob)
 
     def _array(self, name: str) -> Array:
         found: Array = self._answer(name)

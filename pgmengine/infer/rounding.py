@@ -247,6 +247,25 @@ def withheld(result: Result, eased: Eased, single: bool, target: Target) -> Resu
     return _without(replace(result, answers=answers), bad, eased.sizes, target)
 
 
+def raised(result: Result, common: Array, target: Target) -> Result:
+    """Return a result whose log Z has a log weight (rows,) more, which all states have in common.
+
+    Rows whose log Z cancels against so large a weight are withheld.
+    """
+    answers, lost = dict(result.answers), np.zeros(len(common), dtype=bool)
+    common = target.beta * common
+    for name in ("log_z", "log_prob", "bound"):
+        if name in answers:
+            answers[name] = answers[name] + common
+            lost |= _cancels(2.0 * np.abs(common), answers[name]) & ~np.isnan(answers[name])
+    if "log_z_interval" in answers:
+        answers["log_z_interval"] = answers["log_z_interval"] + common[:, None]
+    bad = dict[str, Array]()
+    if lost.any():
+        bad |= {name: lost for name in ("log_z", "log_prob", "bound") if name in answers}
+    return _without(replace(result, answers=answers), bad, magnitudes(target), target)
+
+
 def checked_difference(result: Result, target: Target) -> Result:
     """Return a result without the log_prob of rows in which log Z with and without cancel."""
     if "log_prob" not in result.answers or fits(target, False):

@@ -56,6 +56,63 @@ def test_samples_and_completions():
     assert np.isnan(found[1, 2]) and found[5, 2] == done.mean["v"][0, 1]
 
 
+class Corners(pgm.Unit):
+    """Values with two components that are not one-hot."""
+
+    width = 2
+    support = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+
+
+@pytest.mark.parametrize("unit", [pgm.Categorical(3), Corners(), pgm.Categorical(2)], ids=str)
+def test_units_with_several_components_are_drawn_by_their_states(unit):
+    """One pixel and one colour for a state, never the components as stripes."""
+    b = pgm.GraphBuilder()
+    b.layer("c", unit, 4)
+    b.layer("h", pgm.Binary(), 2)
+    b.couple("c", "h")
+    model, count = b.build(rng=0), len(unit.support)
+    r = pgm.infer(model, want=("samples",), method=pgm.MCMC(chains=3, draws=40, warmup=5), rng=0)
+    ax = pgm.plots.samples(r, "c", (2, 2), times=5)
+    states = unit.state_of(r.samples["c"][:, 0])
+    found = shown(ax)
+    assert found.shape == (3 * 4, 5 * 4)
+    np.testing.assert_array_equal(found[1:3, 1:3], states[0].reshape(2, 2))
+    np.testing.assert_array_equal(found[5:7, 1:3], states[40].reshape(2, 2))
+    picture = ax.images[0]
+    colors = {tuple(picture.cmap(picture.norm(state))) for state in range(count)}
+    assert len(colors) == count and tuple(picture.cmap(picture.norm(found[0, 0]))) not in colors
+    rows = np.array([[0, np.nan, 1, np.nan], [np.nan, 1, 0, count - 1]])
+    done = pgm.infer(
+        model,
+        {
+            "c": np.where(
+                np.isnan(rows)[..., None], np.nan, unit.support[np.nan_to_num(rows).astype(int)]
+            )
+        },
+    )
+    found = shown(pgm.plots.completions(done, "c", (2, 2)))
+    np.testing.assert_array_equal(found[1:3, 1:3], rows[0].reshape(2, 2))
+    best = np.where(np.isnan(rows), done.prob["c"].argmax(axis=-1), rows)
+    np.testing.assert_array_equal(found[5:7, 5:7], best[1].reshape(2, 2))
+
+
+def test_samples_of_variables_are_drawn_by_their_names():
+    b = pgm.GraphBuilder()
+    for name, states in {"a": ("x", "y", "z"), "b": ("x", "y", "z"), "own": 4}.items():
+        b.variable(name, states=states)
+    b.layer("h", pgm.Binary(), 1)
+    b.couple("own", "h")
+    b.table(("a", "b"), np.ones((3, 3)))
+    r = pgm.infer(b.build(rng=0), want=("samples",), rng=0)
+    for name, states in {"a": ["x", "y", "z"], "own": [0, 1, 2, 3]}.items():
+        found = shown(pgm.plots.samples(r, name, (1, 1), times=4, chains=1))
+        number = states.index(r.samples_frame()[name].iloc[0])
+        assert found[1, 1] == number
+    alone = pgm.MCMC(draws=20).run(b.build(rng=0).given(), ("samples",), rng=0)
+    with pytest.raises(pgm.PgmError, match="ask by pgm.infer"):
+        pgm.plots.samples(alone, "own", (1, 1))
+
+
 def test_histories_have_error_bands():
     x = pgm.datasets.bars_and_stripes().x_train
     fits = [
@@ -137,7 +194,7 @@ def test_graph_draws_every_variable_with_its_marginal():
     b.conditional("wet", ("rain", "wind"), [[[0.5, 0.5]] * 2] * 2)
     b.table(("wind",), [1.0, 3.0])
     model = b.build()
-    ax = pgm.plots.graph(model, result=pgm.infer(model, {"wet": "yes"}))
+    ax = pgm.plots.graph(model, pgm.infer(model, {"wet": "yes"}))
     place = {t.get_text(): t.get_position() for t in ax.texts if t.get_text()}
     assert set(place) == {"rain", "wind", "wet"} and place["rain"][1] > place["wet"][1]
     boxes = [p for p in ax.patches if p.get_zorder() == 3]
@@ -146,6 +203,25 @@ def test_graph_draws_every_variable_with_its_marginal():
     truth = np.repeat([p.get_width() for p in boxes], 2) * [0.25, 0.75, 0.25, 0.75, 0.0, 1.0]
     np.testing.assert_allclose(shares, truth, atol=1e-12)
     assert {t.get_text() for t in pgm.plots.graph(model).texts} >= {"rain", "wind", "wet"}
+
+
+def test_arguments_in_a_wrong_place_are_named():
+    model, ax = pgm.rbm(4, 2, rng=0), plt.subplots()[1]
+    r = pgm.infer(model, want=("marginals", "samples"), rng=0)
+    assert pgm.plots.graph(model, r, ax) is ax
+    with pytest.raises(pgm.PgmError, match="result must be a Result of pgm.infer, not Axes"):
+        pgm.plots.graph(model, ax)
+    for wrong in (
+        lambda: pgm.plots.graph(model, r, 0),
+        lambda: pgm.plots.images(np.eye(4), (2, 2), 2, r),
+        lambda: pgm.plots.receptive_fields(model, "v-h", (2, 2), 2, r),
+        lambda: pgm.plots.completions(r, "v", (2, 2), r),
+        lambda: pgm.plots.samples(r, "v", (2, 2), 1, 1, r),
+        lambda: pgm.plots.bound_gap([-4.1], [-4.0], 40),
+        lambda: pgm.plots.autocorrelation(np.arange(9.0), 3, "label"),
+    ):
+        with pytest.raises(pgm.PgmError, match="ax must be Axes of matplotlib, not"):
+            wrong()
 
 
 def test_variables_are_drawn_beside_units_of_layers():

@@ -41,7 +41,10 @@ def test_names_of_variables_and_states():
     told = pgm.infer(model, plain, want=("marginals", "log_prob"))
     np.testing.assert_array_equal(shown.log_prob, told.log_prob)
     out = shown.to_frame()
-    assert {u for _, u in out.columns} == {"sky[sun]", "sky[cloud]", "sky[rain]", "wet", "mood"}
+    assert {u for _, u in out.columns} == {
+        *("sky[sun]", "sky[cloud]", "sky[rain]", "wet[dry]", "wet[wet]"),
+        "mood",
+    }
     assert out["g0", "sky[rain]"].iloc[1] == 1.0 and len(out) == 3
 
 
@@ -220,21 +223,59 @@ def network(*more):
 def test_variables_are_columns_by_their_names(atol=1e-12):
     r = pgm.infer(network(), {"smoke": ["yes", "no"]})
     frame = r.to_frame()
-    assert list(frame.columns) == ["smoke", "color[red]", "color[green]", "color[blue]", "lung"]
-    np.testing.assert_allclose(frame["lung"], [0.9, 0.99], atol=atol)
-    np.testing.assert_allclose(frame["color[red]"], r.marginal("color")["red"], atol=atol)
+    states = {"smoke": ("yes", "no"), "color": ("red", "green", "blue"), "lung": ("yes", "no")}
+    assert list(frame.columns) == [f"{name}[{x}]" for name, some in states.items() for x in some]
+    np.testing.assert_allclose(frame["lung[no]"], [0.9, 0.99], atol=atol)
+    for name, some in states.items():
+        for state in some:
+            np.testing.assert_array_equal(frame[f"{name}[{state}]"], r.marginal(name)[state])
 
 
 def test_variables_beside_layers_stand_for_their_layer():
     frame = pgm.infer(network("h")).to_frame()
-    expected = [("h", 0), ("h", 1), ("smoke", "smoke"), ("color", "color[red]"),
-                ("color", "color[green]"), ("color", "color[blue]"), ("lung", "lung")]  # fmt: skip
+    expected = [("h", 0), ("h", 1), ("smoke", "smoke[yes]"), ("smoke", "smoke[no]"),
+                ("color", "color[red]"), ("color", "color[green]"), ("color", "color[blue]"),
+                ("lung", "lung[yes]"), ("lung", "lung[no]")]  # fmt: skip
     assert list(frame.columns) == expected
-    assert frame["lung", "lung"][0] == pytest.approx(0.945)
+    assert frame["lung", "lung[no]"][0] == pytest.approx(0.945)
     assert frame["h"].shape == (1, 2)
     shown = pgm.infer(network("h"), {"smoke": ["no", "yes"], "h": [[0, 1], [1, 1]]}).to_frame()
-    back = pgm.infer(network("h"), shown[[("h", 0), ("h", 1)]])
+    np.testing.assert_array_equal(shown["smoke", "smoke[no]"], [1, 0])
+    seen = shown["h"].set_axis([("h", 0), ("h", 1)], axis=1)
+    seen["smoke"] = ["no", "yes"]
+    back = pgm.infer(network("h"), seen)
+    np.testing.assert_array_equal(back.prob["smoke"][:, 0, 1], [1, 0])
     np.testing.assert_array_equal(back.mean["h"], [[0, 1], [1, 1]])
-    # A mean of 1 is no name of a state.
-    with pytest.raises(pgm.PgmError, match=r"'smoke'\), row 0: 1.0 is no state"):
-        pgm.infer(network("h"), shown[[("smoke", "smoke")]])
+
+
+@pytest.mark.parametrize("rows", [None, 1, 3])
+def test_nothing_has_the_probability_of_one_state_under_the_name_of_a_variable(rows):
+    """In a shared layer, a layer of its own, and beside layers with names of states."""
+    b = pgm.GraphBuilder()
+    for name, states in {"a": ("no", "yes"), "b": 2, "c": 1, "d": 3, "own": ("up", "down")}.items():
+        b.variable(name, states=states)
+    b.layer("v", pgm.Binary(), 2, bias=[0.3, -1.0])
+    b.layer("s", pgm.Spin(), 2, bias=[0.3, -1.0], labels=("p", "q"), states=("low", "high"))
+    b.layer("l", pgm.Spin(), 2, bias=[0.3, -1.0], labels=("e", "f"))
+    b.couple("own", "v", weight=[[1.0, -0.5]])
+    b.table(("a", "b"), [[0.1, 0.2], [0.3, 0.4]])
+    b.table(("a", "d"), [[0.1, 0.2, 0.3], [0.3, 0.4, 0.7]])
+    b.table(("c",), [2.0])
+    model = b.build()
+    evidence = {} if rows is None else {"v": [[1.0, np.nan]] * rows}
+    r = pgm.infer(model, evidence)
+    frame = r.to_frame()
+    for name in ("a", "b", "c", "d", "own", "p", "q"):
+        marginal = r.marginal(name)
+        np.testing.assert_array_equal(r.mean[name], r.prob[name])
+        found = np.asarray(r.mean[name]).reshape(-1, len(marginal)).T
+        expected = [np.broadcast_to(p, rows or 1) for p in marginal.values()]
+        np.testing.assert_array_equal(found, expected)
+        layer = "s" if name in ("p", "q") else name
+        for state, prob in marginal.items():
+            np.testing.assert_array_equal(frame[layer, f"{name}[{state}]"], prob)
+        assert (layer, name) not in frame
+    # Numbers keep their means.
+    np.testing.assert_array_equal(frame["v"], np.reshape(r.mean["v"], (-1, 2)))
+    np.testing.assert_array_equal(frame["l"], np.reshape(r.mean["l"], (-1, 2)))
+    np.testing.assert_array_equal(np.ravel(r.mean["e"]), frame["l", "e"])

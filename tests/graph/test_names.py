@@ -291,7 +291,8 @@ def test_states_have_names_where_a_variable_has_a_layer_of_its_own():
     named = pgm.infer(model, {"wet": ["yes", "no", None, "very"]}).mean["rain"]
     np.testing.assert_array_equal(named, components)
     one, done = pgm.infer(model, {"wet": "yes"}), pgm.infer(model, do={"rain": "yes"})
-    assert one.mean["rain"].shape == (1,) and one.mean["rain"] == components[0]
+    assert one.mean["rain"].shape == (1, 2)
+    np.testing.assert_array_equal(one.mean["rain"], components[0])
     e = np.exp([2.0, 1.0, 0.0])
     np.testing.assert_allclose(done.mean["wet"], [e / e.sum()], **EXACT)
     best = pgm.infer(model, want=("mode",)).assignment()
@@ -305,8 +306,8 @@ def test_states_have_names_where_a_variable_has_a_layer_of_its_own():
 def test_hints_may_leave_out_the_axis_of_one_unit():
     model, ask = rain(), pgm.infer
     for name, short, whole in (
-        ("rain", [1.0], [[1.0]]),
-        ("rain", [1.0, 2.0], [[1.0], [2.0]]),
+        ("rain", [[1.0, 2.0]], [[[1.0, 2.0]]]),
+        ("rain", [[1.0, 2.0], [2.0, 0.5]], [[[1.0, 2.0]], [[2.0, 0.5]]]),
         ("wet", [[1.0, 2.0, 0.0]], [[[1.0, 2.0, 0.0]]]),
         ("wet", [[1.0, 2.0, 0.0], [0.0, 0.0, 0.0]], [[[1.0, 2.0, 0.0]], [[0.0, 0.0, 0.0]]]),
     ):
@@ -397,9 +398,11 @@ def test_one_row_is_a_row_of_variables_with_and_without_a_layer_of_their_own():
                     pgm.infer(model, {"wet": evidence}),
                     pgm.infer(model, soft={"wet": soft}),
                     pgm.infer(model, {"rain": evidence}),
-                    pgm.infer(model, soft={"rain": 0.3 if rows is None else [0.3] * rows}),
+                    pgm.infer(
+                        model, soft={"rain": hint[:2] if rows is None else [hint[:2]] * rows}
+                    ),
                 ):
-                    assert found.mean["rain"].shape == (*lead, 1)
+                    assert found.mean["rain"].shape == (*lead, 1, 2)
 
 
 def test_messages_name_variables():
@@ -408,7 +411,10 @@ def test_messages_name_variables():
     for wrong, message in (
         ({"evidence": {"rain": []}}, "evidence: 'rain' has no rows"),
         ({"soft": {"rain": []}}, "soft: 'rain' has no rows"),
-        ({"soft": {"rain": [0.0, np.inf]}}, "soft: 'rain', row 1 is inf"),
+        (
+            {"soft": {"rain": [[0.0, 1.0], [0.0, np.inf]]}},
+            "soft: 'rain', row 1, state 'yes' is inf",
+        ),
         ({"evidence": {"rian": 1}}, "'rian' is unknown.* did you mean 'rain'"),
         ({"want": (pgm.Joint("rain", "wett"),)}, "'wett' is no variable; did you mean wet"),
         ({"want": (pgm.Joint("rain", ("variables2", 1)),)}, "a unit is named twice"),
@@ -524,6 +530,7 @@ def test_answers_by_name_are_mappings():
     r = pgm.infer(model, want=("marginals", pgm.Joint("own", "a")))
     for name in ("a", "own"):
         assert name in r.mean
+        np.testing.assert_array_equal(r.mean[name], r.prob[name])
         np.testing.assert_array_equal(r.mean.get(name), r.mean[name])
     assert "c" not in r.prob
     assert r.prob.get("c", 7) == 7

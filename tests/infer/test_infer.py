@@ -55,7 +55,7 @@ def test_evidence_is_refused_with_its_place(model, evidence, match):
         (SBN, {"do": {"v": [1, 0, 0]}, "evidence": {"v": [1, nan, nan]}}, "both observed and set"),
         (RBM, {"soft": {"v": [1, 2]}}, "shape"),
         (RBM, {"soft": {"v": [1, 2, nan, 0]}}, "index 2"),
-        (pgm.rbm(2, 2, hidden=pgm.MultiValued(3)), {"soft": {"h": [1, 2]}}, "two-valued"),
+        (pgm.rbm(2, 2, hidden=pgm.MultiValued(3)), {"soft": {"h": [1, 2]}}, "each state"),
         (RBM, {"want": ("marginal",)}, "unknown"),
         (RBM, {"want": ()}, "empty"),
         (RBM, {"evidence": {"v": [[0] * 4] * 2}, "soft": {"h": [[0] * 2] * 3}}, "rows"),

@@ -85,7 +85,10 @@ class Enumeration(Method):
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Choose the cheapest cover of every evidence pattern; refuse above max_bits."""
         if target.structure.tables:
-            return Scheme(refusal="a walk over a cover knows couplings, and this model has tables")
+            added = {target.structure.findings}
+            own = any(added.isdisjoint(tables.layers) for tables in target.structure.tables)
+            whose = "this model" if own else "soft evidence that excludes states"
+            return Scheme(refusal=f"a walk over a cover knows couplings, and {whose} has tables")
         try:
             parts = _parts(target, want)
         except PgmError as error:
