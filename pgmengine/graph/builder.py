@@ -49,7 +49,10 @@ class GraphBuilder:
     >>> b.layer("h", pgm.MultiValued(4), 3)
     >>> b.couple("v", "h")
     >>> b.build(rng=0)
-    Model(v: 6 Binary(), h: 3 MultiValued(s=4); v-h)
+    Restricted Boltzmann machine: 2 layers, 1 coupling, 27 parameters
+      v: 6 Binary
+      h: 3 MultiValued(s=4)
+      couplings: v-h
     >>> b = pgm.GraphBuilder()
     >>> b.variable("smoke", states=("yes", "no"))
     >>> b.variable("lung", states=("yes", "no"))
@@ -88,12 +91,10 @@ class GraphBuilder:
         labels : names of the units.
         states : names of the states of each unit, in the order of unit.support.
         """
-        names = [
-            _listed(given, f"layer {name!r}: {what}")
-            for given, what in ((labels, "labels"), (states, "states"))
-        ]
+        names = _listed(labels, f"layer {name!r}: labels")
+        state_names = _listed(states, f"layer {name!r}: states")
         check_name(name)
-        self.layers.append(Layer(name, unit, size, *names))
+        self.layers.append(Layer(name, unit, size, names, state_names))
         self.given.append(bias)
 
     def couple(self, a: str, b: str, weight: Weight | None = None) -> None:

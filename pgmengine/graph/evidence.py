@@ -77,9 +77,8 @@ def parse_evidence(
         raise PgmError(f"{what}: layers differ in their number of rows: {counts}")
     rows = next(iter(with_rows.values()), 1)
     if rows == 0:
-        raise PgmError(
-            f"{what}: layer {next(iter(with_rows))!r} has no rows, expected at least one"
-        )
+        empty = described(structure, next(iter(with_rows)))
+        raise PgmError(f"{what}: {empty} has no rows, expected at least one")
     values, observed = {}, {}
     for name, layer in structure.layers.items():
         value, seen = structure.blank[name]
@@ -158,7 +157,7 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
     square = k > 1 and array.shape == (n, n) == (n, k)
     if square and _values_of_units(layer, array):
         raise PgmError(
-            f"{what}: layer {layer.name!r}: an array {(n, k)} whose rows are values of {n} units "
+            f"{what}: {layer.title}: an array {(n, k)} whose rows are values of {n} units "
             f"may also be labels of {n} rows of evidence; give values with an axis of rows, as "
             f"(rows, {n}, {k})"
         )
@@ -214,22 +213,22 @@ def parse_soft(
         two_valued = unit.support is not None and unit.width == 1 and len(unit.support) == 2
         if not two_valued and unit.width == 1:
             raise PgmError(
-                f"soft: layer {name!r} has {unit!r} units; soft evidence is a log-odds for "
+                f"soft: {layer.title} has {unit!r} units; soft evidence is a log-odds for "
                 "two-valued units or log weights for Categorical units"
             )
-        array = as_floats(_columns_in_order(layer, given), f"soft: layer {name!r}")
+        array = as_floats(_columns_in_order(layer, given), f"soft: {layer.title}")
         array = _with_units(layer, array)
         if (
             array.shape[-len(layer.bias_shape) :] != layer.bias_shape
             or array.ndim > len(layer.bias_shape) + 1
         ):
             raise PgmError(
-                f"soft: layer {name!r} has shape {array.shape}, expected {layer.bias_shape} or "
+                f"soft: {layer.title} has shape {array.shape}, expected {layer.bias_shape} or "
                 "(rows, ...)"
             )
         flat = layer.flat(array)
         if not len(flat):
-            raise PgmError(f"soft: layer {name!r} has no rows, expected at least one")
+            raise PgmError(f"soft: {layer.title} has no rows, expected at least one")
         if not in_range(flat).all():
             row, index = (int(i) for i in np.argwhere(~in_range(flat))[0])
             raise PgmError(
@@ -272,5 +271,5 @@ def _columns_in_order(layer: Layer, given: Any) -> Any:
     ):
         return given
     out = np.zeros((len(given), layer.size))
-    out[:, places] = as_floats(given, f"soft: layer {layer.name!r}")
+    out[:, places] = as_floats(given, f"soft: {layer.title}")
     return out

@@ -22,6 +22,9 @@ from pgmengine.graph.variables import unit_name
 if TYPE_CHECKING:
     import pandas as pd
 
+# Columns that a message says how to drop.
+MOST_DROPPED = 5
+
 
 def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
     """Return a DataFrame as layer -> (rows, size), NaN in units without a column.
@@ -43,10 +46,11 @@ def by_layer(structure: Structure, given: Any, what: str = "evidence") -> Any:
         raise PgmError(f"{what}: the DataFrame has no columns")
     for i, column in enumerate(given.columns):
         if column not in places:
-            raise PgmError(
-                f"{what}: column {column!r} is no unit's name"
-                f"{nearest(column, places) or ': name columns (layer, unit)'}"
-            )
+            layers = structure.layers.values()
+            how = "" if all(x.holds_variables for x in layers) else ": name columns (layer, unit)"
+            near = nearest(column, places) or how
+            extra = [name for name in given.columns if name not in places]
+            raise PgmError(f"{what}: column {column!r} is no unit's name{near}{_dropping(extra)}")
         layer, index = places[column]
         if (layer.name, index) in taken:
             raise PgmError(
@@ -84,11 +88,19 @@ def data_by_layer(structure: Structure, data: Any) -> Any:
         if np.ndim(given[n]) == 2 and np.shape(given[n])[1] == structure.layers[n].size
     }
     return {
-        n: structure.layers[n].values_of(as_floats(x, f"data: layer {n!r}"), "data")
+        n: structure.layers[n].values_of(as_floats(x, f"data: {structure.layers[n].title}"), "data")
         if n in labels
         else x
         for n, x in given.items()
     }
+
+
+def _dropping(extra: list[Any]) -> str:
+    """Return the end of a message that says how to leave out columns."""
+    if len(extra) > MOST_DROPPED:
+        return f"; {len(extra)} columns are no names, keep the others: data[[...]]"
+    them = "it" if len(extra) == 1 else "them"
+    return f"; to leave {them} out, give data.drop(columns={extra!r})"
 
 
 def _of_layer(layer: Layer, frame: Any, what: str) -> Any:
@@ -121,8 +133,10 @@ def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
     for i, column in enumerate(columns):
         if column not in known and (named or nearest(column, known)):
             others = ", where others are" if named else ""
+            extra = [name for name in columns if name not in known]
             raise PgmError(
                 f"{what}: column {column!r} is no unit's name{others}{nearest(column, known)}"
+                f"{_dropping(extra)}"
             )
         if known[column] in [known[other] for other in columns[:i]]:
             raise PgmError(f"{what}: two columns are the unit {column!r}")

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pgmengine.base.errors import NoSuchName, NotAsked, PgmError
+from pgmengine.base.errors import NoSuchName, NotAsked, PgmError, listed
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.target import Target
 from pgmengine.graph.variables import Member
 from pgmengine.infer.arviz import to_arviz, to_frame
 from pgmengine.infer.by_name import Joint, Joints, assignment, marginal, samples_frame
+from pgmengine.infer.overview import result_html, result_text
 from pgmengine.protocols import Snapshot
 
 if TYPE_CHECKING:
@@ -146,7 +147,8 @@ class Named(dict[str, Any]):
     """An answer by layer, coupling or parameter; an unknown name raises NoSuchName.
 
     `places` gives the layer and the number of units that have names: the answer for such a name is
-    the part of its unit, as of a layer of one unit. Iteration gives the layers alone.
+    the part of its unit, as of a layer of one unit. Iteration gives the layers alone. `storage` are
+    the layers that hold variables, which messages name in their place.
     """
 
     def __init__(
@@ -155,9 +157,11 @@ class Named(dict[str, Any]):
         answer: str,
         places: Mapping[Hashable, tuple[str, int]] | None = None,
         axis: int = 0,
+        storage: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(values)
         self.answer, self.places, self.axis = answer, places or {}, axis
+        self.storage = storage
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or (
@@ -174,11 +178,13 @@ class Named(dict[str, Any]):
             return np.take(self[layer], [unit], axis=self.axis)
         finite = "; only layers of finitely many states have state probabilities"
         why = finite if self.answer == "prob" else ""
-        near = nearest(name, [*self, *self.places])
-        raise NoSuchName(f"{self.answer} has no {name!r}, it has {', '.join(self)}{why}{near}")
+        variables = [key for key, (layer, _) in self.places.items() if layer in self.storage]
+        known = [str(key) for key in (*variables, *self) if key not in self.storage]
+        near = nearest(name, [*known, *self.places])
+        raise NoSuchName(f"{self.answer} has no {name!r}, it has {listed(known)}{why}{near}")
 
     def __reduce__(self) -> Any:
-        return Named, (dict(self), self.answer, dict(self.places), self.axis)
+        return Named, (dict(self), self.answer, dict(self.places), self.axis, self.storage)
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,7 +364,8 @@ class Result:
         if self.target is None or name not in ("mean", "prob", "mode", "samples"):
             return Named(self._answer(name), name)
         axis = 2 if name == "samples" else int(self.target.evidence.has_rows)
-        return Named(self._answer(name), name, self.target.structure.places, axis)
+        structure = self.target.structure
+        return Named(self._answer(name), name, structure.places, axis, structure.storage)
 
     def _array(self, name: str) -> Array:
         found: Array = self._answer(name)
@@ -371,7 +378,8 @@ class Result:
         return self.answers[name]
 
     def __repr__(self) -> str:
-        return (
-            f"Result({', '.join(self.answers)}; {self.kind} by {self.method!r}; "
-            f"{self.status.value}; {self.plan.why})"
-        )
+        return result_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return result_html(self)
