@@ -144,8 +144,9 @@ def _text(shown: Shown) -> str:
     if shown.variable:
         return few(layer.state_names) if layer.state_names else _states(layer)
     text = f"{layer.size:,} {repr(layer.unit).removesuffix('()')}"
-    for word, names in (("states", layer.state_names), ("units", layer.labels)):
-        text += f"; {word} {few(names)}" if names and names != (layer.name,) else ""
+    for word, names in (("state", layer.state_names), ("unit", layer.labels)):
+        if names and names != (layer.name,):
+            text += f"; {word}{'s' * (len(names) > 1)} {few(names)}"
     return text
 
 
