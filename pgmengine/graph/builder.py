@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pgmengine.base.checks import seeded
+from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_sequence
 from pgmengine.base.types import Array, RngLike, Weight
@@ -70,6 +71,18 @@ class GraphBuilder:
     weights: list[Weight | None] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
     declared: list[Declared] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        conditionals = sum(one.conditional for one in self.declared)
+        counts = (
+            (len(self.variables), "variable"),
+            (len(self.layers), "layer"),
+            (len(self.couplings), "coupling"),
+            (conditionals, "conditional"),
+            (len(self.declared) - conditionals, "table"),
+        )
+        parts = [counted(number, word) for number, word in counts if number]
+        return f"GraphBuilder: {', '.join(parts) or 'nothing is declared'}"
 
     def layer(
         self,

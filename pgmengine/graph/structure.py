@@ -137,6 +137,8 @@ class Structure:
         These are the names that users gave: a layer that holds variables is not among them.
         """
         wanted = set(layers)
+        if not wanted:
+            return []
         inside = [name for name in self.layers if name in wanted]
         names = [(self.layers[a].labels or ())[i] for a, i in self.variables if a in wanted]
         # While a model is built, its variables have no order yet.

@@ -275,3 +275,17 @@ def test_a_fit_shows_how_it_ended_and_what_it_learned():
     # Names of methods, without their settings.
     assert "SGD(" not in repr(f) and "steps: by Centered" in repr(f)
     assert head in f._repr_html_() and "log_likelihood" in f._repr_html_()
+
+
+def test_a_target_and_a_builder_are_a_line():
+    given = network().given({"x5": ["mid", None]}, do={"x0": "yes"})
+    head = repr(network()).split("\n")[0]
+    assert repr(given) == f"Target: 2 rows, 3 values given; {head}"
+    b = pgm.GraphBuilder()
+    assert repr(b) == "GraphBuilder: nothing is declared"
+    b.variable("a", states=3)
+    b.conditional("a", (), [0.2, 0.3, 0.5])
+    b.table(("a",), [1, 2, 3])
+    b.layer("v", pgm.Binary(), 2000)
+    b.couple("v", "v", np.zeros((2000, 2000)))
+    assert repr(b) == "GraphBuilder: 1 variable, 1 layer, 1 coupling, 1 conditional, 1 table"
