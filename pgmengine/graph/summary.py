@@ -122,15 +122,24 @@ def model_html(structure: Structure, params: Mapping[str, Weight]) -> str:
     """Return a model as a table for notebooks: a row for each layer, then for each variable."""
     shown = shown_units(structure)
     kept = shown[:MOST_ROWS]
-    above = parents(structure, [(one.layer.name, one.units[0]) for one in kept])
+    above = parents(structure, [(one.layer.name, one.units[0]) for one in kept if one.variable])
     rows = []
     for one in kept:
         name = one.layer.name
         near = [_end(structure, to) for _, to in structure.meetings[name]]
-        text, causes = _text(one), few(above[name, one.units[0]])
+        text = _text(one)
         both = (text, "") if one.variable else ("", text)
-        rows.append((plain(one.name), *both, causes, few(dict.fromkeys(near))))
+        causes = above[name, one.units[0]] if one.variable else _layers_above(structure, name)
+        rows.append((plain(one.name), *both, few(causes), few(dict.fromkeys(near))))
     return as_html(headline(structure, params), COLUMNS, rows, len(shown))
+
+
+def _layers_above(structure: Structure, name: str) -> list[str]:
+    """Return the names of the layers and variables with parents of a layer's units."""
+    tables = [t for t in structure.tables if t.conditional and t.layers[-1] == name]
+    of_tables = {layer for t in tables for layer in t.layers[:-1]}
+    of_arrows = [_end(structure, c.a) for c in structure.arrows_into[name]]
+    return list(dict.fromkeys([*map(str, structure.declared(of_tables)), *of_arrows]))
 
 
 def _line(shown: Shown) -> str:

@@ -132,6 +132,9 @@ def test_states_labels_and_parents_are_shown():
     assert "  d: 4 states" in repr(factors())
     assert "  x: 4 Binary; states off, on; units a, b, c, d" in repr(steps())
     assert "<td>x1</td><td>low, mid, high</td><td>x0</td>" in network()._repr_html_()
+    # A layer has the parents of all its units.
+    assert "<td>z</td><td>4 Categorical(k=3)</td><td>z</td>" in steps()._repr_html_()
+    assert "<td>h1</td><td>4 Binary</td><td>h2</td>" in pgm.sbn([6, 4, 2], rng=0)._repr_html_()
     assert "<td>wet</td><td>no, yes</td><td></td><td>rain</td>" in mixed()._repr_html_()
     assert "<td>h</td><td></td><td>5 Binary</td><td></td><td>rain</td>" in mixed()._repr_html_()
 
