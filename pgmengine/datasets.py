@@ -1,4 +1,4 @@
-"""Data sets: one that ships with the package, two generated ones, two in standard files."""
+"""Data sets: two that ship with the package, two generated ones, two in standard files."""
 
 from __future__ import annotations
 
@@ -47,6 +47,26 @@ class Dataset:
             f"Dataset({self.name!r}, {len(self.x_train)} train, {len(self.x_test)} test, "
             f"images {self.image_shape})"
         )
+
+
+def asia() -> Path:
+    """Return the path of asia.bif, a Bayesian network of eight variables.
+
+    Use it to try `read`, and as an example of a .bif file. It is the chest clinic: smoking and a
+    visit to Asia change the probabilities of three diseases, which an X-ray and shortness of breath
+    indicate.
+
+    References
+    ----------
+    Lauritzen and Spiegelhalter (1988), Local computations with probabilities on graphical
+    structures and their application to expert systems.
+
+    >>> import pgmengine as pgm
+    >>> net = pgm.read(pgm.datasets.asia())
+    >>> round(pgm.infer(net, {"smoke": "yes"}).marginal("lung")["yes"], 6)
+    0.1
+    """
+    return Path(__file__).parent / "data" / "asia.bif"
 
 
 def digits(threshold: float | None = 7.5) -> Dataset:

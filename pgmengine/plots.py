@@ -435,10 +435,13 @@ def _check_result(model: Model, result: Result, row: int) -> None:
     if result.target is None:
         raise PgmError("the result has no target: give a result of infer or of a prepared question")
     if result.target.structure.layers != model.structure.layers:
-        theirs = listed(list(result.target.structure.layers))
+        theirs, ours = (
+            listed([*map(str, s.declared(s.layers))])
+            for s in (result.target.structure, model.structure)
+        )
         raise PgmError(
-            f"the result belongs to another model, with the layers {theirs}; expected one with "
-            f"the layers {listed(list(model.structure.layers))}, and the same units"
+            f"the result belongs to another model, with {theirs}; expected one with {ours}, and "
+            "the same states and sizes"
         )
     rows = result.target.rows
     if isinstance(row, bool) or not isinstance(row, (int, np.integer)) or not 0 <= row < rows:

@@ -7,7 +7,6 @@ is one line on stderr, and the exit code is 2.
 
 from __future__ import annotations
 
-import csv
 import os
 import sys
 from pathlib import Path
@@ -22,20 +21,20 @@ from pgmengine.apps.cli_answers import (
     by_name,
     check_folder,
     check_out,
-    columns_of_samples,
     flat_answers,
     print_answers,
     print_by_name,
     show,
     tables_of_model,
     write,
+    write_csv,
+    write_rows,
 )
 from pgmengine.apps.cli_inputs import read_arrays, read_evidence, read_model
 from pgmengine.apps.demo import run_demo
 from pgmengine.base.errors import visible
 from pgmengine.base.files import shown
 from pgmengine.base.threads import threads
-from pgmengine.base.types import Array
 from pgmengine.infer.auto import drawing
 
 app = typer.Typer(
@@ -158,25 +157,27 @@ def sample(
     model: ModelFile,
     evidence: Evidence = None,
     draws: Annotated[int, typer.Option(min=1, help="number of samples")] = 10,
-    out: Annotated[Path | None, typer.Option(help="write them to a .npz or .json file")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="write them to a .csv, .npz or .json file")
+    ] = None,
     seed: Seed = 0,
     seconds: Seconds = None,
 ) -> None:
     """Draw samples from the model given evidence."""
     m = read_model(model)
-    check_out(out)
+    check_out(out, (".csv", ".npz", ".json"))
     given = read_evidence(m, evidence)
     method = drawing(draws)
     result = pgm.infer(m, given, want=("samples",), method=method, rng=seed, seconds=seconds)
     arrays = {name: value[:draws] for name, value in result.samples.items()}
+    if out is not None and out.suffix == ".csv":
+        write_csv(out, arrays, m.structure)
+        return
     if out is not None:
         write(out, by_name("samples", arrays, m.structure))
         return
     if m.structure.variables:
-        lines = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
-        columns = columns_of_samples(arrays, m.structure)
-        lines.writerow(name for name, _ in columns)
-        lines.writerows(zip(*(_texts(values) for _, values in columns), strict=True))
+        write_rows(arrays, m.structure, sys.stdout, "\t")
         return
     rows = next(iter(arrays.values())).shape[1]
     for i, row in np.ndindex(draws, rows):
@@ -186,11 +187,6 @@ def sample(
             for name, value in arrays.items()
         )
         print(head + "  ".join(layers))
-
-
-def _texts(values: Array) -> list[str]:
-    """Return draws (draws, rows) as text, all draws of a row of evidence together."""
-    return [x if isinstance(x, str) else f"{x:g}" for x in values.T.ravel().tolist()]
 
 
 @app.command()

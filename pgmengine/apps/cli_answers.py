@@ -1,15 +1,16 @@
-"""Answers as the command line prints them, as tables, or writes them to .npz and .json files."""
+"""Answers as the command line prints them, as tables, or writes them to files."""
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from collections import Counter
-from collections.abc import Hashable, Mapping
-from io import BytesIO
+from collections.abc import Hashable, Mapping, Sequence
+from io import BytesIO, StringIO
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from rich.console import Console
@@ -20,7 +21,8 @@ from pgmengine.base.files import writable, write_whole
 from pgmengine.base.types import Array
 from pgmengine.graph.frames import shown_units, state_keys
 from pgmengine.graph.structure import Structure
-from pgmengine.graph.variables import Place, unit_name
+from pgmengine.graph.summary import headline, parents
+from pgmengine.graph.variables import unit_name
 from pgmengine.infer.by_name import state_values
 
 # Answers with an axis of units.
@@ -41,46 +43,31 @@ def tables_of_model(model: pgm.Model, title: str) -> list[Table]:
 def _table_of_variables(model: pgm.Model, title: str) -> Table:
     """Return a table of the variables, with their states and parents."""
     s = model.structure
-    conditionals = sum(len(t.index) for t in s.tables if t.conditional)
-    tables = sum(len(t.index) for t in s.tables) - conditionals
-    entries = int(s.table_index.first[-1])
-    many = "s" if len(s.couplings) > 1 else ""
-    couplings = f", {len(s.couplings)} coupling{many}" if s.couplings else ""
-    out = Table(
-        "variable",
-        "states",
-        "parents",
-        "tables",
-        title=title,
-        caption=f"{len(s.variables)} variables, {conditionals} conditionals, {tables} tables, "
-        f"{entries} entries{couplings}",
+    out = Table("variable", "states", "parents", "tables", title=title, caption=_headline(model))
+    above = parents(s, s.variables)
+    inside = Counter(
+        place
+        for t in s.tables
+        if not t.conditional
+        for units in t.index.tolist()
+        for place in zip(t.layers, units, strict=True)
     )
-    parents: dict[Place, list[str]] = {}
-    inside: Counter[Place] = Counter()
-    for t in s.tables:
-        for units in t.index.tolist():
-            *before, last = zip(t.layers, units, strict=True)
-            if t.conditional:
-                parents[last] = [unit_name(s.layers, place) for place in before]
-            else:
-                inside.update([*before, last])
     for place in s.variables:
-        layer = s.layers[place[0]]
-        above = [*parents.get(place, ()), *(_end(model, c.a) for c in s.arrows_into[layer.name])]
-        states = ", ".join(map(str, state_keys(layer)))
-        out.add_row(unit_name(s.layers, place), states, ", ".join(above), str(inside[place] or ""))
+        states = ", ".join(map(str, state_keys(s.layers[place[0]])))
+        name, tables = unit_name(s.layers, place), str(inside[place] or "")
+        out.add_row(name, states, ", ".join(above[place]), tables)
     return out
 
 
-def _end(model: pgm.Model, name: str) -> str:
-    """Return the name of a layer at the end of an arrow; a variable has its own."""
-    layers = model.structure.layers
-    return unit_name(layers, (name, 0)) if (name, 0) in model.structure.variables else name
+def _headline(model: pgm.Model) -> str:
+    """Return the title of a model with its counts."""
+    return headline(model.structure, model.params)
 
 
 def _table_of_layers(model: pgm.Model, title: str) -> Table:
     """Return a table of the layers whose units are no variables."""
-    out = Table("layer", "unit", "size", title=title)
+    caption = None if model.structure.variables else _headline(model)
+    out = Table("layer", "unit", "size", title=title, caption=caption)
     for x in shown_units(model.structure):
         if not x.variable:
             out.add_row(x.name, repr(x.layer.unit), str(x.layer.size))
@@ -186,10 +173,11 @@ def check_folder(out: Path) -> None:
         raise pgm.PgmError(f"{out}: there is no folder {out.parent}")
 
 
-def check_out(out: Path | None) -> None:
-    """Raise PgmError unless a file of answers can be written here."""
-    if out is not None and out.suffix not in (".npz", ".json"):
-        raise pgm.PgmError(f"out must end in .npz or .json, not {out}")
+def check_out(out: Path | None, suffixes: Sequence[str] = (".npz", ".json")) -> None:
+    """Raise PgmError unless a file of answers of one of these kinds can be written here."""
+    if out is not None and out.suffix not in suffixes:
+        *others, last = suffixes
+        raise pgm.PgmError(f"out must end in {', '.join(others)} or {last}, not {out}")
     if out is not None:
         check_folder(out)
 
@@ -206,6 +194,32 @@ def write(out: Path, arrays: Mapping[str, Array]) -> None:
         content = json.dumps(named, allow_nan=False).encode()
     write_whole(out, content)
     print(f"wrote {out}")
+
+
+def write_rows(
+    samples: Mapping[str, Array], structure: Structure, file: TextIO, comma: str
+) -> None:
+    """Write draws as lines of text with a column for each unit, below their names.
+
+    All draws of a row of evidence are together.
+    """
+    lines = csv.writer(file, delimiter=comma, lineterminator="\n")
+    columns = columns_of_samples(samples, structure)
+    lines.writerow(name for name, _ in columns)
+    lines.writerows(zip(*(_texts(values) for _, values in columns), strict=True))
+
+
+def write_csv(out: Path, samples: Mapping[str, Array], structure: Structure) -> None:
+    """Write draws to a .csv file."""
+    held = StringIO()
+    write_rows(samples, structure, held, ",")
+    write_whole(out, held.getvalue().encode())
+    print(f"wrote {out}")
+
+
+def _texts(values: Array) -> list[str]:
+    """Return draws (draws, rows) as text, all draws of a row of evidence together."""
+    return [x if isinstance(x, str) else f"{x:.12g}" for x in values.T.ravel().tolist()]
 
 
 def _as_json(array: Array) -> Any:

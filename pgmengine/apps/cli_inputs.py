@@ -272,7 +272,8 @@ def _columns(
         if name not in s.places:
             raise pgm.PgmError(
                 f"line {rows[0][0]}: {name!r} is no variable{nearest(name, s.places)}; the first "
-                "line has the names of variables, or numbers for the first layer"
+                "line has the names of variables, or numbers for the first layer; delete columns "
+                "of other names"
             )
         if name in out:
             raise pgm.PgmError(f"line {rows[0][0]}: variable {name!r} has two columns")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pgmengine.base.checks import seeded
+from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_sequence
 from pgmengine.base.types import Array, RngLike, Weight
@@ -49,7 +50,10 @@ class GraphBuilder:
     >>> b.layer("h", pgm.MultiValued(4), 3)
     >>> b.couple("v", "h")
     >>> b.build(rng=0)
-    Model(v: 6 Binary(), h: 3 MultiValued(s=4); v-h)
+    Restricted Boltzmann machine: 2 layers, 1 coupling, 27 parameters
+      v: 6 Binary
+      h: 3 MultiValued(s=4)
+      couplings: v-h
     >>> b = pgm.GraphBuilder()
     >>> b.variable("smoke", states=("yes", "no"))
     >>> b.variable("lung", states=("yes", "no"))
@@ -67,6 +71,18 @@ class GraphBuilder:
     weights: list[Weight | None] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
     declared: list[Declared] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        conditionals = sum(one.conditional for one in self.declared)
+        counts = (
+            (len(self.variables), "variable"),
+            (len(self.layers), "layer"),
+            (len(self.couplings), "coupling"),
+            (conditionals, "conditional"),
+            (len(self.declared) - conditionals, "table"),
+        )
+        parts = [counted(number, word) for number, word in counts if number]
+        return f"GraphBuilder: {', '.join(parts) or 'nothing is declared'}"
 
     def layer(
         self,
@@ -88,12 +104,10 @@ class GraphBuilder:
         labels : names of the units.
         states : names of the states of each unit, in the order of unit.support.
         """
-        names = [
-            _listed(given, f"layer {name!r}: {what}")
-            for given, what in ((labels, "labels"), (states, "states"))
-        ]
+        names = _listed(labels, f"layer {name!r}: labels")
+        state_names = _listed(states, f"layer {name!r}: states")
         check_name(name)
-        self.layers.append(Layer(name, unit, size, *names))
+        self.layers.append(Layer(name, unit, size, names, state_names))
         self.given.append(bias)
 
     def couple(self, a: str, b: str, weight: Weight | None = None) -> None:

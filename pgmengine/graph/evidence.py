@@ -78,9 +78,8 @@ def parse_evidence(
         raise PgmError(f"{what}: layers differ in their number of rows: {counts}")
     rows = next(iter(with_rows.values()), 1)
     if rows == 0:
-        raise PgmError(
-            f"{what}: layer {next(iter(with_rows))!r} has no rows, expected at least one"
-        )
+        empty = described(structure, next(iter(with_rows)))
+        raise PgmError(f"{what}: {empty} has no rows, expected at least one")
     values, observed = {}, {}
     for name, layer in structure.layers.items():
         value, seen = structure.blank[name]
@@ -191,7 +190,7 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
     square = k > 1 and array.shape == (n, n) == (n, k)
     if square and values_of_units(layer, array):
         raise PgmError(
-            f"{what}: layer {layer.name!r}: an array {(n, k)} whose rows are values of {n} units "
+            f"{what}: {layer.title}: an array {(n, k)} whose rows are values of {n} units "
             f"may also be labels of {n} rows of evidence; give values with an axis of rows, as "
             f"(rows, {n}, {k})"
         )

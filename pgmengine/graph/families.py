@@ -23,7 +23,10 @@ def rbm(
 
     >>> import pgmengine as pgm
     >>> pgm.rbm(784, 500, rng=0)
-    Model(v: 784 Binary(), h: 500 Binary(); v-h)
+    Restricted Boltzmann machine: 2 layers, 1 coupling, 393,284 parameters
+      v: 784 Binary
+      h: 500 Binary
+      couplings: v-h
     """
     b = GraphBuilder()
     b.layer("v", visible or Binary(), visible_size)
@@ -48,7 +51,11 @@ def dbm(sizes: Sequence[int], unit: Unit | None = None, rng: RngLike = None) -> 
 
     >>> import pgmengine as pgm
     >>> pgm.dbm([6, 4, 2], rng=0)
-    Model(v: 6 Binary(), h1: 4 Binary(), h2: 2 Binary(); v-h1, h1-h2)
+    Boltzmann machine: 3 layers, 2 couplings, 44 parameters
+      v: 6 Binary
+      h1: 4 Binary
+      h2: 2 Binary
+      couplings: v-h1, h1-h2
     """
     b, names = _stack(sizes, unit)
     for below, above in zip(names, names[1:], strict=False):
@@ -61,7 +68,11 @@ def sbn(sizes: Sequence[int], unit: Unit | None = None, rng: RngLike = None) -> 
 
     >>> import pgmengine as pgm
     >>> pgm.sbn([6, 4, 2], rng=0)
-    Model(v: 6 Binary(), h1: 4 Binary(), h2: 2 Binary(); h1->v, h2->h1)
+    Bayesian network: 3 layers, 2 directed couplings, 44 parameters
+      v: 6 Binary
+      h1: 4 Binary
+      h2: 2 Binary
+      couplings: h1->v, h2->h1
     """
     b, names = _stack(sizes, unit)
     for below, above in zip(names, names[1:], strict=False):
@@ -74,7 +85,11 @@ def dbn(sizes: Sequence[int], unit: Unit | None = None, rng: RngLike = None) -> 
 
     >>> import pgmengine as pgm
     >>> pgm.dbn([6, 4, 2], rng=0)
-    Model(v: 6 Binary(), h1: 4 Binary(), h2: 2 Binary(); h1->v, h1-h2)
+    Graphical model: 3 layers, 1 directed coupling, 1 coupling, 44 parameters
+      v: 6 Binary
+      h1: 4 Binary
+      h2: 2 Binary
+      couplings: h1->v, h1-h2
     """
     b, names = _stack(sizes, unit)
     for below, above in zip(names[:-2], names[1:-1], strict=True):
@@ -92,7 +107,11 @@ def drbm(
 
     >>> import pgmengine as pgm
     >>> pgm.drbm(784, 200, 10, rng=0)
-    Model(x: 784 Input(), h: 200 MultiValued(s=inf), y: 1 Categorical(k=10); x-h, h-y)
+    Boltzmann machine: 3 layers, 2 couplings, 159,010 parameters
+      x: 784 Input
+      h: 200 MultiValued(s=inf)
+      y: 1 Categorical(k=10)
+      couplings: x-h, h-y
     """
     b = GraphBuilder()
     b.layer("x", Input(), inputs)
@@ -112,7 +131,9 @@ def boltzmann_machine(
 
     >>> import pgmengine as pgm
     >>> pgm.boltzmann_machine(5, rng=0)
-    Model(x: 5 Spin(); x-x)
+    Boltzmann machine: 1 layer, 1 coupling, 15 parameters
+      x: 5 Spin
+      couplings: x-x
     """
     b = GraphBuilder()
     b.layer("x", unit or Spin(), size)

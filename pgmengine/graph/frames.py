@@ -27,6 +27,9 @@ from pgmengine.graph.variables import unit_name
 if TYPE_CHECKING:
     import pandas as pd
 
+# Columns that a message says how to drop.
+MOST_DROPPED = 5
+
 
 def by_layer(
     structure: Structure, given: Any, what: str = "evidence", with_rows: bool = False
@@ -55,10 +58,11 @@ def by_layer(
         raise PgmError(f"{what}: the DataFrame has no columns")
     for i, column in enumerate(given.columns):
         if column not in places:
-            raise PgmError(
-                f"{what}: column {column!r} is no unit's name"
-                f"{nearest(column, places) or ': name columns (layer, unit)'}"
-            )
+            layers = structure.layers.values()
+            how = "" if all(x.holds_variables for x in layers) else ": name columns (layer, unit)"
+            near = nearest(column, places) or how
+            extra = [name for name in given.columns if name not in places]
+            raise PgmError(f"{what}: column {column!r} is no unit's name{near}{_dropping(extra)}")
         layer, index = places[column]
         if (layer.name, index) in taken:
             raise PgmError(
@@ -95,8 +99,16 @@ def data_by_layer(structure: Structure, data: Any) -> StateNumbers:
         if layer is None or layer.unit.width == 1:
             continue
         if np.ndim(values) == 2 and np.shape(values)[1] == layer.size:
-            given[name] = layer.values_of(as_floats(values, f"data: layer {name!r}"), "data")
+            given[name] = layer.values_of(as_floats(values, f"data: {layer.title}"), "data")
     return given
+
+
+def _dropping(extra: list[Any]) -> str:
+    """Return the end of a message that says how to leave out columns."""
+    if len(extra) > MOST_DROPPED:
+        return f"; {len(extra)} columns are no names, keep the others: data[[...]]"
+    them = "it" if len(extra) == 1 else "them"
+    return f"; to leave {them} out, give data.drop(columns={extra!r})"
 
 
 def _of_layer(layer: Layer, frame: Any, what: str) -> Any:
@@ -129,8 +141,10 @@ def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
     for i, column in enumerate(columns):
         if column not in known and (named or nearest(column, known)):
             others = ", where others are" if named else ""
+            extra = [name for name in columns if name not in known]
             raise PgmError(
                 f"{what}: column {column!r} is no unit's name{others}{nearest(column, known)}"
+                f"{_dropping(extra)}"
             )
         if known[column] in [known[other] for other in columns[:i]]:
             raise PgmError(f"{what}: two columns are the unit {column!r}")

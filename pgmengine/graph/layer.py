@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array
 from pgmengine.graph.state_names import StateNames
 from pgmengine.units import Unit
@@ -19,7 +19,8 @@ class Layer:
     """A named array of `size` units of one type.
 
     `labels` are names of the units, `state_names` names of the states of each unit, in the order of
-    unit.support.
+    unit.support. `holds_variables` says that no user declared the layer: it stores variables with
+    the same states, and messages name them in place of it.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Layer:
     size: int
     labels: tuple[Hashable, ...] | None = None
     state_names: tuple[Hashable, ...] | None = None
+    holds_variables: bool = False
 
     @cached_property
     def state_table(self) -> StateNames | None:
@@ -88,12 +90,17 @@ class Layer:
         before = "" if row is None else f", row {row}"
         if self.is_variable:
             return f"{self.title}{before}"
+        if self.holds_variables and self.labels:
+            return f"variable {self.labels[index]!r}{before}"
         label = f" ({self.labels[index]!r})" if self.labels else ""
         return f"{self.title}{before}, index {index}{label}"
 
     @property
     def title(self) -> str:
-        """The layer in words for a message."""
+        """The layer in words for a message, or the variables that it holds."""
+        if self.holds_variables and self.labels:
+            several = "s" if len(self.labels) > 1 else ""
+            return f"variable{several} {listed([repr(name) for name in self.labels])}"
         return f"{'variable' if self.is_variable else 'layer'} {self.name!r}"
 
     def values_of(self, labels: Array, what: str) -> Array:
@@ -104,7 +111,7 @@ class Layer:
         support = self.unit.support
         if support is None:
             raise PgmError(
-                f"{what}: layer {self.name!r} has shape {labels.shape}, expected "
+                f"{what}: {self.title} has shape {labels.shape}, expected "
                 f"(..., {self.size}, {self.unit.width})"
             )
         missing = np.isnan(labels)

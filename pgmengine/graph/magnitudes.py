@@ -149,7 +149,7 @@ def _measured(
     near_seen = dict(rest)
     for name, layer in s.layers.items():
         if name in soft:
-            _add(m, f"soft evidence of layer {name!r}", v[name] * own[name], free[name])
+            _add(m, f"soft evidence of {layer.title}", v[name] * own[name], free[name])
         if name in s.directed_layers:
             _add_children(m, model, name, v[name] * zeta[name], zeta[name])
             rest[name] = rest[name] + span[name] * zeta[name]
@@ -157,11 +157,11 @@ def _measured(
             bias = np.abs(model.bias(name))
             # A quadratic A(bias + field) differs from A(bias) by products with the field alone.
             tells = free[name] & (layer.unit.curvature is None)
-            _add(m, f"the bias of layer {name!r}", v[name] * bias, tells)
+            _add(m, f"the bias of {layer.title}", v[name] * bias, tells)
             own[name] = own[name] + bias
         if not layer.unit.bounded:
             base = np.abs(layer.unit.log_h(layer.shaped(np.maximum(seen[name], least))))
-            _add(m, f"the values of layer {name!r}", base, np.zeros(1, dtype=bool))
+            _add(m, f"the values of {layer.title}", base, np.zeros(1, dtype=bool))
         m.own[name] = moving[name] * own[name]
     for c in s.couplings:
         weight = abs(model.weight(c))
@@ -241,10 +241,10 @@ def _add_children(m: Magnitudes, model: Model, name: str, products: Array, z: Ar
     weights of states.
     """
     layer, free = model.structure.layers[name], np.ones(1, dtype=bool)
-    _add(m, f"the conditionals of layer {name!r}", products, free)
+    _add(m, f"the conditionals of {layer.title}", products, free)
     shaped = layer.shaped(z)
     a = layer.unit.log_normalizer(shaped) if layer.unit.canonical else shaped
-    _add(m, f"the normalisers of layer {name!r}", np.abs(a), free)
+    _add(m, f"the normalisers of {layer.title}", np.abs(a), free)
 
 
 def _tables(m: Magnitudes, model: Model) -> tuple[Array, Array]:

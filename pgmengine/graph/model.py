@@ -33,6 +33,7 @@ from pgmengine.graph.magnitudes import anywhere, roughly
 from pgmengine.graph.scopes import check_no_bias
 from pgmengine.graph.soft import Soft
 from pgmengine.graph.structure import Structure, layer_graph
+from pgmengine.graph.summary import model_html, model_text
 from pgmengine.graph.tables import check_logs, joined_states, table_gradient
 from pgmengine.graph.target import Target
 from pgmengine.graph.to_networkx import variable_graph
@@ -72,6 +73,7 @@ def as_model(given: object) -> Model:
         return given
     owner = isinstance(getattr(given, "model", None), Model)
     hint = "; pass its attribute .model, which is one" if owner else ""
+    hint = "; call its method build(), which returns one" if hasattr(given, "build") else hint
     raise PgmError(f"model must be a Model or a Fit, not {type(given).__name__}{hint}")
 
 
@@ -119,9 +121,11 @@ class Model:
         return Model, (self.structure, dict(self.params), self.training, self.fresh)
 
     def __repr__(self) -> str:
-        layers = ", ".join(f"{x.name}: {x.size} {x.unit!r}" for x in self.structure.layers.values())
-        couplings = ", ".join(c.key for c in self.structure.couplings)
-        return f"Model({layers}; {couplings})" if couplings else f"Model({layers})"
+        return model_text(self.structure, self.params)
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return model_html(self.structure, self.params)
 
     @property
     def training(self) -> Training | None:
@@ -248,7 +252,9 @@ class Model:
         }
         unknown = [name for name in params if name not in checks]
         if unknown:
-            known = listed(list(checks))
+            # The biases of layers that hold variables are no names that a user gave.
+            held = {f"{name}.bias" for name in self.structure.storage}
+            known = listed([key for key in checks if key not in held])
             raise PgmError(f"parameter {unknown[0]!r} is unknown; the parameters are {known}")
         values = {name: checks[name](value) for name, value in params.items()}
         merged = {**self.params, **values}

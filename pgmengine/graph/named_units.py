@@ -35,11 +35,15 @@ def check_by_layer(structure: Structure, given: Any, what: str) -> None:
     except ValueError:
         # Lists of unequal lengths have no shape.
         shape = ()
-    expected, layers = f"{what} must map layer names to arrays", list(structure.layers.values())
+    layers = [x for x in structure.layers.values() if not x.holds_variables]
+    names = "names of variables to states" if structure.variables else "layer names to arrays"
+    expected = f"{what} must map {names}"
     if not shape:
         raise PgmError(f"{expected}, not {type(given).__name__}")
     if len(shape) == 2 and shape[1] == len(structure.variables):
         advice = "give pandas.DataFrame(X, columns=model.variables), a column for each variable"
+    elif not layers:
+        advice = f"the variables are {listed([*map(str, structure.declared(structure.layers))])}"
     elif fitting := _fitting(layers, shape):
         ways = listed([f'{{"{x.name}": X}}' for x in fitting], " or ")
         advice = f"give {ways}, since {listed([_with_size(x) for x in fitting])}"

@@ -285,8 +285,8 @@ def _state(layer: Layer, key: Hashable, what: str) -> int:
     if layer.state_table is not None:
         return layer.state_table.state(key, what)
     states = range(_count(layer))
-    if key in states:
-        return list(states).index(key)
+    if isinstance(key, (int, float, np.number)) and key in states:
+        return int(key)
     known = listed([str(x) for x in states[:8]])
     raise PgmError(f"{what}: {key!r} is no state, expected {known}")
 

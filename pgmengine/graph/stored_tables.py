@@ -88,11 +88,13 @@ def with_stored_tables(
         raise PgmError("two tables have the same name")
     if extra := [key for key in params if key not in keys]:
         raise PgmError(f"{extra[0]!r} belongs to no table of the declaration")
-    whole = replace(
-        structure,
-        tables=tuple(tables),
-        variables=_places(structure, _units(variables, "variables")),
-    )
+    places = _places(structure, _units(variables, "variables"))
+    held = {name for name, _ in places}
+    layers = {
+        name: replace(layer, holds_variables=name in held and not layer.is_variable)
+        for name, layer in structure.layers.items()
+    }
+    whole = replace(structure, layers=layers, tables=tuple(tables), variables=places)
     logs = {t.key: _logs(whole, t, params) for t in tables}
     check_conditionals(whole, model.params)
     return Model(whole, {**model.params, **logs})

@@ -140,6 +140,27 @@ class Structure:
         return frozenset(name for name in named if self.state_counts[name])
 
     @cached_property
+    def storage(self) -> frozenset[str]:
+        """Layers that no user declared: they hold variables, which messages name in their place."""
+        return frozenset(name for name, layer in self.layers.items() if layer.holds_variables)
+
+    def declared(self, layers: Iterable[str]) -> list[Hashable]:
+        """Return the names of the variables in some layers, then of the layers among them.
+
+        These are the names that users gave: a layer that holds variables is not among them.
+        """
+        wanted = set(layers)
+        if not wanted:
+            return []
+        inside = [name for name in self.layers if name in wanted]
+        names = [(self.layers[a].labels or ())[i] for a, i in self.variables if a in wanted]
+        # While a model is built, its variables have no order yet.
+        names += [
+            label for n in inside if n in self.storage for label in self.layers[n].labels or ()
+        ]
+        return list(dict.fromkeys([*names, *(n for n in inside if n not in self.storage)]))
+
+    @cached_property
     def meetings(self) -> dict[str, tuple[tuple[Undirected, str], ...]]:
         """Layer -> (coupling, layer at the other end) of its undirected couplings."""
         return {
@@ -269,14 +290,17 @@ class Structure:
         if name not in self.layers:
             import difflib
 
-            names = [*self.layers, *map(str, self.places)]
+            names = [*map(str, self.declared(self.layers)), *map(str, self.places)]
             near = difflib.get_close_matches(str(name), names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            variables = [(self.layers[a].labels or ())[i] for a, i in self.variables]
-            known = dict.fromkeys([*variables, *self.layers])
-            kinds = "variables and layers" if variables else "layers"
+            known = self.declared(self.layers)
+            own = [x.holds_variables or (x.name, 0) in self.variables for x in self.layers.values()]
+            kinds = ["variable"] * any(own) + ["layer"] * (not all(own))
+            if what.endswith("layer"):
+                what = what.removesuffix("layer") + " or ".join(kinds)
             raise PgmError(
-                f"{what} {name!r} is unknown; the {kinds} are {listed([*map(str, known)])}{hint}"
+                f"{what} {name!r} is unknown; the {' and '.join(f'{kind}s' for kind in kinds)} are "
+                f"{listed([*map(str, known)])}{hint}"
             )
         return self.layers[name]
 

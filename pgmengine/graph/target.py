@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pgmengine.base.display import counted
 from pgmengine.base.errors import InternalError, PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array, States, Weight
@@ -28,6 +29,7 @@ from pgmengine.graph.named_units import check_by_layer, fields_by_layer
 from pgmengine.graph.queries import EvidencePattern, barren, barren_tables
 from pgmengine.graph.rows import distinct, rows_of, spread
 from pgmengine.graph.structure import Structure
+from pgmengine.graph.summary import headline
 from pgmengine.graph.tables import joined_states
 from pgmengine.graph.validate import as_floats
 
@@ -65,6 +67,11 @@ class Target:
     first: int = 0
     order: tuple[str, ...] = ()
     common: Array | None = None
+
+    def __repr__(self) -> str:
+        given = sum(int((~mask).sum()) for mask in self.free.values())
+        what = headline(self.structure, self.model.params)
+        return f"Target: {counted(self.rows, 'row')}, {counted(given, 'value')} given; {what}"
 
     @property
     def rows(self) -> int:

@@ -270,12 +270,10 @@ def check_bias(layer: Layer, bias: ArrayLike | None) -> Array:
     """Return a bias as float64 in the bias shape of its layer; None = zeros."""
     if bias is None:
         return np.zeros(layer.bias_shape)
-    array = as_floats(bias, f"layer {layer.name!r}: bias")
+    array = as_floats(bias, f"{layer.title}: bias")
     if array.shape != layer.bias_shape:
-        raise PgmError(
-            f"layer {layer.name!r}: bias has shape {array.shape}, expected {layer.bias_shape}"
-        )
-    _check_entries(array, f"layer {layer.name!r}: bias", layer.unit.nonnegative)
+        raise PgmError(f"{layer.title}: bias has shape {array.shape}, expected {layer.bias_shape}")
+    _check_entries(array, f"{layer.title}: bias", layer.unit.nonnegative)
     return array.copy()
 
 

@@ -92,7 +92,8 @@ def layers_of(
         name = key if isinstance(key, str) else free_name(f"variables{first.count}", names)
         names.add(name)
         labels = tuple(v.name for v in members)
-        layers.append(Layer(name, first.unit, len(members), labels, first.state_names))
+        own = key in apart
+        layers.append(Layer(name, first.unit, len(members), labels, first.state_names, not own))
     return layers
 
 
@@ -190,7 +191,9 @@ def described(structure: Structure, layer: str, units: Array | None = None) -> s
 
     `units` (size,) says which units are meant: the first of them is named if it is a variable.
     """
-    number = 0 if units is None or not units.any() else int(np.flatnonzero(units)[0])
+    if units is None or not units.any():
+        return structure.layers[layer].title
+    number = int(np.flatnonzero(units)[0])
     if (layer, number) in structure.variables:
         return f"variable {unit_name(structure.layers, (layer, number))!r}"
     return f"layer {layer!r}"

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pgmengine.base.errors import NoSuchName, NotAsked, PgmError
+from pgmengine.base.errors import NoSuchName, NotAsked, PgmError, listed
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.target import Target
 from pgmengine.graph.variables import Member
 from pgmengine.infer.arviz import to_arviz, to_frame
 from pgmengine.infer.by_name import Joint, Joints, assignment, marginal, samples_frame
+from pgmengine.infer.overview import result_html, result_text
 from pgmengine.protocols import Snapshot
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ class Named(dict[str, Any]):
     `places` gives the layer and the number of units that have names: the answer for such a name is
     the part of its unit, as of a layer of one unit. Iteration gives the layers alone. `prob` has
     probabilities (..., size, states) of layers whose units are given by them under their names.
+    `storage` are the layers that hold variables, which messages name in their place.
     """
 
     def __init__(
@@ -157,9 +159,11 @@ class Named(dict[str, Any]):
         places: Mapping[Hashable, tuple[str, int]] | None = None,
         axis: int = 0,
         prob: Mapping[str, Array] | None = None,
+        storage: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(values)
         self.answer, self.places, self.axis, self.prob = answer, places or {}, axis, prob or {}
+        self.storage = storage
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or (
@@ -176,11 +180,14 @@ class Named(dict[str, Any]):
             return np.take(self.prob.get(layer, self[layer]), [unit], axis=self.axis)
         finite = "; only layers of finitely many states have state probabilities"
         why = finite if self.answer == "prob" else ""
-        near = nearest(name, [*self, *self.places])
-        raise NoSuchName(f"{self.answer} has no {name!r}, it has {', '.join(self)}{why}{near}")
+        variables = [key for key, (layer, _) in self.places.items() if layer in self.storage]
+        known = [str(key) for key in (*variables, *self) if key not in self.storage]
+        near = nearest(name, [*known, *self.places])
+        raise NoSuchName(f"{self.answer} has no {name!r}, it has {listed(known)}{why}{near}")
 
     def __reduce__(self) -> Any:
-        return Named, (dict(self), self.answer, dict(self.places), self.axis, dict(self.prob))
+        own = dict(self.places), self.axis, dict(self.prob), self.storage
+        return Named, (dict(self), self.answer, *own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,7 +379,7 @@ class Result:
             prob = {n: p for n, p in self.answers.get("prob", {}).items() if n in s.by_state}
             # The layer of a single variable has its name.
             values = values | {n: p for n, p in prob.items() if s.layers[n].is_variable}
-        return Named(values, name, s.places, axis, prob)
+        return Named(values, name, s.places, axis, prob, s.storage)
 
     def _array(self, name: str) -> Array:
         found: Array = self._answer(name)
@@ -385,7 +392,8 @@ class Result:
         return self.answers[name]
 
     def __repr__(self) -> str:
-        return (
-            f"Result({', '.join(self.answers)}; {self.kind} by {self.method!r}; "
-            f"{self.status.value}; {self.plan.why})"
-        )
+        return result_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return result_html(self)

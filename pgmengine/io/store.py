@@ -77,7 +77,10 @@ def save(model: ModelLike, path: str | Path) -> None:
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "m.safetensors"
     >>> pgm.save(pgm.rbm(3, 2, rng=0), file)
     >>> pgm.load(file)
-    Model(v: 3 Binary(), h: 2 Binary(); v-h)
+    Restricted Boltzmann machine: 2 layers, 1 coupling, 11 parameters
+      v: 3 Binary
+      h: 2 Binary
+      couplings: v-h
     """
     model, tensors = as_model(model), dict[str, Array]()
     for name, value in model.params.items():
@@ -206,7 +209,8 @@ def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "m.toml"
     >>> _ = file.write_text('[[layers]]\nname = "v"\nunit = "Binary"\nsize = 3')
     >>> pgm.load_declaration(file)
-    Model(v: 3 Binary())
+    Independent units: 1 layer, 3 parameters
+      v: 3 Binary
     """
     with _of_file(path):
         try:

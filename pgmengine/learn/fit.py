@@ -42,6 +42,7 @@ from pgmengine.learn.checkpoint import Saver, mark_of, place_of
 from pgmengine.learn.history import History
 from pgmengine.learn.lock import Lock
 from pgmengine.learn.monitors import EarlyStopping
+from pgmengine.learn.overview import fit_html, fit_text
 from pgmengine.learn.run import Run, State
 from pgmengine.learn.starts import observed_means, started
 from pgmengine.learn.wrappers import Tied, averaged, holds
@@ -99,17 +100,11 @@ class Fit(StandsForModel):
         return averaged(self.model, self.state)
 
     def __repr__(self) -> str:
-        unsaved = f"; {self.unsaved}" if self.unsaved else ""
-        made = f"{self.model!r}; {self.state['update']} updates"
-        exact = (
-            "exact, because posteriors factorise" if self.factorised else f"by {self.positive!r}"
-        )
-        begun = f"; started at the base rates of {', '.join(self.started)}" if self.started else ""
-        return (
-            f"Fit({made}; data phase {exact}, model phase by {self.negative!r}, steps by "
-            f"{self.optimizer!r}{begun}; "
-            f"monitored: {', '.join(self.history)}{unsaved})"
-        )
+        return fit_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return fit_html(self)
 
 
 def fit(

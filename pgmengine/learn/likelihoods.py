@@ -209,7 +209,7 @@ def _check_pseudo(target: Target, data: Iterable[str]) -> None:
         ):
             raise PgmError(
                 "PseudoLikelihood needs complete rows of undirected units with finitely many "
-                f"values, but layer {name!r} is missing values, directed, or has other units"
+                f"values, but {layer.title} is missing values, directed, or has other units"
             )
         for arrow in target.structure.arrows_from[name]:
             if arrow.b in target.structure.undirected_layers:

@@ -264,7 +264,10 @@ class Averaged:
     >>> f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, optimizer=pgm.Averaged(sgd, follow=0.01),
     ...             updates=50, progress=False)
     >>> f.averaged
-    Model(v: 16 Binary(), h: 4 Binary(); v-h)
+    Restricted Boltzmann machine: 2 layers, 1 coupling, 84 parameters
+      v: 16 Binary
+      h: 4 Binary
+      couplings: v-h
     """
 
     optimizer: Optimizer = SGD()

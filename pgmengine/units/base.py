@@ -84,7 +84,10 @@ class Unit:
     >>> float(Heads(4).mean(0.0))
     2.0
     >>> pgm.rbm(3, 2, visible=Heads(4), rng=0)
-    Model(v: 3 Heads(n=4), h: 2 Binary(); v-h)
+    Restricted Boltzmann machine: 2 layers, 1 coupling, 11 parameters
+      v: 3 Heads(n=4)
+      h: 2 Binary
+      couplings: v-h
     """
 
     bounded: ClassVar[bool] = True

@@ -1,5 +1,6 @@
 """The command line on models with named variables: files of the field, evidence by name."""
 
+import csv
 import json
 
 import numpy as np
@@ -35,7 +36,7 @@ def said(words, capsys):
 def test_info_lists_variables_with_states_and_parents(bif, capsys):
     out = said(["info", bif], capsys)
     assert "none, some, much" in out and "rain, wind" in out
-    assert "3 variables, 3 conditionals" in out
+    assert "Bayesian network: 3 variables, 2 arrows, " in out
 
 
 def test_marginals_and_the_mode_by_name(bif, capsys, monkeypatch):
@@ -178,7 +179,7 @@ def test_info_of_models_with_arrows_and_layers(mixed, tmp_path, capsys, monkeypa
     b.cause("rain", "wet", weight=[[2.0]])
     pgm.save(b.build(), tmp_path / "m")
     out = said(["info", tmp_path / "m"], capsys)
-    assert "1 coupling" in out and "rain->wet.weight" in out
+    assert "2 variables, 1 arrow, 3 parameters" in out and "rain->wet.weight" in out
     assert any(line.split("│")[1:4:2] == [" wet      ", " rain    "] for line in out.splitlines())
     assert "layers beside the variables" in said(["info", mixed], capsys)
 
@@ -231,7 +232,7 @@ def test_variables_that_are_layers_take_names_of_states(tmp_path, capsys):
         ('{"wet": "yes", "wet": "no"}', "the name 'wet' occurs twice"),
         (
             '{"variables2": ["maybe", null]}',
-            r"layer 'variables2', index 0 \('rain'\): 'maybe' is no state",
+            "variables 'rain', 'wet', index 0.*: 'maybe' is no state",
         ),
         ("wett,rain\nyes,no", "line 1: 'wett' is no variable; did you mean wet"),
         ("wet,rain\nyes,no\nno,perhaps", "line 3, column 'rain': 'perhaps' is no state"),
@@ -257,3 +258,48 @@ def test_names_of_states_in_an_archive(bif, tmp_path, capsys):
         said(["infer", bif, "--evidence", tmp_path / f"e.{x}"], capsys) for x in ("npz", "json")
     )
     assert one == two
+
+
+def test_draws_of_variables_go_to_csv_files_that_fit_reads(bif, tmp_path, capsys):
+    """The file has the lines that the terminal shows, with names of states."""
+    words = ["sample", bif, "--draws", 40, "--seed", 3]
+    shown = [line.split("\t") for line in said(words, capsys).splitlines()]
+    assert "wrote" in said([*words, "--out", tmp_path / "d.csv"], capsys)
+    with (tmp_path / "d.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == shown
+    said(["fit", bif, tmp_path / "d.csv", tmp_path / "m.safetensors", "--epochs", 1], capsys)
+    assert pgm.load(tmp_path / "m.safetensors").variables == pgm.read(bif).variables
+
+
+def test_draws_of_layers_and_of_awkward_states_go_to_csv_files(mixed, tmp_path, capsys):
+    said(["sample", mixed, "--draws", 6, "--out", tmp_path / "d.csv"], capsys)
+    model = pgm.load(mixed)
+    with (tmp_path / "d.csv").open(newline="") as file:
+        head, *rows = csv.reader(file)
+    assert len(rows) == 6 and set(model.variables) < set(head)
+    others = [x for x in model.structure.layers.values() if x.name not in model.variables]
+    assert {f"{x.name}[0]" for x in others if not x.holds_variables} <= set(head)
+    b = pgm.GraphBuilder()
+    b.variable("x", states=("a, b", 'say "c"'))
+    b.conditional("x", (), [0.5, 0.5])
+    pgm.save(b.build(), tmp_path / "m")
+    said(["sample", tmp_path / "m", "--draws", 30, "--out", tmp_path / "d.csv"], capsys)
+    with (tmp_path / "d.csv").open(newline="") as file:
+        assert {row[0] for row in list(csv.reader(file))[1:]} == {"a, b", 'say "c"'}
+
+
+def test_other_kinds_of_files_are_refused_before_any_work(bif, tmp_path):
+    for words, kinds in (
+        (["sample", bif], ".csv, .npz or .json"),
+        (["infer", bif], ".npz or .json"),
+    ):
+        for name in ("o.txt", "o", "o.csv")[: 2 + (words[0] == "infer")]:
+            code, err = answered([*words, "--out", tmp_path / name])
+            assert code == 2 and f"out must end in {kinds}, not" in err
+
+
+def test_info_says_what_was_declared(bif, mixed, tmp_path, capsys):
+    pgm.save(pgm.rbm(3, 2, rng=0), tmp_path / "r")
+    for place, model in ((bif, pgm.read(bif)), (mixed, pgm.load(mixed)), (tmp_path / "r", None)):
+        head = repr(model or pgm.load(place)).split("\n")[0]
+        assert head in said(["info", place], capsys)

@@ -29,6 +29,22 @@ def test_digits():
     assert grey.x_train.max() == 1.0 and np.array_equal(grey.x_train * 16 > 7.5, d.x_train == 1)
 
 
+def test_asia_is_the_chest_clinic():
+    """The probability of each disease, and of a positive X-ray, by sums over published tables."""
+    net = pgm.read(pgm.datasets.asia())
+    r = pgm.infer(net)
+    tub, lung = 0.01 * 0.05 + 0.99 * 0.01, 0.5 * 0.1 + 0.5 * 0.01
+    either = 1 - (1 - tub) * (1 - lung)
+    for name, expected in (
+        ("tub", tub),
+        ("lung", lung),
+        ("bronc", 0.5 * 0.6 + 0.5 * 0.3),
+        ("either", either),
+        ("xray", 0.98 * either + 0.05 * (1 - either)),
+    ):
+        assert r.marginal(name)["yes"] == pytest.approx(expected, rel=1e-12)
+
+
 def test_bars_and_stripes():
     d = pgm.datasets.bars_and_stripes()
     patterns, counts = np.unique(d.x_train, axis=0, return_counts=True)

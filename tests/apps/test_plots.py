@@ -267,7 +267,7 @@ def test_results_that_do_not_belong_to_the_graph():
     b.variable("a")
     other.variable("b")
     result = pgm.infer(other.build())
-    with pytest.raises(pgm.PgmError, match="belongs to another model, with the layers variables2"):
+    with pytest.raises(pgm.PgmError, match="belongs to another model, with b; expected one with a"):
         pgm.plots.graph(b.build(), result=result)
     with pytest.raises(pgm.PgmError, match="prob was not computed"):
         pgm.plots.graph(b.build(), result=pgm.infer(b.build(), want=("log_z",)))

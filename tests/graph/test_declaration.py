@@ -264,10 +264,13 @@ def test_toml_declaration(tmp_path):
     path = tmp_path / "m.toml"
     path.write_text(TOML)
     model = pgm.load_declaration(path, rng=0)
-    assert (
-        repr(model)
-        == "Model(v: 3 Binary(), h: 2 MultiValued(s=inf), y: 1 Categorical(k=3); v-h, v->y)"
-    )
+    assert repr(model).split("\n") == [
+        "Graphical model: 3 layers, 1 directed coupling, 1 coupling, 23 parameters",
+        "  v: 3 Binary",
+        "  h: 2 MultiValued(s=inf)",
+        "  y: 1 Categorical(k=3)",
+        "  couplings: v-h, v->y",
+    ]
     assert model.params["v-h.weight"][2, 1] == 6 and model.params["v.bias"][0] == 0.5
     save_file({"v-h.weight": np.ones((3, 2))}, str(tmp_path / "w.safetensors"))
     path.write_text('weights = "w.safetensors"\n' + TOML)

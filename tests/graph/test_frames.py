@@ -279,3 +279,39 @@ def test_nothing_has_the_probability_of_one_state_under_the_name_of_a_variable(r
     np.testing.assert_array_equal(frame["v"], np.reshape(r.mean["v"], (-1, 2)))
     np.testing.assert_array_equal(frame["l"], np.reshape(r.mean["l"], (-1, 2)))
     np.testing.assert_array_equal(np.ravel(r.mean["e"]), frame["l", "e"])
+
+
+@pytest.mark.parametrize("wrong", [["id"], ["id", 7], [("a", "b"), "weight"]])
+@pytest.mark.parametrize("door", ["evidence", "soft", "data", "layer", "hints of a layer"])
+def test_extra_columns_are_refused_with_the_way_to_drop_them(door, wrong):
+    """The message holds an expression, whose value is taken where the frame was not."""
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.Binary(), 3, labels=("a", "b", "c"))
+    b.layer("h", pgm.Binary(), 2)
+    b.couple("v", "h")
+    model = b.build(rng=0)
+    good = pd.DataFrame([[0, 1, 1], [1, 0, 0]], columns=list("abc"))
+    data = good.copy()
+    for name in wrong:
+        data[name] = 1
+    ask = {
+        "evidence": lambda x: pgm.infer(model, x).mean["h"],
+        "soft": lambda x: pgm.infer(model, soft={"v": x}).mean["h"],
+        "data": lambda x: pgm.fit(model, x, updates=1, progress=False).model.params["v.bias"],
+        "layer": lambda x: pgm.infer(model, {"v": x}).mean["h"],
+        "hints of a layer": lambda x: pgm.infer(model, soft={"v": x}).mean["v"],
+    }[door]
+    with pytest.raises(pgm.PgmError, match="to leave (it|them) out, give data.drop") as error:
+        ask(data)
+    advice = str(error.value).rpartition(", give ")[2]
+    np.testing.assert_array_equal(ask(eval(advice, {"data": data})), ask(good))
+
+
+def test_many_extra_columns_are_counted():
+    model = pgm.GraphBuilder()
+    model.variable("a", states=("no", "yes"))
+    model.conditional("a", (), [0.5, 0.5])
+    data = pd.DataFrame({"a": ["no"]} | {f"gene {i}": [0] for i in range(500)})
+    with pytest.raises(pgm.PgmError, match="500 columns are no names") as error:
+        pgm.infer(model.build(), data)
+    assert len(str(error.value)) < 200

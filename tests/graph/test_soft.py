@@ -235,7 +235,7 @@ def test_large_weights_of_two_states_are_exact_or_withheld():
     plain = pgm.infer(model, {"two": "yes"}, want=("log_z",)).log_z
     r = pgm.infer(model, soft={"two": [-1e6, 0.0]}, want=("log_z",))
     np.testing.assert_allclose(r.log_z, plain, atol=1e-8)
-    with pytest.raises(pgm.PgmError, match="soft evidence of layer"):
+    with pytest.raises(pgm.PgmError, match="soft evidence of variable 'two'"):
         pgm.infer(model, soft={"two": [-1e18, 0.0]}, want=("log_z",))
 
 

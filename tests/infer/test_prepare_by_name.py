@@ -29,11 +29,11 @@ def test_a_prepared_question_about_variables_answers_as_infer_does():
 def test_other_units_observed_are_refused(evidence):
     ask = pgm.prepare(chain(), observed=("a", "c"))
     with pytest.raises(
-        pgm.PgmError, match=r"'[abc]'\) is .*observed, and the question was prepared"
+        pgm.PgmError, match=r"variable '[abc]', row 0 is .*observed, and the question was prepared"
     ):
         ask(evidence)
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(pgm.PgmError, match="observed: layer 'd' is unknown"):
+    with pytest.raises(pgm.PgmError, match="observed: variable 'd' is unknown"):
         pgm.prepare(chain(), observed=("d",))

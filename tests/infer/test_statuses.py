@@ -507,5 +507,7 @@ def test_fit_says_when_its_data_phase_is_exact():
     x = pgm.datasets.bars_and_stripes(3).x_train
     exact = pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=2, progress=False)
     bound = pgm.fit(pgm.dbm([9, 12, 12], rng=0), {"v": x}, updates=2, progress=False)
-    assert exact.factorised and "data phase exact" in repr(exact) and "MeanField" not in repr(exact)
-    assert not bound.factorised and "data phase by MeanField" in repr(bound)
+    assert (
+        exact.factorised and "data phase: exact" in repr(exact) and "MeanField" not in repr(exact)
+    )
+    assert not bound.factorised and "data phase: by MeanField" in repr(bound)

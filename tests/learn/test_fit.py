@@ -216,14 +216,14 @@ def test_a_fit_says_what_it_did(caplog):
     )
     assert (
         "2 updates" in repr(f)
-        and "MeanField(updates=5" in repr(f)
+        and "data phase: by MeanField\n" in repr(f)
         and "data phase by MeanField" in caplog.text
     )
     g = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=2, progress=False)
-    assert g.negative == pgm.ExactGradient() and "model phase by ExactGradient" in repr(g)
+    assert g.negative == pgm.ExactGradient() and "model phase: by ExactGradient" in repr(g)
     # Both layers are too large for sums over the states of one of them.
     large = pgm.fit(pgm.rbm(40, 40, rng=0), {"v": np.eye(40)}, updates=2, progress=False)
-    assert large.negative == pgm.PCD() and "model phase by PCD" in repr(large)
+    assert large.negative == pgm.PCD() and "model phase: by PCD" in repr(large)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_what_cannot_be_given_is_refused():
     model, x = ring(), data()
     for given, message in (
         ("a", "sequence of layers or variables such as"),
-        (("e",), "given: layer 'e'"),
+        (("e",), "given: variable 'e'"),
         (("a", "b", "c", "d"), "nothing to learn: all layers with data are given"),
         ([("variables3", 7)], "has no unit 7"),
     ):

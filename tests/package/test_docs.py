@@ -28,8 +28,10 @@ def test_readme_blocks(capsys):
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)
     printed = capsys.readouterr().out
-    shown = re.search(r"```text\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S).group(1)
-    assert shown in printed
+    shown = re.findall(r"```text\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S)
+    # Every example shows what it prints, and the first one is a network from a file.
+    assert len(shown) == len(blocks) == 2 and all(text in printed for text in shown)
+    assert "pgm.read(" in blocks[0] and "pgm.rbm(" in blocks[1]
 
 
 def test_pages_run(capsys):

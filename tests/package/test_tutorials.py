@@ -1,6 +1,7 @@
 """The tutorials run, and their notebooks are their scripts with the outputs of a run."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,17 @@ def test_notebooks_are_their_scripts_executed(script):
 
 def test_there_are_ten_tutorials():
     assert [p.stem[:2] for p in TUTORIALS] == [f"{i:02}" for i in range(1, 11)]
+
+
+def test_the_list_says_what_each_tutorial_is_for():
+    """Each has its title, a link and a sentence, in the order of the pages."""
+    page = (TUTORIALS[0].parents[1] / "docs" / "tutorials.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^- \[(.*)\]\(tutorials/(.*)\.ipynb\): (.*(?:\n  .*)*)", page, flags=re.M)
+    titles = {
+        p.stem: p.read_text(encoding="utf-8").split("# # ")[1].split("\n")[0] for p in TUTORIALS
+    }
+    assert {stem: title for title, stem, _ in entries} == titles and len(entries) == len(titles)
+    assert all(len(what) > 40 and what.endswith(".") for *_, what in entries)
+    pages = re.findall(r"^tutorials/(\S+)$", page, flags=re.M)
+    assert pages == [stem for _, stem, _ in entries]
+    assert pages[0] == "09_bayesian_network"

@@ -79,13 +79,11 @@ def _values(layer: Layer, given: ArrayLike) -> Array:
     """
     if layer.unit.width > 1:
         return parse_layer(layer, given, "data")[0]
-    x = as_floats(given, f"data: layer {layer.name!r}")
+    x = as_floats(given, f"data: {layer.title}")
     # A vector is one column for a layer of one unit, as in fit.
     x = x[:, None] if x.ndim == 1 and layer.size == 1 else x
     if x.ndim not in (1, 2) or x.shape[-1] != layer.size:
-        raise PgmError(
-            f"data: layer {layer.name!r} has shape {x.shape}, expected (rows, {layer.size})"
-        )
+        raise PgmError(f"data: {layer.title} has shape {x.shape}, expected (rows, {layer.size})")
     x = x.reshape(-1, layer.size)
     low, high = (
         (-1.0, 1.0)

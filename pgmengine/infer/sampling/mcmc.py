@@ -87,8 +87,8 @@ class MCMC(Sampler):
         Refuse free parents of directed units with infinitely many values.
         """
         sweeps = self.warmup + self.draws * self.thin
-        slow = sorted(target.pattern.by_unit)
-        how = f"unit by unit in {listed(list(map(repr, slow)))}" if slow else "layer by layer"
+        slow = sorted(map(repr, target.structure.declared(target.pattern.by_unit)))
+        how = f"unit by unit in {listed(slow)}" if slow else "layer by layer"
         length = (self.warmup, self.draws, self.thin)
         work = sweeps * target.rows * self.chains * sweep_work(target)
         return Scheme(
@@ -151,14 +151,14 @@ def _checked_state(target: Target, state: Snapshot) -> States:
         )
     found = {}
     for name, layer in target.structure.layers.items():
-        found[name] = as_floats(state.get(name, ()), f"MCMC: state of layer {name!r}")
+        found[name] = as_floats(state.get(name, ()), f"MCMC: state of {layer.title}")
         if found[name].shape != (target.rows, layer.width):
             raise PgmError(
-                f"MCMC: state does not fit: layer {name!r} has shape {found[name].shape}, "
+                f"MCMC: state does not fit: {layer.title} has shape {found[name].shape}, "
                 f"expected (rows * chains, width) = {(target.rows, layer.width)}"
             )
         if not layer.unit.contains(layer.shaped(found[name])).all():
             raise PgmError(
-                f"MCMC: state of layer {name!r} has a number that is not a value of {layer.unit!r}"
+                f"MCMC: state of {layer.title} has a number that is not a value of {layer.unit!r}"
             )
     return found

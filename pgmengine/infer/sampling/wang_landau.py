@@ -257,7 +257,7 @@ class _Walk:
         """Return the bins (rows * chains,) of states."""
         s = self.many.structure
         read = {name: s.layers[name].shaped(x[name]) for name in self.read}
-        state = Named(read, "the state of a partition", s.places, axis=1)
+        state = Named(read, "the state of a partition", s.places, 1, storage=s.storage)
         return self._checked(self.method.partition(state))
 
     def _checked(self, found: object) -> Array:

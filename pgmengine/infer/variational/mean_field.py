@@ -177,7 +177,7 @@ class MeanField(Method):
         """Go to the fixed point from the first start, or from the snapshot of a result."""
         target = question.target
         if state is not None:
-            self._check_state(self._start(target).state, state)
+            self._check_state(target, self._start(target).state, state)
         q = self._start(target, state)
         rounds, change = q.settle(self.updates, self.tolerance)
         if self.restarts:
@@ -233,7 +233,7 @@ class MeanField(Method):
             return Belief(target, self.xi, state, rng, step=step)
         return Factors(target, self.precision, state, self.tolerance, rng, step)
 
-    def _check_state(self, expected: States, state: Snapshot) -> None:
+    def _check_state(self, target: Target, expected: States, state: Snapshot) -> None:
         """PgmError for a state of another model, pattern or number of rows."""
         if not isinstance(state, Mapping):
             raise PgmError(
@@ -242,8 +242,9 @@ class MeanField(Method):
         for name, value in expected.items():
             shape = np.shape(state[name]) if name in state else None
             if shape != value.shape:
+                what = target.structure.layers[name].title
                 raise PgmError(
-                    f"MeanField: the state does not fit: layer {name!r} has shape {shape}, "
+                    f"MeanField: the state does not fit: {what} has shape {shape}, "
                     f"expected {value.shape}"
                 )
 
