@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from pgmengine.apps.graph_layout import NARROW, places
 from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.extras import needed_by
 from pgmengine.diagnostics import autocorrelation_function
 from pgmengine.graph.model import Model, ModelLike, as_model
 from pgmengine.graph.variables import Place, unit_name
@@ -31,7 +32,8 @@ def _axes(ax: Axes | None, size: tuple[float, float] = (6.0, 4.0)) -> Axes:
     """Return the Axes, or new ones of this size in inches."""
     if ax is not None:
         return ax
-    import matplotlib.pyplot as plt
+    with needed_by("pgmengine.plots"):
+        import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=size, layout="tight")[1]
 
@@ -62,7 +64,8 @@ def images(
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.images(np.eye(16), (4, 4), columns=4)
     """
-    from matplotlib.pyplot import get_cmap
+    with needed_by("pgmengine.plots"):
+        from matplotlib.pyplot import get_cmap
 
     pixels = np.atleast_2d(np.asarray(rows, dtype=np.float64))
     if not pixels.size:
@@ -458,8 +461,9 @@ def _variable(
     row: int,
 ) -> None:
     """Draw the box of a variable at (x, y, width), with its marginal."""
-    import matplotlib as mpl
-    from matplotlib.patches import Rectangle
+    with needed_by("pgmengine.plots"):
+        import matplotlib as mpl
+        from matplotlib.patches import Rectangle
 
     x, y, wide = at
     seen = result is not None and _observed(result, unit, row)

@@ -13,20 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    OneToOneFeatureMixin,
-    TransformerMixin,
-)
-from sklearn.utils import Tags, check_array, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pgmengine.apps import classifier
 from pgmengine.base.checks import check_whole, whole
 from pgmengine.base.errors import PgmError
+from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
 from pgmengine.graph.families import drbm, rbm
 from pgmengine.graph.model import Model
@@ -39,6 +30,18 @@ from pgmengine.learn.negative import PCD, ExactGradient
 from pgmengine.learn.optimizers import SGD, Adam
 from pgmengine.learn.schedules import linear_decay
 from pgmengine.units import Binary, Gaussian, Unit
+
+with needed_by("pgmengine.sklearn"):
+    from sklearn.base import (
+        BaseEstimator,
+        ClassifierMixin,
+        ClassNamePrefixFeaturesOutMixin,
+        OneToOneFeatureMixin,
+        TransformerMixin,
+    )
+    from sklearn.utils import Tags, check_array, check_random_state
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
 
 if TYPE_CHECKING:
     import pandas as pd

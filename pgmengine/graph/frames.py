@@ -11,6 +11,7 @@ import numpy as np
 
 from pgmengine.base.checks import is_missing
 from pgmengine.base.errors import PgmError
+from pgmengine.base.extras import needed_by
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
@@ -135,7 +136,8 @@ def to_frame(structure: Structure, mean: Mapping[str, Array], rows: int) -> pd.D
     A variable stands for its layer as well. Where all units are variables, the columns are their
     names alone.
     """
-    import pandas as pd
+    with needed_by("to_frame()"):
+        import pandas as pd
 
     parts = {}
     for shown in shown_units(structure):
