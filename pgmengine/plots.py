@@ -215,13 +215,17 @@ def history(
 
     >>> import pgmengine as pgm
     >>> x = pgm.datasets.bars_and_stripes().x_train
-    >>> f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=20, progress=False)
-    >>> ax = pgm.plots.history(f, "weight_norm")
+    >>> norms = pgm.WeightNorms(every=5)
+    >>> f = pgm.fit(
+    ...     pgm.rbm(16, 4, rng=0), {"v": x}, updates=20, callbacks=[norms], progress=False
+    ... )
+    >>> ax = pgm.plots.history(f, "norm v-h.weight")
     """
     several = [fits] if isinstance(fits, (Fit, Mapping)) else fits
     histories = [f.history if isinstance(f, Fit) else f for f in several]
     if missing := [h for h in histories if name not in h]:
-        raise PgmError(f"{name!r} was not monitored; there is {', '.join(missing[0])}")
+        there = f"there is {', '.join(missing[0])}" if missing[0] else "give callbacks= to fit"
+        raise PgmError(f"{name!r} was not monitored; {there}")
     found = [h[name] for h in histories]
     ax = _axes(ax)
     values = np.stack([np.asarray(h["value"], dtype=np.float64) for h in found])

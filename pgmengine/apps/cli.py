@@ -71,6 +71,10 @@ def main() -> None:
     try:
         # Tell about a wrong setting of the environment before any work.
         threads()
+        for word in sys.argv[1:]:
+            # Versions of Python say different things where a file is asked for by such a name.
+            if "\0" in word:
+                raise pgm.PgmError(f"argument {word!r}: has a zero byte in it")
         sys.exit(app(standalone_mode=False))
     except pgm.PgmError as error:
         message = str(error)

@@ -65,7 +65,7 @@ class Fit(StandsForModel):
     Attributes
     ----------
     model : the learned model; after Ctrl-C, the one after the last complete update.
-    history : name -> {"update": (n,), "value": (n,)} of every monitor.
+    history : name -> {"update": (n,), "value": (n,)} of every monitor; empty without callbacks.
     state : the state that `fit(state=)` takes to go on: arrays and numbers by name. Its entry
         "update" is the number of updates made.
     interrupted : whether Ctrl-C ended the fit.
@@ -105,10 +105,10 @@ class Fit(StandsForModel):
             "exact, because posteriors factorise" if self.factorised else f"by {self.positive!r}"
         )
         begun = f"; started at the base rates of {', '.join(self.started)}" if self.started else ""
+        seen = f"; monitored: {', '.join(self.history)}" if self.history else ""
         return (
             f"Fit({made}; data phase {exact}, model phase by {self.negative!r}, steps by "
-            f"{self.optimizer!r}{begun}; "
-            f"monitored: {', '.join(self.history)}{unsaved})"
+            f"{self.optimizer!r}{begun}{seen}{unsaved})"
         )
 
 
@@ -197,9 +197,12 @@ def fit(
     --------
     >>> import pgmengine as pgm
     >>> x = pgm.datasets.bars_and_stripes().x_train
-    >>> f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=20, progress=False)
-    >>> f.history["weight_norm"]["update"][-1]
-    np.int64(20)
+    >>> norms = pgm.WeightNorms(every=10)
+    >>> f = pgm.fit(
+    ...     pgm.rbm(16, 4, rng=0), {"v": x}, updates=20, callbacks=[norms], progress=False
+    ... )
+    >>> f.history["norm v-h.weight"]["update"]
+    array([ 0, 10, 20])
     """
     model = as_model(model)
     names = () if given is None else as_members(given, "given")

@@ -172,7 +172,7 @@ def test_a_missing_package_is_named_with_its_extra(what, monkeypatch):
         monkeypatch.setitem(sys.modules, loaded, None)
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delitem(sys.modules, "pgmengine.sklearn", raising=False)
-    monkeypatch.delattr(pgm, "sklearn", raising=False)
+    monkeypatch.delitem(vars(pgm), "sklearn", raising=False)
     with pytest.raises(pgm.PgmError) as said:
         call(r)
     install = f"pip install 'pgmengine[{name}]'"
