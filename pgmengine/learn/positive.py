@@ -33,6 +33,8 @@ STATES = 2**11
 # How many times as long as mean field an exact data phase may take by default. Each evidence
 # pattern is a question of its own for exact answers, and none for mean field.
 SLOWER = 3.0
+# Seconds for all patterns together up to which exact answers are taken however fast mean field is.
+FEW_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def default_positive(target: Target, precision: type) -> Positive | Method:
     else five updates of mean field. Where mean field refuses, a short MCMC run for each row. The
     same above noisy-or children: their score has a pole at 0, which the gradient of the bound meets
     wherever a leak is small. Exact is cheap for few states, and for so few evidence patterns that
-    it takes no more than SLOWER times as long as mean field.
+    it takes no more than FEW_SECONDS, or SLOWER times as long as mean field.
     """
     each = one_of_each_pattern(target)
     tolerance = 1e-4 if precision is np.float32 else 0.0
@@ -111,7 +113,7 @@ def default_positive(target: Target, precision: type) -> Positive | Method:
     if steep or (by_tables and obstacle(target)):
         return exact if plan.accepted else _short_runs(5)
     price = bound.plan(each, ("gradient",))
-    fast = not price.accepted or plan.seconds <= SLOWER * price.seconds
+    fast = not price.accepted or plan.seconds <= max(FEW_SECONDS, SLOWER * price.seconds)
     return exact if plan.accepted and fast else bound
 
 
