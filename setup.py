@@ -2,15 +2,19 @@
 
 Binaries are portable: a kind is chosen at import (cython_ext/c/processors.c). The same sources give
 the same bits with any compiler, so multiplications and additions are never fused or reordered.
+
+Each build starts from the sources, in a folder of its own that is removed at its end. A build that
+reused files of an earlier one would go by their times, which say nothing where files were copied,
+and would install modules that the package no longer has.
 """
 
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.modified import newer_group
 
 HERE = Path("cython_ext")
 FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
@@ -26,12 +30,10 @@ class BuildRoutines(build_ext):
     """Compile c/routines.c once for each kind of processor, and link all with the module."""
 
     def build_extension(self, ext):
-        """Build the module, if it is older than its sources."""
-        path = self.get_ext_fullpath(ext.name)
-        if self.force or newer_group([*ext.sources, *ext.depends], path, "newer"):
-            with ThreadPoolExecutor() as pool:
-                objects = pool.map(self.compiled, KINDS)
-                ext.extra_objects = [name for names in objects for name in names]
+        """Build the module with the objects of all kinds."""
+        with ThreadPoolExecutor() as pool:
+            objects = pool.map(self.compiled, KINDS)
+            ext.extra_objects = [name for names in objects for name in names]
         super().build_extension(ext)
 
     def compiled(self, kind):
@@ -44,6 +46,9 @@ class BuildRoutines(build_ext):
         )
 
 
+# It is removed when the interpreter ends.
+FOLDER = TemporaryDirectory(prefix="pgmengine-build-")
+
 setup(
     ext_modules=[
         Extension(
@@ -51,10 +56,12 @@ setup(
             [str(HERE / name) for name in ("kernels.pyx", "c/processors.c", "c/orders.c")],
             include_dirs=[str(HERE), str(HERE / "c")],
             define_macros=[("PGM_X86", None)] if X86 else [],
-            depends=[str(path) for kind in ("*.px[di]", "c/*") for path in HERE.glob(kind)],
             extra_compile_args=[*FLAGS, "-O2"],
         )
     ],
     cmdclass={"build_ext": BuildRoutines},
-    options={"build_ext": {"cython_c_in_temp": True}},
+    options={
+        "build": {"build_base": FOLDER.name},
+        "build_ext": {"cython_c_in_temp": True, "force": True},
+    },
 )

@@ -13,6 +13,7 @@ import numpy as np
 
 from pgmengine.base.checks import real, seeded, whole
 from pgmengine.base.errors import PgmError
+from pgmengine.base.extras import install
 from pgmengine.base.types import Array, RngLike
 
 MNIST_FILES = {
@@ -316,7 +317,8 @@ def _fetched(name: str, train: int, folder: str, files: list[str]) -> dict[str, 
         from sklearn.datasets import fetch_openml
     except ImportError:
         raise PgmError(
-            f"{folder} is not here: {put}, or install scikit-learn to fetch it"
+            f"{folder} is not here: {put}, or install scikit-learn to fetch it: "
+            f"{install('sklearn')}"
         ) from None
     try:
         x, y = fetch_openml(name, return_X_y=True, as_frame=False, data_home=str(where))

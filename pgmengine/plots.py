@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from pgmengine.apps.graph_layout import NARROW, places
 from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
 from pgmengine.diagnostics import autocorrelation_function
 from pgmengine.graph.model import Model, ModelLike, as_model
@@ -37,7 +38,8 @@ def _axes(ax: Axes | None, size: tuple[float, float] = (6.0, 4.0)) -> Axes:
                 f"ax must be Axes of matplotlib, not {type(ax).__name__}; give arguments by name"
             )
         return ax
-    import matplotlib.pyplot as plt
+    with needed_by("pgmengine.plots"):
+        import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=size, layout="tight")[1]
 
@@ -68,7 +70,8 @@ def images(
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.images(np.eye(16), (4, 4), columns=4)
     """
-    from matplotlib.pyplot import get_cmap
+    with needed_by("pgmengine.plots"):
+        from matplotlib.pyplot import get_cmap
 
     pixels = np.atleast_2d(np.asarray(rows, dtype=np.float64))
     if not pixels.size:
@@ -280,13 +283,17 @@ def history(
 
     >>> import pgmengine as pgm
     >>> x = pgm.datasets.bars_and_stripes().x_train
-    >>> f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, updates=20, progress=False)
-    >>> ax = pgm.plots.history(f, "weight_norm")
+    >>> norms = pgm.WeightNorms(every=5)
+    >>> f = pgm.fit(
+    ...     pgm.rbm(16, 4, rng=0), {"v": x}, updates=20, callbacks=[norms], progress=False
+    ... )
+    >>> ax = pgm.plots.history(f, "norm v-h.weight")
     """
     several = [fits] if isinstance(fits, (Fit, Mapping)) else fits
     histories = [f.history if isinstance(f, Fit) else f for f in several]
     if missing := [h for h in histories if name not in h]:
-        raise PgmError(f"{name!r} was not monitored; there is {', '.join(missing[0])}")
+        there = f"there is {', '.join(missing[0])}" if missing[0] else "give callbacks= to fit"
+        raise PgmError(f"{name!r} was not monitored; {there}")
     found = [h[name] for h in histories]
     ax = _axes(ax)
     values = np.stack([np.asarray(h["value"], dtype=np.float64) for h in found])
@@ -533,7 +540,8 @@ def _variable(
     row: int,
 ) -> None:
     """Draw the box of a variable at (x, y, width), with its marginal."""
-    from matplotlib.patches import Rectangle
+    with needed_by("pgmengine.plots"):
+        from matplotlib.patches import Rectangle
 
     x, y, wide = at
     seen = result is not None and _observed(result, unit, row)

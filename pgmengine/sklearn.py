@@ -13,20 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    OneToOneFeatureMixin,
-    TransformerMixin,
-)
-from sklearn.utils import Tags, check_array, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from scipy.sparse import issparse
 
 from pgmengine.apps import classifier
 from pgmengine.base.checks import check_whole, whole
 from pgmengine.base.errors import PgmError
+from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
 from pgmengine.graph.families import drbm, rbm
 from pgmengine.graph.model import Model
@@ -39,6 +31,18 @@ from pgmengine.learn.negative import PCD, ExactGradient
 from pgmengine.learn.optimizers import SGD, Adam
 from pgmengine.learn.schedules import linear_decay
 from pgmengine.units import Binary, Gaussian, Unit
+
+with needed_by("pgmengine.sklearn"):
+    from sklearn.base import (
+        BaseEstimator,
+        ClassifierMixin,
+        ClassNamePrefixFeaturesOutMixin,
+        OneToOneFeatureMixin,
+        TransformerMixin,
+    )
+    from sklearn.utils import Tags, check_array, check_random_state
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -192,6 +196,51 @@ def _seed(random_state: RandomState) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
+def _checked(
+    estimator: BaseEstimator, X: Features, *y: ArrayLike, missing: bool = False, reset: bool = True
+) -> Any:
+    """Return X (rows, features) as numbers, and y with it if it is given.
+
+    `missing` allows NaN. `reset` is False where X must have the features of the first fit. Raise
+    PgmError that says what to do with sparse matrices, names and missing values.
+    """
+    if issparse(X):
+        raise PgmError("X is sparse, expected a dense array: give X.toarray()")
+    finite = "allow-nan" if missing else True
+    try:
+        return validate_data(
+            estimator, X, *y, dtype=np.float64, ensure_all_finite=finite, reset=reset
+        )
+    except ValueError as error:
+        if fault := _fault(X, missing):
+            raise PgmError(fault) from error
+        raise
+
+
+def _fault(X: Features, missing: bool) -> str:
+    """Return which entry of X is unusable and what to do; an empty string if none is."""
+    entries = np.asarray(X, dtype=object)
+    if entries.ndim != 2 or np.iscomplexobj(X):
+        return ""
+    for (row, column), value in np.ndenumerate(entries):
+        where = f"X: row {row}, column {column}"
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            return (
+                f"{where}: {value!r} is not a number; encode names as numbers first, for example "
+                "by sklearn.preprocessing.OneHotEncoder"
+            )
+        if math.isinf(number):
+            return f"{where}: {number} is infinite, expected a finite number"
+        if math.isnan(number) and not missing:
+            return (
+                f"{where}: NaN, expected a number; fill missing values first, for example by "
+                "make_pipeline(GraphicalImputer(), ...)"
+            )
+    return ""
+
+
 class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphical):
     """Extract features by a restricted Boltzmann machine: the features are E[hidden | visible].
 
@@ -251,7 +300,7 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
 
     def fit(self, X: Features, y: ArrayLike | None = None) -> RBMTransformer:
         """Learn from X (rows, features) and return this transformer."""
-        x = validate_data(self, X, dtype=np.float64)
+        x = _checked(self, X)
         for name in ("model_", "scaling_", "state_"):
             self.__dict__.pop(name, None)
         self._learn(x, _seed(self.random_state), self.n_iter)
@@ -259,7 +308,7 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
 
     def partial_fit(self, X: Features, y: ArrayLike | None = None) -> RBMTransformer:
         """Learn in one more pass, over X; the first call chooses the visible units."""
-        x = validate_data(self, X, dtype=np.float64, reset=not hasattr(self, "model_"))
+        x = _checked(self, X, reset=not hasattr(self, "model_"))
         self._learn(x, _seed(self.random_state), 1, falling=False)
         return self
 
@@ -318,7 +367,7 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
     def _values(self, X: Features) -> Array:
         """Return checked data as values of the visible units."""
         check_is_fitted(self)
-        return self.scaling_.values(validate_data(self, X, dtype=np.float64, reset=False))
+        return self.scaling_.values(_checked(self, X, reset=False))
 
 
 class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
@@ -365,7 +414,7 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
 
     def fit(self, X: Features, y: ArrayLike | None = None) -> GraphicalImputer:
         """Learn from X (rows, features), NaN where a value is missing; return this imputer."""
-        x = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan")
+        x = _checked(self, X, missing=True)
         self.__dict__.pop("model_", None)
         self._learn(x, _seed(self.random_state), self.n_iter)
         return self
@@ -373,9 +422,7 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
     def transform(self, X: Features) -> Array:
         """Return X (rows, features) without NaN."""
         check_is_fitted(self)
-        x: Array = validate_data(
-            self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False
-        )
+        x: Array = _checked(self, X, missing=True, reset=False)
         holes = np.isnan(x)
         if not holes.any():
             return x.copy()
@@ -458,7 +505,7 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
     def fit(self, X: Features, y: ArrayLike) -> DRBMClassifier:
         """Learn from X (rows, features) and labels y (rows,); return this classifier."""
         check_whole(self, "n_components", "n_iter")
-        x, y = validate_data(self, X, y, dtype=np.float64)
+        x, y = _checked(self, X, y)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         self.scaling_, seed = Scaling.limited(x), _seed(self.random_state)
@@ -498,7 +545,7 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
     def predict_proba(self, X: Features) -> Array:
         """Return p(class | row), (rows, classes)."""
         check_is_fitted(self)
-        x = validate_data(self, X, dtype=np.float64, reset=False)
+        x = _checked(self, X, reset=False)
         found = infer(self.model_, {"x": self.scaling_.values(x)}).prob["y"]
         # A label has at least two states; with a single class the second state means nothing.
         some = found[:, 0, : len(self.classes_)]
@@ -533,7 +580,7 @@ class GenerativeClassifier(_ByProbability, _Graphical):
     def fit(self, X: Features, y: ArrayLike) -> GenerativeClassifier:
         """Learn a model from the rows of each class; return this classifier."""
         check_whole(self, *LEARNING)
-        x, y = validate_data(self, X, y, dtype=np.float64)
+        x, y = _checked(self, X, y)
         check_classification_targets(y)
         self.scaling_, seed = Scaling.of(x), _seed(self.random_state)
         self.bayes_ = classifier.GenerativeClassifier(self._empty(seed), self._class, rng=seed).fit(
@@ -551,7 +598,7 @@ class GenerativeClassifier(_ByProbability, _Graphical):
     def predict_log_proba(self, X: Features) -> Array:
         """Return log p(class | row), (rows, classes)."""
         check_is_fitted(self)
-        x = validate_data(self, X, dtype=np.float64, reset=False)
+        x = _checked(self, X, reset=False)
         return self.bayes_.predict_log_proba(self.scaling_.values(x))
 
     def predict_proba(self, X: Features) -> Array:

@@ -2,16 +2,10 @@
 
 import pytest
 
-EXTRAS = {
-    "arviz_base": "arviz",
-    "dimod": "dimod",
-    "distributed": "distributed",
-    "goatd": "treewidth",
-    "jupytext": "tutorials",
-    "matplotlib": "plots",
-    "pandas": "arviz",
-    "sklearn": "sklearn",
-}
+from pgmengine.base.extras import EXTRAS as OF_THE_PACKAGE
+
+# Those of the package, and further ones that only tests import.
+EXTRAS = OF_THE_PACKAGE | {"dimod": "dimod", "distributed": "distributed", "jupytext": "tutorials"}
 
 
 def extra(module):

@@ -217,3 +217,9 @@ TEXTS = {
     ".dsl": DSL,
     ".xdsl": XDSL,
 }
+
+
+def states_drawn(result, name):
+    """The states of a variable in the draws of a result for one row, (draws,)."""
+    drawn = result.samples[name][:, 0, 0]
+    return drawn.argmax(axis=-1) if drawn.ndim > 1 else drawn

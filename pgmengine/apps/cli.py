@@ -75,6 +75,10 @@ def main() -> None:
     try:
         # Tell about a wrong setting of the environment before any work.
         threads()
+        for word in sys.argv[1:]:
+            # Versions of Python say different things where a file is asked for by such a name.
+            if "\0" in word:
+                raise pgm.PgmError(f"argument {word!r}: has a zero byte in it")
         ended = app(standalone_mode=False)
         # typer makes an exit code of Ctrl-C, and says nothing.
         if ended != INTERRUPTED:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import pgmengine as pgm
+from pgmengine.base.extras import install
 from pgmengine.base.types import Array
 from pgmengine.datasets import Dataset
 from pgmengine.learn.fit import pass_on
@@ -114,13 +115,13 @@ def draw(rows: list[Array], shape: tuple[int, int], out: Path) -> Path | None:
     """Write a picture of the completions, or print them as text without matplotlib."""
     try:
         import matplotlib
+        import matplotlib.pyplot as plt
     except ImportError:
-        print("\nupper half given -> completed (matplotlib is not installed, so in text)")
+        why = f"as text; for pictures: {install('matplotlib')}"
+        print(f"\nupper half given -> completed ({why})")
         print(as_text(rows[1][:4], rows[2][:4], shape))
         return None
     matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     titles = ["unseen digit", "upper half given", "completed", "10 pixels missing", "completed"]
     figure, axes = plt.subplots(
         len(rows), SHOWN, figsize=(SHOWN * 1.1, len(rows) * 1.25), squeeze=False

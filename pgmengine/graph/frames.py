@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.extras import needed_by
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.graph.layer import Layer
@@ -160,7 +161,8 @@ def to_frame(
     their means. A variable stands for its layer as well. Where all units are variables, the columns
     are variable[state] alone.
     """
-    import pandas as pd
+    with needed_by("to_frame()"):
+        import pandas as pd
 
     parts = {}
     for shown in shown_units(structure):

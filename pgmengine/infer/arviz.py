@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
 from pgmengine.graph import frames
 from pgmengine.graph.frames import Shown, component_names, shown_units
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 def to_arviz(result: Result) -> xr.DataTree:
     """Return the samples as an ArviZ DataTree; see Result.to_arviz."""
-    from arviz_base import from_dict
+    with needed_by("to_arviz()"):
+        from arviz_base import from_dict
 
     target = _target(result)
     # Raises NotAsked without samples.
@@ -113,7 +115,8 @@ def _sample_stats(result: Result, energy: Array | None) -> dict[str, Array]:
 
 def _tempering(result: Result, rows: int) -> xr.DataTree:
     """Return the rung of every chain at every sweep, adaptive or not, as the variable level."""
-    import xarray as xr
+    with needed_by("to_arviz()"):
+        import xarray as xr
 
     # (sweeps, rows, chains)
     levels = result.stats["levels"]

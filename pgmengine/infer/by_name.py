@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pgmengine.base.errors import NoSuchName, PgmError
+from pgmengine.base.extras import needed_by
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
 from pgmengine.graph.frames import state_keys
@@ -162,7 +163,8 @@ def samples_frame(
 
     `samples` are (draws, rows, size[, k]).
     """
-    import pandas as pd
+    with needed_by("samples_frame()"):
+        import pandas as pd
 
     values = {name: state_values(structure.layers[name], v) for name, v in samples.items()}
     draws, rows = next(iter(values.values())).shape[:2]

@@ -333,9 +333,10 @@ class Result:
         return assignment(self._asked.structure, self.mode)
 
     def samples_frame(self) -> pd.DataFrame:
-        """Return the draws as a pandas DataFrame with a column for each unit, states by name.
+        """Return the draws as a pandas DataFrame (extra "arviz"), with states by name.
 
-        Variables come first. A unit without a name has the column (layer, number).
+        It has a column for each unit. Variables come first. A unit without a name has the column
+        (layer, number).
         It has a row for each draw, with the index (row, draw) if the evidence has rows.
         """
         target = self._asked
@@ -360,7 +361,7 @@ class Result:
         return to_arviz(self)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return probabilities of states, means and evidence as a pandas DataFrame.
+        """Return probabilities of states, means and evidence as a DataFrame (extra "arviz").
 
         It has one row for each row of evidence. Variables, and units whose states have names, have
         a column with the probability of each state: (variable, variable[state]), or variable[state]

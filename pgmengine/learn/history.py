@@ -10,18 +10,14 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.graph.model import Model
-from pgmengine.graph.weights import numbers
 from pgmengine.protocols import ModelPhase, Monitor, PhaseMonitor, Stopping
 
 # A number, or a row of numbers.
 Value = float | Array
 
-# Updates between two weight norms.
-OWN = 10
-
 
 class History:
-    """The weight norm every ten updates, and the values that monitors return."""
+    """The values that monitors return."""
 
     def __init__(self, callbacks: Sequence[Monitor | PhaseMonitor], phase: ModelPhase) -> None:
         self.values: dict[str, list[tuple[int, Any]]] = {}
@@ -32,8 +28,6 @@ class History:
     def add(self, model: Model, update: int) -> str:
         """Keep the values of an update; return the reason to stop, or an empty string."""
         found: dict[str, Value] = {}
-        if update % OWN == 0:
-            found["weight_norm"] = _weight_norm(model)
         for monitor in self.monitors:
             said = monitor(model, update)
             if said is not None:
@@ -46,8 +40,7 @@ class History:
         """Add values to the ones of this update; PgmError if two of one name differ."""
         for name, value in more.items():
             if name in found and not np.array_equal(value, found[name], equal_nan=True):
-                who = "fit itself and a callback" if name == "weight_norm" else "two callbacks"
-                raise PgmError(f"{who} say {name!r}: give one of them another name")
+                raise PgmError(f"two callbacks say {name!r}: give one of them another name")
             found[name] = value
 
     def stops(self) -> str:
@@ -66,13 +59,6 @@ class History:
             }
             for name, pairs in self.values.items()
         }
-
-
-def _weight_norm(model: Model) -> float:
-    """Return the Euclidean norm of all weights together."""
-    weights = [numbers(v) for k, v in model.params.items() if k.endswith(".weight")]
-    squares: float = sum(float(np.vdot(w, w)) for w in weights)
-    return float(squares**0.5)
 
 
 def _values(monitor: Monitor, said: object) -> dict[str, Value]:

@@ -30,6 +30,11 @@ from pgmengine.protocols import Accumulator, Positive
 BITS = 10
 # Table entries up to which elimination is cheap enough for every update.
 STATES = 2**11
+# How many times as long as mean field an exact data phase may take by default. Each evidence
+# pattern is a question of its own for exact answers, and none for mean field.
+SLOWER = 3.0
+# Seconds for all patterns together up to which exact answers are taken however fast mean field is.
+FEW_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,8 @@ def default_positive(target: Target, precision: type) -> Positive | Method:
     Mean field, which is exact, where all free units are independent; Exact where that is cheap;
     else five updates of mean field. Where mean field refuses, a short MCMC run for each row. The
     same above noisy-or children: their score has a pole at 0, which the gradient of the bound meets
-    wherever a leak is small.
+    wherever a leak is small. Exact is cheap for few states, and for so few evidence patterns that
+    it takes no more than FEW_SECONDS, or SLOWER times as long as mean field.
     """
     each = one_of_each_pattern(target)
     tolerance = 1e-4 if precision is np.float32 else 0.0
@@ -100,12 +106,15 @@ def default_positive(target: Target, precision: type) -> Positive | Method:
     if each.pattern.independent:
         return bound
     exact = Exact(BITS, max_states=STATES, max_work=0)
-    if exact.plan(_all_on(each), ("gradient",)).accepted:
-        return exact
+    plan = exact.plan(_all_on(each), ("gradient",))
     s = target.structure
     steep = any(s.layers[c.b].unit.nonnegative and target.free[c.a].any() for c in s.arrows)
     by_tables = each.pattern.free_parents or each.pattern.in_tables
-    return _short_runs(5) if steep or (by_tables and obstacle(target)) else bound
+    if steep or (by_tables and obstacle(target)):
+        return exact if plan.accepted else _short_runs(5)
+    price = bound.plan(each, ("gradient",))
+    fast = not price.accepted or plan.seconds <= max(FEW_SECONDS, SLOWER * price.seconds)
+    return exact if plan.accepted and fast else bound
 
 
 def _all_on(target: Target) -> Target:

@@ -116,15 +116,22 @@ def test_samples_of_variables_are_drawn_by_their_names():
 def test_histories_have_error_bands():
     x = pgm.datasets.bars_and_stripes().x_train
     fits = [
-        pgm.fit(pgm.rbm(16, 3, rng=i), {"v": x}, updates=30, rng=i, progress=False)
+        pgm.fit(
+            pgm.rbm(16, 3, rng=i),
+            {"v": x},
+            updates=30,
+            callbacks=[pgm.WeightNorms(every=10)],
+            rng=i,
+            progress=False,
+        )
         for i in range(3)
     ]
-    ax = pgm.plots.history(fits, "weight_norm")
-    expected = np.mean([f.history["weight_norm"]["value"] for f in fits], axis=0)
+    ax = pgm.plots.history(fits, "norm v-h.weight")
+    expected = np.mean([f.history["norm v-h.weight"]["value"] for f in fits], axis=0)
     np.testing.assert_allclose(ax.lines[0].get_ydata(), expected)
     assert len(ax.collections) == 1
     same = plt.subplots()[1]
-    assert pgm.plots.history(fits[0], "weight_norm", ax=same) is same
+    assert pgm.plots.history(fits[0], "norm v-h.weight", ax=same) is same
 
 
 def test_levels_autocorrelation_and_gap():
@@ -175,8 +182,10 @@ def test_graph_draws_parents_above_children_in_whatever_order_they_are_declared(
 
 
 def test_what_was_not_monitored_is_named():
-    with pytest.raises(pgm.PgmError, match="'kl' was not monitored; there is weight_norm"):
-        pgm.plots.history({"weight_norm": {"update": [0], "value": [1.0]}}, "kl")
+    with pytest.raises(pgm.PgmError, match="'kl' was not monitored; there is norm"):
+        pgm.plots.history({"norm": {"update": [0], "value": [1.0]}}, "kl")
+    with pytest.raises(pgm.PgmError, match="'kl' was not monitored; give callbacks= to fit"):
+        pgm.plots.history({}, "kl")
 
 
 def test_what_there_is_nothing_to_show_of():

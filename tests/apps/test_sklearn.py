@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from extras import extra
+from scipy import sparse
 from scipy.special import logsumexp
 
 import pgmengine as pgm
@@ -249,3 +250,41 @@ def test_defaults_are_as_good_as_other_classifiers():
     assert classes.score(v[cut:], y[cut:]) > BernoulliNB().fit(v[:cut], y[:cut]).score(
         v[cut:], y[cut:]
     )
+
+
+ESTIMATORS = {
+    "RBMTransformer": lambda x: pgm.sklearn.RBMTransformer(n_iter=1).fit(x),
+    "GraphicalImputer": lambda x: pgm.sklearn.GraphicalImputer(n_iter=1).fit(x),
+    "DRBMClassifier": lambda x: pgm.sklearn.DRBMClassifier(n_iter=1).fit(x, [0, 1, 0]),
+    "GenerativeClassifier": lambda x: pgm.sklearn.GenerativeClassifier(n_iter=1).fit(x, [0, 1, 0]),
+}
+ROWS = np.array([[0.0, 1, 1], [1, 0, 1], [0, 0, 1]])
+
+
+def with_entry(value, dtype=object):
+    x = ROWS.astype(dtype)
+    x[1, 2] = value
+    return x
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_unusable_entries_are_named_with_what_to_do(name):
+    """In arrays of any type, and after the first fit as well."""
+    fit, fitted = ESTIMATORS[name], ESTIMATORS[name](ROWS)
+    ask = getattr(fitted, "transform", None) or fitted.predict
+    faults = [
+        (sparse.csr_matrix(ROWS), "X is sparse, .* X.toarray"),
+        (sparse.coo_array(ROWS), "X is sparse, .* X.toarray"),
+        (with_entry("red"), "row 1, column 2: 'red' is not a number; .*OneHotEncoder"),
+        (with_entry("red", "U3"), "row 1, column 2: .*'red'.* is not a number"),
+        (with_entry(np.inf, float), "row 1, column 2: inf is infinite"),
+    ]
+    if name != "GraphicalImputer":
+        faults += [
+            (with_entry(np.nan, kind), r"row 1, column 2: NaN, .*GraphicalImputer\(\)")
+            for kind in (float, np.float32, object)
+        ]
+    for x, match in faults:
+        for call in (fit, ask):
+            with pytest.raises(pgm.PgmError, match=match):
+                call(x)

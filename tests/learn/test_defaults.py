@@ -213,3 +213,32 @@ def test_unbalanced_labels_are_classified_no_worse_than_by_their_rates(margin=0.
     )
     rate = np.where(y == 1, y.mean(), 1 - y.mean())
     assert (both - alone).mean() > np.log(rate).mean() - margin
+
+
+@pytest.mark.parametrize("hidden", [3, 7, 10, 11, 20])
+def test_the_data_phase_of_rows_with_holes_is_no_slower_for_few_hidden_units(hidden):
+    """Exact answers plan each evidence pattern by itself, which many patterns make expensive."""
+    rng = np.random.default_rng(0)
+    x = (rng.random((120, 30)) < 0.5).astype(float)
+    many, few = x.copy(), x.copy()
+    many[rng.random(x.shape) < 0.2] = NAN
+    few[::2, 3] = NAN
+    model = pgm.rbm(30, hidden, rng=0)
+    assert isinstance(fitted(model, many, updates=1).positive, pgm.MeanField)
+    # Given the hidden units, or the single pixel, all is independent.
+    assert isinstance(fitted(model, few, updates=1).positive, pgm.Exact)
+
+
+def test_rows_with_holes_are_exact_where_mean_field_would_refuse():
+    """Tables under unobserved parents: many patterns are no reason to sample instead."""
+    b = pgm.GraphBuilder()
+    for name in "abcd":
+        b.variable(name, states=3)
+    b.conditional("a", (), [0.2, 0.3, 0.5])
+    for parent, child in ("ab", "bc", "cd"):
+        b.conditional(child, (parent,), np.full((3, 3), 1 / 3))
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 3, (81, 4)).astype(float)
+    x[rng.random(x.shape) < 0.4] = NAN
+    data = dict(zip("abcd", x.T, strict=True))
+    assert isinstance(pgm.fit(b.build(), data, updates=1, progress=False).positive, pgm.Exact)

@@ -290,3 +290,14 @@ def test_reconstructions_know_no_tables():
     m = next(m for m in TABLED if m.name == "tables and couplings")
     with pytest.raises(pgm.PgmError, match=r"without tables, and this has 'v.0.,v.1..table'"):
         pgm.ReconstructionError({"v": [[0, 1, 1]]})(m.build(), 0)
+
+
+@pytest.mark.parametrize("callbacks", ([], [lambda model, update: None]))
+def test_the_history_has_nothing_that_nobody_asked_for(callbacks):
+    x = {"v": np.eye(4)}
+    f = pgm.fit(pgm.rbm(4, 2, rng=0), x, updates=25, callbacks=callbacks, progress=False)
+    assert f.history == {} and "monitored" not in repr(f)
+    f = pgm.fit(
+        f.model, x, updates=25, callbacks=[pgm.ReconstructionError(x, every=20)], progress=False
+    )
+    assert list(f.history) == ["reconstruction_error"] and "; monitored: reconstruction" in repr(f)

@@ -442,11 +442,11 @@ def test_nothing_to_learn_is_refused():
 
 
 def test_names_taken_twice_and_values_of_no_unit_are_named():
-    with pytest.raises(pgm.PgmError, match="fit itself and a callback say 'weight_norm'"):
+    with pytest.raises(pgm.PgmError, match="two callbacks say 'norm v.bias'"):
         pgm.fit(
             pgm.rbm(16, 3, rng=0),
             {"v": BARS},
-            callbacks=[lambda model, update: {"weight_norm": 7.0}],
+            callbacks=[pgm.WeightNorms(), lambda model, update: {"norm v.bias": -7.0}],
             updates=1,
         )
     with pytest.raises(pgm.PgmError, match="data: layer 'v', row 1, index 0: 2.0 is not a value"):

@@ -136,11 +136,7 @@ def test_conditionals_learn_the_frequencies_of_the_data(rows=2000, seed=3, atol=
     b.conditional("b", ("a",), [[0.5, 0.5], [0.5, 0.5]])
     model = b.build()
     data = {"a": a.astype(float), "b": b_given.astype(float)}
-    import pandas as pd
-
-    found = learned(
-        model, pd.DataFrame(data), optimizer=pgm.SGD(0.5), updates=500, batch_size=rows
-    ).model
+    found = learned(model, data, optimizer=pgm.SGD(0.5), updates=500, batch_size=rows).model
     truth = [[np.mean(b_given[a == k] == j) for j in (0, 1)] for k in (0, 1)]
     np.testing.assert_allclose(np.exp(found.params["b|a.table"]), truth, atol=atol)
     np.testing.assert_allclose(

@@ -8,16 +8,14 @@ import inspect
 import re
 import types
 
-import matplotlib as mpl
 import numpy as np
 import pytest
+from extras import extra
 from registry import METHODS
 
 import pgmengine as pgm
-from pgmengine import plots, sklearn
+from pgmengine import plots
 from pgmengine.graph.model import Model, StandsForModel, as_model
-
-mpl.use("Agg")
 
 ROWS = np.array([[0.0, 1, 1], [1, 0, 1], [0, 0, 1], [1, 1, 0]])
 DATA = {"v": ROWS}
@@ -94,8 +92,9 @@ def evidence_file(path):
 
 def public():
     """Name -> function or class, of the package and of the modules that users import."""
+    extra("sklearn")
     found = {name: getattr(pgm, name) for name in pgm.__all__}
-    for module in (pgm.diagnostics, pgm.datasets, plots, sklearn):
+    for module in (pgm.diagnostics, pgm.datasets, plots, pgm.sklearn):
         short = module.__name__.rpartition(".")[2]
         found |= {
             f"{short}.{name}": value
@@ -128,11 +127,18 @@ def test_every_public_function_that_takes_a_model_is_in_the_table():
     assert found - NOT_DOORS == set(DOORS), "give DOORS a call of each"
 
 
+@pytest.fixture
+def installed(name):
+    if name.startswith("plots."):
+        extra("matplotlib")
+
+
 @pytest.fixture(scope="module")
 def fitted():
     return pgm.fit(pgm.rbm(3, 2, rng=0), DATA, updates=5, progress=False)
 
 
+@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("name", DOORS)
 def test_a_fit_is_taken_wherever_a_model_is(name, fitted, tmp_path):
     """The answer for the Fit is the one for its model, to the bit."""

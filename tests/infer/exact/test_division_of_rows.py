@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from random_graphs import Oracle, as_arguments, as_hints, draw_question, random_causes
+from small_networks import states_drawn
 
 import pgmengine as pgm
 from pgmengine.base.errors import InternalError
@@ -34,9 +35,9 @@ def rows_of_few_patterns(model, rows, patterns, seed):
     """Draws of the model as rows of evidence, of which only so many patterns are observed."""
     rng = np.random.default_rng(seed)
     r = pgm.infer(model, want=("samples",), method=pgm.Exact(draws=rows), rng=seed)
-    frame = r.samples_frame().astype(float)
-    hidden = (rng.random((patterns, frame.shape[1])) < 0.7)[np.arange(rows) % patterns]
-    return {n: frame[n].mask(hidden[:, i]).to_numpy(copy=True) for i, n in enumerate(frame.columns)}
+    names = list(model.variables)
+    hidden = (rng.random((patterns, len(names))) < 0.7)[np.arange(rows) % patterns]
+    return {n: np.where(hidden[:, i], np.nan, states_drawn(r, n)) for i, n in enumerate(names)}
 
 
 def row(arguments, i):

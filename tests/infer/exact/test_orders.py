@@ -2,14 +2,17 @@
 
 import itertools
 import math
+import re
 import sys
 
 import numpy as np
 import pytest
 from extras import extra
 
+import pgmengine as pgm
 from pgmengine import _kernels
 from pgmengine.base.errors import PgmError
+from pgmengine.infer.exact import planning
 from pgmengine.infer.exact.by_goatd import _leaves_first, order_by_goatd
 from pgmengine.infer.exact.order import best_order
 from pgmengine.infer.exact.possible import remove_impossible
@@ -462,3 +465,34 @@ def test_malformed_tables_are_refused():
         remove_impossible(*model, np.array([0.0, 0.0, np.nan, 0.0]))
     with pytest.raises(PgmError, match="factor 0 names variable 5"):
         remove_impossible(*graph([2, 2], [[0, 5]]), np.zeros(4))
+
+
+def refused(links, monkeypatch, is_installed):
+    """The refusal of a graph of 60 spins for want of a small tree, with or without goatd."""
+    b = pgm.GraphBuilder()
+    b.layer("s", pgm.Spin(), 60)
+    b.couple("s", "s", weight=links)
+    monkeypatch.setattr(planning, "is_installed", lambda: is_installed)
+    method = pgm.Elimination(max_states=2**18, max_work=0)
+    return method.plan(b.build().given(), ("log_z",)).refusal
+
+
+def sparse(seed, share=0.1):
+    links = np.triu(np.random.default_rng(seed).random((60, 60)) < share, 1).astype(float)
+    return links + links.T
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_refusal_says_that_the_order_is_the_best_one_found_and_names_the_extra(seed, monkeypatch):
+    said = refused(sparse(seed), monkeypatch, False)
+    assert said.startswith("the best elimination order found needs 2^")
+    assert re.search(
+        r"its width is [\d.]+, and no order has less than [\d.]+; the extra tree", said
+    )
+    assert "pip install 'pgmengine[treewidth]'" in said
+    assert "treewidth" not in refused(sparse(seed), monkeypatch, True)
+
+
+def test_the_extra_is_not_named_where_no_order_is_good_enough(monkeypatch):
+    said = refused(np.ones((60, 60)) - np.eye(60), monkeypatch, False)
+    assert "its width is 60, and no order has less than 60" in said and "treewidth" not in said

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from random_graphs import as_arguments, as_hints, draw_question, random_graph
 from scipy.stats import binom
+from small_networks import states_drawn
 
 import pgmengine as pgm
 from pgmengine.infer.exact import planning, shared
@@ -70,9 +71,9 @@ def rows_of(model, rows, share, seed=1):
     """Rows of draws of the model, of which a random share of the variables is observed."""
     rng = np.random.default_rng(seed)
     r = pgm.infer(model, want=("samples",), method=pgm.Exact(draws=rows), rng=seed)
-    frame = r.samples_frame().astype(float)
-    hidden = rng.random(frame.shape) >= share
-    return {n: frame[n].mask(hidden[:, i]).to_numpy(copy=True) for i, n in enumerate(frame.columns)}
+    names = list(model.variables)
+    hidden = rng.random((rows, len(names))) >= share
+    return {n: np.where(hidden[:, i], np.nan, states_drawn(r, n)) for i, n in enumerate(names)}
 
 
 def test_networks_with_impossible_states(monkeypatch):
