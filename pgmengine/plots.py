@@ -203,7 +203,8 @@ def _unit(result: Result, layer: str) -> Unit:
 
 def _state_colors(count: int) -> Array:
     """Return a colour (4,) for each of some states."""
-    import matplotlib as mpl
+    with needed_by("pgmengine.plots"):
+        import matplotlib as mpl
 
     colors: Array = mpl.colormaps["viridis"](np.linspace(0.1, 0.95, max(count, 2)))
     return colors
@@ -211,7 +212,8 @@ def _state_colors(count: int) -> Array:
 
 def _colors_of_states(unit: Unit) -> dict[str, Any]:
     """Return the arguments of images that draw the numbers of states in their colours."""
-    from matplotlib.colors import ListedColormap
+    with needed_by("pgmengine.plots"):
+        from matplotlib.colors import ListedColormap
 
     assert unit.support is not None
     count = max(len(unit.support), 2)

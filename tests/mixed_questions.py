@@ -23,6 +23,7 @@ from random_graphs import (
     as_arguments,
     as_hints,
     by_state,
+    complete,
     forceable,
     hinted,
     random_causes,
@@ -107,6 +108,7 @@ def _graph(rng, most_states):
             return with_inputs(int(rng.integers(2**31)), most_states)
         kind = kinds[rng.choice(len(kinds), p=[0.2, 0.05, 0.25, 0.1, 0.25, 0.15])]
         graph = kind(int(rng.integers(2**31)), most_states)
+        complete(graph)
         if np.isfinite(Oracle(graph).log_z):
             return graph
 

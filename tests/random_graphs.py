@@ -251,7 +251,7 @@ def random_graph(seed, most_states=MOST_STATES, leaves=False):
             return graph
 
 
-def _complete(graph):
+def complete(graph):
     """Give every variable a conditional where all tables are conditionals."""
     if graph.couples or graph.causes or not all(t.conditional for t in graph.tables):
         return
@@ -359,7 +359,7 @@ def _try(rng, leaves):
             w = rng.normal(0, 0.3, (root.size * root.width, 1))
             kind = graph.causes if rng.random() < 0.4 else graph.couples
             kind.append((root.name, leaf.name, w))
-    _complete(graph)
+    complete(graph)
     return graph
 
 

@@ -104,6 +104,7 @@ def test_samples_of_variables_are_drawn_by_their_names():
     b.couple("own", "h")
     b.table(("a", "b"), np.ones((3, 3)))
     r = pgm.infer(b.build(rng=0), want=("samples",), rng=0)
+    extra("pandas")
     for name, states in {"a": ["x", "y", "z"], "own": [0, 1, 2, 3]}.items():
         found = shown(pgm.plots.samples(r, name, (1, 1), times=4, chains=1))
         number = states.index(r.samples_frame()[name].iloc[0])

@@ -463,7 +463,8 @@ def test_parents_weigh_the_normalisers_of_children_from_tiny_to_large_inputs(uni
         b.layer("c", unit, 1, bias=bias * own if unit.width == 1 else [bias * own])
         b.cause("p", "c", weight=[weight * own])
         first = np.eye(3)[:1] if unit.width > 1 else [[grid[0]]]
-        target = b.build().given({"c": first[0]}, soft={"p": [-gain]})
+        seen = first[0][None] if unit.width > 1 else first[0]
+        target = b.build().given({"c": seen}, soft={"p": [-gain]})
         target = target.take(np.zeros(4000, dtype=int))
         for state in (0.0, 1.0):
             x = {"p": np.full((4000, 1), state), "c": np.repeat(np.asarray(first), 4000, axis=0)}

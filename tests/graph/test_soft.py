@@ -1,11 +1,12 @@
 """Soft evidence by state: a factor of one unit, whatever the unit is and however it is written."""
 
 import numpy as np
-import pandas as pd
 import pytest
+from extras import extra
 
 import pgmengine as pgm
 
+pd = extra("pandas")
 WANT = ("marginals", "log_z", "log_prob")
 
 

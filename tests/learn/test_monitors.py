@@ -296,8 +296,8 @@ def test_reconstructions_know_no_tables():
 def test_the_history_has_nothing_that_nobody_asked_for(callbacks):
     x = {"v": np.eye(4)}
     f = pgm.fit(pgm.rbm(4, 2, rng=0), x, updates=25, callbacks=callbacks, progress=False)
-    assert f.history == {} and "monitored" not in repr(f)
+    assert f.history == {} and "weight_norm" not in repr(f)
     f = pgm.fit(
         f.model, x, updates=25, callbacks=[pgm.ReconstructionError(x, every=20)], progress=False
     )
-    assert list(f.history) == ["reconstruction_error"] and "; monitored: reconstruction" in repr(f)
+    assert list(f.history) == ["reconstruction_error"] and "reconstruction_error: " in repr(f)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from extras import extra
 
 import pgmengine as pgm
 from pgmengine.base.numerics import log_sum
@@ -29,6 +30,7 @@ def chain(seed=0):
 
 def drawn(model, rows=400, seed=1):
     """Return draws of the model, a column for each unit."""
+    extra("pandas")
     found = pgm.infer(model, want=("samples",), method=pgm.Exact(draws=rows), rng=seed)
     return found.samples_frame()
 

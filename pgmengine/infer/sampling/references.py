@@ -279,7 +279,7 @@ def _agreement(tried: Sequence[_Tried], trained: bool) -> tuple[bool, float]:
     # The first run comes down from its own states, which says nothing.
     ways = [one.reference for one in [*down, *tried[:1]] if one in alike and _precise(one.runs)]
     agreed = bool(down) and (trained or any(way is not ways[0] for way in ways))
-    ends = [float(up.log_z[0] + SURE * up.error[0]) for up in (one.runs[0] for one in alike)]
+    ends = [_most(one.runs[0]) for one in alike]
     return agreed, max(ends)
 
 
@@ -306,6 +306,12 @@ def _least(up: AnnealedRun) -> float:
     """Return the lower end of the estimate of a single row; -inf where there is none."""
     known = np.isfinite(up.log_z[0]) and np.isfinite(up.error[0])
     return float(up.log_z[0] - SURE * up.error[0]) if known else -np.inf
+
+
+def _most(up: AnnealedRun) -> float:
+    """Return the upper end of the estimate of a single row; -inf where there is none."""
+    known = np.isfinite(up.log_z[0]) and np.isfinite(up.error[0])
+    return float(up.log_z[0] + SURE * up.error[0]) if known else -np.inf
 
 
 def _rows(runs: Runs, rows: Array) -> Runs:
