@@ -181,7 +181,8 @@ def _blocks(weight: Weight, first: Array, second: Array, wide: int, high: int) -
     at = np.broadcast_arrays(rows[:, :, None], columns[:, None, :])
     if not is_sparse(weight):
         return np.asarray(weight[at[0], at[1]])
-    return np.asarray(weight[at[0].ravel(), at[1].ravel()]).reshape(at[0].shape)
+    # Copies, because older versions of scipy set flags of the indices.
+    return np.asarray(weight[at[0].flatten(), at[1].flatten()]).reshape(at[0].shape)
 
 
 def pair_term(target: Target, free: FreeUnits, c: Coupling, acts: Weight) -> PairTerm | None:
