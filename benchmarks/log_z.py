@@ -28,7 +28,7 @@ COLUMNS = ["model", "answer", "interval", "status", "CPU s", "long runs, error",
 TITLE = (
     "Log Z in nats of RBMs that were trained on 10,000 digits: `AIS()` beside two long runs, one "
     "from the means of the chains of the training, and one from the base rates of the pixels. The "
-    "difference is to the higher long run."
+    "difference is to the long run whose estimate less three errors is higher."
 )
 
 
@@ -94,7 +94,7 @@ def main():
         begun = time.process_time()
         r = pgm.infer(model, want=("log_z",), method=pgm.AIS(), rng=0)
         seconds, runs = time.process_time() - begun, long_runs(model)
-        difference = r.log_z[0] - max(value for value, _ in runs)
+        difference = r.log_z[0] - max(runs, key=lambda run: run[0] - 3 * run[1])[0]
         right += bool(r.status.good) and abs(difference) < 0.5
         low, high = r.log_z_interval[0]
         longer = ", ".join(f"{value:.2f} ± {error:.2f}" for value, error in runs)
