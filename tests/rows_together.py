@@ -88,7 +88,10 @@ class _Ask:
             pgm.Auto(candidates=candidates, confirm_seconds=0.0),
             pgm.Enumeration(draws=DRAWS),
         )
-        share = [0.5, 0.2, 0.3, 0.0] if self.q.graph.tables else [0.4, 0.1, 0.15, 0.35]
+        # Soft evidence that excludes states has tables, which a walk over a cover refuses.
+        every = self.q.arguments(list(range(len(self.q.rows))))
+        tabled = self.q.graph.build().given(**every).structure.tables
+        share = [0.5, 0.2, 0.3, 0.0] if tabled else [0.4, 0.1, 0.15, 0.35]
         return methods[self.rng.choice(len(methods), p=share)]
 
     def _drawn_want(self):

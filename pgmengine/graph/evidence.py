@@ -98,7 +98,8 @@ def _check_one_hot(structure: Structure, evidence: Mapping[Any, Any], what: str)
 
     Where other evidence has rows as well, the vector has a state for each of them.
     """
-    vectors = [(key, x) for key, x in evidence.items() if not isinstance(x, (str, int, float))]
+    alone = str, int, float, np.generic, type(None)
+    vectors = [(key, x) for key, x in evidence.items() if not isinstance(x, alone)]
     if len(vectors) != 1 or not hashable(key := vectors[0][0]):
         return
     name = (
@@ -112,16 +113,19 @@ def _check_one_hot(structure: Structure, evidence: Mapping[Any, Any], what: str)
     if k == 1 or getattr(given, "ndim", 1) != 1 or not isinstance(given, Sized) or len(given) != k:
         return
     entries = as_entries(layer, given, f"{what}: {key!r}")
+    if entries.ndim != 1:
+        return
     kinds = (bool, int, float, np.number, np.bool_)
-    ones = [
-        entry == 1 for entry in np.ravel(entries) if isinstance(entry, kinds) and entry in (0, 1)
-    ]
+    ones = [entry == 1 for entry in entries if isinstance(entry, kinds) and entry in (0, 1)]
     if len(ones) != k or sum(ones) != 1:
         return
-    row = [int(one) for one in ones]
+    row, table = [int(one) for one in ones], layer.state_table
+    state = row.index(1) if table is None else table.names[row.index(1)]
+    in_rows = table is None or all(table.matches(entry) for entry in entries)
+    other = f", or the rows {[[entry] for entry in row]}" if in_rows else ""
     raise PgmError(
         f"{what}: {key!r}: {row} may be a one-hot row, or a state in each of {k} rows: give the "
-        f"state, {row.index(1)}, or the rows {[[entry] for entry in row]}"
+        f"state, {state!r}{other}"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +140,7 @@ def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
     if not named and not (layer.labels and any(nearest(column, known) for column in columns)):
         return list(range(layer.size)) if len(columns) == layer.size else None
     for i, column in enumerate(columns):
-        if column not in known and (named or nearest(column, known)):
+        if column not in known:
             others = ", where others are" if named else ""
             extra = [name for name in columns if name not in known]
             raise PgmError(
@@ -170,7 +170,7 @@ def to_frame(
         names = state_keys(layer) if by_state else tuple(component_names(layer))
         values = np.reshape((prob if by_state else mean)[layer.name], (rows, -1, len(names)))
         for i, label in zip(shown.units, shown.labels, strict=True):
-            for k, part in enumerate(names):
+            for k, part in enumerate(_different(names)):
                 text = f"{label}[{part}]" if by_state or layer.unit.width > 1 else label
                 parts[shown.name, text] = values[:, i, k]
     frame = pd.DataFrame(parts)
@@ -179,6 +179,12 @@ def to_frame(
     else:
         frame.columns = pd.MultiIndex.from_tuples(frame.columns, names=["layer", "unit"])
     return frame.rename_axis("row")
+
+
+def _different(names: Sequence[Hashable]) -> list[str]:
+    """Return names as texts, in the spelling of Python where two would be the same text."""
+    texts = [str(name) for name in names]
+    return texts if len(set(texts)) == len(texts) else [repr(name) for name in names]
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,8 @@ def parse_soft(structure: Structure, soft: Soft | None) -> Hints:
     for name, members in named.items():
         layer = structure.layers[name]
         for i, (key, given) in members.items():
-            nameless = isinstance(key, tuple) and (name, i) not in variables
+            by_state = layer.state_names is not None or (name, i) in variables
+            nameless = isinstance(key, tuple) and not by_state
             parts.append(_of_unit(layer, i, key, given, nameless))
     return _hints(parts)
 
@@ -158,10 +159,18 @@ def _two_valued(layer: Layer) -> bool:
     return support is not None and layer.unit.width == 1 and len(support) == 2
 
 
+def _by_names(layer: Layer, given: Any) -> bool:
+    """Return whether hints are by the names of states: a mapping, Series or DataFrame of these."""
+    if layer.state_table is None or not hasattr(given, "keys"):
+        return False
+    return any(layer.state_table.matches(key) for key in given.keys())  # noqa: SIM118
+
+
 def _of_layer(layer: Layer, given: Any, variables: bool) -> _Part:
     """Return the hints of all units of a layer, whose units may be variables."""
     what, units = f"soft: {layer.title}", np.arange(layer.size)
-    if _two_valued(layer) and not variables and not isinstance(given, Likelihoods):
+    chances = isinstance(given, Likelihoods)
+    if _two_valued(layer) and not (variables or chances or _by_names(layer, given)):
         array = as_floats(_columns_in_order(layer, given), what)
         shape: tuple[int, ...] = (layer.size,)
     else:
@@ -260,12 +269,7 @@ def _log_weights(layer: Layer, given: Any, what: str) -> Array:
 def _by_state(layer: Layer, given: Any, what: str) -> Array:
     """Return numbers with a last axis of states; a mapping, frame or series may name them."""
     names: Sequence[Hashable] = layer.state_names or range(_count(layer))
-    # A Series of pandas has an index that may name states.
-    series = hasattr(given, "index") and hasattr(given, "items") and not is_frame(given)
-    named = isinstance(given, Mapping) or (
-        (is_frame(given) or series) and any(key in names for key in given.keys())  # noqa: SIM118
-    )
-    if not named:
+    if not _names_states(layer, given, what):
         return as_floats(given, what)
     found = {_state(layer, key, what): key for key in given.keys()}  # noqa: SIM118
     if not len(found) == len(names) == len(given.keys()):
@@ -278,6 +282,29 @@ def _by_state(layer: Layer, given: Any, what: str) -> Array:
     if len(shapes) > 1:
         raise PgmError(f"{what}: the states have numbers of different shapes, {sorted(shapes)}")
     return np.stack(np.broadcast_arrays(*columns), axis=-1)
+
+
+def _names_states(layer: Layer, given: Any, what: str) -> bool:
+    """Return whether numbers come with names of states: a mapping, or an index that has them.
+
+    Whole numbers from 0 are also the index that pandas makes where none is given. PgmError where
+    they are names of states in another order.
+    """
+    if isinstance(given, Mapping):
+        return True
+    series = hasattr(given, "index") and hasattr(given, "items") and not is_frame(given)
+    if not (series or is_frame(given)):
+        return False
+    keys = list(given.keys())
+    if keys != list(range(len(keys))) or layer.state_table is None:
+        return layer.state_table is not None or any(key in range(_count(layer)) for key in keys)
+    found = [layer.state_table.matches(key) for key in keys]
+    if any(found) and found != [(key,) for key in keys]:
+        raise PgmError(
+            f"{what}: the index {keys} may be names of states, or their order: give a mapping by "
+            "the names, or an array in their order"
+        )
+    return False
 
 
 def _state(layer: Layer, key: Hashable, what: str) -> int:

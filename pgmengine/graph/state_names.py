@@ -82,7 +82,7 @@ class StateNames:
         kind, value = written
         if kind is not Number or not isinstance(value, float) or value % 1 == 0:
             return ()
-        numbers = ((x[1], states) for x, states in self.alike.items() if x[0] is Number)
+        numbers = ((x, states) for (_, x), states in self.alike.items() if type(x) is float)
         near = [states for x, states in numbers if abs(x - value) <= ROUNDING * abs(x)]
         return near[0] if len(near) == 1 else ()
 
@@ -100,7 +100,7 @@ class StateNames:
 
     def _instead(self, value: object) -> str:
         """Return the end of a message: the name of the state with this number, or the nearest."""
-        number = _position(_plain(value))
+        number = None if isinstance(_plain(value), bool) else _position(_plain(value))
         numbered = any(isinstance(_plain(name), Number) for name in self.names)
         if number is not None and number < len(self.names) and not numbered:
             name = self.names[number]
@@ -189,11 +189,16 @@ def as_entries(layer: Layer, given: Any, what: str) -> Array:
     named = layer.state_table is not None and isinstance(given, (list, tuple))
     try:
         array = np.asarray(given, dtype=object if named else None)
-        # Of names and numbers together numpy makes text.
-        return array if array.dtype.kind in "biuf" else np.asarray(given, dtype=object)
+        # As objects, times of nanoseconds would be numbers.
+        timed = array.dtype.kind in "mM"
+        if array.dtype.kind in "biuf":
+            return array
     except ValueError:
-        pass
+        timed = False
+    if timed:
+        raise PgmError(f"{what} is not an array of numbers or names: it has dates or times")
     try:
+        # Of names and numbers together numpy would make text.
         return np.asarray(given, dtype=object)
     except ValueError as error:
         raise PgmError(f"{what} is not an array of values: {error}") from None

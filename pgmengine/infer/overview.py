@@ -137,5 +137,6 @@ def _mode(free: list[Shown], mode: Mapping[str, Array], has_rows: bool) -> Line:
         for i in one.units[: MOST_NAMES - len(texts)]:
             name = one.name if one.variable else f"{one.name}[{one.labels[one.units.index(i)]}]"
             state = of_row[i]
-            texts.append(f"{name}={state if isinstance(state, str) else f'{state:g}'}")
+            named = one.layer.state_names is not None
+            texts.append(f"{name}={plain(state) if named else f'{state:g}'}")
     return "mode", f"{few(texts, number)}{f' (row 0 of {rows})' if has_rows else ''}"

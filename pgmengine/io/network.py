@@ -126,7 +126,7 @@ def _values(layer: Layer, states: int | Array) -> Any:
     support = _support(layer)
     if not several:
         value = float(support[states])
-        return int(value) if value.is_integer() else np.array(value)
+        return int(value) if value.is_integer() else value
     values: Array = np.append(support, np.nan)[np.where(np.isnan(states), -1, states).astype(int)]
     return values
 

@@ -315,3 +315,37 @@ def test_many_extra_columns_are_counted():
     with pytest.raises(pgm.PgmError, match="500 columns are no names") as error:
         pgm.infer(model.build(), data)
     assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize("labels", [("rain", "wet"), (15, 16)])
+def test_columns_that_are_no_units_are_refused(labels):
+    """Also where only one of them is near the name of a unit."""
+    b = pgm.GraphBuilder()
+    b.layer("L", pgm.Binary(), 2, labels=labels)
+    wrong = pd.DataFrame({"x": [1.0], "rian" if labels[0] == "rain" else 1: [0.0]})
+    for ask in ({"evidence": {"L": wrong}}, {"soft": {"L": wrong}}):
+        try:
+            pgm.infer(b.build(), **ask)
+        except pgm.PgmError as error:
+            assert "is no unit's name" in str(error)
+
+
+def test_states_that_write_alike_have_columns_of_their_own():
+    b = pgm.GraphBuilder()
+    b.layer("L", pgm.Binary(), 1, bias=[0.7], states=(1, "1"))
+    frame = pgm.infer(b.build()).to_frame()
+    assert [name for _, name in frame.columns] == ["0[1]", "0['1']"]
+    assert frame.sum(axis=1)[0] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", ["datetime64[ns]", "timedelta64[ns]"])
+def test_dates_are_no_states(kind):
+    b = pgm.GraphBuilder()
+    b.variable("y", states=3)
+    b.conditional("y", (), [0.2, 0.3, 0.5])
+    for x in (
+        pd.DataFrame({"y": np.array([1, 2], dtype=kind)}),
+        {"y": np.array([1, 2], dtype=kind)},
+    ):
+        with pytest.raises(pgm.PgmError, match="not an array of numbers or names: it has dates"):
+            pgm.infer(b.build(), x)

@@ -276,3 +276,71 @@ def test_wrong_hints_are_refused(soft, message):
 def test_likelihoods_are_given_by_name():
     with pytest.raises(pgm.PgmError, match="likelihood takes a mapping such as"):
         pgm.likelihood([0.2, 0.8])
+
+
+def states_and_units():
+    """A variable whose names are numbers in the other order, and a layer with names of states."""
+    b = pgm.GraphBuilder()
+    b.variable("y", states=("1", "0"))
+    b.conditional("y", (), [0.5, 0.5])
+    b.layer("L", pgm.Binary(), 2, labels=("a", "c"), states=("no", "yes"))
+    return b.build()
+
+
+BY_NAME = (
+    {0: 0.9, 1: 0.1},
+    pd.Series({"0": 0.9, "1": 0.1}),
+    pd.Series([0.1, 0.9], index=[1, 0]),
+    pd.DataFrame([{1: 0.1, 0: 0.9}]),
+)
+
+
+@pytest.mark.parametrize("given", BY_NAME, ids=repr)
+def test_an_index_names_states_in_any_writing(given):
+    r = pgm.infer(states_and_units(), soft=pgm.likelihood({"y": given}))
+    assert np.ravel(r.marginal("y")["0"]) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    "given", [pd.Series([0.9, 0.1]), pd.DataFrame([[0.9, 0.1]]), pd.Series({0: 0.9, 1: 0.1})]
+)
+def test_an_index_that_may_be_names_or_an_order_is_refused(given):
+    """pandas makes the same index where none is given, and for the keys 0 and 1."""
+    with pytest.raises(pgm.PgmError, match="'y': the index .0, 1. may be names of states, or"):
+        pgm.infer(states_and_units(), soft=pgm.likelihood({"y": given}))
+    b = pgm.GraphBuilder()
+    b.variable("y", states=("low", "high"))
+    b.conditional("y", (), [0.5, 0.5])
+    r = pgm.infer(b.build(), soft=pgm.likelihood({"y": given}))
+    assert np.ravel(r.marginal("y")["low"]) == pytest.approx(0.9)
+
+
+def test_an_index_of_other_names_is_refused():
+    b = pgm.GraphBuilder()
+    b.variable("w", states=("no", "yes"))
+    b.conditional("w", (), [0.5, 0.5])
+    for given in (pd.Series({"Yes": 0.9, "No": 0.1}), pd.DataFrame([{"Yes": 0.9, "No": 0.1}])):
+        with pytest.raises(pgm.PgmError, match="'Yes' is no state"):
+            pgm.infer(b.build(), soft=pgm.likelihood({"w": given}))
+
+
+@pytest.mark.parametrize("key", ["a", ("L", "a"), ("L", 0)])
+@pytest.mark.parametrize(
+    "given", [[0.0, 2.0], pd.Series([2.0, 0.0], index=["yes", "no"])], ids=repr
+)
+def test_units_whose_states_have_names_take_weights_by_state(key, given):
+    r = pgm.infer(states_and_units(), soft={key: given})
+    assert r.prob["L"].shape == (2, 2)
+    assert r.prob["L"][0, 1] == pytest.approx(1 / (1 + np.exp(-2.0)))
+
+
+def test_hints_of_a_layer_by_names_of_states_are_not_taken_for_its_units():
+    model = states_and_units()
+    for one in ([[0.2, 0.4], [0.8, 0.6]], np.ones((2, 2))):
+        r = pgm.infer(model, soft=pgm.likelihood({"L": one}))
+        np.testing.assert_allclose(r.prob["L"], one / np.sum(one, axis=1, keepdims=True))
+    for given in (pd.Series([0.0, 2.0], ["no", "yes"]), {"no": [0.0], "yes": [2.0]}):
+        with pytest.raises(pgm.PgmError, match="soft: layer 'L' has shape"):
+            pgm.infer(model, soft={"L": given})
+    with pytest.raises(pgm.PgmError, match="soft: layer 'L' has shape"):
+        pgm.infer(model, soft={"L": pd.DataFrame({"yes": [1.0], "no": [2.0]})})

@@ -402,8 +402,9 @@ def test_a_vector_that_may_be_a_one_hot_row_is_refused(names, key):
             with pytest.raises(pgm.PgmError, match="may be a one-hot row, or a state in each of 3"):
                 pgm.infer(model, **question)
         rows = np.reshape(row, (3, 1))
-        found = pgm.infer(model, {key: rows}).prob["s"]
-        np.testing.assert_array_equal(found, np.eye(3)[np.asarray(rows, int)])
+        for given in (rows, rows.tolist(), [tuple(one) for one in rows]):
+            found = pgm.infer(model, {key: given}).prob["s"]
+            np.testing.assert_array_equal(found, np.eye(3)[np.asarray(rows, int)])
         # Other evidence says that there are three rows.
         also = pgm.infer(model, {key: row, "y": ["lo", "hi", "lo"]}).prob["s"]
         np.testing.assert_array_equal(also, found)
@@ -422,3 +423,36 @@ def test_labels_that_look_like_one_hot_rows_are_labels_by_their_names():
     names = [["b", "a", "a"], ["a", "b", "a"], ["a", "a", "b"]]
     found = pgm.infer(b.build(), {"c": names}).prob["c"]
     np.testing.assert_array_equal(found, np.eye(3)[np.eye(3, dtype=int)])
+
+
+@pytest.mark.parametrize(
+    ("states", "advice"),
+    [
+        (("1", "0", "2"), "give the state, '1', or the rows"),
+        (("yes", "no", "perhaps"), "give the state, 'yes'$"),
+        (3, "give the state, 0, or the rows"),
+    ],
+)
+def test_the_advice_for_one_hot_rows_names_the_state(states, advice):
+    b = pgm.GraphBuilder()
+    b.variable("x", states=states)
+    b.variable("y", states=("no", "yes"))
+    for name, k in (("x", 3), ("y", 2)):
+        b.conditional(name, (), np.full(k, 1 / k))
+    for beside in ({}, {"y": None}, {"y": "no"}):
+        with pytest.raises(pgm.PgmError, match=advice):
+            pgm.infer(b.build(), {"x": [1, 0, 0]} | beside)
+
+
+def test_booleans_and_fractions_beside_other_names_are_refused_plainly():
+    def ask(states, value):
+        b = pgm.GraphBuilder()
+        b.variable("x", states=states)
+        b.conditional("x", (), [0.5, 0.5])
+        return pgm.infer(b.build(), {"x": value})
+
+    with pytest.raises(pgm.PgmError, match="True is no state, expected one of 'no', 'yes'$"):
+        ask(("no", "yes"), True)
+    for states in (("0.1", str(10**390)), (f"{10**390}", "x")):
+        with pytest.raises(pgm.PgmError, match="0.5 is no state"):
+            ask(states, 0.5)

@@ -292,3 +292,13 @@ def test_a_target_and_a_builder_are_a_line():
     b.layer("v", pgm.Binary(), 2000)
     b.couple("v", "v", np.zeros((2000, 2000)))
     assert repr(b) == "GraphBuilder: 1 variable, 1 layer, 1 coupling, 1 conditional, 1 table"
+
+
+@pytest.mark.parametrize(
+    "states", [(True, False), (7654321, 1), ((1, 2), (3, 4)), (b"a", b"b"), (0.25, 0.5)], ids=repr
+)
+def test_the_mode_is_shown_by_names_of_any_kind(states):
+    b = pgm.GraphBuilder()
+    b.layer("L", pgm.Binary(), 1, bias=[-2.0], states=states)
+    r = pgm.infer(b.build(), want=("mode",))
+    assert f"L[0]={states[0]}" in repr(r) and str(states[0]) in html.unescape(r._repr_html_())

@@ -109,6 +109,17 @@ def test_evidence_is_checked_against_a_model_and_has_its_names(tmp_path):
         read_evidence(path, model)
 
 
+@pytest.mark.parametrize("unit", [pgm.Spin(), pgm.MultiValued(3), pgm.MultiValued(2)], ids=repr)
+def test_evidence_of_layers_has_the_values_of_their_units(unit, tmp_path):
+    """Also where these are fractions."""
+    path = tmp_path / "m.uai.evid"
+    path.write_text("1 0 1")
+    b = pgm.GraphBuilder()
+    b.layer("L", unit, 2)
+    model = b.build()
+    assert pgm.infer(model, read_evidence(path, model)).mean["L"][0] == unit.support[1]
+
+
 @pytest.mark.parametrize(
     ("text", "match"),
     [
