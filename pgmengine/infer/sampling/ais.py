@@ -36,7 +36,7 @@ from pgmengine.infer.prepared import Method, Prepared, Scheme
 from pgmengine.infer.result import Result, Status
 from pgmengine.infer.sampling.annealing import Annealing
 from pgmengine.infer.sampling.bounded import below_a_bound, check_within
-from pgmengine.infer.sampling.memory import chain_bytes, packed_bytes
+from pgmengine.infer.sampling.memory import chain_bytes, packed_bytes, reached_bytes
 from pgmengine.infer.sampling.references import Confirmed, annealed
 from pgmengine.infer.sampling.schedules import Adaptive, Betas, count_of
 from pgmengine.infer.sampling.trust import SURE, few, heavy, interval, normal_end
@@ -166,6 +166,9 @@ class AIS(Method):
         if self.confirm and not (exact and self.reverse):
             # Most rows need one run to confirm the first one.
             passes *= 2.0
+            # One row after the other is annealed again.
+            again = max(chain_bytes(run, self.chains) / run.rows for run in runs)
+            working = max(working, again + reached_bytes(target, self.chains))
             how += f", from 2 to {self.confirm + 1} references"
         seconds = passes * sum(prices)
         check = check_within(target, seconds)

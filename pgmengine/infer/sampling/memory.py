@@ -21,6 +21,10 @@ from pgmengine.infer.sampling.rao_blackwell import BLOCKS, DRAWS, NUMBERS, STATE
 # Bytes of a chain for each number of its state: its start, and the chain itself.
 CHAIN = 40.0
 
+# Bytes for each number of a state that chains have reached: a copy each of the last states of two
+# annealing runs and of chains of the model, and of their means over time.
+REACHED = 32.0
+
 # Bytes more for the log density of evidence that differs from row to row.
 EVIDENCE = 20.0
 
@@ -99,6 +103,11 @@ def chain_bytes(target: Target, chains: int) -> float:
     if target.rows > 1:
         each += each * EVIDENCE / CHAIN + evidence_bytes(target) / target.rows
     return target.rows * chains * each
+
+
+def reached_bytes(target: Target, chains: int) -> float:
+    """Return the memory of states that further runs of one row start from."""
+    return REACHED * sum(layer.width for layer in target.structure.layers.values()) * chains
 
 
 def _of_draws(target: Target, wanted: tuple[str, ...], chains: int, draws: int) -> float:
