@@ -357,6 +357,44 @@ def test_two_wells_are_never_one_with_a_good_status(method, seeds=8):
         assert not r.status.good or abs(r.mean["x"].mean()) < 0.5
 
 
+def answering(value, status, seconds=1.0, chains=False):
+    """A method that gives a log Z with a status, and counts how often it is asked."""
+
+    class Answering:
+        local, asked = chains, 0
+
+        def plan(self, target, want):
+            return pgm.Plan("Answering", "estimate", seconds=seconds)
+
+        def run(self, target, want, rng=None, state=None):
+            Answering.asked += 1
+            answers = {"log_z": np.array([value]), "log_z_error": np.array([0.1])}
+            answers["log_z_interval"] = np.array([[value - 1, value + 1]])
+            return pgm.Result(answers, "estimate", self, self.plan(target, want), status)
+
+    return Answering()
+
+
+def test_a_doubtful_answer_stays_unless_a_later_one_is_better():
+    few, trips, wrong = pgm.Status.FEW_WEIGHTS, pgm.Status.FEW_TRIPS, pgm.Status.CONTRADICTED
+    good = pgm.Status.OK
+
+    def asked(*candidates):
+        auto = pgm.Auto(candidates=candidates)
+        return auto.run(pgm.rbm(2, 2, rng=0).given(), ("log_z",), rng=0).log_z[0]
+
+    # A good answer is taken, and another doubtful one is not.
+    assert asked(answering(1.0, few), answering(2.0, good)) == 2
+    assert asked(answering(1.0, few), answering(2.0, trips)) == 1
+    # What would take longer than confirm_seconds is not asked after an estimate.
+    slow = answering(2.0, good, seconds=5.0)
+    assert asked(answering(1.0, few), slow) == 1 and slow.asked == 0
+    # Chains that move locally, and answers that are known to be wrong, give way to any later one.
+    for first in (answering(1.0, few, chains=True), answering(1.0, wrong)):
+        assert asked(first, answering(2.0, trips, seconds=5.0)) == 2
+    assert asked(answering(1.0, few), answering(2.0, wrong)) == 1
+
+
 def test_a_ladder_confirms_chains_and_answers_where_they_disagree():
     class Stuck:
         local = True
