@@ -119,6 +119,28 @@ def test_chains_of_training_are_a_reference(apart=8.0):
         np.testing.assert_allclose(mean, (1 - SHRINK) * (2 * share - 1), atol=0.02)
 
 
+def test_a_further_run_comes_down_from_the_states_of_the_chains(n=20, apart=8.0):
+    """Of two mirror images, a run that reaches one is low by log 2, and its reverse run is not."""
+    model = pgm.rbm(n, n, visible=pgm.Spin(), hidden=pgm.Spin()).with_params(
+        {"v-h.weight": np.full((n, n), apart / n)}
+    )
+    down_there = {name: np.full(n, -2.0) for name in ("v", "h")}
+    settings = pgm.AIS(chains=200, betas=np.linspace(0, 1, 300), reference=down_there)
+    target, rng = model.given(), np.random.default_rng(0)
+    first = annealing.Annealing(settings, target, drawn=False).runs(rng, 1.0, None)
+    search = references._Search(settings, target, rng, 1.0, None, first)
+    up_there = {name: np.ones((200, n)) for name in ("v", "h")}
+    search.__dict__["chains"] = up_there, up_there
+    search._run(settings, {name: -2.0 * np.ones(n) for name in ("v", "h")})
+    up, down = search.tried[-1].runs
+    # Draws of half the states from each source, and the errors of the runs, have a standard
+    # deviation of less than 0.08 together: the limit is five of these.
+    limit = 0.4
+    assert abs(up.log_z[0] - first[0].log_z[0]) < limit
+    assert abs(first[1].log_z[0] - up.log_z[0]) < limit
+    assert abs(down.log_z[0] - up.log_z[0] - np.log(2)) < limit
+
+
 def test_chains_of_training_start_at_the_evidence():
     """Where units are observed, the states of a training without evidence say little."""
     model = pgm.rbm(12, 8, rng=0)
