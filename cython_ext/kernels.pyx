@@ -500,53 +500,64 @@ cdef class GrayWalk:
             self.problem.value = self.problem.up = self.problem.down = NULL
         self.problem.block = self.blocks
 
-    def walk(self, *, const double[::1] theta, const double[::1] offset,
-             int64_t start, int64_t count, int64_t step, int every, double[::1] log_sums,
-             double[::1] log_weights=None, double[:, ::1] moments=None, bint best=False):
-        """Walk `count` states from `start` in pieces of `step`; return (scale, mass).
+    def walk(self, *, const double[:, ::1] theta, const double[:, ::1] offset,
+             int64_t start, int64_t count, int64_t step, int every, double[:, ::1] log_sums,
+             double[:, ::1] log_weights=None, double[:, :, ::1] moments=None, bint best=False):
+        """Walk `count` states of each row from `start` in pieces of `step`.
 
+        Return (scale, mass), each (rows,).
+
+        theta (rows, indicators), offset (rows, components): the problem of each row.
         every: factors of a product that cannot overflow before its exponent is taken out.
-        log_sums (pieces,): receives the log of the sum of the weights of each piece.
-        log_weights (count,): receives the log weights, if given.
-        moments (1 or 1 + indicators, components + indicators): receives, if given, the weighted
-        probabilities of all components and indicators (row 0), and the same while indicator d is on
-        (row 1 + d), divided by exp(scale). The mass is the sum of the weights, divided by
-        exp(scale) as well; it is 0 without moments.
+        log_sums (rows, pieces): receives the log of the sum of the weights of each piece.
+        log_weights (rows, count): receives the log weights, if given.
+        moments (rows, 1 or 1 + indicators, components + indicators): zeros; receives, if given, the
+        weighted probabilities of all components and indicators (row 0), and the same while
+        indicator d is on (row 1 + d), divided by exp(scale). The mass is the sum of the weights,
+        divided by exp(scale) as well; it is 0 without moments.
         best: units that are summed out take their most probable value instead.
         """
         cdef c.pgm_walk_job j
         cdef c.pgm_problem *p = &j.problem
         p[0] = self.problem
+        cdef Py_ssize_t row, rows = theta.shape[0]
         cdef int64_t n = p.components + p.indicators
-        cdef int64_t rows = 0 if moments is None else moments.shape[0]
+        cdef int64_t each = 0 if moments is None else moments.shape[1]
         cdef int64_t[::1] integers = np.zeros(2 * p.units + 1, dtype=np.int64)
-        cdef double[::1] reals = np.zeros(1 + n + n * rows)
-        if theta.shape[0] != p.indicators or offset.shape[0] != p.components \
-                or log_sums.shape[0] * step < count \
-                or (log_weights is not None and log_weights.shape[0] < count) \
-                or (rows > 1 and rows != 1 + p.indicators) or (rows and moments.shape[1] != n):
-            raise ValueError(f"arrays do not fit the problem of {p.indicators} indicators and "
-                             f"{p.components} components")
-        p.theta = &theta[0] if p.indicators else NULL
-        p.offset = &offset[0] if p.components else NULL
+        cdef double[::1] reals = np.zeros(1 + n + n * each)
+        if theta.shape[1] != p.indicators or offset.shape[1] != p.components \
+                or offset.shape[0] != rows \
+                or log_sums.shape[0] != rows or log_sums.shape[1] * step < count \
+                or (log_weights is not None
+                    and (log_weights.shape[0] != rows or log_weights.shape[1] < count)) \
+                or (each > 1 and each != 1 + p.indicators) \
+                or (each and (moments.shape[0] != rows or moments.shape[2] != n)):
+            raise ValueError(f"arrays do not fit {rows} rows of the problem of {p.indicators} "
+                             f"indicators and {p.components} components")
+        found = np.empty((2, rows))
+        cdef double[:, ::1] ends = found
         p.every = every
         j.work.state, j.work.direction = &integers[0], &integers[0] + p.units
         j.work.field = &reals[0]
         j.work.e = j.work.field + p.indicators
         j.work.sums = j.work.e + p.components
         j.work.open = j.work.sums + n
-        j.start, j.count, j.step, j.best, j.scale, j.mass = \
-            start, count, step, best, -INFINITY, 0.0
-        if rows:
-            j.moments = c.PGM_FIRST_MOMENTS if rows == 1 else c.PGM_EACH_MOMENT
+        j.start, j.count, j.step, j.best = start, count, step, best
+        if each:
+            j.moments = c.PGM_FIRST_MOMENTS if each == 1 else c.PGM_EACH_MOMENT
         else:
             j.moments = c.PGM_NO_MOMENTS
-        j.log_sums = &log_sums[0] if log_sums.shape[0] else NULL
-        j.log_weights = &log_weights[0] if log_weights is not None else NULL
-        j.sums = &moments[0, 0] if rows and n else NULL
         with nogil:
-            routines.walk(&j)
-        return j.scale, j.mass
+            for row in range(rows):
+                p.theta = &theta[row, 0] if p.indicators else NULL
+                p.offset = &offset[row, 0] if p.components else NULL
+                j.log_sums = &log_sums[row, 0] if log_sums.shape[1] else NULL
+                j.log_weights = &log_weights[row, 0] if log_weights is not None else NULL
+                j.sums = &moments[row, 0, 0] if each and n else NULL
+                j.scale, j.mass = -INFINITY, 0.0
+                routines.walk(&j)
+                ends[0, row], ends[1, row] = j.scale, j.mass
+        return found[0], found[1]
 
 
 # ---- mean field with directed children: c/belief.h ----

@@ -235,7 +235,7 @@ class GrayWalk:
         log_weights: Array | None = None,
         moments: Array | None = None,
         best: bool = False,
-    ) -> tuple[float, float]: ...
+    ) -> tuple[Array, Array]: ...
 
 class Belief:
     def __init__(

@@ -29,7 +29,6 @@ from pgmengine.infer.exact import (
     shared,
     states,
     trees,
-    walk,
 )
 from pgmengine.infer.exact.causes import AbsentTerm, ChainTerm
 from pgmengine.infer.exact.outside import Outside
@@ -75,8 +74,7 @@ THRESHOLDS = {
     ((states, program), "PIECE"): ((4, 16, 4096), 4096),
     ((gray, enumeration), "TASK"): ((2, 16), 16),
     ((enumeration,), "ROWS_BYTES"): ((1, 2**12, 2**28, 2**28), 2**28),
-    ((walk,), "FEW_STATES"): ((0, 2**20), 0),
-    ((walk,), "FEW_ROWS"): ((1, 4), 4),
+    ((gray, program), "SAFE_EXPONENT"): ((-1.0, 600.0, 600.0), -1.0),
     ((program,), "MOST_ROWS"): ((4, 40), 0),
     ((exact,), "SHORT"): ((0.0, 0.02), 0.02),
     # Parts of rows for workers.

@@ -1,11 +1,11 @@
 """Choice of the enumeration walk, for tests that compare the walks."""
 
-from pgmengine.infer.exact import program, walk
+from pgmengine.infer.exact import gray, program, walk
 
 
 def numpy_walk_only(monkeypatch):
-    monkeypatch.setattr(walk, "FEW_STATES", 1 << 60)
-    monkeypatch.setattr(walk, "FEW_ROWS", 0)
+    # No exponent is safe for the compiled walk.
+    monkeypatch.setattr(gray, "SAFE_EXPONENT", -1.0)
     monkeypatch.setattr(program, "MOST_ROWS", 0)
 
 

@@ -33,8 +33,9 @@ COUNTED = 32
 # (infer/sampling/rao_blackwell.py).
 BLOCKS, DISTINCT, CLIQUES = 16, 1024, 2.0**24
 
-# Seconds of the comparison of a single row at most, a fifth of it for each part of many rows.
-COMPARING = 0.15
+# Seconds of the comparison: at most of a single row, at least of a part of many rows, and a share
+# of the seconds of drawing in between.
+MOST_COMPARING, LEAST_COMPARING, SHARE_COMPARING = 0.15, 0.03, 0.1
 
 # Chains that take as long as one where chains are lanes.
 FEW_LANES = 12
@@ -218,11 +219,14 @@ def collecting(target: Target, wanted: tuple[str, ...], chains: float, draws: fl
     return each.of(chains, draws)
 
 
-def judging(target: Target, chains: float, draws: float, limit: float) -> float:
-    """Return the seconds of R-hat, effective sizes and errors, where there is a limit."""
+def judging(target: Target, chains: float, draws: float, limit: float, drawing: float) -> float:
+    """Return the seconds of R-hat, effective sizes and errors, where there is a limit.
+
+    `drawing` is the seconds of the draws that are judged.
+    """
     if limit == np.inf:
         return 0.0
-    seconds = comparing(target, chains, draws)
+    seconds = comparing(target, chains, draws, drawing)
     for name in target.pattern.moving:
         layer, batch = target.structure.layers[name], max(draws / TRACE, 1.0)
         series = min(target.rows * free_units(target, name) * layer.unit.width, SERIES)
@@ -232,14 +236,19 @@ def judging(target: Target, chains: float, draws: float, limit: float) -> float:
     return seconds
 
 
-def comparing(target: Target, chains: float, draws: float) -> float:
+def comparing_limit(rows: int, drawing: float) -> float:
+    """Return the seconds that the comparison may take, after so many seconds of drawing."""
+    return max(LEAST_COMPARING, min(SHARE_COMPARING * drawing, MOST_COMPARING / rows))
+
+
+def comparing(target: Target, chains: float, draws: float, drawing: float) -> float:
     """Return the seconds of exact conditionals of blocks of about ten units, four for each unit."""
     units = sum(free_units(target, name) for name in target.pattern.moving)
     blocks = min(1.0 + 0.4 * units, BLOCKS)
     distinct = min(DISTINCT, target.rows * chains * draws, 2.0 ** min(units, 50))
     states = min(2.0 ** min(units, 50), CLIQUES / BLOCKS / max(distinct, 1.0))
-    seconds = blocks * (3e-3 + 10 * US * units + 9 * NS * distinct * states)
-    return min(seconds, max(COMPARING / target.rows, 0.2 * COMPARING))
+    seconds = blocks * (1e-3 + 10 * US * units + (20 * units + 2 * states) * NS * distinct)
+    return min(seconds, comparing_limit(target.rows, drawing))
 
 
 def sampling(
@@ -254,12 +263,12 @@ def sampling(
 ) -> float:
     """Return the seconds of chains (of each row) that warm up, draw, and are judged."""
     e, n = engine(target, kernel), target.rows * chains
-    return (
+    drawing = (
         e.run(n, warmup + draws * thin, warmup + draws)
         + (e.density + e.values).of(n, draws)
         + collecting(target, wanted, n, draws)
-        + judging(target, chains, draws, limit)
     )
+    return drawing + judging(target, chains, draws, limit, drawing)
 
 
 def exchanging(
@@ -276,13 +285,13 @@ def exchanging(
     """Return the seconds of ladders (of each row) whose replicas may swap after each sweep."""
     e, n, tops = engine(target, kernel), target.rows * ladders * rungs, target.rows * ladders
     swapping = Price(80 * US, 60 * NS)
-    return (
+    drawing = (
         (e.sweep + e.density + swapping).of(n, warmup + draws * thin)
         + e.density.of(n, draws)
         + e.values.of(tops, draws)
         + collecting(target, wanted, tops, draws)
-        + judging(target, ladders, draws, limit)
     )
+    return drawing + judging(target, ladders, draws, limit, drawing)
 
 
 def wandering(
@@ -298,12 +307,12 @@ def wandering(
     """Return the seconds of chains (of each row) over levels; one draw in `levels` is kept."""
     e, n = engine(target, kernel), target.rows * chains
     hopping = Price(120 * US, 60 * NS)
-    return (
+    drawing = (
         (e.sweep + e.density + hopping).of(n, warmup + draws)
         + (e.density + e.values).of(n, draws)
         + collecting(target, wanted, n, draws / max(levels, 1))
-        + judging(target, chains, draws / max(levels, 1), limit)
     )
+    return drawing + judging(target, chains, draws / max(levels, 1), limit, drawing)
 
 
 def excursions(
@@ -319,12 +328,12 @@ def excursions(
     """Return the seconds of tempered transitions: up and down the ladder, and back if rejected."""
     e, n = engine(target, kernel), target.rows * chains
     each = 2 * e.anneal(n, steps) + (e.sweep + e.density + e.values * 3).of(n)
-    return (
+    drawing = (
         (warmup + draws) * each
         + (e.density + e.values).of(n, draws)
         + collecting(target, wanted, n, draws)
-        + judging(target, chains, draws, limit)
     )
+    return drawing + judging(target, chains, draws, limit, drawing)
 
 
 def weighted_walk(
@@ -342,12 +351,12 @@ def weighted_walk(
     for name in read:
         one = Price(70 * US, 300 * NS) + Price(25 * US, 100 * NS) * _states(target, name)
         asking += one * free_units(target, name)
-    return (
+    drawing = (
         (e.sweep + asking).of(n, warmup + draws)
         + e.density.of(n, draws)
         + collecting(target, wanted, n, draws)
-        + judging(target, chains, draws, limit)
     )
+    return drawing + judging(target, chains, draws, limit, drawing)
 
 
 def drawing(target: Target, wanted: tuple[str, ...], draws: float) -> float:

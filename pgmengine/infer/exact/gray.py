@@ -7,8 +7,8 @@ reference implementation.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from pgmengine.base.types import Array
 from pgmengine.infer.exact import states
 from pgmengine.infer.exact.problem import FiniteBlock, Problem
 
-# States of one unit of work for the threads; fixed, so that answers do not depend on their number.
+# States of all rows of one task; fixed, so that answers do not depend on the number of threads.
 TASK = 16 * states.PIECE
 
 # Exponents up to this size stay far inside the range of a double.
@@ -105,18 +105,16 @@ class GrayWalker:
     def walk(self, moments: int) -> tuple[Array, Array | None]:
         """Return the log sums of the weights of each piece (n, pieces), and the moments."""
         p, count = self.problem, states.pieces(self.problem)
-        tasks = [(row, start) for row in range(p.target.rows) for start in range(0, p.size, TASK)]
-        shape = (moments, p.columns)
         sums = np.full((p.target.rows, count), np.nan)
 
-        def run(task: tuple[int, int]) -> tuple[float, float, Array | None]:
-            row, start = task
+        def run(task: tuple[slice, int]) -> _Sums:
+            rows, start = task
             piece, length = states.PIECE, min(TASK, p.size - start)
-            out = np.zeros(shape) if moments else None
-            part = np.empty(-(-length // piece))
+            part = np.empty((rows.stop - rows.start, -(-length // piece)))
+            out = np.zeros((len(part), moments, p.columns)) if moments else None
             scale, mass = self.routine.walk(
-                theta=p.theta[row],
-                offset=self.offset[row],
+                theta=p.theta[rows],
+                offset=self.offset[rows],
                 start=start,
                 count=length,
                 step=piece,
@@ -124,59 +122,44 @@ class GrayWalker:
                 log_sums=part,
                 moments=out,
             )
-            sums[row, start // piece : start // piece + len(part)] = part
-            return scale, mass, out
+            sums[rows, start // piece : start // piece + part.shape[1]] = part
+            return _Sums(rows, scale, mass, out)
 
-        done = shared_out(run, tasks)
+        done = shared_out(run, self._tasks())
         if moments:
-            return sums, self._merge(tasks, done, shape)
+            return sums, _averages(done, np.zeros((p.target.rows, moments, p.columns)))
         for _ in done:
             pass
         return sums, None
 
-    def _merge(
-        self,
-        tasks: list[tuple[int, int]],
-        done: Iterator[tuple[float, float, Array | None]],
-        shape: tuple[int, int],
-    ) -> Array:
-        """Return the expectations of each row from the scaled sums of tasks, in their order.
-
-        They are divided by the sum of the same weights, so that they are averages whatever digits
-        the log weights have.
-        """
-        out = np.zeros((self.problem.target.rows, *shape))
-        scales, total = [-math.inf] * len(out), [0.0] * len(out)
-        for (row, _), (scale, mass, part) in zip(tasks, done, strict=True):
-            if part is None or scale == -math.inf:
-                continue
-            new = max(scales[row], scale)
-            keep, gain = math.exp(scales[row] - new), math.exp(scale - new)
-            out[row] *= keep
-            out[row] += part * gain
-            total[row] = total[row] * keep + mass * gain
-            scales[row] = new
-        for row, mass in enumerate(total):
-            if mass > 0:
-                out[row] /= mass
-        return out
+    def _tasks(self) -> list[tuple[slice, int]]:
+        """Return rows and first states of the tasks: rows of few states are a task together."""
+        p = self.problem
+        together = max(1, TASK // p.size)
+        rows = range(0, p.target.rows, together)
+        starts = range(0, p.size, TASK)
+        return [
+            (slice(row, min(row + together, p.target.rows)), start)
+            for row in rows
+            for start in starts
+        ]
 
     def log_weights(self, rows: Array, piece: int) -> Array:
         """Return the log weights (rows, states) of some rows in the states of one piece."""
-        return np.stack([self._log_weights(int(row), piece) for row in rows])
+        return self._log_weights(rows, piece)
 
-    def _log_weights(self, row: int, piece: int, best: bool = False) -> Array:
+    def _log_weights(self, rows: Array | slice, piece: int, best: bool = False) -> Array:
         p = self.problem
-        start = piece * states.PIECE
-        out = np.empty(min(states.PIECE, p.size - start))
+        theta, start = p.theta[rows], piece * states.PIECE
+        out = np.empty((len(theta), min(states.PIECE, p.size - start)))
         self.routine.walk(
-            theta=p.theta[row],
-            offset=self.offset[row],
+            theta=theta,
+            offset=self.offset[rows],
             start=start,
-            count=len(out),
+            count=out.shape[1],
             step=states.PIECE,
             every=self.every,
-            log_sums=np.empty(1),
+            log_sums=np.empty((len(theta), 1)),
             log_weights=out,
             best=best,
         )
@@ -184,20 +167,67 @@ class GrayWalker:
 
     def best_states(self) -> Array:
         """Return the number (n,) of the state of the cover in the most probable state."""
+        p = self.problem
+        together = max(1, states.PIECE // p.size)
         tasks = [
-            (row, piece)
-            for row in range(self.problem.target.rows)
-            for piece in range(states.pieces(self.problem))
+            (slice(row, row + together), piece)
+            for row in range(0, p.target.rows, together)
+            for piece in range(states.pieces(p))
         ]
 
-        def run(task: tuple[int, int]) -> tuple[float, int]:
+        def run(task: tuple[slice, int]) -> tuple[Array, Array]:
             weight = self._log_weights(*task, best=True)
-            top = int(weight.argmax())
-            return float(weight[top]), task[1] * states.PIECE + top
+            top = weight.argmax(axis=1)
+            return weight[np.arange(len(top)), top], task[1] * states.PIECE + top
 
-        found = np.array(list(shared_out(run, tasks))).reshape(self.problem.target.rows, -1, 2)
-        winner = found[:, :, 0].argmax(axis=1)
-        return np.asarray(found[np.arange(len(found)), winner, 1], dtype=np.int64)
+        found = list(shared_out(run, tasks))
+        of_piece = [found[piece :: states.pieces(p)] for piece in range(states.pieces(p))]
+        # (pieces, n): the largest weight of each piece, and its state.
+        value, state = (
+            np.stack([np.concatenate([pair[i] for pair in part]) for part in of_piece])
+            for i in range(2)
+        )
+        return np.asarray(state[value.argmax(axis=0), np.arange(p.target.rows)], dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """The sums of a task over its states, of some rows.
+
+    Attributes
+    ----------
+    rows : these rows.
+    scale, mass : (rows,) the sums of the weights, mass * exp(scale).
+    moments : (rows, moments, columns), scaled like the mass.
+    """
+
+    rows: slice
+    scale: Array
+    mass: Array
+    moments: Array | None
+
+
+def _averages(done: Iterator[_Sums], out: Array) -> Array:
+    """Return the expectations `out` of each row from the sums of tasks, in their order.
+
+    They are divided by the sum of the same weights, so that they are averages whatever digits the
+    log weights have.
+    """
+    scales, total = np.full(len(out), -np.inf), np.zeros(len(out))
+    for part in done:
+        rows, gained = part.rows, part.moments
+        assert gained is not None
+        new = np.maximum(scales[rows], part.scale)
+        # Rows without a possible state so far.
+        safe = np.where(np.isneginf(new), 0.0, new)
+        keep, gain = np.exp(scales[rows] - safe), np.exp(part.scale - safe)
+        out[rows] *= keep[:, None, None]
+        gained *= gain[:, None, None]
+        out[rows] += gained
+        total[rows] = total[rows] * keep + part.mass * gain
+        scales[rows] = new
+    out /= np.where(total > 0, total, 1.0)[:, None, None]
+    return out
 
 
 def _apart(b: FiniteBlock) -> bool:

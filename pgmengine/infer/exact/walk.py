@@ -2,8 +2,8 @@
 
 Two walkers give the same answers in the same order of states. GrayWalker is compiled and
 multiplicative. It is used for problems of finite units whose exponents stay in range. PlainWalker
-works in the log domain with numpy. It is used for all other problems, and for few states with many
-rows. Tests compare GrayWalker with it.
+works in the log domain with numpy. It is used for all other problems. Tests compare GrayWalker with
+it.
 
 The moments of one row of evidence are a matrix (1 or 1 + D, columns). Its row 0 holds expectations,
 and its row 1 + d the expectations of the same quantities times indicator d. Columns are the finite
@@ -18,10 +18,6 @@ from pgmengine.base.types import Array
 from pgmengine.infer.exact.gray import GrayWalker
 from pgmengine.infer.exact.problem import Problem
 from pgmengine.infer.exact.reference import PlainWalker
-
-# With fewer states than this, and more rows, the numpy walk wins: it is vectorised over rows.
-FEW_STATES = 64
-FEW_ROWS = 4
 
 
 class Walker(Protocol):
@@ -45,8 +41,8 @@ class Walker(Protocol):
 
 
 def make_walker(p: Problem) -> Walker:
-    """Return the compiled walk where it is safe and worth its call, else the numpy walk."""
-    if p.smooth or (p.size < FEW_STATES and p.target.rows > FEW_ROWS):
+    """Return the compiled walk where it is safe, else the numpy walk."""
+    if p.smooth:
         return PlainWalker(p)
     walker = GrayWalker(p)
     return walker if walker.safe else PlainWalker(p)

@@ -288,11 +288,12 @@ class Draws:
         return out
 
     def judged(
-        self, target: Target, limit: float
+        self, target: Target, limit: float, seconds: float
     ) -> tuple[dict[str, Any], Status, tuple[str, ...]]:
         """Return statistics, status and warnings: whether the chains agree.
 
-        An infinite limit of R-hat leaves the diagnostics out.
+        An infinite limit of R-hat leaves the diagnostics out. `seconds` is what the answer is
+        planned to take.
         """
         stats: dict[str, Any] = {}
         missed: tuple[str, ...] = ()
@@ -301,7 +302,7 @@ class Draws:
             stats = chain_statistics(self.series, variance, self.energy, target, self.chains)
             # Impossible draws have no conditional, and a warning of their own.
             if self.some and np.isfinite(self.energy).all():
-                stats["mcse"], missed = with_gaps(self._some(target), self.mean, stats)
+                stats["mcse"], missed = with_gaps(self._some(target), self.mean, stats, seconds)
         stats["energy"] = self.energies(target)
         note = unmixed_notes(stats, limit, target.structure) + missed
         return stats, Status.NOT_MIXED if note else Status.OK, note

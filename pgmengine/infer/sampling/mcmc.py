@@ -118,7 +118,7 @@ class MCMC(Sampler):
             executor, self._sweep, many, self.kernel, x, generator, work, want, target.rows
         )
         draws = Draws.joined(many, [part for part, _ in found])
-        stats, status, note = draws.judged(target, self.rhat_limit)
+        stats, status, note = draws.judged(target, self.rhat_limit, question.plan.seconds)
         last = {name: np.concatenate([x[name] for _, x in found]) for name in x}
         return question.result(draws.answers(target), stats, status, note, last)
 

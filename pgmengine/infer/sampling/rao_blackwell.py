@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pgmengine.base.types import Array, States
+from pgmengine.engine.cost import comparing_limit
 from pgmengine.graph.evidence import Evidence
 from pgmengine.graph.queries import EvidencePattern
 from pgmengine.graph.target import Target
@@ -43,12 +44,8 @@ DRAWS, NUMBERS, EACH = 2048, 2**18, 64
 # Blocks, units of all blocks together, and states of the cliques of all blocks together.
 BLOCKS, UNITS, STATES = 16, 2**11, 2.0**24
 
-# Planned seconds of all blocks, after which there is no further one: of a single row, and at least.
-# Large questions are answered in parts of few rows, each with its own comparison.
-SECONDS, LEAST_SECONDS = 0.15, 0.03
-
-# Seconds to grow a block, for each unit of the model.
-GROWING = 1e-5
+# Seconds to grow a block, for each unit of the model, and to condition on each unit of each draw.
+GROWING, CONDITIONING = 1e-5, 2e-8
 
 # The elimination of a block may find an order that is somewhat worse than the block's own.
 CONDITIONAL = Exact(max_bits=20, max_states=2.0**22, max_work=0)
@@ -83,17 +80,17 @@ class SomeDraws:
         counts = np.array([len(first) for first, _ in groups])
         few = np.argsort(counts, kind="stable")
         few = np.sort(few[: max(1, int(np.sum(np.cumsum(counts[few]) <= most)))])
-        values, weight = {}, []
+        states, values, weight = {}, {}, []
         for name, layer in self.target.structure.layers.items():
             state = np.concatenate([self.x[name][row, chosen[groups[row][0]]] for row in few])
-            support = layer.unit.support
+            support, states[name] = layer.unit.support, state
             values[name] = layer.flat(state if support is None else support[state]).astype(float)
         for row in few:
             share = self.weight[row, chosen] / self.weight[row, chosen].sum()
             weight.append(np.bincount(groups[row][1], share))
         place = np.repeat(np.arange(len(few)), counts[few])
         found = self.target.take(few)
-        return DistinctDraws(found, few, values, place, np.concatenate(weight), each)
+        return DistinctDraws(found, few, states, values, place, np.concatenate(weight), each)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +101,7 @@ class DistinctDraws:
     ----------
     target : these rows.
     rows : (rows,) their numbers among all rows.
+    states : layer -> (distinct draws, size) states, or values of units with infinitely many.
     x : layer -> (distinct draws, width) values.
     row : (distinct draws,) the row of each.
     weight : (distinct draws,) its share of the draws of its row.
@@ -112,6 +110,7 @@ class DistinctDraws:
 
     target: Target
     rows: Array
+    states: States
     x: States
     row: Array
     weight: Array
@@ -139,11 +138,17 @@ class DistinctDraws:
             else np.ones((len(self.row), layer.size), dtype=bool)
             for name, layer in s.layers.items()
         }
-        rest = {n: np.where(s.layers[n].components(seen[n]), x, 0.0) for n, x in self.x.items()}
-        first, group = _groups(self.row[:, None], *rest.values())
+        # States take an eighth of the bytes of values.
+        rest = (np.where(seen[name], state, 0) for name, state in self.states.items())
+        first, group = _groups(self.row[:, None], *rest)
         many = self.target.take(self.row[first])
-        pattern = EvidencePattern(s, len(first), {n: v[first] for n, v in seen.items()}, many.cut)
-        evidence = Evidence(True, {n: v[first] for n, v in rest.items()}, pattern)
+        seen = {name: mask[first] for name, mask in seen.items()}
+        pattern = EvidencePattern(s, len(first), seen, many.cut)
+        values = {
+            name: np.where(s.layers[name].components(seen[name]), x[first], 0.0)
+            for name, x in self.x.items()
+        }
+        evidence = Evidence(True, values, pattern)
         return replace(many, evidence=evidence), group
 
 
@@ -178,21 +183,22 @@ class Gap:
     error: Array
 
 
-def gaps(some: DistinctDraws, mean: States, ess: States, most: float = SECONDS) -> Iterator[Gap]:
-    """Yield the gaps of blocks of units, until these take `most` seconds.
+def gaps(some: DistinctDraws, mean: States, ess: States, most: float) -> Iterator[Gap]:
+    """Yield the gaps of blocks of units, until these take `most` planned seconds.
 
     `mean` and `ess`, each layer -> (rows, width), are of all draws of the rows of `some`.
     """
     target, seconds, units = some.target, 0.0, 0
     layers = target.structure.layers
-    growing = GROWING * sum(layer.size for layer in layers.values())
+    size = sum(layer.size for layer in layers.values())
+    growing, conditioning = GROWING * size, CONDITIONING * size * len(some.row)
     # The same blocks in every run: they do not depend on the random numbers of the chains.
     each = blocks(target, STATES / BLOCKS / len(some.row), np.random.default_rng(0))
     for (block, closed), _ in zip(each, range(BLOCKS), strict=False):
         inside = _inside(target, block)
         rest, group = some.given_rest(inside)
         question = CONDITIONAL.prepare(rest, ("marginals",))
-        seconds += question.plan.seconds + growing
+        seconds += question.plan.seconds + growing + conditioning
         units += len(block)
         if seconds > most:
             return
@@ -221,7 +227,7 @@ def _inside(target: Target, block: Array) -> dict[str, Array]:
 
 
 def with_gaps(
-    some: SomeDraws, mean: States, stats: dict[str, dict[str, Array]]
+    some: SomeDraws, mean: States, stats: dict[str, dict[str, Array]], drawing: float
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
     """Return the MCSE of each mean with its gaps, and a warning if a gap is no chance.
 
@@ -234,12 +240,14 @@ def with_gaps(
     some : some draws.
     mean : layer -> (rows, width), means of all draws.
     stats : ess and mcse, each layer -> (rows, size[, k]).
+    drawing : planned seconds of the draws, of which the comparison takes a share. Large questions
+        are answered in parts of few rows, each with its own comparison.
     """
     layers, found, note = some.target.structure.layers, some.distinct(), ""
     mcse, ess = ({n: layers[n].flat(v) for n, v in stats[key].items()} for key in ("mcse", "ess"))
     means, counts = ({n: v[found.rows] for n, v in part.items()} for part in (mean, ess))
     wider, worst = {n: v.copy() for n, v in mcse.items()}, CHANCE
-    seconds = max(SECONDS / some.target.rows, LEAST_SECONDS)
+    seconds = comparing_limit(some.target.rows, drawing)
     for gap in gaps(found, means, counts, seconds):
         size, own = np.abs(gap.size), mcse[gap.layer][found.rows]
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -113,7 +113,7 @@ class TemperedTransitions(Sampler):
             accepted += excursion(chains, betas, generator)
             chains.sweep(1)
             draws.add(t, chains.values(), -chains.log_density())
-        stats, status, note = draws.judged(target, self.rhat_limit)
+        stats, status, note = draws.judged(target, self.rhat_limit, question.plan.seconds)
         stats["acceptance"] = accepted.reshape(target.rows, -1).mean(axis=1) / self.draws
         return question.result(draws.answers(target), stats, status, note)
 

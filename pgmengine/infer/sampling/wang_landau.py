@@ -156,7 +156,7 @@ class WangLandau(Sampler):
         draws = Draws.none(many, want, self.chains, self.draws)
         for t, x in enumerate(states):
             draws.add(t, whole(target.structure, x), energy[t], w[t].ravel())
-        stats, status, note = draws.judged(target, self.rhat_limit)
+        stats, status, note = draws.judged(target, self.rhat_limit, question.plan.seconds)
         if few(ess := effective(w), self.draws * self.chains):
             status = Status.FEW_WEIGHTS
             note += (

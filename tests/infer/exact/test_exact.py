@@ -8,7 +8,7 @@ from tiny import INFINITE, MODELS, as_evidence, draw_row, patterns, without_fixe
 from walks import numpy_walk_only
 
 import pgmengine as pgm
-from pgmengine.infer.exact import gray, program, states, walk
+from pgmengine.infer.exact import gray, program, states
 
 BETAS = (1.0, 0.37)
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -21,8 +21,6 @@ def walker(request, monkeypatch):
     numpy only.
     """
     if request.param == "gray":
-        monkeypatch.setattr(walk, "FEW_STATES", 1)
-        monkeypatch.setattr(walk, "FEW_ROWS", 0)
         monkeypatch.setattr(states, "PIECE", 16)
         monkeypatch.setattr(gray, "TASK", 32)
         monkeypatch.setattr(program, "MOST_ROWS", 0)

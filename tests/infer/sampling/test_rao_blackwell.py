@@ -48,7 +48,7 @@ def test_conditional_means_are_those_of_an_enumeration(seed, monkeypatch, tolera
         {n: np.full((some.target.rows, layer.width), v) for n, layer in layers.items()}
         for v in (0.0, 1.0)
     )
-    found = {gap.layer: gap.size for gap in gaps(some, zero, one)}
+    found = {gap.layer: gap.size for gap in gaps(some, zero, one, np.inf)}
     assert set(found) == {
         n
         for n in layers
@@ -269,7 +269,7 @@ def test_independent_draws_are_seldom_warned_of(states, monkeypatch, models=40, 
             key: {n: layers[n].shaped(v) for n, v in part.items()}
             for key, part in (("ess", ess), ("mcse", mcse))
         }
-        wider, note = with_gaps(SomeDraws(target, x, np.ones((1, draws))), mean, stats)
+        wider, note = with_gaps(SomeDraws(target, x, np.ones((1, draws))), mean, stats, np.inf)
         warned += len(note)
         assert all(np.all(wider[n] >= stats["mcse"][n]) for n in layers)
     assert warned <= 1
