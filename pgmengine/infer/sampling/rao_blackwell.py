@@ -190,8 +190,8 @@ def gaps(some: DistinctDraws, mean: States, ess: States, most: float) -> Iterato
     """
     target, seconds, units = some.target, 0.0, 0
     layers = target.structure.layers
-    size = sum(layer.size for layer in layers.values())
-    growing, conditioning = GROWING * size, CONDITIONING * size * len(some.row)
+    all_units = sum(layer.size for layer in layers.values())
+    growing, conditioning = GROWING * all_units, CONDITIONING * all_units * len(some.row)
     # The same blocks in every run: they do not depend on the random numbers of the chains.
     each = blocks(target, STATES / BLOCKS / len(some.row), np.random.default_rng(0))
     for (block, closed), _ in zip(each, range(BLOCKS), strict=False):
