@@ -15,13 +15,13 @@ import numpy as np
 from pgmengine.base.types import Array, States, Weight
 
 if TYPE_CHECKING:
-    from pgmengine.graph.layer import Layer
-    from pgmengine.graph.model import Model
-    from pgmengine.graph.structure import Structure
-    from pgmengine.graph.target import Target
-    from pgmengine.infer.sampling.travels import Travels
+    from pgmengine.evidence.target import Target
+    from pgmengine.infer.sampling.ladders.round_trips import Travels
     from pgmengine.learn.batch import Batch
     from pgmengine.learn.statistics import Gradient, Statistics
+    from pgmengine.model.layer import Layer
+    from pgmengine.model.model import Model
+    from pgmengine.model.structure import Structure
 
 # --- Graph and engine: couplings of layers, and Markov transitions of units ---
 

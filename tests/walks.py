@@ -1,17 +1,19 @@
 """Choice of the enumeration walk, for tests that compare the walks."""
 
-from pgmengine.infer.exact import gray, program, walk
+from pgmengine.infer.exact.enumeration import compiled_enumerator, enumerator, linear_plan
 
 
 def numpy_walk_only(monkeypatch):
     # No exponent is safe for the compiled walk.
-    monkeypatch.setattr(gray, "SAFE_EXPONENT", -1.0)
-    monkeypatch.setattr(program, "MOST_ROWS", 0)
+    monkeypatch.setattr(compiled_enumerator, "SAFE_EXPONENT", -1.0)
+    monkeypatch.setattr(linear_plan, "MOST_ROWS", 0)
 
 
 def counted_walks(monkeypatch):
-    calls, made = [], walk.GrayWalker.walk
+    calls, made = [], enumerator.GrayWalker.walk
     monkeypatch.setattr(
-        walk.GrayWalker, "walk", lambda self, moments: calls.append(moments) or made(self, moments)
+        enumerator.GrayWalker,
+        "walk",
+        lambda self, moments: calls.append(moments) or made(self, moments),
     )
     return calls

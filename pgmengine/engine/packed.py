@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from pgmengine import _kernels
-from pgmengine.base.cache import remembered
-from pgmengine.base.threads import parts
 from pgmengine.base.types import Array, Weight
-from pgmengine.graph.couplings import WORTH_A_THREAD, adds_rows
-from pgmengine.graph.layer import Layer
-from pgmengine.graph.model import Model
-from pgmengine.graph.weights import is_sparse
+from pgmengine.base.work.cache import remembered
+from pgmengine.base.work.threads import parts
+from pgmengine.model.couplings import WORTH_A_THREAD, adds_rows
+from pgmengine.model.layer import Layer
+from pgmengine.model.model import Model
+from pgmengine.model.weights import is_sparse
 from pgmengine.protocols import Coupling
 
 # Floats of a vector.

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import softmax
 from pgmengine.base.types import Array, States
-from pgmengine.engine.plain import moves
-from pgmengine.graph.target import Target
+from pgmengine.engine.reference import moves
+from pgmengine.evidence.target import Target
 
 if TYPE_CHECKING:
     from pgmengine.protocols import Kernel

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.graph.model import Model
-from pgmengine.learn.starts import observed_means, started
+from pgmengine.learn.starting.base_rate_start import observed_means, started
+from pgmengine.model.model import Model
 
 NAN = np.nan
 

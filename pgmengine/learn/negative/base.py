@@ -13,12 +13,12 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, States
 from pgmengine.engine.chains import Chains, engine_for, make_chains, start
-from pgmengine.graph.model import Model
-from pgmengine.graph.target import Target
-from pgmengine.graph.variables import described
-from pgmengine.infer.sampling.schedules import Betas, ladder
-from pgmengine.infer.sampling.travels import Travels
-from pgmengine.learn.schedules import Scheduled, at
+from pgmengine.evidence.target import Target
+from pgmengine.infer.sampling.ladders.round_trips import Travels
+from pgmengine.infer.sampling.ladders.temperatures import Betas, ladder
+from pgmengine.learn.steps.schedules import Scheduled, at
+from pgmengine.model.model import Model
+from pgmengine.model.variables import described
 from pgmengine.protocols import Kernel, ModelPhase, Snapshot
 
 # A kernel, or a schedule of kernels, update -> kernel.

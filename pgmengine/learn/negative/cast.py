@@ -9,14 +9,14 @@ import numpy as np
 
 from pgmengine.base.checks import check_whole
 from pgmengine.engine.kernels import Gibbs
-from pgmengine.graph.target import Target
-from pgmengine.infer.sampling.coupled import CoupledTempering
-from pgmengine.infer.sampling.levels import GammaSchedule, OneOverT, check_gamma
-from pgmengine.infer.sampling.schedules import Betas, fixed, ladder
+from pgmengine.evidence.target import Target
+from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
+from pgmengine.infer.sampling.ladders.temperatures import Betas, fixed, ladder
+from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, check_gamma
 from pgmengine.learn.batch import Batch
 from pgmengine.learn.negative.base import Kernels, adopted, restored, unconditioned
-from pgmengine.learn.schedules import at
 from pgmengine.learn.statistics import Statistics
+from pgmengine.learn.steps.schedules import at
 from pgmengine.protocols import ModelPhase, Snapshot
 
 

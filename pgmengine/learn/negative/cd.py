@@ -10,11 +10,11 @@ import numpy as np
 from pgmengine.base.checks import check_whole
 from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.engine.kernels import Gibbs
-from pgmengine.graph.target import Target
+from pgmengine.evidence.target import Target
 from pgmengine.learn.batch import Batch
 from pgmengine.learn.negative.base import Kernels, adopted
-from pgmengine.learn.schedules import at
 from pgmengine.learn.statistics import Statistics
+from pgmengine.learn.steps.schedules import at
 from pgmengine.protocols import ModelPhase
 
 

@@ -12,14 +12,14 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import LARGEST
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.packed import packed
-from pgmengine.graph.model import Model
-from pgmengine.graph.target import Target
-from pgmengine.graph.weights import elementwise, like, numbers
+from pgmengine.evidence.target import Target
 from pgmengine.learn.batch import Batch
 from pgmengine.learn.negative.base import Kernels, Persistent, sweep
-from pgmengine.learn.optimizers import projected
-from pgmengine.learn.schedules import Rate, rate_at
 from pgmengine.learn.statistics import Gradient, Statistics
+from pgmengine.learn.steps.optimizers import projected
+from pgmengine.learn.steps.schedules import Rate, rate_at
+from pgmengine.model.model import Model
+from pgmengine.model.weights import elementwise, like, numbers
 from pgmengine.protocols import ModelPhase, Snapshot
 
 

@@ -8,7 +8,7 @@ from tiny import INFINITE, MODELS, as_evidence, draw_row, patterns, without_fixe
 from walks import numpy_walk_only
 
 import pgmengine as pgm
-from pgmengine.infer.exact import gray, program, states
+from pgmengine.infer.exact.enumeration import compiled_enumerator, cover_states, linear_plan
 
 BETAS = (1.0, 0.37)
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -21,9 +21,9 @@ def walker(request, monkeypatch):
     numpy only.
     """
     if request.param == "gray":
-        monkeypatch.setattr(states, "PIECE", 16)
-        monkeypatch.setattr(gray, "TASK", 32)
-        monkeypatch.setattr(program, "MOST_ROWS", 0)
+        monkeypatch.setattr(cover_states, "PIECE", 16)
+        monkeypatch.setattr(compiled_enumerator, "TASK", 32)
+        monkeypatch.setattr(linear_plan, "MOST_ROWS", 0)
     if request.param == "plain":
         numpy_walk_only(monkeypatch)
 
@@ -358,7 +358,7 @@ def test_draws_are_independent_and_have_the_posteriors_moments(hidden, rows, dra
 
 
 def test_states_of_no_probability_are_never_drawn():
-    from pgmengine.infer.exact.states import _drawn
+    from pgmengine.infer.exact.enumeration.cover_states import _drawn
 
     log_weights = np.log(
         np.array([[0, 0, 1, 0, 3, 0, 0.0]] * 1000, dtype=float) + 1e-300
