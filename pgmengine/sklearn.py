@@ -47,7 +47,7 @@ with needed_by("pgmengine.sklearn"):
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pgmengine.protocols import Negative, Optimizer
+    from pgmengine.learn.contracts import Negative, Optimizer
 
 # Data (rows, features), and scikit-learn's argument random_state.
 Features: TypeAlias = "ArrayLike | pd.DataFrame"

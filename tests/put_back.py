@@ -321,7 +321,7 @@ def a_piece_of_a_walk_twice(patch):
 
         return walk
 
-    _wrap(patch, compiled_enumerator.GrayWalker, "walk", change)
+    _wrap(patch, compiled_enumerator.CompiledEnumerator, "sums", change)
 
 
 @fault

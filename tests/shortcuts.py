@@ -162,7 +162,7 @@ def counted(reached: Counter):
         watch(elimination, "lifted", lambda found, target: ["leaks lifted"] * (found is not target))
         watch(elimination, "_eliminated", _of_passes)
         watch(enumeration, "_part", _of_part)
-        watch(enumeration, "make_walker", _of_walker)
+        watch(enumeration, "make_enumerator", _of_walker)
         watch(linear_plan.Program, "run", lambda found, *_: ["program"] * (found is not None))
         watch(splitting, "_by_rows", lambda *_: ["parts of rows"])
         watch(auto, "joined_parts", lambda *_: ["parts of a question"])
@@ -217,7 +217,7 @@ def _of_part(found, target, wanted):
 
 
 def _of_walker(found, problem):
-    if isinstance(found, compiled_enumerator.GrayWalker):
+    if isinstance(found, compiled_enumerator.CompiledEnumerator):
         yield "compiled walk"
         if cover_states.pieces(problem) > 1:
             yield "compiled walk in pieces"

@@ -15,11 +15,11 @@ import numpy as np
 from pgmengine.base.display import MOST_LINES, MOST_ROWS, as_html, as_text, counted, few, plain
 from pgmengine.base.types import Weight
 from pgmengine.evidence.frames import Shown, shown_units
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.model.variables import Place, unit_name
 from pgmengine.model.weights import count
-from pgmengine.protocols import Coupling
 
 TITLES: tuple[tuple[str, Callable[[Structure], bool]], ...] = (
     # Every unit is drawn from its parents.

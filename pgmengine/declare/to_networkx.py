@@ -24,10 +24,10 @@ from pgmengine.model.weights import is_sparse
 from pgmengine.units import Binary
 
 if TYPE_CHECKING:
-    from pgmengine.model.model import Model
+    from pgmengine.model.parameters import Parameters
 
 
-def variable_graph(model: Model) -> nx.Graph:
+def variable_graph(model: Parameters) -> nx.Graph:
     """Return the graph of single units, with an edge for every pair whose weight is not 0.
 
     from_networkx normalises a node whose edges are all arrows, and no other. If weights of 0 leave
@@ -83,7 +83,7 @@ def variable_graph(model: Model) -> nx.Graph:
 
 
 def _keep_normalisation(
-    model: Model,
+    model: Parameters,
     graph: nx.Graph,
     names: Mapping[str, tuple[Hashable, ...]],
     free: Iterator[Hashable],
@@ -145,7 +145,7 @@ def _without_weight(
     return added | {(0, j) for j in range(sizes[1]) if j not in second}
 
 
-def _node(model: Model, name: str, i: int) -> dict[str, Any]:
+def _node(model: Parameters, name: str, i: int) -> dict[str, Any]:
     """Return the attributes of the node of a unit; units with a conditional have no bias."""
     layer, bias = model.structure.layers[name], model.params[f"{name}.bias"]
     free = model.structure.child_tables[name][i] < 0
@@ -160,7 +160,7 @@ def _node(model: Model, name: str, i: int) -> dict[str, Any]:
 
 
 def _add_table_nodes(
-    model: Model,
+    model: Parameters,
     graph: nx.Graph,
     names: Mapping[str, tuple[Hashable, ...]],
     free: Iterator[Hashable],

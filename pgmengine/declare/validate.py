@@ -16,10 +16,10 @@ from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.sparse import csr_of
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.memory import no_room
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import is_sparse
-from pgmengine.protocols import Coupling
 from pgmengine.units import Unit
 
 # Copies of a parameter or a list of values that exist for a moment while they are checked.

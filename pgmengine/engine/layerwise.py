@@ -19,12 +19,13 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.division import blocks
 from pgmengine.base.work.threads import parts
+from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.packed import matrix, packed, padded, row, stride_of, zeros
 from pgmengine.evidence.relevance import summed_layers
 from pgmengine.evidence.target import Target, times
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
-from pgmengine.protocols import Coupling, Kernel
 from pgmengine.units.base import Draw
 
 # Sweeps between two computations of all inputs, which bound the drift of rounding.

@@ -19,6 +19,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import softmax
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.engine.kernels.gibbs import Gibbs
+from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.relevance import summed_layers
 from pgmengine.evidence.target import NEVER, Target, times
 from pgmengine.model.couplings import Arrow
@@ -26,7 +27,6 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.tables import joined_states
 from pgmengine.model.weights import add_rows, is_sparse
-from pgmengine.protocols import Kernel
 from pgmengine.units import Unit
 
 

@@ -14,7 +14,7 @@ from pgmengine.engine.reference import moves
 from pgmengine.evidence.target import Target
 
 if TYPE_CHECKING:
-    from pgmengine.protocols import Kernel
+    from pgmengine.engine.kernels.kernel import Kernel
 
 # States of a transition matrix, at most: a matrix of 0.5 GiB.
 MOST_STATES = 8192

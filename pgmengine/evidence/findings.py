@@ -25,12 +25,12 @@ from pgmengine.units import Binary
 
 if TYPE_CHECKING:
     from pgmengine.evidence.target import Target
-    from pgmengine.model.model import Model
+    from pgmengine.model.parameters import Parameters
 
 NAME = "findings"
 
 
-def with_findings(model: Model, findings: Sequence[Finding]) -> Model:
+def with_findings(model: Parameters, findings: Sequence[Finding]) -> Parameters:
     """Return a model that has a unit more for each finding."""
     s = model.structure
     # Structures remember plans, so that equal findings share one.
@@ -73,7 +73,7 @@ def observed_findings(findings: Sequence[Finding], rows: int) -> Array:
     return np.stack([np.broadcast_to(f.rows, (rows,)) for f in findings], axis=1)
 
 
-def without_findings(target: Target, model: Model) -> Target:
+def without_findings(target: Target, model: Parameters) -> Target:
     """Return a target of a model to which findings have been added as one of the model itself."""
     layers, pattern = model.structure.layers, target.pattern
     values, observed, cut = (

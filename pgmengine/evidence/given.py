@@ -22,11 +22,11 @@ from pgmengine.model.structure import Structure
 from pgmengine.model.variables import described
 
 if TYPE_CHECKING:
-    from pgmengine.model.model import Model
+    from pgmengine.model.parameters import Parameters
 
 
 def make_target(
-    model: Model,
+    model: Parameters,
     evidence: LayerValues | None = None,
     soft: Soft | None = None,
     do: LayerValues | None = None,

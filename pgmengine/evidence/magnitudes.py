@@ -19,17 +19,24 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, States
+from pgmengine.base.work.cache import remembered
 from pgmengine.model.layer import Layer
 from pgmengine.model.weights import numbers
 
 if TYPE_CHECKING:
     from pgmengine.evidence.target import Target
-    from pgmengine.model.model import Model
+    from pgmengine.model.parameters import Parameters
+
+# Rough bounds on the terms of the log density up to this are good enough.
+ROUGHLY_SMALL = 2.0**12
+
+_largest: WeakKeyDictionary[Parameters, tuple[float, float, tuple[str, ...]]] = WeakKeyDictionary()
 
 
 @dataclass(eq=False)
@@ -93,7 +100,28 @@ def magnitudes(target: Target) -> Magnitudes:
         return _measured(target.model, seen, free, target.soft)
 
 
-def roughly(model: Model) -> float:
+def largest_terms(model: Parameters) -> tuple[float, float, tuple[str, ...]]:
+    """Return bounds on the sizes of all terms of the log density, and of the terms of one unit.
+
+    They hold for any evidence with values up to 1, and grow with the square of larger values of the
+    layers whose names come third.
+    """
+    return remembered(_largest, model, _largest_terms)
+
+
+def _largest_terms(model: Parameters) -> tuple[float, float, tuple[str, ...]]:
+    rough = roughly(model)
+    if rough <= ROUGHLY_SMALL:
+        # Each term of one unit is a difference of two terms.
+        total, of_a_unit = rough, 2.0 * rough
+    else:
+        found = anywhere(model)
+        total, of_a_unit = float(found.total.max()), float(found.of_a_unit.max())
+    unbounded = (n for n, layer in model.structure.layers.items() if not layer.unit.bounded)
+    return total, of_a_unit, tuple(unbounded)
+
+
+def roughly(model: Parameters) -> float:
     """Return a rough bound on all terms, for any evidence with values up to 1, in little time.
 
     With a the sum of the sizes of all parameters and V the largest |value| of a unit, it is 2 a V^2
@@ -120,7 +148,7 @@ def roughly(model: Model) -> float:
     return 2.0 * a * most**2 + base
 
 
-def anywhere(model: Model) -> Magnitudes:
+def anywhere(model: Parameters) -> Magnitudes:
     """Return bounds for any evidence without soft evidence.
 
     Values of units with infinitely many values count as 1 where their mean is not larger. The
@@ -137,7 +165,7 @@ def anywhere(model: Model) -> Magnitudes:
 
 
 def _measured(
-    model: Model, seen: States, free: dict[str, Array], soft: States, least: float = 0.0
+    model: Parameters, seen: States, free: dict[str, Array], soft: States, least: float = 0.0
 ) -> Magnitudes:
     """Return the bounds from sizes of observed values (rows, width) and masks of components."""
     s, m = model.structure, Magnitudes()
@@ -199,7 +227,7 @@ def _measured(
 
 
 def _values(
-    model: Model, seen: States, free: dict[str, Array], own: States, least: float
+    model: Parameters, seen: States, free: dict[str, Array], own: States, least: float
 ) -> tuple[States, States]:
     """Return the largest |values| v and |inputs| z of each component, (rows, width)."""
     s, v, zeta = model.structure, States(), States()
@@ -234,7 +262,7 @@ def _add(m: Magnitudes, what: str, sizes: Array, free: Array) -> None:
     m.free[what] = np.where(free, sizes, 0.0).sum(axis=1)
 
 
-def _add_children(m: Magnitudes, model: Model, name: str, products: Array, z: Array) -> None:
+def _add_children(m: Magnitudes, model: Parameters, name: str, products: Array, z: Array) -> None:
     """Add the conditionals of the children of arrows of a layer: v z + A(z).
 
     All of them count as free: exact methods have the normalisers of observed children in the log
@@ -247,7 +275,7 @@ def _add_children(m: Magnitudes, model: Model, name: str, products: Array, z: Ar
     _add(m, f"the normalisers of {layer.title}", np.abs(a), free)
 
 
-def _tables(m: Magnitudes, model: Model) -> tuple[Array, Array]:
+def _tables(m: Magnitudes, model: Parameters) -> tuple[Array, Array]:
     """Add the largest finite entry of each table.
 
     Returns twice their sums at each unit, (units,), and the units that are in no table with zeros.
@@ -270,7 +298,7 @@ def _tables(m: Magnitudes, model: Model) -> tuple[Array, Array]:
     return 2.0 * np.bincount(index.unit, sizes[index.table], units), tied == 0
 
 
-def _loose(model: Model, name: str, untied: Array) -> Array:
+def _loose(model: Parameters, name: str, untied: Array) -> Array:
     """Return the units (size,) that no table with zeros and no noisy-or unit depends on."""
     s = model.structure
     causes = any(s.layers[c.b].unit.nonnegative for c in s.arrows_from[name])

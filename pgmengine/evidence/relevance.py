@@ -26,15 +26,14 @@ from pgmengine.base.rows import distinct, rows_of, spread
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.cache import Cache
 from pgmengine.model.arrows_inside import ancestors
-from pgmengine.model.couplings import Arrow
+from pgmengine.model.couplings import Arrow, Coupling
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import is_sparse
-from pgmengine.protocols import Coupling
 from pgmengine.units.base import Draw
 
 if TYPE_CHECKING:
     from pgmengine.evidence.target import Target
-    from pgmengine.model.model import Model
+    from pgmengine.model.parameters import Parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +200,7 @@ def summed_layers(target: Target, backward: bool) -> frozenset[str]:
     return frozenset() if target.pattern.by_unit & set(first) else frozenset(first)
 
 
-def acts(model: Model, c: Coupling, structural: bool) -> Weight:
+def acts(model: Parameters, c: Coupling, structural: bool) -> Weight:
     """Return 1 where a coupling acts and 0 elsewhere, in the shape of its weight.
 
     It acts where its weight is not zero, or (`structural`) at every entry that is a parameter: the

@@ -34,7 +34,7 @@ from pgmengine.model.structure import Structure
 from pgmengine.model.tables import joined_states
 
 if TYPE_CHECKING:
-    from pgmengine.model.model import Model
+    from pgmengine.model.parameters import Parameters
 
 # The natural parameter of a unit that cannot be on: as -inf, but its product with 0 is 0.
 NEVER = -1e30
@@ -58,7 +58,7 @@ class Target:
         Answers of prepared questions have it in log Z. Methods themselves see targets without it.
     """
 
-    model: Model
+    model: Parameters
     evidence: Evidence
     soft: States
     beta: Array
@@ -131,7 +131,7 @@ class Target:
             return replace(self, beta=beta)
         return replace(self, beta=beta, reference=_parse_reference(self.structure, reference))
 
-    def with_model(self, model: Model) -> Target:
+    def with_model(self, model: Parameters) -> Target:
         """Return the same evidence on another model of the same structure."""
         return Target(
             model,

@@ -14,11 +14,11 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.target import Target
+from pgmengine.learn.contracts import Negative, PhaseMonitor, Positive
 from pgmengine.learn.steps.optimizers import check_optimizer
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 from pgmengine.model.variables import Member, find, unit_name
-from pgmengine.protocols import Negative, PhaseMonitor, Positive
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -36,6 +36,7 @@ from pgmengine.learn.arguments import (
     written,
 )
 from pgmengine.learn.checkpoint import Saver, mark_of, place_of
+from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 from pgmengine.learn.lock import Lock
 from pgmengine.learn.monitoring.history import History
 from pgmengine.learn.monitoring.monitors import EarlyStopping
@@ -46,7 +47,6 @@ from pgmengine.learn.steps.wrappers import Tied, averaged, holds
 from pgmengine.model.model import Model, ModelLike, StandsForModel, as_model
 from pgmengine.model.training import Training
 from pgmengine.model.variables import Member, as_members, units_named
-from pgmengine.protocols import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -217,11 +217,12 @@ def fit(
         total = whole("updates", updates, 0)
     weights = row_weights(target, sample_weight)
     means = observed_means(target, weights)
+    begins: Model = model
     begun: tuple[str, ...] = ()
     # Tied parameters are equal to begin with, and base rates would set them apart.
     if model.fresh and state is None and not holds(optimizer, Tied):
-        started_model, begun = started(target, means)
-        target = target.with_model(started_model)
+        begins, begun = started(model, means)
+        target = target.with_model(begins)
     settings = {
         "negative": negative,
         "positive": positive,
@@ -239,7 +240,7 @@ def fit(
     with one_blas_thread(), alone:
         generator = seeded(rng)
         run = Run(
-            target.model,
+            begins,
             target,
             weights,
             negative,

@@ -15,10 +15,10 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.model.layer import Layer
 
 if TYPE_CHECKING:
-    from pgmengine.model.model import Model
+    from pgmengine.model.parameters import Parameters
 
 
-def arrows_inside(model: Model, name: str) -> list[Weight]:
+def arrows_inside(model: Parameters, name: str) -> list[Weight]:
     """Return the weights of the arrows from a layer to itself: one or none."""
     return [model.weight(c) for c in model.structure.arrows_into[name] if c.a == name]
 
@@ -52,7 +52,7 @@ class Inputs:
     States have the axes (columns, rows) here, so that the states of a unit lie together.
     """
 
-    def __init__(self, model: Model, name: str) -> None:
+    def __init__(self, model: Parameters, name: str) -> None:
         self.weights = [by_child(weight) for weight in arrows_inside(model, name)]
 
     def add(self, x: Array, columns: Array, inputs: Array) -> None:
@@ -64,7 +64,7 @@ class Inputs:
                     inputs[i] += weight.data[start:end] @ x[weight.indices[start:end]]
 
 
-def ancestors(model: Model, name: str, active: Array, open_units: Array) -> Array:
+def ancestors(model: Parameters, name: str, active: Array, open_units: Array) -> Array:
     """Return the open units (rows, size) from which arrows in a layer lead to an active unit.
 
     A way from one to the other passes through open units only.

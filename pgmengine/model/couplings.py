@@ -1,6 +1,6 @@
 """Couplings: the edges of the layer graph, all bilinear, x_a W x_b.
 
-Every coupling implements `protocols.Coupling`: the blocks of its weight that act on the fields of
+Every coupling follows the protocol `Coupling`: the blocks of its weight that act on the fields of
 its layers, and the statistics of its weight. An undirected coupling is also a term of the log
 density. An arrow is not: it adds to the input of its child, and the conditional of the child is a
 term of the log density. Weights are dense arrays, or scipy sparse arrays whose stored entries are
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.threads import parts
 from pgmengine.model.layer import Layer
 from pgmengine.model.weights import is_sparse, like
-from pgmengine.protocols import Coupling
 
 # Share of numbers other than 0 up to which adding long rows is faster than a product of 100 rows.
 FEW = 0.6
@@ -30,6 +29,48 @@ LISTS = 20
 
 # Multiplications.
 WORTH_A_THREAD = 200_000
+
+
+class Coupling(Protocol):
+    """An edge of the layer graph, which is bilinear in the values of its two layers: x_a W x_b.
+
+    Attributes
+    ----------
+    a, b : names of the layers; the parent and the child of a directed coupling.
+    directed : whether the coupling adds to the input of its child instead of to the log density.
+    key : name of the coupling; its weight is params[key + ".weight"].
+    """
+
+    @property
+    def a(self) -> str: ...  # noqa: D102
+
+    @property
+    def b(self) -> str: ...  # noqa: D102
+
+    @property
+    def directed(self) -> bool: ...  # noqa: D102
+
+    @property
+    def key(self) -> str: ...  # noqa: D102
+
+    def within(self, layer: Layer) -> Coupling:
+        """Return the coupling with what it needs to know about its first layer."""
+
+    def blocks(self, weight: Weight) -> Iterator[tuple[str, str, Weight]]:
+        """Yield (to, from, M) for both ends: the field of layer `to` gains x_from @ M."""
+
+    def parameters(self, weight: Weight) -> Weight:
+        """Return 1 where an entry of the weight is a parameter, and 0 elsewhere."""
+
+    def statistics(self, weight: Weight, xa: Array, xb: Array) -> Weight:
+        """Return the derivative of the log density in the weight, summed over rows.
+
+        xa (rows, width of a) are values; xb (rows, width of b) are values, or the scores of the
+        children of a directed coupling.
+        """
+
+    def projected(self, weight: Weight, found: Weight) -> Weight:
+        """Return the part of a matrix of derivatives that changes parameters."""
 
 
 def bilinear(xa: Array, weight: Weight, xb: Array) -> Array:

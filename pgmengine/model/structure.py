@@ -15,11 +15,10 @@ import numpy as np
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array
 from pgmengine.base.work.cache import Cache
-from pgmengine.model.couplings import Arrow, Undirected
+from pgmengine.model.couplings import Arrow, Coupling, Undirected
 from pgmengine.model.layer import Layer
 from pgmengine.model.parent_order import Step, conditional_generations, drawing_steps
 from pgmengine.model.tables import TableIndex, Tables, index_tables, table_base
-from pgmengine.protocols import Coupling
 
 # Layers up to which a sweep has as few colours as DSATUR finds.
 DSATUR_LAYERS = 200

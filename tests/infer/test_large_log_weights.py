@@ -208,12 +208,14 @@ def test_states_that_rounding_ties_share_their_probability(want):
 def test_the_compiled_walk_leaves_fields_that_would_drift_to_the_numpy_walk():
     m = pgm.rbm(40, 6, rng=0).with_params({"h.bias": np.full(6, 1e6)})
     calls = []
-    made = compiled_enumerator.GrayWalker.walk
-    compiled_enumerator.GrayWalker.walk = lambda self, n: calls.append(self) or made(self, n)
+    made = compiled_enumerator.CompiledEnumerator.sums
+    compiled_enumerator.CompiledEnumerator.sums = lambda self, n: (
+        calls.append(self) or made(self, n)
+    )
     try:
         pgm.infer(m, {"v": [[1] * 20 + [NAN] * 20]}, method=pgm.Enumeration())
     finally:
-        compiled_enumerator.GrayWalker.walk = made
+        compiled_enumerator.CompiledEnumerator.sums = made
     assert not calls
 
 

@@ -6,8 +6,8 @@ import pytest
 import pgmengine as pgm
 from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
 from pgmengine.infer.sampling.ladders.round_trips import Travels
+from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.monitoring.history import History
-from pgmengine.protocols import ModelPhase
 
 X = pgm.datasets.bars_and_stripes().x_train
 BETAS = np.linspace(0.5, 1.0, 8)

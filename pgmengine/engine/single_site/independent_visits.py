@@ -17,7 +17,7 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.base.types import Array
 from pgmengine.engine.single_site.packed_units import packed_graph, packed_parameters
-from pgmengine.model.model import Model
+from pgmengine.model.parameters import Parameters
 
 # Sweeps under way at once; PGM_SWEEPS_TOGETHER of routines.h.
 SWEEPS_TOGETHER = 8
@@ -48,7 +48,7 @@ class Waves:
         return SWEEPS_TOGETHER * len(self.unit) / waves
 
 
-def waves(model: Model, visit: Array) -> Waves:
+def waves(model: Parameters, visit: Array) -> Waves:
     """Return the waves of sweeps that visit the units (visits,) in their order."""
     start, scope, count = _scopes(model)
     wave, period = _kernels.waves(visit, start, scope, count)
@@ -56,7 +56,7 @@ def waves(model: Model, visit: Array) -> Waves:
     return Waves(visit[np.argsort(wave, kind="stable")], starts, period)
 
 
-def _scopes(model: Model) -> tuple[Array, Array, int]:
+def _scopes(model: Parameters) -> tuple[Array, Array, int]:
     """Return the scopes of each unit as a csr matrix (units, scopes): row starts and columns."""
     s, p = model.structure, packed_parameters(model)
     sites, units = packed_graph(s).sites, len(packed_graph(s).sites)

@@ -15,7 +15,7 @@ import numpy as np
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.cache import remembered
 from pgmengine.engine.single_site.conditional_tables import Children, joined
-from pgmengine.model.model import Model
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import TableIndex
 from pgmengine.model.weights import is_sparse
@@ -160,7 +160,7 @@ class PackedParameters:
     directed: Array
 
 
-def pack_parameters(model: Model, graph: PackedGraph) -> PackedParameters:
+def pack_parameters(model: Parameters, graph: PackedGraph) -> PackedParameters:
     """Return the packed parameters of a model."""
     s = model.structure
     bias = np.concatenate([model.bias(name) for name in s.layers]).astype(np.float32)
@@ -251,7 +251,7 @@ def _children(graph: PackedGraph, arrows: sp.csr_array) -> sp.csr_array:
 
 
 _graphs: WeakKeyDictionary[Structure, PackedGraph] = WeakKeyDictionary()
-_parameters: WeakKeyDictionary[Model, PackedParameters] = WeakKeyDictionary()
+_parameters: WeakKeyDictionary[Parameters, PackedParameters] = WeakKeyDictionary()
 
 
 def packed_graph(s: Structure) -> PackedGraph:
@@ -259,7 +259,7 @@ def packed_graph(s: Structure) -> PackedGraph:
     return remembered(_graphs, s, pack_graph)
 
 
-def packed_parameters(model: Model) -> PackedParameters:
+def packed_parameters(model: Parameters) -> PackedParameters:
     """Return the packed parameters of a model, which all chains on it share."""
     return remembered(
         _parameters, model, lambda model: pack_parameters(model, packed_graph(model.structure))

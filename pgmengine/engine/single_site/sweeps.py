@@ -22,6 +22,7 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.cache import remembered
 from pgmengine.base.work.threads import parts
+from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.layerwise import share_of
 from pgmengine.engine.packed import padded, zeros
 from pgmengine.engine.single_site.independent_visits import SWEEPS_TOGETHER, WIDE, waves
@@ -35,10 +36,9 @@ from pgmengine.engine.single_site.packed_units import (
 )
 from pgmengine.evidence.relevance import summed_layers
 from pgmengine.evidence.target import Target, times
-from pgmengine.model.model import Model
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import count
-from pgmengine.protocols import Kernel
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -73,7 +73,7 @@ def knows(target: Target, kernel: Kernel) -> bool:
     )
 
 
-def many_small(model: Model) -> bool:
+def many_small(model: Parameters) -> bool:
     """Whether a model has many couplings with few weights, as networks of single variables have.
 
     Sweeps of layers search through all couplings at each unit; sweeps of single units sum up the
@@ -144,7 +144,7 @@ class TabledChains:
         )
         self._take_parameters(rng)
 
-    def adopt(self, model: Model, kernel: Kernel, rng: np.random.Generator) -> None:
+    def adopt(self, model: Parameters, kernel: Kernel, rng: np.random.Generator) -> None:
         """Go on from the present states with other parameters, kernel and random numbers."""
         self.target, self.kernel, self.made = self.target.with_model(model), kernel, 0
         self._take_parameters(rng)

@@ -34,7 +34,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, States
 from pgmengine.evidence.evidence import Evidence
-from pgmengine.evidence.magnitudes import Magnitudes, magnitudes
+from pgmengine.evidence.magnitudes import Magnitudes, largest_terms, magnitudes
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.target import Target
 from pgmengine.infer.results.result import Result, Status
@@ -67,7 +67,7 @@ BY_ROW = ("mean", "prob", "pairs", "joint", "mode")
 
 def fits(target: Target, single: bool) -> bool:
     """Return whether terms are small enough for any answer, by bounds that take no time."""
-    total, of_a_unit, unbounded = target.model.largest_terms
+    total, of_a_unit, unbounded = largest_terms(target.model)
     scale, hints = 1.0, 0.0
     for name in unbounded:
         scale = max(scale, float(np.abs(target.evidence.values[name]).max(initial=0.0)))

@@ -17,15 +17,15 @@ import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole
 from pgmengine.base.rows import distinct
-from pgmengine.base.types import Array, RngLike
+from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.evidence.target import Target
+from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration, cover_bits
 from pgmengine.infer.exact.junction_tree.elimination import Elimination
 from pgmengine.infer.exact.planning import rough_entries
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.results.result import WANTS, Result
 from pgmengine.model.weights import is_sparse
-from pgmengine.protocols import Accumulator, Snapshot
 
 # Seconds of a walk below which no junction tree is planned.
 SHORT = 0.02

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from pgmengine.base.checks import check_method
 from pgmengine.base.errors import PgmError
 from pgmengine.base.rows import distinct
-from pgmengine.base.types import RngLike
+from pgmengine.base.types import RngLike, Snapshot
 from pgmengine.base.work.cache import Cache
 from pgmengine.base.work.progress import showing
 from pgmengine.evidence.findings import without_findings
@@ -38,9 +38,9 @@ from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.wanted import check_want
 from pgmengine.infer.results.result import ANSWERS, Plan, Result, quantity
 from pgmengine.model.model import Model, ModelLike, as_model
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.variables import Member, as_members, units_named
 from pgmengine.model.weights import count
-from pgmengine.protocols import Snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ Evidence: TypeAlias = "Mapping[str, ArrayLike] | pd.DataFrame"
 DEFAULT = Auto()
 
 # The last questions about each model, without the model: they go when the model goes.
-REMEMBERED: WeakKeyDictionary[Model, Cache[Prepared]] = WeakKeyDictionary()
+REMEMBERED: WeakKeyDictionary[Parameters, Cache[Prepared]] = WeakKeyDictionary()
 QUESTIONS = 32
 _lock = Lock()
 

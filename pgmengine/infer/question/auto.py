@@ -29,7 +29,7 @@ import numpy as np
 
 from pgmengine.base.checks import check_limit, check_method, real, seeded
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import RngLike
+from pgmengine.base.types import RngLike, Snapshot
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import APART
 from pgmengine.infer.exact.exact import Exact
@@ -43,7 +43,6 @@ from pgmengine.infer.sampling.methods.forward import Forward
 from pgmengine.infer.sampling.methods.mcmc import MCMC
 from pgmengine.infer.sampling.methods.parallel_tempering import ParallelTempering
 from pgmengine.infer.variational.mean_field import MeanField
-from pgmengine.protocols import Snapshot
 
 log = logging.getLogger(__name__)
 

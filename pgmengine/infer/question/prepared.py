@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, cast
 
 from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import RngLike
+from pgmengine.base.types import RngLike, Snapshot
 from pgmengine.base.work.memory import no_room
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import checked_difference, ease, fits, raised, withheld
@@ -23,7 +23,6 @@ from pgmengine.infer.question.wanted import check_rows, check_want
 from pgmengine.infer.results.axes import Statistics
 from pgmengine.infer.results.result import WANTS, Plan, Result, Status, quantity
 from pgmengine.model.structure import Structure
-from pgmengine.protocols import Snapshot
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.checks import seeded
-from pgmengine.base.types import RngLike
+from pgmengine.base.types import RngLike, Snapshot
 from pgmengine.base.work.division import check_divided
 from pgmengine.base.work.executors import part_count, run_jobs, spawn
 from pgmengine.base.work.progress import announce
@@ -27,7 +27,6 @@ from pgmengine.infer.question.wanted import add_gradients, check_rows
 from pgmengine.infer.results.axes import Axis, Statistics
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.model.structure import Structure
-from pgmengine.protocols import Snapshot
 
 
 def answer(

@@ -16,13 +16,12 @@ import numpy as np
 
 from pgmengine.base.errors import NoSuchName, NotAsked, PgmError, listed
 from pgmengine.base.names import nearest
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, Snapshot
 from pgmengine.evidence.target import Target
 from pgmengine.infer.results.arviz import to_arviz, to_frame
 from pgmengine.infer.results.by_name import Joint, Joints, assignment, marginal, samples_frame
 from pgmengine.infer.results.overview import result_html, result_text
 from pgmengine.model.variables import Member
-from pgmengine.protocols import Snapshot
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,8 +19,9 @@ import numpy as np
 
 from pgmengine.base.checks import check_number, check_whole, seeded
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, RngLike, States
+from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.evidence.target import Target
+from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import peak_bytes, public, squeeze
 from pgmengine.infer.results.result import WANTS, Result, Status
@@ -30,9 +31,8 @@ from pgmengine.infer.variational.prices import settling
 from pgmengine.infer.variational.saddles import STEP_OF_START, leave_saddles
 from pgmengine.infer.variational.support import impossible_table
 from pgmengine.infer.variational.unit_tables import Belief
-from pgmengine.model.couplings import only_parameters
+from pgmengine.model.couplings import Coupling, only_parameters
 from pgmengine.model.weights import count
-from pgmengine.protocols import Accumulator, Coupling, Snapshot
 
 # Bytes of the graph (packed_graph.py) for one weight.
 EDGE = 60.0

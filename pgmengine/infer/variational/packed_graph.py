@@ -10,11 +10,10 @@ import numpy as np
 
 from pgmengine.base.types import Array, Weight
 from pgmengine.infer.variational.packed_tables import scope_arrays
-from pgmengine.model.couplings import Arrow
+from pgmengine.model.couplings import Arrow, Coupling
 from pgmengine.model.layer import Layer
-from pgmengine.model.model import Model
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.weights import is_sparse, like
-from pgmengine.protocols import Coupling
 
 # Values (sets, K, width) and log base (K,) of the terms log sum_k h_k e^(y_k z) of each child.
 Sums = tuple[Array, Array]
@@ -83,7 +82,7 @@ class Net:
     The terms of a child lie together; a child has as many as `sums` has sets for its layer.
     """
 
-    def __init__(self, model: Model, tables: Iterable[str], sums: Mapping[str, Sums]) -> None:
+    def __init__(self, model: Parameters, tables: Iterable[str], sums: Mapping[str, Sums]) -> None:
         s, self.layers = model.structure, model.structure.layers
         self.kinds: list[tuple[int, int, float, Array, Array]] = []
         self.units: dict[str, Group] = {}
@@ -138,7 +137,7 @@ class Net:
             ends[1]: last.comps.stop,
         }
 
-    def _edges(self, arrows: Iterable[Arrow], model: Model) -> dict[str, Any]:
+    def _edges(self, arrows: Iterable[Arrow], model: Parameters) -> dict[str, Any]:
         """Return edges in the order of their terms; the terms of a child share their weights."""
         layers, unit, term, place, begin = self.layers, [], [], [], 0
         for c in arrows:
@@ -175,7 +174,7 @@ class Net:
             "capacity": int(load.max(initial=0)),
         }
 
-    def _links(self, model: Model) -> dict[str, Any]:
+    def _links(self, model: Parameters) -> dict[str, Any]:
         """Return the csr graph of the terms of natural parameters that are linear in means."""
         to, source = [], []
         for c in self.links:
@@ -205,14 +204,14 @@ class Net:
             "own_complement": _joined(complement, np.int32),
         }
 
-    def weights(self, model: Model) -> Array:
+    def weights(self, model: Parameters) -> Array:
         """Return the weights of all edges."""
         out = np.zeros(sum(e.count for e in self.edges))
         for e in self.edges:
             out[e.begin + e.place] = _entries(model.weight(e.arrow))
         return out
 
-    def link_weights(self, model: Model) -> Array:
+    def link_weights(self, model: Parameters) -> Array:
         """Return the weights of all links."""
         blocks = [
             _entries(block) for c in self.links for _, _, block in _linear(c, model.weight(c))
@@ -220,7 +219,7 @@ class Net:
         return np.ascontiguousarray(_joined(blocks, np.float64)[self.order])
 
 
-def net_of(model: Model, tables: tuple[str, ...], sums: Mapping[str, Sums]) -> Net:
+def net_of(model: Parameters, tables: tuple[str, ...], sums: Mapping[str, Sums]) -> Net:
     """Return the net of a model; without sparse weights all models of a structure share it."""
     s = model.structure
     if any(is_sparse(model.weight(c)) for c in s.couplings):

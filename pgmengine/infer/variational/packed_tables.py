@@ -15,7 +15,7 @@ from pgmengine.base.types import Array
 from pgmengine.evidence.relevance import barren, barren_tables
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.wanted import evidence_patterns
-from pgmengine.model.model import Model
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 
 # Probabilities of units in tables with zeros are 0 below this, or below the larger number that
@@ -47,7 +47,7 @@ def scope_arrays(s: Structure, first: dict[str, int], units: int) -> dict[str, A
     }
 
 
-def hard_units(model: Model, arrays: dict[str, Any]) -> dict[str, Any]:
+def hard_units(model: Parameters, arrays: dict[str, Any]) -> dict[str, Any]:
     """Return whether each unit is in a table with an entry of 0, and the least probability."""
     hard = np.zeros(len(arrays["own_table"]), dtype=np.int32)
     if not len(model.table_terms):

@@ -20,6 +20,7 @@ from pgmengine import _kernels
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.base.work.threads import parts
 from pgmengine.evidence.target import Target, times
+from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.variational.conditions import log_sums
 from pgmengine.infer.variational.infinite_units import Infinite
 from pgmengine.infer.variational.packed_graph import net_of
@@ -27,7 +28,6 @@ from pgmengine.infer.variational.packed_tables import barren_of_both, hard_units
 from pgmengine.infer.variational.support import move_to_possible
 from pgmengine.model.arrows_inside import Inputs
 from pgmengine.model.tables import table_gradient
-from pgmengine.protocols import Accumulator
 
 # Rows of a block.
 LANES = _kernels.LANES

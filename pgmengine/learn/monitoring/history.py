@@ -9,8 +9,8 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
+from pgmengine.learn.contracts import ModelPhase, Monitor, PhaseMonitor, Stopping
 from pgmengine.model.model import Model
-from pgmengine.protocols import ModelPhase, Monitor, PhaseMonitor, Stopping
 
 # A number, or a row of numbers.
 Value = float | Array

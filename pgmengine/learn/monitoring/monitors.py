@@ -20,15 +20,16 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import LayerValues
 from pgmengine.engine.chains import make_chains, start
 from pgmengine.engine.kernels import Gibbs
+from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.frames import data_by_layer
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.ladders.round_trips import Travels
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField
 from pgmengine.infer.variational.saddles import STEP_OF_START
+from pgmengine.learn.contracts import ModelPhase, Monitor, Records
 from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.weights import numbers
-from pgmengine.protocols import Kernel, ModelPhase, Monitor, Records
 
 
 class Periodic:

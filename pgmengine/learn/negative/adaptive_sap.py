@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from pgmengine.base.checks import check_whole
+from pgmengine.base.types import Snapshot
 from pgmengine.engine.chains import Chains
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.evidence.target import Target
@@ -20,9 +21,9 @@ from pgmengine.infer.sampling.ladders.wandering import (
     hop,
 )
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.negative.base import Kernels, Laddered, sweep
 from pgmengine.learn.statistics import Statistics
-from pgmengine.protocols import ModelPhase, Snapshot
 
 
 @dataclass(frozen=True)

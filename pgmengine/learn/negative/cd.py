@@ -12,10 +12,10 @@ from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.evidence.target import Target
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.negative.base import Kernels, adopted
 from pgmengine.learn.statistics import Statistics
 from pgmengine.learn.steps.schedules import at
-from pgmengine.protocols import ModelPhase
 
 
 @dataclass(frozen=True)

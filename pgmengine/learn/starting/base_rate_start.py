@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, Params
 from pgmengine.evidence.target import Target
 from pgmengine.learn.steps.optimizers import floors, raised
 from pgmengine.model.model import Model
-from pgmengine.protocols import Params
 
 # Observations at the mean of a unit with bias 0 that are added to the data of each bounded unit, as
 # a mean at the edge of its range has no finite bias.
@@ -46,13 +45,13 @@ def observed_means(target: Target, weights: Array) -> dict[str, Array]:
     return out
 
 
-def started(target: Target, means: dict[str, Array]) -> tuple[Model, tuple[str, ...]]:
+def started(model: Model, means: dict[str, Array]) -> tuple[Model, tuple[str, ...]]:
     """Return the centred model at these means, and the layers whose biases they set.
 
     Units with a conditional have no bias. Units of several components that are not one-hot keep
     their bias, as their means alone do not give one.
     """
-    model, layers = target.model, target.structure.layers
+    layers = model.structure.layers
     bias = {name: model.bias(name).copy() for name in layers}
     set_here = []
     for name, mean in means.items():
@@ -69,7 +68,7 @@ def started(target: Target, means: dict[str, Array]) -> tuple[Model, tuple[str, 
         else np.ravel(layer.unit.mean(layer.unit.link(layer.shaped(bias[name]))))
         for name, layer in layers.items()
     }
-    for c in target.structure.couplings:
+    for c in model.structure.couplings:
         weight = model.weight(c)
         if c.directed:
             bias[c.b] = bias[c.b] - expected[c.a] @ weight

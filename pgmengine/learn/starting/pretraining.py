@@ -26,10 +26,10 @@ from pgmengine.learn.steps.optimizers import SGD
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.learn.steps.schedules import linear_decay
 from pgmengine.learn.steps.wrappers import Tied
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.weights import is_sparse
-from pgmengine.protocols import Coupling
 
 # Draws of a layer at least, however few rows there are.
 ROWS = 1000
@@ -127,7 +127,7 @@ def pretrain(model: ModelLike, data: LayerValues, **settings: Any) -> Model:
     weights, rng = settings.pop("sample_weight", None), settings.pop("rng", 0)
     target = make_target(model, data, what="data")
     if model.fresh:
-        model, _ = started(target, observed_means(target, row_weights(target, weights)))
+        model, _ = started(model, observed_means(target, row_weights(target, weights)))
     x: Any = next(iter(data.values()))
     out: dict[str, Any] = {}
     for step in _steps(model, data):

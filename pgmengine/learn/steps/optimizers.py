@@ -21,15 +21,15 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.base.checks import check_instance, check_number, check_rate
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, Weight
+from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.base.work.threads import parts
+from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.statistics import Gradient
 from pgmengine.learn.steps.schedules import Rate, rate_at
-from pgmengine.model.model import freeze
+from pgmengine.model.parameters import freeze
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import normalised
 from pgmengine.model.weights import elementwise, like, numbers
-from pgmengine.protocols import Optimizer, Params, Snapshot
 
 # Parameters for each thread of a step.
 WORTH_A_THREAD = 20_000

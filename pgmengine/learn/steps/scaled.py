@@ -22,13 +22,13 @@ from functools import partial
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, Params, Snapshot
+from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.statistics import Gradient
 from pgmengine.learn.steps.optimizers import SGD, check_optimizer
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import elementwise
-from pgmengine.protocols import Optimizer, Params, Snapshot
 from pgmengine.units.base import Unit
 
 # Total variance of a layer, in units of two values 0 and 1, that halves the steps.

@@ -10,13 +10,13 @@ import numpy as np
 
 from pgmengine.base.checks import check_number
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, Weight
+from pgmengine.base.types import Array, Params, Snapshot, Weight
+from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.statistics import Gradient
 from pgmengine.learn.steps.optimizers import SGD, check_optimizer, floors, projected, raised
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import is_sparse, like, numbers, pattern, plus
-from pgmengine.protocols import Optimizer, Params, Snapshot
 
 # Updates between two that count: neighbours differ little, and an average costs as much as a step.
 EVERY = 10

@@ -6,12 +6,12 @@ import signal
 import threading
 
 import numpy as np
+import numpy_tree
 import pytest
 import scipy.stats
 
 from pgmengine._kernels import JunctionTree, uniforms
 from pgmengine.base.errors import PgmError
-from pgmengine.infer.exact.junction_tree import numpy_tree
 
 KEY = np.arange(4, dtype=np.uint32)
 

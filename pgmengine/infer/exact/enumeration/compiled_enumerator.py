@@ -73,8 +73,8 @@ def _compiled(p: Problem) -> tuple[Any, list[Array], float]:
     return routine, reach, float(np.abs(pair).sum()) / 2
 
 
-class GrayWalker:
-    """The compiled walk over rows and pieces, on threads; see Walker."""
+class CompiledEnumerator:
+    """The compiled walk over rows and pieces, on threads; see Enumerator."""
 
     def __init__(self, p: Problem) -> None:
         self.problem = p
@@ -102,7 +102,7 @@ class GrayWalker:
         )
         self.every = int(min(max(690 // max(factors, 0.1), 1), 64)) if self.safe else 1
 
-    def walk(self, moments: int) -> tuple[Array, Array | None]:
+    def sums(self, moments: int) -> tuple[Array, Array | None]:
         """Return the log sums of the weights of each piece (n, pieces), and the moments."""
         p, count = self.problem, cover_states.pieces(self.problem)
         sums = np.full((p.target.rows, count), np.nan)

@@ -20,7 +20,7 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.relevance import barren, forced_units, hinted
 from pgmengine.evidence.target import Target, check_one
-from pgmengine.protocols import Coupling
+from pgmengine.model.couplings import Coupling
 
 Vertex = tuple[str, int]
 Groups = dict[str, list[Array]]

@@ -7,7 +7,7 @@ of the cover units. From each number to the next, exactly one unit changes, by o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, States
 from pgmengine.infer.exact.enumeration.log_linear import Problem
 from pgmengine.units import Unit
-
-if TYPE_CHECKING:
-    from pgmengine.infer.exact.enumeration.enumerator import Walker
 
 # States between two computations from scratch, which bound the drift of rounding.
 PIECE = 4096
@@ -28,6 +25,26 @@ AT_ONCE = 2**22
 # Numbers of the states of draws that are filled in at a time, and bytes for each: values, natural
 # parameters, their means and random numbers.
 NUMBERS_AT_ONCE, FILLING = 2**19, 56.0
+
+
+class Enumerator(Protocol):
+    """A walk over the states of a problem, as exact answers use it."""
+
+    def sums(self, moments: int) -> tuple[Array, Array | None]:
+        """Return the log sums of the weights of each piece (n, pieces), and the moments.
+
+        Weights are without the constant of the problem, which is the same in all states. There are
+        `moments` rows of them, (n, moments, columns); None for 0.
+        """
+        ...
+
+    def log_weights(self, rows: Array, piece: int) -> Array:
+        """Return the log weights (rows, states) of some rows in the states of one piece."""
+        ...
+
+    def best_states(self) -> Array:
+        """Return the number (n,) of the state of the cover in the most probable state."""
+        ...
 
 
 def decode(p: Problem, index: Array) -> Array:
@@ -73,15 +90,17 @@ def fill_rest(
     return x
 
 
-def mode_of(p: Problem, walker: Walker) -> States:
+def mode_of(p: Problem, enumerator: Enumerator) -> States:
     """Return the most probable completion of every row; ties go to the first state by number."""
-    where = walker.best_states()
+    where = enumerator.best_states()
     return fill_rest(
         p, indicators_of(p, where), np.arange(p.target.rows), lambda unit, eta: unit.mode(eta)
     )
 
 
-def draw(p: Problem, walker: Walker, sums: Array, draws: int, rng: np.random.Generator) -> States:
+def draw(
+    p: Problem, enumerator: Enumerator, sums: Array, draws: int, rng: np.random.Generator
+) -> States:
     """Return independent exact samples, flat (draws, rows, width).
 
     Each is a piece drawn by `sums` (rows, pieces), a state in it, and the other units given both.
@@ -96,7 +115,7 @@ def draw(p: Problem, walker: Walker, sums: Array, draws: int, rng: np.random.Gen
             row, ends = np.repeat(rows, count), np.cumsum(count)
             place = np.arange(len(row)) - np.repeat(ends - count, count) + made[row]
             chosen[row, place] = piece * PIECE + _drawn(
-                walker.log_weights(rows, int(piece)), count, rng
+                enumerator.log_weights(rows, int(piece)), count, rng
             )
         made += counts[:, piece]
     index, layers = rng.permuted(chosen, axis=1).T, p.target.structure.layers

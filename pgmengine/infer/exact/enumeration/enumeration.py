@@ -14,17 +14,18 @@ import numpy as np
 from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
-from pgmengine.base.types import Array, RngLike
+from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.division import blocks
 from pgmengine.base.work.progress import track
 from pgmengine.base.work.threads import shared_out
 from pgmengine.engine.cost import enumerating
 from pgmengine.evidence.target import Target
+from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.diagnostics.rounding import check_digits
 from pgmengine.infer.exact.enumeration.compiled_enumerator import TASK
 from pgmengine.infer.exact.enumeration.cover import Cover, choose_cover
 from pgmengine.infer.exact.enumeration.cover_states import FILLING, NUMBERS_AT_ONCE, draw, mode_of
-from pgmengine.infer.exact.enumeration.enumerator import make_walker
+from pgmengine.infer.exact.enumeration.enumerator import make_enumerator
 from pgmengine.infer.exact.enumeration.linear_plan import program_of
 from pgmengine.infer.exact.enumeration.log_linear import build_problem
 from pgmengine.infer.exact.enumeration.moments import Expectations
@@ -34,7 +35,6 @@ from pgmengine.infer.exact.zero_leaks import WALK_LIFT, with_leaks, with_slopes
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one_for_all, peak_bytes
 from pgmengine.infer.results.result import WANTS, Result
-from pgmengine.protocols import Accumulator, Snapshot
 
 # Quantities that need the moments of every indicator.
 PAIRS = {"pairs", "gradient"}
@@ -294,8 +294,8 @@ def _solved(
         if program is not None and (found := program.run(target)) is not None:
             return found[0], {"mean": found[1], "prob": found[2]}
     p = build_problem(target, skeleton)
-    walker = make_walker(p)
-    sums, moments = walker.walk(
+    enumerator = make_enumerator(p)
+    sums, moments = enumerator.sums(
         1 + skeleton.indicators if PAIRS & wanted else 1 if MOMENTS & wanted else 0
     )
     log_z, answers = log_sum(sums) + p.const, Answer()
@@ -304,9 +304,9 @@ def _solved(
     if moments is not None:
         answers = _expected(wanted, Expectations(p, moments))
     if "mode" in wanted:
-        answers["mode"] = mode_of(p, walker)
+        answers["mode"] = mode_of(p, enumerator)
     if rng is not None and "samples" in wanted:
-        drawn = draw(p, walker, sums, draws, rng)
+        drawn = draw(p, enumerator, sums, draws, rng)
         answers["samples"] = {n: v.swapaxes(0, 1) for n, v in drawn.items()}
     return log_z, answers
 

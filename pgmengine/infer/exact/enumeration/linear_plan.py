@@ -20,7 +20,7 @@ from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.enumeration.compiled_enumerator import (
     SAFE_EXPONENT,
-    GrayWalker,
+    CompiledEnumerator,
     laid_out,
 )
 from pgmengine.infer.exact.enumeration.cover_states import PIECE
@@ -142,11 +142,11 @@ def _compile(target: Target, skeleton: Skeleton) -> Program | None:
         return None
     if p.smooth or p.quadratic or any(b.complement for b in p.finite):
         return None
-    walker = GrayWalker(p)
-    if not walker.safe:
+    enumerator = CompiledEnumerator(p)
+    if not enumerator.safe:
         return None
     linear = np.concatenate(
-        (p.theta, np.where(np.isneginf(walker.offset), FAR, walker.offset)), axis=1
+        (p.theta, np.where(np.isneginf(enumerator.offset), FAR, enumerator.offset)), axis=1
     )
     linear[1:] -= linear[0]
     known = Expectations(p, np.zeros((count + 1, 1, size)))
@@ -159,10 +159,10 @@ def _compile(target: Target, skeleton: Skeleton) -> Program | None:
     ends = np.cumsum([0, *(part.shape[1] for part in means + probs)])
     places = [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
     shapes = [known.prob(name).shape[1:] for name in finite]
-    reach = laid_out(p.finite, walker.reach, 1, FAR)[0]
+    reach = laid_out(p.finite, enumerator.reach, 1, FAR)[0]
     return Program(
         seen,
-        walker.routine,
+        enumerator.routine,
         p.size,
         skeleton.indicators,
         linear,

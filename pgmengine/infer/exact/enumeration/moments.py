@@ -16,9 +16,8 @@ import numpy as np
 
 from pgmengine.base.types import Array, Weight
 from pgmengine.infer.exact.enumeration.log_linear import FiniteBlock, Problem
-from pgmengine.model.couplings import only_parameters, outer
+from pgmengine.model.couplings import Coupling, only_parameters, outer
 from pgmengine.model.weights import plus
-from pgmengine.protocols import Coupling
 
 
 @dataclass(frozen=True, eq=False)

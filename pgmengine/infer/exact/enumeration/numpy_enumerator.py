@@ -19,8 +19,8 @@ from pgmengine.infer.exact.enumeration.log_linear import FiniteBlock, Problem, S
 
 
 @dataclass(frozen=True, eq=False)
-class PlainWalker:
-    """The numpy walk of a problem; see walk.Walker."""
+class NumpyEnumerator:
+    """The numpy walk of a problem; see walk.Enumerator."""
 
     problem: Problem
 
@@ -41,7 +41,7 @@ class PlainWalker:
             yield np.arange(start, end)
             start = end
 
-    def walk(self, moments: int) -> tuple[Array, Array | None]:
+    def sums(self, moments: int) -> tuple[Array, Array | None]:
         """Return the log sums of the weights of each piece (n, pieces), and the moments."""
         p = self.problem
         n = p.target.rows

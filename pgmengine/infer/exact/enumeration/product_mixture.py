@@ -26,11 +26,11 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, States
 from pgmengine.engine.packed import packed
 from pgmengine.evidence.target import Target
+from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.exact.enumeration.cover import Cover, choose_cover
 from pgmengine.infer.question.wanted import evidence_patterns, one_for_all
-from pgmengine.model.couplings import Pair
+from pgmengine.model.couplings import Coupling, Pair
 from pgmengine.model.weights import is_sparse
-from pgmengine.protocols import Accumulator, Coupling
 
 # log2 of the states of a cover up to which all are computed side by side.
 FEW_BITS = 6.0

@@ -21,9 +21,10 @@ import numpy as np
 from pgmengine._kernels import run_restricted
 from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, RngLike, States
+from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.division import blocks
 from pgmengine.evidence.target import Target
+from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.diagnostics.rounding import check_digits
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
 from pgmengine.infer.exact.junction_tree.causal_independence import shares
@@ -35,7 +36,6 @@ from pgmengine.infer.exact.planning import Planned, lifted, normalised, planned
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import WANTS, Result, quantity
-from pgmengine.protocols import Accumulator, Snapshot
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,10 @@ from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, 
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, JointTerm
 from pgmengine.infer.exact.junction_tree.factors import PairTerm, TableTerm
 from pgmengine.infer.exact.junction_tree.marginalised import ChildTerm, Field, InfiniteTerm
-from pgmengine.model.couplings import only_parameters
+from pgmengine.model.couplings import Coupling, only_parameters
 from pgmengine.model.layer import Layer
 from pgmengine.model.tables import table_gradient
 from pgmengine.model.weights import is_sparse
-from pgmengine.protocols import Coupling
 
 
 @dataclass(frozen=True, eq=False)

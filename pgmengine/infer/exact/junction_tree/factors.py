@@ -27,9 +27,9 @@ import numpy as np
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.target import Target, times
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.tables import TableIndex
 from pgmengine.model.weights import is_sparse
-from pgmengine.protocols import Coupling
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,8 +21,8 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.cache import remembered
 from pgmengine.evidence.relevance import acts
 from pgmengine.evidence.target import Target
-from pgmengine.model.model import Model
-from pgmengine.protocols import Coupling
+from pgmengine.model.couplings import Coupling
+from pgmengine.model.parameters import Parameters
 
 # The largest share of the states of all cliques that one clique may have. With 1/16 and 1/64 fewer
 # chains that could not cross were found.
@@ -81,15 +81,15 @@ class UnitGraph:
         return np.unique(np.concatenate([self.pairs.of(unit), *joint]))
 
 
-_graphs: WeakKeyDictionary[Model, UnitGraph] = WeakKeyDictionary()
+_graphs: WeakKeyDictionary[Parameters, UnitGraph] = WeakKeyDictionary()
 
 
-def unit_graph(model: Model) -> UnitGraph:
+def unit_graph(model: Parameters) -> UnitGraph:
     """Return the graph of the units of a model, which remembers it."""
     return remembered(_graphs, model, _unit_graph)
 
 
-def _unit_graph(model: Model) -> UnitGraph:
+def _unit_graph(model: Parameters) -> UnitGraph:
     s, index = model.structure, model.structure.table_index
     units, tables = sum(layer.size for layer in s.layers.values()), len(index.child)
     one, two = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -115,7 +115,7 @@ def _unit_graph(model: Model) -> UnitGraph:
     )
 
 
-def _joined(model: Model, c: Coupling) -> tuple[Array, Array]:
+def _joined(model: Parameters, c: Coupling) -> tuple[Array, Array]:
     """Return the pairs of units between which the weight of a coupling is not 0."""
     import scipy.sparse as sp
 

@@ -17,10 +17,10 @@ import numpy as np
 
 from pgmengine.base.types import Array, States
 from pgmengine.engine.chains import make_chains, start
+from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.variational.modes import modes, near
 from pgmengine.model.layer import Layer
-from pgmengine.protocols import Kernel
 
 # Sweeps after which a chain has fallen into the mode that it started in.
 FALL = 30

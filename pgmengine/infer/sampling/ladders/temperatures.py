@@ -19,8 +19,8 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.validate import as_floats
 from pgmengine.engine.chains import make_chains
+from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
-from pgmengine.protocols import Kernel
 
 
 @runtime_checkable

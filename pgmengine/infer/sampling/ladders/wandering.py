@@ -26,8 +26,8 @@ from pgmengine.base.checks import check_instance, check_number
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.engine.chains import Chains, make_chains
+from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
-from pgmengine.protocols import Kernel
 
 
 class GammaSchedule(Protocol):

@@ -25,10 +25,11 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.checks import check_whole, seeded
 from pgmengine.base.numerics import log_sum
-from pgmengine.base.types import Array, RngLike
+from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.engine.chains import refusal, sweep_work
 from pgmengine.engine.cost import engine
 from pgmengine.engine.kernels import Gibbs
+from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import SURE, few, heavy, interval, normal_end
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
@@ -40,7 +41,6 @@ from pgmengine.infer.sampling.ladders.temperatures import Adaptive, Betas, count
 from pgmengine.infer.sampling.methods.annealing import Annealing
 from pgmengine.infer.sampling.methods.bound_check import below_a_bound, check_within
 from pgmengine.infer.sampling.methods.references import Confirmed, annealed
-from pgmengine.protocols import Kernel, Snapshot
 
 # Relative rounding of log Z in single precision, over thousands of temperatures.
 ROUNDING = 1e-5

@@ -26,6 +26,7 @@ from pgmengine.base.numerics import log_sum, softmax
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.division import check_divided
 from pgmengine.engine.chains import make_chains, over_chains, start
+from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.relevance import summed_layers
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import ROUNDING, known_log_z, rounding_of_chains
@@ -36,7 +37,6 @@ from pgmengine.infer.question.prepared import Prepared
 from pgmengine.infer.sampling.draws.resampling import systematic
 from pgmengine.infer.sampling.draws.starts import dispersed
 from pgmengine.infer.sampling.ladders.temperatures import Betas, ladder
-from pgmengine.protocols import Kernel
 
 # States whose log Z is within so many nats of a run give starts to its reverse run. A phase far
 # below has no mass, and chains that are stuck in it would say nothing.

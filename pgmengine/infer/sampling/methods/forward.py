@@ -26,7 +26,7 @@ import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.numerics import log_sum
-from pgmengine.base.types import Array, RngLike, States
+from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.division import blocks, check_divided
 from pgmengine.base.work.progress import track
 from pgmengine.engine.cost import drawing
@@ -44,11 +44,10 @@ from pgmengine.infer.sampling.draws.weighted import Drawn, drawn
 from pgmengine.infer.sampling.ladders.temperatures import Linear
 from pgmengine.infer.sampling.methods.ais import AIS
 from pgmengine.infer.sampling.methods.bound_check import Check, below_a_bound, check_within
-from pgmengine.model.couplings import Undirected, only_parameters
+from pgmengine.model.couplings import Coupling, Undirected, only_parameters
 from pgmengine.model.layer import Layer
 from pgmengine.model.variables import described
 from pgmengine.model.weights import count, is_sparse
-from pgmengine.protocols import Coupling, Snapshot
 
 # Bytes of states that are drawn at once.
 PART = 2.0**26

@@ -18,19 +18,19 @@ import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.types import RngLike, States
+from pgmengine.base.types import RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
 from pgmengine.declare.validate import as_floats
 from pgmengine.engine.chains import make_chains, over_chains, refusal, sweep_work
 from pgmengine.engine.cost import sampling
 from pgmengine.engine.kernels import Gibbs
+from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.result import Result
 from pgmengine.infer.sampling.draws.collected import Draws, Sampler
 from pgmengine.infer.sampling.draws.memory import sampler_bytes
 from pgmengine.infer.sampling.draws.starts import dispersed
-from pgmengine.protocols import Kernel, Snapshot
 
 # Sweeps of warming up in one call. They overlap where visits are independent
 # (engine/single_site/independent_visits.py).

@@ -14,11 +14,12 @@ import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, RngLike
+from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.progress import track
 from pgmengine.engine.chains import refusal, sweep_work
 from pgmengine.engine.cost import exchanging
 from pgmengine.engine.kernels import Gibbs
+from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import (
     BATCHES,
@@ -39,7 +40,6 @@ from pgmengine.infer.sampling.ladders.stepping_stones import FromStones
 from pgmengine.infer.sampling.ladders.temperatures import Betas, count_of, ladder
 from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_state, check_within
 from pgmengine.infer.variational.modes import Modes
-from pgmengine.protocols import Kernel, Snapshot
 
 # Numbers in memory for each rung of a ladder: four stepping stones in batches, and their means.
 STONES_EACH = 8 * BATCHES

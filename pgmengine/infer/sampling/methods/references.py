@@ -44,6 +44,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pgmengine.base.types import Array, States
+from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import SURE, few, heavy
 from pgmengine.infer.sampling.ladders.temperatures import Adaptive, Betas, count_of
@@ -58,7 +59,6 @@ from pgmengine.infer.sampling.methods.annealing import (
     settling,
 )
 from pgmengine.infer.variational.modes import Modes, near
-from pgmengine.protocols import Kernel
 
 # Nats by which two runs that agree may differ beyond their errors.
 ALIKE = 0.01

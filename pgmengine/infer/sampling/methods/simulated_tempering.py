@@ -20,11 +20,12 @@ import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, RngLike, States
+from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
 from pgmengine.engine.chains import refusal, sweep_work
 from pgmengine.engine.cost import wandering
 from pgmengine.engine.kernels import Gibbs
+from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import series_statistics
 from pgmengine.infer.diagnostics.trust import (
@@ -55,7 +56,6 @@ from pgmengine.infer.sampling.ladders.wandering import (
     check_gamma,
 )
 from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_state, check_within
-from pgmengine.protocols import Kernel, Snapshot
 
 # Bytes for each sweep of a chain: its rung, and the last sweeps at both ends of the ladder.
 TRIPS = 40.0

@@ -21,11 +21,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole, seeded
-from pgmengine.base.types import Array, RngLike
+from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.progress import track
 from pgmengine.engine.chains import Chains, make_chains, refusal, sweep_work
 from pgmengine.engine.cost import excursions
 from pgmengine.engine.kernels import Gibbs
+from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
@@ -34,7 +35,6 @@ from pgmengine.infer.sampling.draws.collected import OF_CHAINS, Draws, Sampler
 from pgmengine.infer.sampling.draws.memory import sampler_bytes
 from pgmengine.infer.sampling.draws.starts import dispersed
 from pgmengine.infer.sampling.ladders.temperatures import Betas, Linear, count_of, ladder
-from pgmengine.protocols import Kernel, Snapshot
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,12 @@ import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, RngLike, States
+from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
 from pgmengine.engine.chains import refusal, sweep_work
 from pgmengine.engine.cost import weighted_walk
 from pgmengine.engine.kernels import Gibbs
+from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.reference import Tilt, sweep
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import few
@@ -37,7 +38,6 @@ from pgmengine.infer.sampling.draws.collected import OF_CHAINS, Draws, Sampler, 
 from pgmengine.infer.sampling.draws.memory import sampler_bytes, small_bytes
 from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, Weights, check_gamma
 from pgmengine.model.variables import Member, as_members, units_named
-from pgmengine.protocols import Kernel, Snapshot
 
 # Bins that the estimate of memory counts at most: a larger integer may be too large for a float.
 MOST_BINS = 2**60

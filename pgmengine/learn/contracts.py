@@ -1,110 +1,26 @@
-"""Protocols: the contracts between the rooms, each a base class or a typing.Protocol.
-
-Imports only `base` at run time. Names of later rooms appear in annotations alone, so that a
-contract can mention a Model or a Target without a dependency on it.
-"""
+"""Contracts of learning: the two phases of the gradient, optimizers, and monitors."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from pgmengine.base.types import Array, States, Weight
+from pgmengine.base.types import Array, Params, Snapshot, States
+from pgmengine.evidence.target import Target
+from pgmengine.infer.accumulator import Accumulator
+from pgmengine.infer.sampling.ladders.round_trips import Travels
+from pgmengine.model.model import Model
+from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:
-    from pgmengine.evidence.target import Target
-    from pgmengine.infer.sampling.ladders.round_trips import Travels
     from pgmengine.learn.batch import Batch
     from pgmengine.learn.statistics import Gradient, Statistics
-    from pgmengine.model.layer import Layer
-    from pgmengine.model.model import Model
-    from pgmengine.model.structure import Structure
-
-# --- Graph and engine: couplings of layers, and Markov transitions of units ---
-
-
-class Coupling(Protocol):
-    """An edge of the layer graph, which is bilinear in the values of its two layers: x_a W x_b.
-
-    Attributes
-    ----------
-    a, b : names of the layers; the parent and the child of a directed coupling.
-    directed : whether the coupling adds to the input of its child instead of to the log density.
-    key : name of the coupling; its weight is params[key + ".weight"].
-    """
-
-    @property
-    def a(self) -> str: ...  # noqa: D102
-
-    @property
-    def b(self) -> str: ...  # noqa: D102
-
-    @property
-    def directed(self) -> bool: ...  # noqa: D102
-
-    @property
-    def key(self) -> str: ...  # noqa: D102
-
-    def within(self, layer: Layer) -> Coupling:
-        """Return the coupling with what it needs to know about its first layer."""
-
-    def blocks(self, weight: Weight) -> Iterator[tuple[str, str, Weight]]:
-        """Yield (to, from, M) for both ends: the field of layer `to` gains x_from @ M."""
-
-    def parameters(self, weight: Weight) -> Weight:
-        """Return 1 where an entry of the weight is a parameter, and 0 elsewhere."""
-
-    def statistics(self, weight: Weight, xa: Array, xb: Array) -> Weight:
-        """Return the derivative of the log density in the weight, summed over rows.
-
-        xa (rows, width of a) are values; xb (rows, width of b) are values, or the scores of the
-        children of a directed coupling.
-        """
-
-    def projected(self, weight: Weight, found: Weight) -> Weight:
-        """Return the part of a matrix of derivatives that changes parameters."""
-
-
-class Kernel(Protocol):
-    """A Markov transition of one unit given all others.
-
-    A class may set `flip_share`, the share from 0 to 1 of FlipState beside Gibbs, and is then run
-    by compiled sweeps. The transition of all others is called as it is written.
-    """
-
-    def transition(self, prob: Array, current: Array) -> Array:
-        """Return the probabilities (..., K) of the next state.
-
-        prob (..., K) are the conditional probabilities of the states given all other units, current
-        (...,) the present states.
-        """
-
-
-# Everything that chains, a method, a phase or an optimizer need to go on, besides the parameters
-# and the random numbers: name -> array.
-Snapshot: TypeAlias = dict[str, Array]
-
-
-# --- Learning: the two phases of the likelihood gradient, optimizers, monitors ---
-
-# Parameter name -> its numbers.
-Params: TypeAlias = Mapping[str, Weight]
 
 # Values of monitors: name -> (update, value) of every entry, in order.
 Records: TypeAlias = "Mapping[str, Sequence[tuple[int, Any]]]"
-
-
-class Accumulator(Protocol):
-    """A weighted sum of d log_density / d parameters, to which a phase adds its share."""
-
-    def points(self, x: States, weights: Array) -> None:
-        """Add the sum over rows of weight * d log_density at x."""
-
-    def arrays(self, gradient: Params, factor: float, mass: float) -> None:
-        """Add factor * gradient, which stands for the total weight `mass`."""
 
 
 @runtime_checkable
