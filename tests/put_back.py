@@ -352,7 +352,7 @@ def the_program_of_the_first_row(patch):
 
         return run
 
-    _wrap(patch, linear_plan.Program, "run", change)
+    _wrap(patch, linear_plan.LinearPlan, "run", change)
 
 
 @fault

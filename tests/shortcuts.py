@@ -77,6 +77,7 @@ THRESHOLDS = {
     ((enumeration,), "ROWS_BYTES"): ((1, 2**12, 2**28, 2**28), 2**28),
     ((compiled_enumerator, linear_plan), "SAFE_EXPONENT"): ((-1.0, 600.0, 600.0), -1.0),
     ((linear_plan,), "MOST_ROWS"): ((4, 40), 0),
+    ((enumeration,), "PAYS_FROM"): ((1, 1, 5), 5),
     ((exact,), "SHORT"): ((0.0, 0.02), 0.02),
     # Parts of rows for workers.
     ((executors,), "WORTH"): ((100.0, 2e8, 2e8), 2e8),
@@ -163,7 +164,7 @@ def counted(reached: Counter):
         watch(elimination, "_eliminated", _of_passes)
         watch(enumeration, "_part", _of_part)
         watch(enumeration, "make_enumerator", _of_walker)
-        watch(linear_plan.Program, "run", lambda found, *_: ["program"] * (found is not None))
+        watch(linear_plan.LinearPlan, "run", lambda found, *_: ["program"] * (found is not None))
         watch(splitting, "_by_rows", lambda *_: ["parts of rows"])
         watch(auto, "joined_parts", lambda *_: ["parts of a question"])
         patch.setattr(cache.Cache, "recall", _recall(cache.Cache.recall, reached))

@@ -1,9 +1,9 @@
 """Exact: the cheaper of enumeration and elimination.
 
-The walk over the states of a cover wins on dense graphs with a small side, such as RBMs with few
+Enumeration of the states of a cover wins on dense graphs with a small side, such as RBMs with few
 hidden units; elimination wins on sparse graphs of any size. Planning a junction tree takes longer
-than a short walk. A tree is therefore planned only if the walk would take long, and only if the
-average number of neighbours does not rule out a smaller tree.
+than a short enumeration. A tree is therefore planned only if enumeration would take long, and only
+if the average number of neighbours does not rule out a smaller tree.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.results.result import WANTS, Result
 from pgmengine.model.weights import is_sparse
 
-# Seconds of a walk below which no junction tree is planned.
+# Seconds of an enumeration below which no junction tree is planned.
 SHORT = 0.02
 
 
@@ -70,8 +70,8 @@ class Exact(Method):
         check_whole(self, "draws")
 
     @cached_property
-    def _walk(self) -> Enumeration:
-        """The walk with these limits."""
+    def _enumeration(self) -> Enumeration:
+        """Enumeration with these limits."""
         return Enumeration(self.max_bits, self.draws)
 
     @cached_property
@@ -80,21 +80,21 @@ class Exact(Method):
         return Elimination(self.max_states, self.draws, self.max_work)
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
-        """Plan a walk, and a junction tree where it may be cheaper."""
-        walk = self._walk.prepare(target, want)
-        bits = cover_bits(walk)
+        """Plan an enumeration, and a junction tree where it may be cheaper."""
+        enumeration = self._enumeration.prepare(target, want)
+        bits = cover_bits(enumeration)
         # Above either width no junction tree is smaller, or none fits.
         hopeless = least_width(target) >= min(bits, np.log2(max(self.max_states, 1.0)))
-        if walk.plan.accepted and walk.plan.seconds < SHORT or hopeless:
-            return _scheme(walk)
+        if enumeration.plan.accepted and enumeration.plan.seconds < SHORT or hopeless:
+            return _scheme(enumeration)
         tree = self._tree.prepare(target, want)
-        if not tree.plan.accepted and not walk.plan.accepted:
-            both = f"{walk.plan.refusal}; {tree.plan.refusal}"
-            return Scheme(work=walk.plan.work, bytes=walk.plan.bytes, refusal=both)
-        if walk.plan.accepted and (
-            not tree.plan.accepted or walk.plan.seconds <= tree.plan.seconds
+        if not tree.plan.accepted and not enumeration.plan.accepted:
+            both = f"{enumeration.plan.refusal}; {tree.plan.refusal}"
+            return Scheme(work=enumeration.plan.work, bytes=enumeration.plan.bytes, refusal=both)
+        if enumeration.plan.accepted and (
+            not tree.plan.accepted or enumeration.plan.seconds <= tree.plan.seconds
         ):
-            return _scheme(walk)
+            return _scheme(enumeration)
         return _scheme(tree, f" (enumeration: 2^{bits:.4g})" if np.isfinite(bits) else "")
 
     def answer(
@@ -139,10 +139,10 @@ def quick(
     entries : the largest number of table entries of a junction tree.
     draws : number of samples where they are wanted.
     """
-    walk = Enumeration(bits, draws).prepare(target, want)
-    wide = walk.plan.accepted or least_width(target) > np.log2(entries)
+    enumeration = Enumeration(bits, draws).prepare(target, want)
+    wide = enumeration.plan.accepted or least_width(target) > np.log2(entries)
     if wide or rough_entries(target, entries) > entries:
-        return walk
+        return enumeration
     return Elimination(entries, draws, max_work=0).prepare(target, want)
 
 

@@ -8,7 +8,7 @@ loses the following part of the slope:
 
 With a leak of LIFT in place of 0, the state has the probability LIFT and the score 1 / LIFT, whose
 product is right. Everything else changes by LIFT divided by the probability of the evidence.
-Products of tables allow any LIFT that is a float. A walk over states computes 1 - e^-z, so that it
+Products of tables allow any LIFT that is a float. Enumeration computes 1 - e^-z, so that it
 needs WALK_LIFT, which is far above rounding; there, only the slopes of lifted leaks, and of weights
 of 0 beside them, come from the lifted target. Their error is that of a forward difference with this
 step.

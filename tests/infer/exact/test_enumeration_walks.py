@@ -7,8 +7,8 @@ from enumerators import counted_enumerations, numpy_enumeration_only
 import pgmengine as pgm
 from pgmengine.infer.exact.enumeration import enumerator, linear_plan
 from pgmengine.infer.exact.enumeration.cover import choose_cover
-from pgmengine.infer.exact.enumeration.log_linear import build_problem
-from pgmengine.infer.exact.enumeration.pattern_form import skeleton_of
+from pgmengine.infer.exact.enumeration.log_linear import log_linear_form
+from pgmengine.infer.exact.enumeration.pattern_form import pattern_form_of
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -134,7 +134,7 @@ def test_noisy_or_is_compiled(leak, monkeypatch):
     want = ("log_z", "marginals", "pairs", "gradient", "mode")
     target = model.given({"finding": rows}, soft=soft)
     one = target.take(np.arange(1))
-    p = build_problem(one, skeleton_of(one, choose_cover(one, prune=True, structural=False)))
+    p = log_linear_form(one, pattern_form_of(one, choose_cover(one, prune=True, structural=False)))
     assert isinstance(enumerator.make_enumerator(p), enumerator.CompiledEnumerator)
     compiled = pgm.Enumeration().run(target, want)
     numpy_enumeration_only(monkeypatch)

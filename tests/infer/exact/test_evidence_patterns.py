@@ -1,6 +1,4 @@
-"""Programs, skeletons and covers that are remembered for evidence patterns give the same answers,
-and stay small.
-"""
+"""Forms, linear plans and covers that are remembered for patterns: the same answers, and small."""
 
 import gc
 import tracemalloc
@@ -13,7 +11,7 @@ from brute import Brute
 from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
-from pgmengine.infer.exact.enumeration import cover, linear_plan
+from pgmengine.infer.exact.enumeration import cover, enumeration, linear_plan
 from pgmengine.infer.exact.junction_tree import conditioned_model
 from pgmengine.infer.exact.junction_tree.conditioned_model import Form, condition
 from pgmengine.infer.question.wanted import one_for_all
@@ -21,6 +19,21 @@ from pgmengine.learn.run import compact
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 table = pytest.mark.parametrize("tiny_model", MODELS, ids=repr)
+
+
+def check_the_same(tiny_model, row, first, last):
+    """Both answers are exact, and have the same bits."""
+    truth, log_z = Brute(tiny_model, row), Brute(tiny_model, {}).log_z
+    np.testing.assert_allclose(first.log_z[0], truth.log_z, **EXACT)
+    np.testing.assert_allclose(first.log_prob, truth.log_z - log_z, **EXACT)
+    assert np.array_equal(last.log_z, first.log_z)
+    assert np.array_equal(last.log_prob, first.log_prob)
+    for x in tiny_model.layers:
+        assert np.array_equal(last.mean[x.name], first.mean[x.name])
+        np.testing.assert_allclose(np.ravel(first.mean[x.name]), truth.mean(x.name), **EXACT)
+        if x.unit.support is not None:
+            assert np.array_equal(last.prob[x.name], first.prob[x.name])
+            np.testing.assert_allclose(first.prob[x.name], truth.prob(x.name), **EXACT)
 
 
 @table
@@ -33,36 +46,27 @@ def test_patterns_asked_again_give_the_same(tiny_model, monkeypatch):
     want = ("log_z", "log_prob", "marginals")
     for row in rows:
         evidence = {name: value[0] for name, value in as_evidence(tiny_model, [row]).items()}
-        first, _, third = (pgm.infer(model, evidence, want, method=pgm.Exact()) for _ in range(3))
-        truth = Brute(tiny_model, row)
-        np.testing.assert_allclose(first.log_z[0], truth.log_z, **EXACT)
-        np.testing.assert_allclose(
-            first.log_prob, truth.log_z - Brute(tiny_model, {}).log_z, **EXACT
-        )
-        assert np.array_equal(third.log_z, first.log_z) and np.array_equal(
-            third.log_prob, first.log_prob
-        )
-        for x in tiny_model.layers:
-            assert np.array_equal(third.mean[x.name], first.mean[x.name])
-            np.testing.assert_allclose(np.ravel(first.mean[x.name]), truth.mean(x.name), **EXACT)
-            if x.unit.support is not None:
-                assert np.array_equal(third.prob[x.name], first.prob[x.name])
-                np.testing.assert_allclose(first.prob[x.name], truth.prob(x.name), **EXACT)
+        # Before a linear plan pays, and from then on.
+        for times in (3, 3):
+            found = [pgm.infer(model, evidence, want, method=pgm.Exact()) for _ in range(times)]
+            check_the_same(tiny_model, row, found[0], found[-1])
+            pgm.infer(model, evidence, want, method=pgm.Exact())
     plain = all(x.unit in (pgm.Binary(), pgm.Spin()) for x in tiny_model.layers) and not (
         tiny_model.tables or "large" in repr(tiny_model)
     )
     assert not plain or all(p is not None for p in compiled) and compiled
 
 
-def test_programs_serve_other_values():
-    """One program for a pattern; the values of one answer leave nothing behind in the next."""
+def test_linear_plans_serve_other_values(monkeypatch):
+    """One linear plan for a pattern; the values of one answer leave nothing behind in the next."""
+    monkeypatch.setattr(enumeration, "PAYS_FROM", 1)
     model = pgm.rbm(5, 3, visible=pgm.Spin(), hidden=pgm.MultiValued(2), rng=0)
     for values in ([1, -1, 1], [-1, -1, 1], [1, -1, 1]):
         evidence = {"v": [*values[:2], np.nan, values[2], np.nan]}
         found, fresh = pgm.infer(model, evidence), pgm.infer(model.with_params({}), evidence)
         for name in ("v", "h"):
             assert np.array_equal(found.mean[name], fresh.mean[name])
-        joined = pgm.infer(model, {"v": [evidence["v"]] * 9})  # too many rows for a program
+        joined = pgm.infer(model, {"v": [evidence["v"]] * 60})  # too many rows for a plan
         np.testing.assert_allclose(joined.mean["h"][4], found.mean["h"], rtol=1e-12)
 
 

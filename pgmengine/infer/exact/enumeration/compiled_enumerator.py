@@ -1,8 +1,8 @@
-"""The compiled walk, divided among threads by rows and by pieces of the states.
+"""Compiled enumeration, divided among threads by rows and by pieces of the states.
 
-The walk is multiplicative: a step of the Gray code multiplies the exponentials of all components by
-factors that are computed before the walk (gray.h, bunches.h). The numpy walk of
-numpy_enumerator.py is its reference implementation.
+States follow each other in Gray code. A step multiplies the exponentials of all components by
+factors that are computed beforehand (gray.h, bunches.h). numpy_enumerator.py is the reference
+implementation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pgmengine import _kernels
 from pgmengine.base.types import Array
 from pgmengine.base.work.threads import shared_out
 from pgmengine.infer.exact.enumeration import cover_states
-from pgmengine.infer.exact.enumeration.log_linear import FiniteBlock, Problem
+from pgmengine.infer.exact.enumeration.log_linear import FiniteBlock, LogLinearForm
 
 # States of all rows of one task; fixed, so that answers do not depend on the number of threads.
 TASK = 16 * cover_states.PIECE
@@ -36,8 +36,8 @@ SAFE_GAP = 1e-3
 def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: float) -> Array:
     """Return an array (rows, T, K-1) for each block as one (rows, components), padded by `fill`.
 
-    The compiled walk reads the components of all finite blocks so: block by block, state by state,
-    unit by unit, with the units of a block padded to whole vectors.
+    The compiled routine reads the components of all finite blocks so: block by block, state by
+    state, unit by unit, with the units of a block padded to whole vectors.
     """
     out = np.full((rows, sum(b.value.shape[2] * b.padded for b in blocks)), fill)
     start = 0
@@ -49,8 +49,8 @@ def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: fl
     return out
 
 
-def _compiled(p: Problem) -> tuple[Any, list[Array], float]:
-    """Compile the walk of a skeleton: all its problems have the same pairs and values.
+def _compiled(p: LogLinearForm) -> tuple[Any, list[Array], float]:
+    """Compile the routine of a pattern: all its rows have the same pairs and values.
 
     Returns the routine, None where no offsets could be safe; of each block (1, T, K-1) how far a_tk
     can be from its offset, or go in one step; and the sum of the sizes of all pair terms.
@@ -59,28 +59,28 @@ def _compiled(p: Problem) -> tuple[Any, list[Array], float]:
     reach = [a.sum(axis=0, keepdims=True) + 2 * a.max(axis=0, initial=0.0) for a in size]
     if not all(a.max(initial=0.0) < SAFE_EXPONENT for a in reach):
         return None, reach, 0.0
-    value = laid_out(p.finite, [b.value for b in p.finite], p.skeleton.indicators, 0.0)
+    value = laid_out(p.finite, [b.value for b in p.finite], p.pattern_form.indicators, 0.0)
     # The change of every component when an indicator is switched on.
     change = value.copy()
-    later = np.flatnonzero([a > 1 for _, _, a in p.skeleton.owner])
+    later = np.flatnonzero([a > 1 for _, _, a in p.pattern_form.owner])
     change[later] -= value[later - 1]
     blocks, start = [], 0
     for b in p.finite:
         blocks.append((b.value.shape[2], b.padded, start, b.power, b.complement))
         start += b.value.shape[2] * b.padded
     pair, up, down = np.ascontiguousarray(p.pair), np.exp(change), np.exp(-change)
-    routine = _kernels.GrayWalk(p.skeleton.states, pair, value, up, down, blocks)
+    routine = _kernels.GrayWalk(p.pattern_form.states, pair, value, up, down, blocks)
     return routine, reach, float(np.abs(pair).sum()) / 2
 
 
 class CompiledEnumerator:
-    """The compiled walk over rows and pieces, on threads; see Enumerator."""
+    """Compiled enumeration of rows and pieces, on threads; see Enumerator."""
 
-    def __init__(self, p: Problem) -> None:
-        self.problem = p
+    def __init__(self, p: LogLinearForm) -> None:
+        self.form = p
         # `reach` is how far an exponent can be from its offset, `pairs` the size of all pair terms.
-        self.routine, self.reach, pairs = p.skeleton.memo.recall(
-            "compiled walk", lambda: _compiled(p)
+        self.routine, self.reach, pairs = p.pattern_form.memo.recall(
+            "routine", lambda: _compiled(p)
         )
         self.offset = laid_out(p.finite, [b.offset for b in p.finite], p.target.rows, -np.inf)
         # Bounds on |a_tk| in all states and on its change in one step, NaN or inf where an offset
@@ -104,7 +104,7 @@ class CompiledEnumerator:
 
     def sums(self, moments: int) -> tuple[Array, Array | None]:
         """Return the log sums of the weights of each piece (n, pieces), and the moments."""
-        p, count = self.problem, cover_states.pieces(self.problem)
+        p, count = self.form, cover_states.pieces(self.form)
         sums = np.full((p.target.rows, count), np.nan)
 
         def run(task: tuple[slice, int]) -> _Sums:
@@ -134,7 +134,7 @@ class CompiledEnumerator:
 
     def _tasks(self) -> list[tuple[slice, int]]:
         """Return rows and first states of the tasks: rows of few states are a task together."""
-        p = self.problem
+        p = self.form
         together = max(1, TASK // p.size)
         rows = range(0, p.target.rows, together)
         starts = range(0, p.size, TASK)
@@ -149,7 +149,7 @@ class CompiledEnumerator:
         return self._log_weights(rows, piece)
 
     def _log_weights(self, rows: Array | slice, piece: int, best: bool = False) -> Array:
-        p = self.problem
+        p = self.form
         theta, start = p.theta[rows], piece * cover_states.PIECE
         out = np.empty((len(theta), min(cover_states.PIECE, p.size - start)))
         self.routine.walk(
@@ -167,7 +167,7 @@ class CompiledEnumerator:
 
     def best_states(self) -> Array:
         """Return the number (n,) of the state of the cover in the most probable state."""
-        p = self.problem
+        p = self.form
         together = max(1, cover_states.PIECE // p.size)
         tasks = [
             (slice(row, row + together), piece)

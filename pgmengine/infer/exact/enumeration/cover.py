@@ -47,7 +47,7 @@ class Cover:
     bits: float
     # The number of states but the first, summed over the cover units.
     indicators: int
-    # Numbers that a walk updates for a state: of the rest, of children, of indicators.
+    # Numbers that enumeration updates for a state: of the rest, of children, of indicators.
     columns: int
 
     @property

@@ -1,4 +1,4 @@
-"""The states of a cover by number; draws and the mode as complete states of a problem.
+"""The states of a cover by number; draws and the mode as complete states.
 
 States are numbered in reflected mixed-radix Gray-code order: the digits of a number are the states
 of the cover units. From each number to the next, exactly one unit changes, by one state.
@@ -13,7 +13,7 @@ import numpy as np
 
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, States
-from pgmengine.infer.exact.enumeration.log_linear import Problem
+from pgmengine.infer.exact.enumeration.log_linear import LogLinearForm
 from pgmengine.units import Unit
 
 # States between two computations from scratch, which bound the drift of rounding.
@@ -28,12 +28,12 @@ NUMBERS_AT_ONCE, FILLING = 2**19, 56.0
 
 
 class Enumerator(Protocol):
-    """A walk over the states of a problem, as exact answers use it."""
+    """Sums over the states of a cover, as exact answers use them."""
 
     def sums(self, moments: int) -> tuple[Array, Array | None]:
         """Return the log sums of the weights of each piece (n, pieces), and the moments.
 
-        Weights are without the constant of the problem, which is the same in all states. There are
+        Weights are without the constant of the form, which is the same in all states. There are
         `moments` rows of them, (n, moments, columns); None for 0.
         """
         ...
@@ -47,40 +47,40 @@ class Enumerator(Protocol):
         ...
 
 
-def decode(p: Problem, index: Array) -> Array:
+def decode(p: LogLinearForm, index: Array) -> Array:
     """Return the digits (len(index), cover units) of reflected mixed-radix Gray-code numbers."""
-    digits = np.empty((len(index), len(p.skeleton.states)), dtype=np.int64)
-    for i, k in enumerate(p.skeleton.states):
+    digits = np.empty((len(index), len(p.pattern_form.states)), dtype=np.int64)
+    for i, k in enumerate(p.pattern_form.states):
         index, digit = np.divmod(index, int(k))
         digits[:, i] = np.where(index % 2 == 1, k - 1 - digit, digit)
     return digits
 
 
-def indicators_of(p: Problem, index: Array) -> Array:
+def indicators_of(p: LogLinearForm, index: Array) -> Array:
     """Return the indicators (len(index), D) of the states with these numbers, as floats."""
-    digits, states = decode(p, index), p.skeleton.states
+    digits, states = decode(p, index), p.pattern_form.states
     unit = np.repeat(np.arange(len(states)), states - 1)
     first = np.concatenate(([0], np.cumsum(states - 1)))
     state = np.arange(len(unit)) - first[unit] + 1
     return np.equal(digits[:, unit], state).astype(np.float64)
 
 
-def pieces(p: Problem) -> int:
-    """Return the number of pieces of a walk."""
+def pieces(p: LogLinearForm) -> int:
+    """Return the number of pieces into which the states are divided."""
     return -(-p.size // PIECE)
 
 
 def fill_rest(
-    p: Problem, states: Array, rows: Array, choose: Callable[[Unit, Array], Array]
+    p: LogLinearForm, states: Array, rows: Array, choose: Callable[[Unit, Array], Array]
 ) -> States:
     """Return complete flat values (m, width) for cover states (m, D) and rows (m,).
 
     The values of all other units are choose(unit, natural parameter), parents first.
     """
     target = p.target.take(rows)
-    x = {name: p.origin[name][rows] + states @ p.skeleton.steps[name] for name in p.origin}
+    x = {name: p.origin[name][rows] + states @ p.pattern_form.steps[name] for name in p.origin}
     for name in target.structure.undirected_first:
-        index = p.skeleton.cover.rest[name]
+        index = p.pattern_form.cover.rest[name]
         if len(index):
             layer = target.structure.layers[name]
             value = layer.flat(choose(layer.unit, layer.shaped(target.natural(x, name))))
@@ -90,7 +90,7 @@ def fill_rest(
     return x
 
 
-def mode_of(p: Problem, enumerator: Enumerator) -> States:
+def mode_of(p: LogLinearForm, enumerator: Enumerator) -> States:
     """Return the most probable completion of every row; ties go to the first state by number."""
     where = enumerator.best_states()
     return fill_rest(
@@ -99,7 +99,7 @@ def mode_of(p: Problem, enumerator: Enumerator) -> States:
 
 
 def draw(
-    p: Problem, enumerator: Enumerator, sums: Array, draws: int, rng: np.random.Generator
+    p: LogLinearForm, enumerator: Enumerator, sums: Array, draws: int, rng: np.random.Generator
 ) -> States:
     """Return independent exact samples, flat (draws, rows, width).
 

@@ -1,6 +1,7 @@
-"""Enumeration: exact answers by a walk over the states of the cheapest cover.
+"""Enumeration: exact answers by sums over the states of the cheapest cover.
 
-Rows of one evidence pattern share a log-linear problem and its cover.
+Rows of one evidence pattern share a cover, and the part of their log-linear form that does not
+depend on values.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from pgmengine.infer.exact.enumeration.compiled_enumerator import TASK
 from pgmengine.infer.exact.enumeration.cover import Cover, choose_cover
 from pgmengine.infer.exact.enumeration.cover_states import FILLING, NUMBERS_AT_ONCE, draw, mode_of
 from pgmengine.infer.exact.enumeration.enumerator import make_enumerator
-from pgmengine.infer.exact.enumeration.linear_plan import PAYS_FROM, program_of
-from pgmengine.infer.exact.enumeration.log_linear import build_problem
+from pgmengine.infer.exact.enumeration.linear_plan import PAYS_FROM, linear_plan_of
+from pgmengine.infer.exact.enumeration.log_linear import log_linear_form
 from pgmengine.infer.exact.enumeration.moments import Expectations
-from pgmengine.infer.exact.enumeration.pattern_form import Skeleton, skeleton_of
+from pgmengine.infer.exact.enumeration.pattern_form import PatternForm, pattern_form_of
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
 from pgmengine.infer.exact.zero_leaks import WALK_LIFT, with_leaks, with_slopes
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
@@ -44,7 +45,7 @@ NEEDS_ALL = MOMENTS | {"samples", "mode"}
 ROWS_BYTES = 256 * 2**20
 # Bytes of the plan of an evidence pattern, which is made for all rows of a question.
 PATTERN = 20e3
-# The least input of noisy-or units that compiled walks take.
+# The least input of noisy-or units that the compiled enumeration takes.
 LEAK = 1e-3
 # Bytes of working arrays up to which threads work on several patterns at a time.
 SMALL = 2**20
@@ -88,7 +89,7 @@ class Enumeration(Method):
             added = {target.structure.findings}
             own = any(added.isdisjoint(tables.layers) for tables in target.structure.tables)
             whose = "this model" if own else "soft evidence that excludes states"
-            return Scheme(refusal=f"a walk over a cover knows couplings, and {whose} has tables")
+            return Scheme(refusal=f"enumeration of a cover knows couplings, and {whose} has tables")
         try:
             parts = _parts(target, want)
         except PgmError as error:
@@ -169,8 +170,8 @@ class _Group:
     per_state: float
     # Bytes of working arrays for each row.
     width: float
-    # The log-linear problem over the cover without values, made for the first answer.
-    skeleton: Skeleton | None = None
+    # The log-linear form without values, made for the first answer.
+    pattern_form: PatternForm | None = None
     # How often the question was asked.
     asked: int = 0
 
@@ -181,7 +182,7 @@ class _Group:
 
     @property
     def problem_bytes(self) -> float:
-        """Bytes of the problem: the amounts that indicators add to values and fields."""
+        """Bytes of the form: the amounts that indicators add to values and fields."""
         cover = self.cover
         values = sum(len(i) for part in (cover.units, cover.rest) for i in part.values())
         return 8.0 * values * (4 + 2 * cover.indicators)
@@ -236,7 +237,7 @@ def _part(target: Target, wanted: frozenset[str]) -> _Part:
 
 
 def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> float:
-    """The walks are compiled, but for noisy-or units that may have an input of nearly 0."""
+    """Return the seconds: compiled, but for noisy-or units whose input may be nearly 0."""
     s, bias = target.structure, target.model.bias
     plain = any(not s.layers[n].unit.canonical and bias(n).min() < LEAK for n in s.directed_layers)
     sorts = (MOMENTS, PAIRS, {"mode", "samples"})
@@ -285,21 +286,21 @@ def _solved(
 ) -> tuple[Array, Answer]:
     """Return log_z of some rows of a pattern, and the other answers.
 
-    A small pattern has a program (linear_plan.py) for its marginals; others are walked over.
+    Marginals of a small pattern come from its linear plan (linear_plan.py), once it pays.
     """
-    if group.skeleton is None:
-        group.skeleton = skeleton_of(whole.take(group.rows[:1]), group.cover)
-    skeleton = group.skeleton
+    if group.pattern_form is None:
+        group.pattern_form = pattern_form_of(whole.take(group.rows[:1]), group.cover)
+    pattern_form = group.pattern_form
     group.asked += 1
     target = whole if len(rows) == whole.rows else whole.take(rows)
     if target is whole and wanted == {"marginals"}:
-        program = program_of(target, skeleton) if group.asked >= PAYS_FROM else None
-        if program is not None and (found := program.run(target)) is not None:
+        plan = linear_plan_of(target, pattern_form) if group.asked >= PAYS_FROM else None
+        if plan is not None and (found := plan.run(target)) is not None:
             return found[0], {"mean": found[1], "prob": found[2]}
-    p = build_problem(target, skeleton)
+    p = log_linear_form(target, pattern_form)
     enumerator = make_enumerator(p)
     sums, moments = enumerator.sums(
-        1 + skeleton.indicators if PAIRS & wanted else 1 if MOMENTS & wanted else 0
+        1 + pattern_form.indicators if PAIRS & wanted else 1 if MOMENTS & wanted else 0
     )
     log_z, answers = log_sum(sums) + p.const, Answer()
     if np.isneginf(log_z).any():
@@ -316,7 +317,7 @@ def _solved(
 
 def _expected(wanted: frozenset[str], e: Expectations) -> Answer:
     """Return the answers that are expectations."""
-    target, answers = e.problem.target, Answer()
+    target, answers = e.form.target, Answer()
     layers = target.structure.layers
     if "marginals" in wanted:
         answers["mean"] = {n: e.expected(n)[:, 0] for n in layers}

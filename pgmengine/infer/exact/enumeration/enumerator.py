@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from pgmengine.infer.exact.enumeration.compiled_enumerator import CompiledEnumerator
 from pgmengine.infer.exact.enumeration.cover_states import Enumerator
-from pgmengine.infer.exact.enumeration.log_linear import Problem
+from pgmengine.infer.exact.enumeration.log_linear import LogLinearForm
 from pgmengine.infer.exact.enumeration.numpy_enumerator import NumpyEnumerator
 
 
-def make_enumerator(p: Problem) -> Enumerator:
+def make_enumerator(p: LogLinearForm) -> Enumerator:
     """Return the compiled enumerator where it is safe, else the one in numpy."""
     if p.smooth:
         return NumpyEnumerator(p)

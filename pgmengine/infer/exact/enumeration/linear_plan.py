@@ -1,11 +1,11 @@
-"""Programs: the marginals of a small evidence pattern as linear maps around one walk.
+"""LinearPlan: the marginals of a small pattern as linear maps around one enumeration.
 
-Let o be the observed values and m the first moments of the walk. Then theta and the offsets are
-linear in (1, o), the constant is quadratic in (1, o), and means and state probabilities are linear
-in (1, o, m). For a small pattern the matrices of these maps are found once, by asking the general
-code about one basis vector after another. An answer then takes three small matrix products and a
-walk, in half the time of the general code. Finding them takes as long as four questions, so that
-they serve from the fifth question on. The last bits of answers may differ from then on.
+Let o be the observed values and m the first moments. Then theta and the offsets are linear in (1,
+o), the constant is quadratic in (1, o), and means and state probabilities are linear in (1, o, m).
+For a small pattern the matrices of these maps are found once, by asking the general code about one
+basis vector after another. An answer then takes three small matrix products and an enumeration, in
+half the time of the general code. Finding them takes as long as four questions, so that they serve
+from the fifth question on. The last bits of answers may differ from then on.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pgmengine.infer.exact.enumeration.compiled_enumerator import (
     laid_out,
 )
 from pgmengine.infer.exact.enumeration.cover_states import PIECE
-from pgmengine.infer.exact.enumeration.log_linear import Problem, build_problem
+from pgmengine.infer.exact.enumeration.log_linear import LogLinearForm, log_linear_form
 from pgmengine.infer.exact.enumeration.moments import Expectations
-from pgmengine.infer.exact.enumeration.pattern_form import Skeleton
+from pgmengine.infer.exact.enumeration.pattern_form import PatternForm
 from pgmengine.units import Unit
 
 Seen = list[tuple[str, Array]]
@@ -37,10 +37,11 @@ MOST_OBSERVED = 24
 # Numbers in a matrix.
 MOST_NUMBERS = 2**14
 
-# The question of a pattern from which on a program pays.
+# The question about a pattern from which on a linear plan pays.
 PAYS_FROM = 5
 
-# With more rows the walk wins: it shares rows among threads, and assembles no more than is asked.
+# With more rows the general code wins: it shares rows among threads, and assembles no more than is
+# asked.
 MOST_ROWS = 50
 
 # A log weight that is nothing beside any other.
@@ -48,12 +49,12 @@ FAR = -1e4
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class LinearPlan:
     """Maps between O observed numbers, D indicators, C components, M moments and R answers."""
 
     # (layer, observed columns).
     seen: Seen
-    # The compiled walk.
+    # The compiled enumeration.
     routine: Any
     # Number of states.
     size: int
@@ -113,18 +114,18 @@ class Program:
         )
 
 
-def program_of(target: Target, skeleton: Skeleton) -> Program | None:
-    """Return the program of a few rows of one evidence pattern, if the pattern is small."""
-    if target.rows > MOST_ROWS or not skeleton.small or target.soft or target.reference:
+def linear_plan_of(target: Target, pattern_form: PatternForm) -> LinearPlan | None:
+    """Return the linear plan of a few rows of one evidence pattern, if the pattern is small."""
+    if target.rows > MOST_ROWS or not pattern_form.small or target.soft or target.reference:
         return None
     first = np.zeros(1, dtype=int)
-    found: Program | None = skeleton.memo.recall(
-        "program", lambda: _compile(target.take(first), skeleton)
+    found: LinearPlan | None = pattern_form.memo.recall(
+        "linear plan", lambda: _compile(target.take(first), pattern_form)
     )
     return found
 
 
-def _compile(target: Target, skeleton: Skeleton) -> Program | None:
+def _compile(target: Target, pattern_form: PatternForm) -> LinearPlan | None:
     layers = target.structure.layers
     seen = [
         (name, np.flatnonzero(target.components(name, mask[:1])[0]))
@@ -135,7 +136,7 @@ def _compile(target: Target, skeleton: Skeleton) -> Program | None:
     if count > MOST_OBSERVED or any(_curved(layers[name].unit) for name, _ in seen):
         return None
     # All observed numbers 0, then one after another 1.
-    p = _asked(target, skeleton, seen, np.eye(count + 1)[:, 1:])
+    p = _asked(target, pattern_form, seen, np.eye(count + 1)[:, 1:])
     size = p.columns
     width = sum(
         x.width + (0 if x.unit.support is None else x.size * len(x.unit.support))
@@ -154,7 +155,7 @@ def _compile(target: Target, skeleton: Skeleton) -> Program | None:
     linear[1:] -= linear[0]
     known = Expectations(p, np.zeros((count + 1, 1, size)))
     moved = Expectations(
-        _asked(target, skeleton, seen, np.zeros((size, count))), np.eye(size)[:, None]
+        _asked(target, pattern_form, seen, np.zeros((size, count))), np.eye(size)[:, None]
     )
     means = [_affine(known.expected(name)[:, 0], moved.expected(name)[:, 0]) for name in layers]
     finite = [name for name, layer in layers.items() if layer.unit.support is not None]
@@ -163,13 +164,13 @@ def _compile(target: Target, skeleton: Skeleton) -> Program | None:
     places = [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
     shapes = [known.prob(name).shape[1:] for name in finite]
     reach = laid_out(p.finite, enumerator.reach, 1, FAR)[0]
-    return Program(
+    return LinearPlan(
         seen,
         enumerator.routine,
         p.size,
-        skeleton.indicators,
+        pattern_form.indicators,
         linear,
-        _quadratic(target, skeleton, seen, count),
+        _quadratic(target, pattern_form, seen, count),
         reach,
         np.concatenate(means + probs, axis=1),
         list(zip(layers, places, strict=False)),
@@ -186,14 +187,14 @@ def _curved(unit: Unit) -> bool:
     )
 
 
-def _asked(target: Target, skeleton: Skeleton, seen: Seen, values: Array) -> Problem:
-    """Return the problem of rows with these observed numbers (rows, O), which may be no values."""
+def _asked(target: Target, pattern_form: PatternForm, seen: Seen, values: Array) -> LogLinearForm:
+    """Return the form of rows with these observed numbers (rows, O), which may be no values."""
     rows = target.take(np.zeros(len(values), dtype=int))
     flat, start = {name: np.zeros(value.shape) for name, value in rows.evidence.values.items()}, 0
     for name, columns in seen:
         flat[name][:, columns] = values[:, start : start + len(columns)]
         start += len(columns)
-    return build_problem(replace(rows, evidence=Evidence(True, flat, rows.pattern)), skeleton)
+    return log_linear_form(replace(rows, evidence=Evidence(True, flat, rows.pattern)), pattern_form)
 
 
 def _affine(known: Array, moved: Array) -> Array:
@@ -204,12 +205,15 @@ def _affine(known: Array, moved: Array) -> Array:
     return np.concatenate((known[:1], known[1:] - known[0], moved - known[0]))
 
 
-def _quadratic(target: Target, skeleton: Skeleton, seen: Seen, count: int) -> Array:
+def _quadratic(target: Target, pattern_form: PatternForm, seen: Seen, count: int) -> Array:
     """Return Q with const = (1, o) Q (1, o)', from its values at 0, e_i and e_i + e_j."""
     i, j = np.triu_indices(count)
     basis = np.eye(count)
     c = _asked(
-        target, skeleton, seen, np.concatenate((np.zeros((1, count)), basis, basis[i] + basis[j]))
+        target,
+        pattern_form,
+        seen,
+        np.concatenate((np.zeros((1, count)), basis, basis[i] + basis[j])),
     ).const
     at_0, at_i, at_ij = c[0], c[1 : count + 1], c[count + 1 :]
     out = np.zeros((count + 1, count + 1))
@@ -225,7 +229,7 @@ def _prob_map(known: Expectations, moved: Expectations, name: str, seen: Seen) -
     The probabilities of observed units follow from their values.
     """
     free, by_moments = known.prob(name), moved.prob(name)
-    layer, start = known.problem.target.structure.layers[name], 1
+    layer, start = known.form.target.structure.layers[name], 1
     support = layer.unit.support
     assert support is not None
     free[1:] = free[0]

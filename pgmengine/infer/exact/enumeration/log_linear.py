@@ -1,4 +1,4 @@
-"""Reduce a target of one evidence pattern to a log-linear problem over the states of its cover.
+"""The log-linear form of a target of one evidence pattern, over the states of its cover.
 
 A cover unit with K states becomes K - 1 indicators, one for each state except the first. The origin
 is the state in which every cover unit is in its first state. The log weight of a state of the cover
@@ -10,10 +10,10 @@ is
 where a_tk = offset_tk + sum_d value_d,tk ind_d. A unit that is summed out and the normaliser of a
 child have the same form, with power +1 and -beta. A child that is off with probability e^-z
 (noisy-or) has a last term with a minus sign. Units whose A is quadratic (Gaussian) are folded into
-theta and pair. Other units with infinitely many values are smooth blocks, which only the numpy walk
+theta and pair. Other units with infinitely many values are smooth blocks, which only numpy
 supports.
 
-A Skeleton holds the numbers that are the same in all rows (pattern_form.py).
+A PatternForm holds the numbers that are the same in all rows (pattern_form.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pgmengine import _kernels
 from pgmengine.base.rows import distinct, spread
 from pgmengine.base.types import Array, States
 from pgmengine.evidence.target import Target
-from pgmengine.infer.exact.enumeration.pattern_form import Skeleton
+from pgmengine.infer.exact.enumeration.pattern_form import PatternForm
 from pgmengine.model.layer import Layer
 
 # The units of a finite block are padded to a multiple of this number.
@@ -61,7 +61,7 @@ class FiniteBlock:
 
     @property
     def padded(self) -> int:
-        """The number of units with padding, as the compiled walk reads them."""
+        """The number of units with padding, as the compiled routine reads them."""
         return -(-len(self.index) // LANES) * LANES
 
 
@@ -101,19 +101,18 @@ class QuadraticBlock:
 
 
 @dataclass(eq=False)
-class Problem:
+class LogLinearForm:
     """The log weight of every state, as in the equation of the module; D indicators, n rows."""
 
     target: Target
-    skeleton: Skeleton
+    pattern_form: PatternForm
     # Evidence, cover units in their first state, 0 elsewhere.
     origin: States
     # (n,).
     const: Array
     # (n, D).
     theta: Array
-    # (D, D), zero inside a unit: the pairs of the skeleton and of the blocks, which are the same in
-    # all problems of a skeleton.
+    # (D, D), zero inside a unit: pairs of the pattern and of the blocks, the same for all rows.
     pair: Array
     finite: list[FiniteBlock] = field(default_factory=list)
     smooth: list[SmoothBlock] = field(default_factory=list)
@@ -123,50 +122,50 @@ class Problem:
     def columns(self) -> int:
         """The number of columns of the moments; see enumerator.py."""
         finite: int = sum(b.padded * b.offset.shape[2] for b in self.finite)
-        return finite + self.skeleton.indicators + sum(len(b.index) for b in self.smooth)
+        return finite + self.pattern_form.indicators + sum(len(b.index) for b in self.smooth)
 
     @property
     def size(self) -> int:
         """The number of states of the cover."""
-        return self.skeleton.size
+        return self.pattern_form.size
 
 
-def build_problem(target: Target, skeleton: Skeleton) -> Problem:
-    """Return the problem of a target whose rows have the pattern and the beta of the skeleton."""
+def log_linear_form(target: Target, pattern_form: PatternForm) -> LogLinearForm:
+    """Return the form of a target whose rows share the pattern and the beta of `pattern_form`."""
     origin = {
-        name: spread(distinct(value) + skeleton.first_states[name], target.rows)
-        if name in skeleton.first_states
+        name: spread(distinct(value) + pattern_form.first_states[name], target.rows)
+        if name in pattern_form.first_states
         else value
         for name, value in target.evidence.values.items()
     }
-    theta = np.zeros((target.rows, skeleton.indicators)) + skeleton.theta
-    p = Problem(target, skeleton, origin, np.zeros(target.rows), theta, skeleton.pair)
+    theta = np.zeros((target.rows, pattern_form.indicators)) + pattern_form.theta
+    p = LogLinearForm(target, pattern_form, origin, np.zeros(target.rows), theta, pattern_form.pair)
     for name, layer in target.structure.layers.items():
         _add_layer(p, name, layer)
     return p
 
 
-def _add_layer(p: Problem, name: str, layer: Layer) -> None:
+def _add_layer(p: LogLinearForm, name: str, layer: Layer) -> None:
     """Add the share of a layer in const and theta, and its blocks."""
-    target, skeleton = p.target, p.skeleton
-    beta, directed = skeleton.beta, name in target.structure.directed_layers
+    target, pattern_form = p.target, p.pattern_form
+    beta, directed = pattern_form.beta, name in target.structure.directed_layers
     zeta = target.model.inputs(p.origin, name) if directed else None
     outer = target.outer_field(p.origin, name)
     # A coupling counts once, and is in the fields of both its ends.
     own = (target.own_field(name) + distinct(outer)) / 2
     # The reference is a density of the free units.
     if name in target.reference:
-        own = own - (1 - beta) * target.reference[name] * skeleton.observed[name]
+        own = own - (1 - beta) * target.reference[name] * pattern_form.observed[name]
     if zeta is not None and layer.unit.canonical:
-        own = own + beta * zeta * skeleton.counted[name]
+        own = own + beta * zeta * pattern_form.counted[name]
     p.const += _products(p.origin[name], own)
-    if name in skeleton.fixed:
+    if name in pattern_form.fixed:
         p.const += np.where(
-            skeleton.fixed[name], layer.unit.log_h(layer.shaped(p.origin[name])), 0.0
+            pattern_form.fixed[name], layer.unit.log_h(layer.shaped(p.origin[name])), 0.0
         ).sum(axis=1)
     field = _linear_field(p, name, layer, outer, zeta)
-    if len(skeleton.cover.units[name]):
-        p.theta += field @ skeleton.steps[name].T
+    if len(pattern_form.cover.units[name]):
+        p.theta += field @ pattern_form.steps[name].T
     _add_blocks(p, name, layer, field, zeta)
 
 
@@ -179,35 +178,41 @@ def _products(x: Array, y: Array) -> Array:
     return found
 
 
-def _linear_field(p: Problem, name: str, layer: Layer, outer: Array, zeta: Array | None) -> Array:
+def _linear_field(
+    p: LogLinearForm, name: str, layer: Layer, outer: Array, zeta: Array | None
+) -> Array:
     """Return the field of a layer from all terms linear in its values, at the origin (n, width).
 
     They are undirected neighbours, soft evidence, the reference, its own input if its link is
     linear, and the values of its children.
     """
-    target, skeleton, total = p.target, p.skeleton, outer
+    target, pattern_form, total = p.target, p.pattern_form, outer
     if zeta is not None and layer.unit.canonical:
-        total = total + skeleton.beta * zeta * skeleton.uncut[name]
+        total = total + pattern_form.beta * zeta * pattern_form.uncut[name]
     for arrow in target.structure.arrows_from[name]:
-        if arrow.b in skeleton.linear:
-            values = p.origin[arrow.b] * skeleton.counted[arrow.b]
-            total = total + skeleton.beta * (values @ target.model.weight(arrow).T)
+        if arrow.b in pattern_form.linear:
+            values = p.origin[arrow.b] * pattern_form.counted[arrow.b]
+            total = total + pattern_form.beta * (values @ target.model.weight(arrow).T)
     return total
 
 
-def _add_blocks(p: Problem, name: str, layer: Layer, field: Array, zeta: Array | None) -> None:
+def _add_blocks(
+    p: LogLinearForm, name: str, layer: Layer, field: Array, zeta: Array | None
+) -> None:
     """Add the units of a layer that are summed out, and the normalisers of its conditionals."""
-    skeleton = p.skeleton
-    rest, slopes = skeleton.cover.rest[name], skeleton.fields[name]
+    pattern_form = p.pattern_form
+    rest, slopes = pattern_form.cover.rest[name], pattern_form.fields[name]
     if len(rest) and (layer.unit.canonical or zeta is None):
         columns = layer.columns(rest)
         _add_log_sum(p, layer, rest, 1.0, True, field[:, columns], slopes[:, columns])
     if zeta is None:
         return
-    index, change = skeleton.children[name], skeleton.inputs[name]
+    index, change = pattern_form.children[name], pattern_form.inputs[name]
     columns = layer.columns(index)
     if layer.unit.canonical:
-        _add_log_sum(p, layer, index, -skeleton.beta, False, zeta[:, columns], change[:, columns])
+        _add_log_sum(
+            p, layer, index, -pattern_form.beta, False, zeta[:, columns], change[:, columns]
+        )
     elif len(index):
         summed = np.isin(index, rest)
         _add_off_switches(
@@ -217,7 +222,13 @@ def _add_blocks(p: Problem, name: str, layer: Layer, field: Array, zeta: Array |
 
 
 def _add_log_sum(
-    p: Problem, layer: Layer, index: Array, power: float, summed: bool, offset: Array, value: Array
+    p: LogLinearForm,
+    layer: Layer,
+    index: Array,
+    power: float,
+    summed: bool,
+    offset: Array,
+    value: Array,
 ) -> None:
     """Add power * sum over units of A(offset + ind . value); offset (n, T*w), value (D, T*w)."""
     unit = layer.unit
@@ -227,7 +238,7 @@ def _add_log_sum(
         c = power * unit.curvature
         p.const += c / 2 * np.einsum("nt,nt->n", offset, offset)
         p.theta += c * offset @ value.T + c / 2 * np.einsum("dt,dt->d", value, value)
-        p.pair = p.pair + c * p.skeleton.between_units(value @ value.T)
+        p.pair = p.pair + c * p.pattern_form.between_units(value @ value.T)
         p.quadratic.append(QuadraticBlock(layer.name, index, summed, unit.curvature, offset, value))
     elif unit.support is not None and unit.log_base is not None:
         support = unit.support.reshape(len(unit.support), unit.width)
@@ -261,7 +272,9 @@ def _by_unit(layer: Layer, array: Array) -> Array:
     return array.reshape(len(array), array.shape[1] // layer.unit.width, layer.unit.width)
 
 
-def _add_off_switches(p: Problem, layer: Layer, index: Array, zeta: Array, change: Array) -> None:
+def _add_off_switches(
+    p: LogLinearForm, layer: Layer, index: Array, zeta: Array, change: Array
+) -> None:
     """Add observed or enumerated children with p(0 | z) = e^-z.
 
     Their log weight is beta [-(1 - x) z + log(1 - x e^-z)], where x e^-z = e^(-z + log x), with
@@ -270,9 +283,9 @@ def _add_off_switches(p: Problem, layer: Layer, index: Array, zeta: Array, chang
     if not len(index):
         return
     beta, x, x_step = (
-        p.skeleton.beta,
+        p.pattern_form.beta,
         p.origin[layer.name][:, index],
-        p.skeleton.steps[layer.name][:, index],
+        p.pattern_form.steps[layer.name][:, index],
     )
     p.const += beta * ((x - 1) * zeta).sum(axis=1)
     p.theta += beta * ((x - 1) @ change.T + zeta @ x_step.T)
@@ -290,7 +303,13 @@ def _add_off_switches(p: Problem, layer: Layer, index: Array, zeta: Array, chang
 
 
 def _add_off_summed(
-    p: Problem, layer: Layer, index: Array, zeta: Array, change: Array, field: Array, slopes: Array
+    p: LogLinearForm,
+    layer: Layer,
+    index: Array,
+    zeta: Array,
+    change: Array,
+    field: Array,
+    slopes: Array,
 ) -> None:
     """Add the same children summed out at beta = 1.
 

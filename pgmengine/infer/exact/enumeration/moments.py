@@ -1,4 +1,4 @@
-"""Expectations of layers, couplings and the gradient, from the moments of a walk.
+"""Expectations of layers, couplings and the gradient, from the moments of an enumeration.
 
 `expected(name)` is F (n, 1 + D, width): F[:, 0] = E[x], F[:, 1 + d] = E[x ind_d]. Axis 1 has as
 many entries as the moments have rows: pairs and gradients need all of them, means and probabilities
@@ -15,24 +15,24 @@ from functools import cached_property
 import numpy as np
 
 from pgmengine.base.types import Array, Weight
-from pgmengine.infer.exact.enumeration.log_linear import FiniteBlock, Problem
+from pgmengine.infer.exact.enumeration.log_linear import FiniteBlock, LogLinearForm
 from pgmengine.model.couplings import Coupling, only_parameters, outer
 from pgmengine.model.weights import plus
 
 
 @dataclass(frozen=True, eq=False)
 class Expectations:
-    """Expectations of one problem from its moments (n, 1 or 1 + D, columns); see enumerator.py."""
+    """Expectations of one form from its moments (n, 1 or 1 + D, columns); see enumerator.py."""
 
-    problem: Problem
+    form: LogLinearForm
     moments: Array
 
     @cached_property
     def indicator(self) -> Array:
         """E[ind_d'] in row 0, E[ind_d ind_d'] in row 1 + d: (n, 1 + D, D)."""
-        p = self.problem
+        p = self.form
         start = sum(b.padded * b.offset.shape[2] for b in p.finite)
-        return self.moments[:, :, start : start + p.skeleton.indicators]
+        return self.moments[:, :, start : start + p.pattern_form.indicators]
 
     @cached_property
     def weight(self) -> Array:
@@ -48,7 +48,7 @@ class Expectations:
     def _finite(self) -> list[tuple[FiniteBlock, Array]]:
         """Each finite block with its probabilities (n, 1 + D, T, K-1)."""
         start, out = 0, []
-        for b in self.problem.finite:
+        for b in self.form.finite:
             k, size = b.offset.shape[2], b.padded
             part = self.moments[:, :, start : start + k * size].reshape(
                 *self.moments.shape[:2], k, size
@@ -59,7 +59,7 @@ class Expectations:
 
     def _statistics(self, name: str, summed: bool) -> Iterator[tuple[Array, Array]]:
         """Yield (units, expected values (n, 1 + D, T * w)) of the blocks of a layer."""
-        p = self.problem
+        p = self.form
         unit = p.target.structure.layers[name].unit
         for b, prob in self._finite:
             if (b.layer, b.summed) == (name, summed) and b.complement:
@@ -82,7 +82,7 @@ class Expectations:
 
     def rest(self, name: str) -> Array:
         """Return F of the units that are summed out, 0 elsewhere: (n, 1 + D, width)."""
-        layer = self.problem.target.structure.layers[name]
+        layer = self.form.target.structure.layers[name]
         out = np.zeros((*self.moments.shape[:2], layer.width))
         for index, value in self._statistics(name, summed=True):
             out[:, :, layer.columns(index)] = value
@@ -90,23 +90,23 @@ class Expectations:
 
     def expected(self, name: str) -> Array:
         """Return F of a layer, (n, 1 + D, width)."""
-        p = self.problem
+        p = self.form
         total = p.origin[name][:, None] * self.weight[:, :, None]
-        if len(p.skeleton.cover.units[name]):
-            total += self.indicator @ p.skeleton.steps[name]
+        if len(p.pattern_form.cover.units[name]):
+            total += self.indicator @ p.pattern_form.steps[name]
         for index, value in self._statistics(name, summed=True):
             total[:, :, p.target.structure.layers[name].columns(index)] += value
         return total
 
     def score(self, name: str) -> Array:
         """Return the factor (n, 1 + D, width) of a layer's bias and arrows in the gradient."""
-        p = self.problem
+        p = self.form
         layer = p.target.structure.layers[name]
         if name not in p.target.structure.directed_layers:
             return self.expected(name)
         if not layer.unit.canonical:
             return self._off_score(name)
-        out = self.expected(name) * p.skeleton.counted[name]
+        out = self.expected(name) * p.pattern_form.counted[name]
         for index, value in self._statistics(name, summed=False):
             out[:, :, layer.columns(index)] -= value
         return out
@@ -115,7 +115,7 @@ class Expectations:
         """Return the score -(1 - x) + x e^-z / (1 - e^-z) of children with p(0 | z) = e^-z."""
         out = (
             self.expected(name) - self.rest(name) - self.weight[:, :, None]
-        ) * self.problem.skeleton.counted[name]
+        ) * self.form.pattern_form.counted[name]
         for b, prob in self._finite:
             if b.layer == name and b.summed:
                 out[:, :, b.index] = prob[..., 1] - prob[..., 0]
@@ -125,9 +125,9 @@ class Expectations:
 
     def prob(self, name: str) -> Array:
         """Return the state probabilities (n, size, K) of a finite layer."""
-        p = self.problem
+        p = self.form
         out = p.target.structure.layers[name].one_hot(p.origin[name])
-        for d, (owner, unit, a) in enumerate(p.skeleton.owner):
+        for d, (owner, unit, a) in enumerate(p.pattern_form.owner):
             if owner == name:
                 out[:, unit, a] = self.indicator[:, 0, d]
                 out[:, unit, 0] -= self.indicator[:, 0, d]
@@ -140,45 +140,45 @@ class Expectations:
 
     def pairs(self, c: Coupling) -> Array:
         """Return E[x_a x_b'] of each row, (n, width of a, width of b)."""
-        p = self.problem
+        p = self.form
         fb, ra, rb = self.expected(c.b), self.rest(c.a), self.rest(c.b)
         out = np.einsum("ni,nj->nij", p.origin[c.a], fb[:, 0])
-        out += np.einsum("di,ndj->nij", p.skeleton.steps[c.a], fb[:, 1:])
+        out += np.einsum("di,ndj->nij", p.pattern_form.steps[c.a], fb[:, 1:])
         out += np.einsum("ni,nj->nij", ra[:, 0], p.origin[c.b] + rb[:, 0])
-        out += np.einsum("ndi,dj->nij", ra[:, 1:], p.skeleton.steps[c.b])
+        out += np.einsum("ndi,dj->nij", ra[:, 1:], p.pattern_form.steps[c.b])
         layer = p.target.structure.layers[c.a]
         # Two components of one unit: E[x_i x_j] is not a product of means.
         if c.a == c.b and layer.unit.width > 1:
             second = self.second_moment(c.a)
-            for unit in p.skeleton.cover.rest[c.a]:
+            for unit in p.pattern_form.cover.rest[c.a]:
                 columns = layer.columns(np.array([unit]))
                 out[:, columns[:, None], columns] = second[:, unit]
         return only_parameters(c, p.target.model.weight(c), out)
 
     def second_moment(self, name: str) -> Array:
         """Return E[x x'] inside each unit of a finite layer, (n, size, w, w)."""
-        layer = self.problem.target.structure.layers[name]
+        layer = self.form.target.structure.layers[name]
         assert layer.unit.support is not None
         support = layer.unit.support.reshape(len(layer.unit.support), layer.unit.width)
         return np.asarray(np.einsum("nuk,ki,kj->nuij", self.prob(name), support, support))
 
     def gradient(self, c: Coupling, weight: Weight, rows: Array) -> Weight:
         """Return d/dW E[log_density] summed over rows times their weights `rows` (n,)."""
-        p, heavy = self.problem, rows[:, None, None]
+        p, heavy = self.form, rows[:, None, None]
         fb = heavy * (self.score(c.b) if c.directed else self.expected(c.b))
         total = outer(weight, p.origin[c.a], fb[:, 0])
-        if len(p.skeleton.owner):
-            total = plus(total, outer(weight, p.skeleton.steps[c.a], fb[:, 1:].sum(axis=0)))
-        if len(p.skeleton.cover.rest[c.a]) and not c.directed:
+        if len(p.pattern_form.owner):
+            total = plus(total, outer(weight, p.pattern_form.steps[c.a], fb[:, 1:].sum(axis=0)))
+        if len(p.pattern_form.cover.rest[c.a]) and not c.directed:
             ra, rb = heavy * self.rest(c.a), self.rest(c.b)
             total = plus(total, outer(weight, ra[:, 0], p.origin[c.b] + rb[:, 0]))
-            if len(p.skeleton.owner):
-                total = plus(total, outer(weight, ra[:, 1:].sum(axis=0), p.skeleton.steps[c.b]))
+            if len(p.pattern_form.owner):
+                total = plus(total, outer(weight, ra[:, 1:].sum(axis=0), p.pattern_form.steps[c.b]))
         return c.projected(weight, total)
 
     def all_gradients(self, rows: Array) -> dict[str, Weight]:
         """Return the gradient of every parameter, summed over rows times their weights (n,)."""
-        p = self.problem
+        p = self.form
         # Biases need no E[ind_d ind_d'].
         alone = Expectations(p, self.moments[:, :1])
         s, model = p.target.structure, p.target.model

@@ -1,7 +1,7 @@
-"""The numpy walk, in the log domain, for pieces of the states and all rows at once.
+"""Enumeration in numpy, in the log domain, for pieces of the states and all rows at once.
 
-It supports every kind of block. It is the reference implementation of the compiled walk, and
-answers where the compiled walk could overflow or lose digits, or would be slower.
+It supports every kind of block. It is the reference implementation of the compiled enumeration, and
+answers where that could overflow or lose digits.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import numpy as np
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array
 from pgmengine.infer.exact.enumeration import cover_states
-from pgmengine.infer.exact.enumeration.log_linear import FiniteBlock, Problem, SmoothBlock
+from pgmengine.infer.exact.enumeration.log_linear import FiniteBlock, LogLinearForm, SmoothBlock
 
 
 @dataclass(frozen=True, eq=False)
 class NumpyEnumerator:
-    """The numpy walk of a problem; see walk.Enumerator."""
+    """Enumeration of a form in numpy; see cover_states.Enumerator."""
 
-    problem: Problem
+    form: LogLinearForm
 
     @cached_property
     def chunk(self) -> int:
         """States at a time: half a million numbers in the largest temporary of each thread."""
-        p = self.problem
+        p = self.form
         widest = max([int(b.offset[0].size) for b in p.finite], default=1)
-        widest = max([widest, p.skeleton.indicators, *(len(b.index) for b in p.smooth)])
+        widest = max([widest, p.pattern_form.indicators, *(len(b.index) for b in p.smooth)])
         return min(max(500_000 // (widest * p.target.rows), 1), cover_states.PIECE)
 
     def _chunks(self, start: int, stop: int) -> Iterator[Array]:
@@ -43,7 +43,7 @@ class NumpyEnumerator:
 
     def sums(self, moments: int) -> tuple[Array, Array | None]:
         """Return the log sums of the weights of each piece (n, pieces), and the moments."""
-        p = self.problem
+        p = self.form
         n = p.target.rows
         sums = np.full((n, cover_states.pieces(p)), -np.inf)
         total, mass = np.zeros((n, moments, p.columns)), np.zeros(n)
@@ -74,7 +74,7 @@ class NumpyEnumerator:
 
     def log_weights(self, rows: Array, piece: int) -> Array:
         """Return the log weights (rows, states) of some rows in the states of one piece."""
-        p = self.problem
+        p = self.form
         chunks = self._chunks(
             piece * cover_states.PIECE, min((piece + 1) * cover_states.PIECE, p.size)
         )
@@ -84,7 +84,7 @@ class NumpyEnumerator:
 
     def best_states(self) -> Array:
         """Return the number (n,) of the state of the cover in the most probable state."""
-        p = self.problem
+        p = self.form
         best, where = np.full(p.target.rows, -np.inf), np.zeros(p.target.rows, dtype=np.int64)
         for index in self._chunks(0, p.size):
             weight = self.weight(cover_states.indicators_of(p, index), best=True)
@@ -100,33 +100,33 @@ class NumpyEnumerator:
         `best` gives every unit that is summed out its most probable value instead.
         """
         weight = self._linear(ind)
-        for b in self.problem.finite:
+        for b in self.form.finite:
             terms = _Terms(b, _exponents(b, ind))
             weight += (
                 terms.largest.sum(axis=-1)
                 if best and b.summed
                 else b.power * terms.log_sum.sum(axis=-1)
             )
-        for s in self.problem.smooth:
+        for s in self.form.smooth:
             weight += (s.best if best else s.log_weight)(_inputs(s, ind)).sum(axis=-1)
         return weight
 
     def _linear(self, ind: Array) -> Array:
-        p = self.problem
+        p = self.form
         pairs = ((ind @ p.pair) * ind).sum(axis=1) / 2
         linear: Array = p.theta @ ind.T + pairs
         return linear
 
     def _columns(self, ind: Array, terms: list[_Terms]) -> Array:
         """Return the columns of the moments of each state, (n, states, columns)."""
-        n, count = self.problem.target.rows, len(ind)
+        n, count = self.form.target.rows, len(ind)
         parts = []
         for t in terms:
             filled = np.zeros((n, count, t.exponent.shape[-1], t.block.padded))
             filled[..., : len(t.block.index)] = t.prob.swapaxes(-1, -2)
             parts.append(filled.reshape(n, count, -1))
         parts.append(np.broadcast_to(ind, (n, *ind.shape)))
-        parts += [s.statistic(_inputs(s, ind)) for s in self.problem.smooth]
+        parts += [s.statistic(_inputs(s, ind)) for s in self.form.smooth]
         return np.concatenate(parts, axis=2)
 
 

@@ -1,9 +1,9 @@
-"""Skeletons: the part of a log-linear problem that all rows of an evidence pattern share.
+"""PatternForm: the part of a log-linear form that all rows of an evidence pattern share.
 
-A cover unit with K states has K - 1 indicators, one for each state except the first. The skeleton
-lists the indicators, and the amounts that each of them adds to values, fields and inputs. A
-prepared question keeps its skeletons, so that asking it again takes only the arithmetic that
-depends on the observed values.
+A cover unit with K states has K - 1 indicators, one for each state except the first. The
+pattern_form lists the indicators, and the amounts that each of them adds to values, fields and
+inputs. A prepared question keeps its pattern_forms, so that asking it again takes only the
+arithmetic that depends on the observed values.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pgmengine.base.work.cache import Cache
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.enumeration.cover import Cover
 
-# Numbers in an array of a skeleton for which a program (linear_plan.py) may be compiled.
+# Numbers in an array of a form for which a linear plan (linear_plan.py) may be made.
 SMALL = 512
 
 
 @dataclass(frozen=True, eq=False)
-class Skeleton:
+class PatternForm:
     """D indicators of one cover and beta; masks are (width,), those of `fixed` (size,)."""
 
     cover: Cover
@@ -56,9 +56,9 @@ class Skeleton:
     theta: Array
     # (D, D) interactions, zero inside a unit.
     pair: Array
-    # Whether a program may be compiled.
+    # Whether a linear plan may be made.
     small: bool
-    # The compiled walk and the program, which the first problem with this skeleton makes for all.
+    # The compiled routine and the linear plan, which the first rows with this form make for all.
     memo: Cache[Any] = field(default_factory=lambda: Cache(most=2))
 
     @property
@@ -77,8 +77,8 @@ class Skeleton:
         return np.where(unit[:, None] == unit, 0.0, matrix)
 
 
-def skeleton_of(target: Target, cover: Cover) -> Skeleton:
-    """Return the skeleton of a target whose rows share one evidence pattern, and beta."""
+def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
+    """Return the form of a target whose rows share one evidence pattern, and beta."""
     s, beta, model = target.structure, float(target.beta[0]), target.model
     numbers = cover.indicators * sum(layer.width for layer in s.layers.values())
     owner, states, steps, first, theta = _indicators(target, cover)
@@ -128,7 +128,7 @@ def skeleton_of(target: Target, cover: Cover) -> Skeleton:
     children = {
         name: np.flatnonzero(mask[:: s.layers[name].unit.width]) for name, mask in counted.items()
     }
-    return Skeleton(
+    return PatternForm(
         cover,
         beta,
         owner,
@@ -152,7 +152,7 @@ def skeleton_of(target: Target, cover: Cover) -> Skeleton:
 def _indicators(
     target: Target, cover: Cover
 ) -> tuple[list[tuple[str, int, int]], Array, States, States, Array]:
-    """Return the fields owner, states, steps, first_states and theta of a skeleton."""
+    """Return the fields owner, states, steps, first_states and theta of a form."""
     owner: list[tuple[str, int, int]] = []
     states: list[int] = []
     first: States = {}
