@@ -20,12 +20,14 @@ import pgmengine as pgm
 from pgmengine.apps.cli_answers import (
     by_name,
     check_folder,
+    check_names_in_files,
     check_out,
     flat_answers,
     print_answers,
     print_by_name,
     show,
     tables_of_model,
+    texts_of_states,
     write,
     write_csv,
     write_rows,
@@ -145,6 +147,8 @@ def infer(
     """Answer a question; print a table or write a file."""
     m = read_model(model)
     check_out(out)
+    if out is not None and {"mode", "samples"} & {*_wanted(want)}:
+        check_names_in_files(m.structure)
     given = read_evidence(m, evidence)
     result = pgm.infer(m, given, want=_wanted(want), rng=seed, seconds=seconds)
     arrays = flat_answers(result, m.structure)
@@ -170,6 +174,8 @@ def sample(
     """Draw samples from the model given evidence."""
     m = read_model(model)
     check_out(out, (".csv", ".npz", ".json"))
+    if out is not None:
+        check_names_in_files(m.structure)
     given = read_evidence(m, evidence)
     method = drawing(draws)
     result = pgm.infer(m, given, want=("samples",), method=method, rng=seed, seconds=seconds)
@@ -184,12 +190,10 @@ def sample(
         write_rows(arrays, m.structure, sys.stdout, "\t")
         return
     rows = next(iter(arrays.values())).shape[1]
+    named = by_name("samples", arrays, m.structure)
     for i, row in np.ndindex(draws, rows):
         head = f"row {row}: " if rows > 1 else ""
-        layers = (
-            f"{name}={','.join(f'{v:g}' for v in value[i, row].ravel())}"
-            for name, value in arrays.items()
-        )
+        layers = (f"{name}={texts_of_states(value[i, row], ',')}" for name, value in named.items())
         print(head + "  ".join(layers))
 
 

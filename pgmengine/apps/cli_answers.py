@@ -20,10 +20,12 @@ import pgmengine as pgm
 from pgmengine.base.files import writable, write_whole
 from pgmengine.base.types import Array
 from pgmengine.declare.summary import headline, parents
-from pgmengine.evidence.frames import shown_units, state_keys
+from pgmengine.evidence.frames import Shown, shown_units, state_keys
+from pgmengine.evidence.state_names import text_of
 from pgmengine.infer.results.by_name import state_values
+from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import unit_name
+from pgmengine.model.variables import place_of, unit_name
 
 # Answers with an axis of units.
 BY_UNIT = ("mean", "prob", "mode", "samples")
@@ -86,8 +88,14 @@ def _table_of_parameters(model: pgm.Model) -> Table:
         dense = np.asarray(value.data if hasattr(value, "tocoo") else value)
         if name in tables or (name in biases and not dense.any()):
             continue
-        low, high = (f"{f(dense):.4g}" if dense.size else "-" for f in (np.min, np.max))
-        out.add_row(name, "x".join(map(str, value.shape)), low, high)
+        layer = s.layers.get(name.removesuffix(".bias"))
+        held = layer is not None and layer.holds_variables and name in biases
+        # A layer that holds variables is storage: each variable has a bias of its own.
+        parts = zip(layer.unit_texts, dense, strict=True) if held and layer else [(name, dense)]
+        for one, part in parts:
+            low, high = (f"{f(part):.4g}" if np.size(part) else "-" for f in (np.min, np.max))
+            shape = np.shape(part) or (1,) if held else value.shape
+            out.add_row(f"{one}.bias" if held else name, "x".join(map(str, shape)), low, high)
     return out
 
 
@@ -136,21 +144,34 @@ def _by_state(
 
 
 def by_name(answer: str, values: Mapping[str, Array], structure: Structure) -> dict[str, Array]:
-    """Return layer -> its array, and variable -> its part; states of variables by their names."""
+    """Return layer -> its array, and variable -> its part; states that have names by these."""
     out: dict[str, Array] = {}
     for x in shown_units(structure):
         if x.layer.name not in values:
             continue
         value = np.asarray(values[x.layer.name])
-        if not x.variable:
+        named = x.layer.state_table is not None or x.variable
+        if answer in ("mode", "samples") and named:
+            states = _states_as_text(x.layer, value)
+            out[x.name] = states[..., x.units[0]] if x.variable else states
+        elif not x.variable:
             out[x.name] = value
-        elif answer in ("mode", "samples"):
-            found = np.asarray(state_values(x.layer, value)[..., x.units[0]])
-            out[x.name] = found.astype(str) if x.layer.state_names else found
         else:
             # Means of variables are probabilities of states as well.
             out[x.name] = np.asarray(np.take(value, x.units[0], axis=-2))
     return out
+
+
+def _states_as_text(layer: Layer, values: Array) -> Array:
+    """Return names of states as text, empty where a value was withheld.
+
+    States without names stay numbers.
+    """
+    if (table := layer.state_table) is None:
+        return np.asarray(state_values(layer, values))
+    texts = np.array(table.texts, dtype=object)
+    lost = np.isnan(values) if layer.unit.width == 1 else np.isnan(values).any(axis=-1)
+    return np.where(lost, "", texts[layer.unit.state_of(values)]).astype(str)
 
 
 def columns_of_samples(
@@ -159,11 +180,31 @@ def columns_of_samples(
     """Return a name and the draws (draws, rows) of each unit: variables, then units of layers."""
     layers = []
     for x in shown_units(structure):
-        values = state_values(x.layer, np.asarray(samples[x.layer.name]))
-        names = x.labels if x.variable else [f"{x.name}[{label}]" for label in x.labels]
-        columns = [(str(n), values[:, :, i]) for n, i in zip(names, x.units, strict=True)]
+        values = _states_as_text(x.layer, np.asarray(samples[x.layer.name]))
+        names = [
+            _column(structure, x, label, i) for label, i in zip(x.labels, x.units, strict=True)
+        ]
+        columns = [(n, values[:, :, i]) for n, i in zip(names, x.units, strict=True)]
         layers.append((not x.variable, columns))
     return [column for _, columns in sorted(layers, key=itemgetter(0)) for column in columns]
+
+
+def _column(structure: Structure, shown: Shown, label: str | int, unit: int) -> str:
+    """Return the name of a variable, or layer[unit], or what else is read as this unit."""
+    layer = shown.layer
+    ways = [str(label) if shown.variable else f"{shown.name}[{label}]"]
+    ways += [str((layer.name, name)) for name in (layer.labels or ())[unit : unit + 1]]
+    ways += [str((layer.name, unit))]
+    known = (name for name in ways if place_of(structure, name) == (layer.name, unit))
+    return next(known, ways[0])
+
+
+def check_names_in_files(structure: Structure) -> None:
+    """Raise PgmError, before any work, for names of states whose text means another state."""
+    for layer in structure.layers.values():
+        if layer.state_table is not None:
+            for state in range(len(layer.state_table.names)):
+                layer.state_table.text(state, layer.title)
 
 
 def check_folder(out: Path) -> None:
@@ -219,7 +260,7 @@ def write_csv(out: Path, samples: Mapping[str, Array], structure: Structure) -> 
 
 def _texts(values: Array) -> list[str]:
     """Return draws (draws, rows) as text, all draws of a row of evidence together."""
-    return [x if isinstance(x, str) else f"{x:.12g}" for x in values.T.ravel().tolist()]
+    return [text_of(x) for x in values.T.ravel().tolist()]
 
 
 def _as_json(array: Array) -> Any:
@@ -256,7 +297,7 @@ def print_by_name(model: pgm.Model, result: pgm.Result, arrays: Mapping[str, Arr
         table.add_column("most probable complete state")
     for name in model.variables if table.columns[1:] else ():
         shares = ["  ".join(_shares(result.marginal(name)))] if "prob" in result.answers else []
-        table.add_row(name, *shares, *([_states(mode[name])] if mode else []))
+        table.add_row(name, *shares, *([texts_of_states(mode[name])] if mode else []))
     if table.rows:
         show(table)
     seen = {f"{answer}.{v}" for answer in (*BY_UNIT, "states") for v in model.variables}
@@ -265,10 +306,10 @@ def print_by_name(model: pgm.Model, result: pgm.Result, arrays: Mapping[str, Arr
     print_answers(result, rest, "" if table.rows else title)
 
 
-def _states(values: object) -> str:
-    """Return a state, or the states of many rows, as text."""
-    each = np.atleast_1d(np.asarray(values, dtype=object)).tolist()
-    return " ".join(x if isinstance(x, str) else f"{x:g}" for x in each)
+def texts_of_states(values: object, between: str = " ") -> str:
+    """Return a state, or the states of many rows or units, as text."""
+    each = np.ravel(np.asarray(values, dtype=object)).tolist()
+    return between.join(f"{x:g}" if isinstance(x, float) else text_of(x) for x in each)
 
 
 def _shares(marginal: Mapping[Hashable, float | Array]) -> list[str]:

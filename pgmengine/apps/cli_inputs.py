@@ -25,6 +25,10 @@ from pgmengine.evidence.state_names import state_number, written_number
 from pgmengine.io.formats import EVIDENCE, READERS
 from pgmengine.io.opened import suffix_of
 from pgmengine.model.layer import Layer
+from pgmengine.model.variables import Place, place_of
+
+# Answers that are states of units.
+STATES = ("samples", "mode")
 
 # Bytes of memory for each byte of a compressed archive of arrays, as data of few values have.
 PACKED = 200.0
@@ -61,11 +65,29 @@ def _inline(model: pgm.Model, text: str) -> dict[str, Any]:
     # Names may have an equals sign in them, as names of states may.
     ends = [i for i, letter in enumerate(text) if letter == "="]
     names = [(text[:i].strip(), text[i + 1 :]) for i in reversed(ends)]
-    name, given = next(((n, g) for n, g in names if n in s.places or n in s.layers), names[-1])
-    if name in s.places:
-        return {name: _state(s.layers[s.places[name][0]], given, what)}
+    known = ((n, g) for n, g in names if n in s.layers or place_of(s, n) is not None)
+    name, given = next(known, names[-1])
+    if (place := place_of(s, name)) is not None:
+        return {name: _entry(_state(s.layers[place[0]], given, what))}
     layer = s.layer(name, what=f"{what}: layer")
-    return {name: [_state(layer, cell, what) for cell in given.split(",")]}
+    return {name: _entries([_state(layer, cell, what) for cell in given.split(",")])}
+
+
+def _entry(value: Any) -> Any:
+    """Return one value as evidence: a tuple is a name that has been read, and no list of states."""
+    if not isinstance(value, tuple):
+        return value
+    out = np.empty((), dtype=object)
+    out[()] = value
+    return out
+
+
+def _entries(values: Sequence[Any]) -> Array:
+    """Return values that have been read as an array of objects, in which tuples are names."""
+    out = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):
+        out[i] = value
+    return out
 
 
 def _state(layer: Layer, given: Any, what: str) -> Any:
@@ -89,15 +111,17 @@ def _state(layer: Layer, given: Any, what: str) -> Any:
 
 
 def _states(layer: Layer, given: Sequence[Any], places: Sequence[str]) -> Array:
-    """Return the states of many rows; `places` name them for messages."""
-    out, known = np.empty(len(given), dtype=object), dict[Hashable, Any]()
+    """Return the states (rows, 1) of many rows; `places` name them for messages."""
+    known, found = dict[Hashable, Any](), []
     # Values repeat, and names are looked up one by one.
     for row, value in enumerate(given):
         key = (type(value), value) if hashable(value) else row
         if key not in known:
             known[key] = _state(layer, value, places[row])
-        out[row] = known[key]
-    return out if layer.state_table is not None else out.astype(np.float64)
+        found.append(known[key])
+    out = _entries(found)
+    # An axis of one unit: the values are rows, and never a one-hot row.
+    return (out if layer.state_table is not None else out.astype(np.float64))[:, None]
 
 
 def _number(text: str, where: str) -> float:
@@ -117,7 +141,8 @@ def read_arrays(model: pgm.Model, path: Path) -> dict[str, Any]:
     place = shown(path)
     readers = {".npz": _read_npz, ".json": _read_json, ".csv": _read_csv}
     if suffix_of(path) == EVIDENCE:
-        return dict(pgm.read_evidence(path, model))
+        found = pgm.read_evidence(path, model)
+        return {name: _as_rows(model, name, states) for name, states in found.items()}
     if path.suffix not in readers:
         raise pgm.PgmError(f"evidence file {place}: expected .npz, .csv, .json or .evid")
     try:
@@ -142,9 +167,86 @@ def _read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
     for name, value in found.items():
         if not isinstance(value, np.ndarray):
             raise pgm.PgmError(f"{name!r} is not an array")
+    values = {name: _drawn(model, name, x) for name, x in _of_answers(model, found).items()}
     # Text has states by their names, with empty cells.
-    texts = {n for n, x in found.items() if x.dtype.kind == "U" and n in model.structure.places}
-    return found | {name: _of_json(model, name, found[name].tolist()) for name in texts}
+    texts = {n for n, x in values.items() if x.dtype.kind == "U" and _one_unit(model, n)}
+    return {
+        name: _as_rows(model, name, _of_json(model, name, x.tolist()) if name in texts else x)
+        for name, x in values.items()
+    }
+
+
+def _one_unit(model: pgm.Model, name: object) -> bool:
+    """Whether it is the name of one unit."""
+    return place_of(model.structure, name) is not None
+
+
+def _as_rows(model: pgm.Model, name: str, values: Any) -> Any:
+    """Return the values of a unit in many rows with an axis of one unit, others as they are.
+
+    A column of a file has a value for each row, and is never a one-hot row.
+    """
+    alone = name in model.structure.layers and not model.structure.layers[name].is_variable
+    column = np.ndim(values) == 1 and _one_unit(model, name) and not alone
+    return np.asarray(values)[:, None] if column else values
+
+
+def _of_answers(model: pgm.Model, found: dict[str, Any]) -> dict[str, Any]:
+    """Return the draws, or else the modes, of a file that `infer` wrote; other files as they are.
+
+    Their names are "samples.v", for example.
+    """
+    s = model.structure
+    unknown = [name for name in found if name not in s.layers and not _one_unit(model, name)]
+    kinds = [kind for kind in STATES if any(name.startswith(f"{kind}.") for name in unknown)]
+    if not kinds:
+        return found
+    if len(kinds) > 1 or len(unknown) < len(found):
+        raise pgm.PgmError(
+            f"has both {' and '.join(kinds)} among its answers, or other values beside them: "
+            "give a file with one of them"
+        )
+    before = f"{kinds[0]}."
+    return {n.removeprefix(before): x for n, x in found.items() if n.startswith(before)}
+
+
+def _drawn(model: pgm.Model, name: str, values: Any) -> Any:
+    """Return draws (draws, rows, ...) as rows, all draws of a row together; others as they are."""
+    s, axes = model.structure, _axes(values)
+    place, layer = place_of(s, name), s.layers.get(name)
+    if axes < 2 or (layer is not None and not layer.is_variable and axes < 3):
+        return values
+    array = np.asarray(values, dtype=object if isinstance(values, list) else None)
+    if layer is not None and not layer.is_variable:
+        kind = array.dtype.kind
+        text = kind == "U" or (kind == "O" and any(isinstance(x, str) for x in array.flat))
+        expected = 3 + (layer.unit.width > 1 and not text)
+    elif place is not None:
+        width, expected = s.layers[place[0]].unit.width, 2
+        if width > 1 and array.shape == (1, width) and _one_hot(array):
+            raise pgm.PgmError(
+                f"{name!r} has shape {array.shape}, which may be a one-hot row, or one draw in "
+                f"each of {width} rows: give ({width}, 1) states"
+            )
+    else:
+        return values
+    if array.ndim != expected:
+        return values
+    rows = array.swapaxes(0, 1).reshape(-1, *array.shape[2:])
+    return rows.tolist() if isinstance(values, list) else rows
+
+
+def _axes(values: Any) -> int:
+    """Return the number of axes of an array or of lists within lists, as their beginning tells."""
+    if not isinstance(values, list):
+        return int(np.ndim(values))
+    return 1 + (_axes(values[0]) if values and isinstance(values[0], list) else 0)
+
+
+def _one_hot(row: Array) -> bool:
+    """Whether a row has a single 1, and is 0 elsewhere."""
+    found = row.ravel().tolist()
+    return sorted(map(str, found)) == [*["0"] * (len(found) - 1), "1"]
 
 
 def _bytes_of_array(parts: ZipFile, part: ZipInfo) -> float:
@@ -175,7 +277,8 @@ def _read_json(model: pgm.Model, place: Path) -> dict[str, Any]:
     found = json.loads(plain_text(place), object_pairs_hook=_different)
     if not isinstance(found, dict):
         raise pgm.PgmError(f"expected an object of arrays by layer, not {type(found).__name__}")
-    return {name: _of_json(model, name, value) for name, value in found.items()}
+    values = {name: _drawn(model, name, x) for name, x in _of_answers(model, found).items()}
+    return {name: _of_json(model, name, value) for name, value in values.items()}
 
 
 def _different(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -191,11 +294,15 @@ def _different(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _of_json(model: pgm.Model, name: str, value: Any) -> Any:
     """Return the states of a variable, or the array of a layer, which may be names."""
     s, each = model.structure, value if isinstance(value, list) else [value]
-    if name in s.places and not any(isinstance(x, list) for x in each):
-        layer, what = s.layers[s.places[name][0]], f"variable {name!r}"
+    place = place_of(s, name)
+    if place is not None and not any(isinstance(x, list) for x in each):
+        layer, what = s.layers[place[0]], f"variable {name!r}"
         if isinstance(value, list):
-            return _states(layer, value, [f"{what}, row {row}" for row in range(len(value))])
-        return _state(layer, value, what)
+            places = [f"{what}, row {row}" for row in range(len(value))]
+            states = _states(layer, value, places)[:, 0]
+            # Numbers may also be a one-hot row, as in a list of Python.
+            return value if all(isinstance(x, (int, float)) for x in value) else states
+        return _entry(_state(layer, value, what))
     layer = s.layer(name, what="layer")
     # Checked here, where the message names the file.
     numbers = as_floats(numbers_of_layer(layer, value, layer.title), layer.title)
@@ -216,11 +323,12 @@ def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
                 f"line {rows[0][0]} has {len(rows[0][1])}"
             )
     first = next(iter(model.structure.layers.values()))
-    header = [cell.strip() for cell in rows[0][1]]
+    header = [c if _one_unit(model, c) or _fits(first, c) else c.strip() for c in rows[0][1]]
     if _are_names(model, first, header, rows[0][0]):
         return _columns(model, header, rows)
     if first.state_table is not None:
-        return {first.name: [[_state(first, c, f"line {n}") for c in row] for n, row in rows]}
+        found = [_entries([_state(first, c, f"line {n}") for c in row]) for n, row in rows]
+        return {first.name: np.stack(found)}
     values = [[_number(cell, f"line {number}") for cell in row] for number, row in rows]
     return {first.name: np.array(values)}
 
@@ -231,26 +339,29 @@ def _are_names(model: pgm.Model, first: Layer, cells: list[str], line: int) -> b
     Variables may be called by numbers, as those of .uai files are. PgmError where the line could be
     both.
     """
-    if not all(_is_number(cell) for cell in cells):
-        return True
-    places = model.structure.places
-    if len(set(cells)) < len(cells) or not all(cell in places for cell in cells):
+    named = [cell for cell in cells if _one_unit(model, cell)]
+    numbers = all(_is_number(cell) for cell in cells)
+    # Names of states in rows are for a layer that a user declared.
+    rows = len(cells) == first.size and all(_fits(first, cell) for cell in cells)
+    rows = rows and (numbers or not first.holds_variables)
+    if numbers and (len(set(cells)) < len(cells) or len(named) < len(cells)):
         return False
-    if len(cells) == first.size and all(_fits(first, cell) for cell in cells):
+    if rows and named:
         raise pgm.PgmError(
             f"line {line} may be names of variables, or values of layer {first.name!r}: give a "
             ".json file, which has the names"
         )
-    return True
+    return not rows
 
 
 def _fits(layer: Layer, cell: str) -> bool:
     """Whether the cell of a table may be a value of a layer's unit."""
-    if layer.state_table is not None:
-        return bool(layer.state_table.matches(cell))
     support = layer.unit.support
-    known = () if support is None else range(len(support)) if layer.unit.width > 1 else support
-    return support is None or float(cell) in known
+    if layer.state_table is not None:
+        return cell in ("", "?") or bool(layer.state_table.matches(cell))
+    if cell in ("", "?") or support is None or not _is_number(cell):
+        return _is_number(cell)
+    return float(cell) in (range(len(support)) if layer.unit.width > 1 else support)
 
 
 def _is_number(cell: str) -> bool:
@@ -265,18 +376,19 @@ def _columns(
     model: pgm.Model, header: list[str], rows: list[tuple[int, list[str]]]
 ) -> dict[str, Any]:
     """Return variable -> the states of its column, NaN in empty cells."""
-    s, out = model.structure, dict[str, Any]()
+    s, out, taken = model.structure, dict[str, Any](), dict[Place, str]()
     if len(rows) < 2:
         raise pgm.PgmError("there are no rows below the names of variables, expected at least one")
     for column, name in enumerate(header):
-        if name not in s.places:
+        if (place := place_of(s, name)) is None:
             raise pgm.PgmError(
                 f"line {rows[0][0]}: {name!r} is no variable{nearest(name, s.places)}; the first "
                 "line has the names of variables, or numbers for the first layer; delete columns "
                 "of other names"
             )
-        if name in out:
+        if place in taken:
             raise pgm.PgmError(f"line {rows[0][0]}: variable {name!r} has two columns")
-        layer, cells = s.layers[s.places[name][0]], [row[column] for _, row in rows[1:]]
+        taken[place] = name
+        layer, cells = s.layers[place[0]], [row[column] for _, row in rows[1:]]
         out[name] = _states(layer, cells, [f"line {i}, column {name!r}" for i, _ in rows[1:]])
     return out

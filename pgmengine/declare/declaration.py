@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -11,12 +11,19 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.declare.stored_tables import table_entries
+from pgmengine.evidence.state_names import LARGEST
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.units import Unit
 
 # Entries of a layer besides the fields of its unit.
 RESERVED = {"name", "unit", "size", "bias", "labels", "states"}
+
+# Levels of lists within lists: the largest number of axes of an array.
+DEPTH = 64
+
+# Tuples within tuples of a name, whose list is the fourth level of a declaration.
+DEPTH_OF_NAMES = DEPTH - 4
 
 
 def declaration_of(model: Model) -> dict[str, Any]:
@@ -73,13 +80,45 @@ def _fields(layer: Layer) -> dict[str, Any]:
     return out
 
 
+def check_names_come_back(layers: Iterable[Layer]) -> None:
+    """Raise PgmError for a name of a unit or of a state that a file would not give back.
+
+    A file that had the text of a date would hold a model that no longer takes the date.
+    """
+    for layer in layers:
+        of_units = "label", layer.labels
+        for what, names in (of_units, ("name of a state", layer.state_names)):
+            for name in names or ():
+                if not _comes_back(name):
+                    raise PgmError(
+                        f"{layer.title}: {name!r:.80} cannot be saved as a {what}: a file "
+                        "holds text, numbers in double precision, booleans, None and tuples of "
+                        f"these; declare another {what}, such as the text {str(name)!r:.80}"
+                    )
+
+
+def _comes_back(name: Hashable) -> bool:
+    """Whether a file gives back a name that equals this one."""
+    if isinstance(name, tuple):
+        inner: list[Hashable] = list(name)
+        for _ in range(DEPTH_OF_NAMES):
+            if not (deeper := [part for part in inner if isinstance(part, tuple)]):
+                return all(_comes_back(part) for part in name)
+            inner = [part for one in deeper for part in one]
+        return False
+    plain = name.item() if isinstance(name, np.generic) else name
+    if isinstance(plain, int) and abs(plain) > LARGEST:
+        return False
+    known = plain is None or isinstance(plain, (int, float, str))
+    return known and bool(json.loads(json.dumps(plain)) == name)
+
+
 def _label(value: Hashable) -> object:
-    """Return a label as JSON has it: tuples become lists, all but numbers and text their text."""
+    """Return a label as JSON has it: tuples become lists, all but plain values their text."""
     if isinstance(value, tuple):
         return [_label(v) for v in value]
-    if isinstance(value, np.integer):
-        return int(value)
-    return value if value is None or isinstance(value, (int, float, str)) else str(value)
+    plain = value.item() if isinstance(value, np.generic) else value
+    return plain if plain is None or isinstance(plain, (int, float, str)) else str(value)
 
 
 def plain_label(value: Any) -> Any:

@@ -13,6 +13,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.memory import no_room
+from pgmengine.evidence.state_names import text_of_number
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables, check_finite, check_table
 from pgmengine.model.variables import Member, Place, Variable, find, unit_name
@@ -144,9 +145,10 @@ def _many(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
         )
     for axis, name in enumerate(names):
         if name not in structure.layers and (wrong := np.flatnonzero(given[:, axis])).size:
+            number = text_of_number(given[wrong[0], axis])
             raise PgmError(
-                f"{what}: index[{wrong[0]}, {axis}] is {given[wrong[0], axis]:g}, expected 0 for "
-                f"the variable {name!r}"
+                f"{what}: index[{wrong[0]}, {axis}] is {number}, expected 0 for the variable "
+                f"{name!r}"
             )
     index = check_units(structure, layers, given + [unit for _, unit in firsts], what)
     for name in layers:
@@ -172,8 +174,9 @@ def check_units(structure: Structure, layers: Sequence[str], given: Array, what:
     bad = ~((given >= 0) & (given < sizes) & (given == np.floor(given)))
     if bad.any():
         row, axis = (int(i) for i in np.argwhere(bad)[0])
+        number = text_of_number(given[row, axis])
         raise PgmError(
-            f"{what}: index[{row}, {axis}] is {given[row, axis]:g}, expected a unit of layer "
+            f"{what}: index[{row}, {axis}] is {number}, expected a unit of layer "
             f"{layers[axis]!r}, 0..{sizes[axis] - 1}"
         )
     index = given.astype(np.int64)

@@ -19,12 +19,12 @@ from pgmengine.base.rows import rows_of, spread
 from pgmengine.base.types import Array, LayerValues
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.frames import by_layer
-from pgmengine.evidence.named_units import StateNumbers, values_of_units
+from pgmengine.evidence.named_units import StateNumbers, ValuesInRows, is_frame, values_of_units
 from pgmengine.evidence.relevance import EvidencePattern
-from pgmengine.evidence.state_names import ROUNDING, as_entries
+from pgmengine.evidence.state_names import ROUNDING, as_entries, text_of_number
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import described
+from pgmengine.model.variables import described, place_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +42,15 @@ class Evidence:
         return Evidence(self.has_rows, rows_of(self.values, index), self.pattern.take(index))
 
 
+# Values that have no axes.
+ALONE = str, int, float, np.generic, type(None)
+
+
 def parse_evidence(
-    structure: Structure, evidence: LayerValues | None, what: str = "evidence"
+    structure: Structure,
+    evidence: LayerValues | None,
+    what: str = "evidence",
+    rows_known: bool = False,
 ) -> Evidence:
     """Parse evidence into complete arrays.
 
@@ -54,6 +61,7 @@ def parse_evidence(
         of this shape, or one-hot rows (..., size, k). Or a DataFrame with a column for each unit
         that is observed in some row; see frames.by_layer.
     what : the name of the evidence in messages.
+    rows_known : whether another part of the question tells the number of rows.
 
     Raises
     ------
@@ -61,7 +69,8 @@ def parse_evidence(
     unequal numbers of rows.
     """
     evidence = {} if evidence is None else evidence
-    if isinstance(evidence, Mapping) and not isinstance(evidence, StateNumbers):
+    rows_known = rows_known or isinstance(evidence, (StateNumbers, ValuesInRows))
+    if isinstance(evidence, Mapping) and not rows_known:
         _check_one_hot(structure, evidence, what)
     evidence = by_layer(structure, evidence, what)
     parsed, with_rows = {}, {}
@@ -98,32 +107,61 @@ def _check_one_hot(structure: Structure, evidence: Mapping[Any, Any], what: str)
 
     Where other evidence has rows as well, the vector has a state for each of them.
     """
-    alone = str, int, float, np.generic, type(None)
-    vectors = [(key, x) for key, x in evidence.items() if not isinstance(x, alone)]
-    if len(vectors) != 1 or not hashable(key := vectors[0][0]):
-        return
-    name = (
-        key[0] if isinstance(key, tuple) and len(key) == 2 and key not in structure.places else key
-    )
-    name = name if name in structure.layers else structure.places.get(key, (None,))[0]
-    layer, given = structure.layers.get(str(name)), vectors[0][1]
-    if layer is None or not layer.unit.one_hot or (name == key and layer.size > 1):
-        return
+    for key, given in evidence.items():
+        why = None if isinstance(given, ALONE) else _as_one_hot(structure, key, given, what)
+        if why is not None and not tells_rows(structure, {**evidence, key: None}):
+            raise PgmError(why)
+
+
+def tells_rows(structure: Structure, given: LayerValues | None) -> bool:
+    """Whether evidence or interventions have an axis of rows."""
+    if not isinstance(given, Mapping):
+        return given is not None
+    return any(_has_rows(structure, key, x) for key, x in given.items())
+
+
+def _layer_of(structure: Structure, key: Any) -> Layer | None:
+    """Return the layer of a key of evidence; None for unknown names."""
+    if not hashable(key) or key in structure.layers:
+        return structure.layers.get(key) if hashable(key) else None
+    place = place_of(structure, key)
+    return None if place is None else structure.layers[place[0]]
+
+
+def _has_rows(structure: Structure, key: Any, given: Any) -> bool:
+    """Whether the values of a layer or of a unit have an axis of rows."""
+    layer = None if isinstance(given, ALONE) else _layer_of(structure, key)
+    if layer is None:
+        return False
+    if is_frame(given):
+        return True
+    try:
+        axes = given.ndim if hasattr(given, "ndim") else as_entries(layer, given, "").ndim
+    except PgmError:
+        return False
+    return bool(axes > int(key == layer.name and layer.size > 1))
+
+
+def _as_one_hot(structure: Structure, key: Any, given: Any, what: str) -> str | None:
+    """Return the fault of a vector of one unit that may be a one-hot row, None without any."""
+    layer = _layer_of(structure, key)
+    if layer is None or not layer.unit.one_hot or (layer.name == key and layer.size > 1):
+        return None
     k = layer.unit.width
     if k == 1 or getattr(given, "ndim", 1) != 1 or not isinstance(given, Sized) or len(given) != k:
-        return
+        return None
     entries = as_entries(layer, given, f"{what}: {key!r}")
     if entries.ndim != 1:
-        return
+        return None
     kinds = (bool, int, float, np.number, np.bool_)
     ones = [entry == 1 for entry in entries if isinstance(entry, kinds) and entry in (0, 1)]
     if len(ones) != k or sum(ones) != 1:
-        return
+        return None
     row, table = [int(one) for one in ones], layer.state_table
     state = row.index(1) if table is None else table.names[row.index(1)]
     in_rows = table is None or all(table.matches(entry) for entry in entries)
     other = f", or the rows {[[entry] for entry in row]}" if in_rows else ""
-    raise PgmError(
+    return (
         f"{what}: {key!r}: {row} may be a one-hot row, or a state in each of {k} rows: give the "
         f"state, {state!r}{other}"
     )
@@ -184,7 +222,7 @@ def _expected(layer: Layer) -> str:
         return f", expected a label 0..{len(unit.support) - 1} or one of the rows of its support"
     if unit.support is None:
         return f", expected {IN_RANGE}" if not unit.bounded else ", expected a number in [-1, 1]"
-    shown = ", ".join(f"{v:g}" for v in unit.support[:8])
+    shown = ", ".join(text_of_number(v) for v in unit.support[:8])
     return f", expected one of {shown}{', ...' if len(unit.support) > 8 else ''}"
 
 

@@ -20,10 +20,10 @@ from pgmengine.evidence.named_units import (
     numbers_of_layer,
     values_by_layer,
 )
-from pgmengine.evidence.state_names import as_entries, state_numbers
+from pgmengine.evidence.state_names import as_entries, check_not_lost, state_numbers
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import unit_name
+from pgmengine.model.variables import Place, place_of, unit_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,17 +54,16 @@ def by_layer(
         return read
     if not is_frame(given):
         check_by_layer(structure, given, what)
-    places, out, taken = _places(structure), StateNumbers(), dict[tuple[str, int], Any]()
+    out, taken = StateNumbers(), dict[tuple[str, int], Any]()
     if not len(given.columns):
         raise PgmError(f"{what}: the DataFrame has no columns")
     for i, column in enumerate(given.columns):
-        if column not in places:
-            layers = structure.layers.values()
-            how = "" if all(x.holds_variables for x in layers) else ": name columns (layer, unit)"
-            near = nearest(column, places) or how
-            extra = [name for name in given.columns if name not in places]
-            raise PgmError(f"{what}: column {column!r} is no unit's name{near}{_dropping(extra)}")
-        layer, index = places[column]
+        if (place := _place_of(structure, column)) is None:
+            raise PgmError(
+                f"{what}: column {column!r} is no unit's name{_advice(structure, column)}"
+                f"{_dropping([x for x in given.columns if _place_of(structure, x) is None])}"
+            )
+        layer, index = structure.layers[place[0]], place[1]
         if (layer.name, index) in taken:
             raise PgmError(
                 f"{what}: columns {taken[layer.name, index]!r} and {column!r} are the same unit"
@@ -128,13 +127,10 @@ def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
 
     Columns are taken by name, else in order; None if there are not as many as units.
     """
-    known = dict[Hashable, int]()
-    for i, (label, text) in enumerate(
-        zip(layer.labels or range(layer.size), unit_names(layer), strict=True)
-    ):
-        known |= {
-            name: i for name in (str(text), text, label, (layer.name, text), (layer.name, label))
-        }
+    known: dict[Hashable, int] = {text: i for i, text in enumerate(layer.unit_texts)}
+    known |= {label: i for i, label in enumerate(layer.labels or range(layer.size))}
+    unknown = (x for x in frame.columns if x not in known)
+    known |= {x: i for x in unknown if (i := _unit_of(layer, x)) is not None}
     columns = list(frame.columns)
     named = any(column in known for column in columns)
     if not named and not (layer.labels and any(nearest(column, known) for column in columns)):
@@ -150,6 +146,13 @@ def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
         if known[column] in [known[other] for other in columns[:i]]:
             raise PgmError(f"{what}: two columns are the unit {column!r}")
     return [known[column] for column in columns]
+
+
+def _unit_of(layer: Layer, column: object) -> int | None:
+    """Return the unit that a column means which has the name of the layer; None if it has not."""
+    if isinstance(column, tuple) and len(column) == 2 and column[0] == layer.name:
+        return layer.unit_of(column[1])
+    return layer.unit_in(column) if isinstance(column, str) else None
 
 
 def to_frame(
@@ -170,7 +173,7 @@ def to_frame(
         names = state_keys(layer) if by_state else tuple(component_names(layer))
         values = np.reshape((prob if by_state else mean)[layer.name], (rows, -1, len(names)))
         for i, label in zip(shown.units, shown.labels, strict=True):
-            for k, part in enumerate(_different(names)):
+            for k, part in enumerate(different_texts(names)):
                 text = f"{label}[{part}]" if by_state or layer.unit.width > 1 else label
                 parts[shown.name, text] = values[:, i, k]
     frame = pd.DataFrame(parts)
@@ -181,7 +184,7 @@ def to_frame(
     return frame.rename_axis("row")
 
 
-def _different(names: Sequence[Hashable]) -> list[str]:
+def different_texts(names: Sequence[Hashable]) -> list[str]:
     """Return names as texts, in the spelling of Python where two would be the same text."""
     texts = [str(name) for name in names]
     return texts if len(set(texts)) == len(texts) else [repr(name) for name in names]
@@ -226,10 +229,7 @@ def unit_names(layer: Layer) -> list[str] | list[int]:
 
     Labels with the same text are written as in Python.
     """
-    if layer.labels is None:
-        return list(range(layer.size))
-    texts = [str(label) for label in layer.labels]
-    return texts if len(set(texts)) == len(texts) else [repr(label) for label in layer.labels]
+    return list(range(layer.size)) if layer.labels is None else list(layer.unit_texts)
 
 
 def state_keys(layer: Layer) -> tuple[Hashable, ...]:
@@ -248,31 +248,27 @@ def component_names(layer: Layer) -> list[Hashable]:
     return list(layer.state_names or ()) if named else list(range(layer.unit.width))
 
 
-def _places(structure: Structure) -> dict[Hashable, tuple[Layer, int]]:
-    """Return column -> (layer, unit)."""
-    out: dict[Hashable, tuple[Layer, int]] = {}
-    short: dict[Hashable, set[tuple[str, int]]] = {}
-    for layer in structure.layers.values():
-        for i, (label, text) in enumerate(
-            zip(layer.labels or range(layer.size), unit_names(layer), strict=True)
-        ):
-            out.setdefault((layer.name, text), (layer, i))
-            out[layer.name, label] = layer, i
-            names: set[Hashable] = {label, text} if layer.labels else set()
-            for name in names | ({layer.name} if layer.size == 1 else set()):
-                short.setdefault(name, set()).add((layer.name, i))
-    for name, found in short.items():
-        if len(found) == 1:
-            ((owner, i),) = found
-            out.setdefault(name, (structure.layers[owner], i))
-    # A variable stands for its layer in the columns of results.
-    for owner, i in structure.variables:
-        variable = unit_name(structure.layers, (owner, i))
-        out.setdefault((variable, variable), (structure.layers[owner], i))
-    return out
+def _place_of(structure: Structure, column: object) -> Place | None:
+    """Return the place of the unit that a column means, None if there is none."""
+    place = place_of(structure, column)
+    if place is None and isinstance(column, tuple) and len(column) == 2 and column[0] == column[1]:
+        # A variable stands for its layer in the columns of results.
+        variable = place_of(structure, column[0])
+        return variable if variable in structure.variables else None
+    return place
+
+
+def _advice(structure: Structure, column: object) -> str:
+    """Return the end of a message about a column that is no name."""
+    layers = structure.layers.values()
+    units = [(x.name, text) for x in layers if not x.holds_variables for text in x.unit_texts]
+    if near := nearest(column, [*structure.places, *structure.texts, *units]):
+        return near
+    return "" if all(x.holds_variables for x in layers) else ": name columns (layer, unit)"
 
 
 def _column(layer: Layer, frame: Any, number: int, what: str) -> Array:
     """Return a column of values of a unit as numbers, NaN where they are missing."""
-    entries = as_entries(layer, frame.iloc[:, number].to_numpy(), what)
-    return state_numbers(layer, entries, what, ("row",))
+    column = frame.iloc[:, number]
+    check_not_lost(layer, column, what)
+    return state_numbers(layer, as_entries(layer, column.to_numpy(), what), what, ("row",))

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from pgmengine.base.errors import PgmError
 from pgmengine.base.rows import common_rows, spread
 from pgmengine.base.types import Array, LayerValues
-from pgmengine.evidence.evidence import Evidence, parse_evidence
+from pgmengine.evidence.evidence import Evidence, parse_evidence, tells_rows
 from pgmengine.evidence.findings import observed_findings, with_findings
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.soft import Hints, Soft, parse_soft
@@ -38,9 +38,13 @@ def make_target(
     if hints.findings:
         model = with_findings(model, hints.findings)
     s = model.structure
-    joint, fields, common = parse_evidence(s, evidence, what), hints.fields, hints.common
+    several = (hints.rows or 1) > 1
+    joint = parse_evidence(s, evidence, what, several or tells_rows(s, do))
+    fields, common = hints.fields, hints.common
     if soft is not None or do is not None:
-        joint = _joint(s, joint, hints, do)
+        known = several or tells_rows(s, evidence)
+        done = None if do is None else parse_evidence(s, do, "do", known)
+        joint = _joint(s, joint, hints, done)
         rows = joint.pattern.rows
         fields = {name: spread(field, rows) for name, field in fields.items()}
         common = None if common is None else np.broadcast_to(common, (rows,))
@@ -49,9 +53,8 @@ def make_target(
     return target if isinstance(beta, float) and beta == 1.0 else target.at(beta)
 
 
-def _joint(s: Structure, seen: Evidence, hints: Hints, do: LayerValues | None) -> Evidence:
+def _joint(s: Structure, seen: Evidence, hints: Hints, done: Evidence | None) -> Evidence:
     """Return evidence with the values that do() sets and the findings, for the rows of all."""
-    done = None if do is None else parse_evidence(s, do, what="do")
     rows = common_rows(
         {
             "evidence": seen.pattern.rows if seen.has_rows else 1,

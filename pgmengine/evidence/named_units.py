@@ -12,18 +12,26 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array
 from pgmengine.declare.validate import as_floats
-from pgmengine.evidence.state_names import as_entries, state_number, state_numbers
+from pgmengine.evidence.state_names import (
+    ROUNDING,
+    as_entries,
+    check_not_lost,
+    state_number,
+    state_numbers,
+    text_of_number,
+)
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import find
+from pgmengine.model.variables import find, place_of
 from pgmengine.model.weights import is_sparse
-
-# Deviation of a number from the value of a state that is taken for rounding.
-NEAR, RELATIVE = 1e-8, 1e-6
 
 
 class StateNumbers(dict[str, Any]):
     """Values by layer in which names of states have been read: they are not read again."""
+
+
+class ValuesInRows(dict[str, Any]):
+    """Values by layer and unit from a file, whose vectors of units have a state for each row."""
 
 
 def check_by_layer(structure: Structure, given: Any, what: str) -> None:
@@ -165,7 +173,7 @@ def apart(
     out: dict[str, Any] = {}
     named: dict[str, Members] = {}
     for key, value in given.items():
-        place = None if key in structure.layers else structure.places.get(key)
+        place = None if key in structure.layers else place_of(structure, key)
         if place is None and isinstance(key, tuple):
             place = find(structure, key, what)
         if place is None:
@@ -191,6 +199,7 @@ def _numbers(layer: Layer, value: ArrayLike, what: str) -> Array:
     if isinstance(value, (str, int, float)):
         found = np.asarray(state_number(layer, value, what))
     else:
+        check_not_lost(layer, value, what)
         array = as_entries(layer, value, what)
         # Rows of one unit each, as arrays of a layer of one unit have them.
         array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
@@ -209,18 +218,21 @@ def check_states(layer: Layer, numbers: Array, what: str) -> None:
     if support is None:
         return
     known = np.arange(len(support)) if unit.width > 1 else support
-    # The rule of np.isclose, in a fraction of its time.
+    # Labels are whole numbers, which single precision does not round.
+    rounding = 0.0 if unit.width > 1 else ROUNDING
     if not numbers.ndim:
         value = numbers.item()
-        if value != value or any(abs(value - k) <= NEAR + RELATIVE * abs(k) for k in known):
+        if value != value or any(abs(value - k) <= rounding * abs(k) for k in known):
             return
-    near = np.abs(numbers[..., None] - known) <= NEAR + RELATIVE * np.abs(known)
+    near = np.abs(numbers[..., None] - known) <= rounding * np.abs(known)
     bad = ~(np.isnan(numbers) | near.any(axis=-1))
     if bad.any():
         row = f", row {np.flatnonzero(bad)[0]}" if numbers.ndim else ""
         value = np.ravel(numbers)[np.ravel(bad)][0]
         expected = ", ".join(map(repr, known.tolist()[:8]))
-        raise PgmError(f"{what}{row}: {value:g} is no state, expected one of {expected}")
+        raise PgmError(
+            f"{what}{row}: {text_of_number(value)} is no state, expected one of {expected}"
+        )
 
 
 def _common_rows(
@@ -245,6 +257,7 @@ def numbers_of_layer(layer: Layer, given: Any, what: str, with_rows: bool = Fals
     PgmError for a value that is no state, with row and index.
     """
     named = layer.state_table is not None
+    check_not_lost(layer, given, what)
     if not named and (isinstance(given, (int, float)) or _numeric(given) or is_sparse(given)):
         return given
     array = as_entries(layer, as_floats(given, what) if is_sparse(given) else given, what)
@@ -266,7 +279,10 @@ def _numeric(given: Any) -> bool:
 
 
 def _of_components(layer: Layer, array: Array, with_rows: bool) -> bool:
-    """Whether an array has numbers for each component of each unit, and no names of states."""
+    """Whether an array has numbers for each component of each unit, and no names of states.
+
+    Text is names where it might be either.
+    """
     shape = layer.bias_shape
     if array.shape[-2:] != shape or (with_rows and array.ndim == 2):
         return False
@@ -274,8 +290,10 @@ def _of_components(layer: Layer, array: Array, with_rows: bool) -> bool:
         values = array.astype(np.float64)
     except (TypeError, ValueError):
         return False
-    labels = array.ndim == 2 and shape[0] == shape[1]
-    return not labels or values_of_units(layer, values)
+    if array.ndim > 2 or shape[0] != shape[1]:
+        return True
+    named = layer.state_table is not None and any(isinstance(x, str) for x in array.flat)
+    return not named and values_of_units(layer, values)
 
 
 def values_of_units(layer: Layer, array: Array) -> bool:

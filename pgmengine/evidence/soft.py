@@ -149,7 +149,8 @@ def parse_soft(structure: Structure, soft: Soft | None) -> Hints:
         layer = structure.layers[name]
         for i, (key, given) in members.items():
             by_state = layer.state_names is not None or (name, i) in variables
-            nameless = isinstance(key, tuple) and not by_state
+            own = not isinstance(key, tuple) and key in structure.places
+            nameless = not own and not by_state
             parts.append(_of_unit(layer, i, key, given, nameless))
     return _hints(parts)
 

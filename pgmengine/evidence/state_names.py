@@ -14,6 +14,11 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Hashable, Sequence
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from math import isfinite
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +35,18 @@ if TYPE_CHECKING:
 # A number as tables and files write it; `float` would also read "nan", "1_0" and spaces.
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
+# The texts that readers of tables take for an infinite number.
+INFINITE = re.compile(r"[+-]?inf(inity)?", re.ASCII | re.IGNORECASE)
+
+# The texts that pandas takes for missing values when it reads a file.
+MISSING = frozenset(
+    """#N/A #NA -1.#IND -1.#QNAN -NaN -nan 1.#IND 1.#QNAN <NA> N/A NA NULL NaN None n/a nan
+    null""".split()
+) | {"", "#N/A N/A"}
+
+# Integers and fractions beyond this have no float.
+LARGEST = 10**308
+
 # Relative error of single precision.
 ROUNDING = 2.0**-24
 
@@ -45,7 +62,8 @@ class StateNames:
     names : the names in the order of unit.support.
     array : the names as an array of objects.
     exact : (kind of value, name) -> state.
-    alike : what a name writes, as a number or a boolean -> the states with such names.
+    alike : what a name writes, as a number, a boolean or text -> the states with such names.
+    tuples : whether a name is a tuple.
     """
 
     def __init__(self, names: Sequence[Hashable]) -> None:
@@ -58,8 +76,10 @@ class StateNames:
             self.array[state] = given
             name = _plain(given)
             self.exact[_kind(name), name] = state
-            written = _written(name)
-            self.alike[written] = (*self.alike.get(written, ()), state)
+            plain = isinstance(name, (bool, int, float, str))
+            for written in {_written(name), _written(name if plain else text_of(name))}:
+                self.alike[written] = (*self.alike.get(written, ()), state)
+        self.tuples = any(isinstance(name, tuple) for name in self.names)
 
     def matches(self, value: object) -> tuple[int, ...]:
         """Return the states that a value may be: none, one, or several of one writing."""
@@ -82,9 +102,62 @@ class StateNames:
         kind, value = written
         if kind is not Number or not isinstance(value, float) or value % 1 == 0:
             return ()
-        numbers = ((x, states) for (_, x), states in self.alike.items() if type(x) is float)
+        known = self.alike.items()
+        numbers = ((x, states) for (_, x), states in known if type(x) is float and isfinite(x))
         near = [states for x, states in numbers if abs(x - value) <= ROUNDING * abs(x)]
         return near[0] if len(near) == 1 else ()
+
+    @cached_property
+    def names_like_missing(self) -> list[Hashable]:
+        """The names of which pandas makes NaN when it reads a file."""
+        return [name for name, text in zip(self.names, self.texts, strict=True) if text in MISSING]
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The names as text, as tables and files have them."""
+        return tuple(map(text_of, self.names))
+
+    def text(self, state: int, what: str) -> str:
+        """Return the name of a state as text; PgmError if the text would be read as another."""
+        if self.matches(text := self.texts[state]) != (state,):
+            others = listed([repr(self.names[i]) for i in self.matches(text) if i != state])
+            raise PgmError(
+                f"{what}: the name {self.names[state]!r} would be the text {text!r}, which is "
+                f"read as {others}; give the states names that differ as text"
+            )
+        return text
+
+    def entries(self, given: Any, what: str) -> Array:
+        """Return lists within lists as an array of objects, in which names may be tuples."""
+        if not self.tuples:
+            try:
+                # Of True and 2 together numpy would make the numbers 1 and 2.
+                return np.asarray(given, dtype=object)
+            except ValueError as error:
+                raise PgmError(f"{what} is not an array of values: {error}") from None
+        shape, level = list[int](), [given]
+        while level and all(self._is_list(x, what) for x in level):
+            lengths = {len(x) for x in level}
+            if len(lengths) > 1:
+                counts = " and ".join(map(str, sorted(lengths)))
+                raise PgmError(f"{what} is not an array of values: it has lists of {counts} values")
+            shape += lengths
+            level = [part for x in level for part in x]
+        out = np.empty(len(level), dtype=object)
+        for i, value in enumerate(level):
+            out[i] = value
+        return out.reshape(shape)
+
+    def _is_list(self, value: object, what: str) -> bool:
+        """Whether a value has states in it, and is none; PgmError if it may be both."""
+        if not isinstance(value, tuple) or not self.matches(value):
+            return isinstance(value, (list, tuple))
+        if value and all(self.matches(part) for part in value):
+            raise PgmError(
+                f"{what}: {value!r} may be the name of a state, or {len(value)} states: give the "
+                f"text {text_of(value)!r}, or a list of the states"
+            )
+        return False
 
     def state(self, value: object, what: str) -> int:
         """Return the state of a name; PgmError unless the value is the name of one state."""
@@ -124,14 +197,43 @@ def _kind(value: object) -> type:
     return next((kind for kind in (bool, Number, str) if isinstance(value, kind)), object)
 
 
+def text_of(name: object) -> str:
+    """Return the name of a state as text, as tables and files have it.
+
+    Of a number it has as few digits as possible.
+    """
+    name = _plain(name)
+    if isinstance(name, str):
+        # An Enum of texts is its text.
+        return str.__str__(name)
+    return text_of_number(name) if type(name) is float else str(name)
+
+
+def text_of_number(number: float) -> str:
+    """Return a number in double precision as text that gives it back, without a final .0."""
+    return repr(float(number)).removesuffix(".0")
+
+
 def _written(value: Any) -> tuple[type, Any]:
     """Return what a value writes: (bool or Number, value), or its kind with the value."""
+    if isinstance(value, (Decimal, Fraction)):
+        return Number, _as_float(value)
     if not isinstance(value, str):
         return _kind(value), value
     if (truth := value.casefold()) in ("true", "false"):
         return bool, truth == "true"
+    if INFINITE.fullmatch(value):
+        return Number, float(value)
     number = written_number(value)
     return (str, value) if number is None else (Number, number)
+
+
+def _as_float(value: Decimal | Fraction) -> float | Decimal | Fraction:
+    """Return a number in double precision; one beyond it as it is."""
+    try:
+        return float(value)
+    except (OverflowError, ValueError):
+        return value
 
 
 def written_number(text: str) -> int | float | None:
@@ -185,10 +287,12 @@ def as_entries(layer: Layer, given: Any, what: str) -> Array:
     """
     if isinstance(given, np.ma.MaskedArray):
         return np.asarray(np.ma.filled(given.astype(object), np.nan))
-    # Of True and 2 together numpy would make the numbers 1 and 2.
-    named = layer.state_table is not None and isinstance(given, (list, tuple))
+    if isinstance(given, (list, tuple)) and layer.state_table is not None:
+        return layer.state_table.entries(given, what)
     try:
-        array = np.asarray(given, dtype=object if named else None)
+        array = np.asarray(given)
+        if (times := _times(layer, array)) is not None:
+            return times
         # As objects, times of nanoseconds would be numbers.
         timed = array.dtype.kind in "mM"
         if array.dtype.kind in "biuf":
@@ -202,6 +306,35 @@ def as_entries(layer: Layer, given: Any, what: str) -> Array:
         return np.asarray(given, dtype=object)
     except ValueError as error:
         raise PgmError(f"{what} is not an array of values: {error}") from None
+
+
+def _times(layer: Layer, array: Array) -> Array | None:
+    """Return times as objects where states are named by such; None for other arrays."""
+    names = layer.state_names or ()
+    if array.dtype.kind != "M" or not any(isinstance(_plain(x), datetime) for x in names):
+        return None
+    times = array.astype("datetime64[us]")
+    same = (times == array) | np.isnat(array)
+    return times.astype(object) if same.all() else None
+
+
+def check_not_lost(layer: Layer, column: Any, what: str) -> None:
+    """PgmError for NaN in a column of pandas that may have been the name of a state.
+
+    pandas makes NaN of such texts when it reads a file, and nobody can tell them from empty cells.
+    """
+    names = [] if layer.state_table is None else layer.state_table.names_like_missing
+    if not names or not hasattr(column, "isna"):
+        return
+    entries = column.astype(object).to_numpy()
+    lost = [row for row, value in enumerate(entries) if isinstance(value, float) and value != value]
+    if lost:
+        raise PgmError(
+            f"{what}, row {lost[0]}: NaN may be not observed, or the state {names[0]!r}, of which "
+            "pandas makes NaN: read files with pandas.read_csv(..., keep_default_na=False), and "
+            "give None in columns of objects, frame.astype(object).where(frame.notna(), None), "
+            "where nothing is observed"
+        )
 
 
 def state_numbers(layer: Layer, array: Array, what: str, axes: Sequence[str]) -> Array:

@@ -57,17 +57,12 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import RngLike
 from pgmengine.declare.builder import GraphBuilder
-from pgmengine.declare.declaration import RESERVED, plain_label, unit_types
+from pgmengine.declare.declaration import DEPTH, RESERVED, plain_label, unit_types
 from pgmengine.declare.validate import check_size
+from pgmengine.evidence.state_names import LARGEST
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.variables import Member
-
-# Levels of lists within lists: the largest number of axes of an array.
-DEPTH = 64
-
-# Integers beyond this have no float.
-LARGEST = 10**308
 
 COUPLING = {"couple", "cause", "weight"}
 

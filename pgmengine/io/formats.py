@@ -14,6 +14,7 @@ from pgmengine.base.checks import real
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.declare.tabular import Network
+from pgmengine.evidence.named_units import ValuesInRows
 from pgmengine.io.bif import read_bif, write_bif
 from pgmengine.io.blocks import read_dsl, read_net, write_net
 from pgmengine.io.markup import read_xdsl, read_xmlbif, write_xmlbif
@@ -182,7 +183,8 @@ def read_evidence(path: str | Path, model: ModelLike | None = None) -> dict[str,
         units = finite_units(model)
         sizes = [model.structure.state_counts[name] for name, _ in units]
         found = read_uai_evidence(text_of(path), sizes)
-        return by_unit(model, {units[int(number)]: states for number, states in found.items()})
+        given = {units[int(number)]: states for number, states in found.items()}
+        return ValuesInRows(by_unit(model, given))
 
 
 def _known(path: object, formats: Mapping[str, T], done: str) -> T:

@@ -23,9 +23,9 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.files import SUM, plain_text, read_tensors, shown, write_tensors
 from pgmengine.base.sparse import compressed
 from pgmengine.base.types import Array, RngLike
-from pgmengine.declare.declaration import declaration_of
+from pgmengine.declare.declaration import DEPTH, check_names_come_back, declaration_of
 from pgmengine.declare.stored_tables import table_units, variable_units, with_stored_tables
-from pgmengine.io.declared import DEPTH, declared_model
+from pgmengine.io.declared import declared_model
 from pgmengine.io.words import is_not_zero
 from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.training import Training
@@ -68,8 +68,9 @@ def save(model: ModelLike, path: str | Path) -> None:
     Raises
     ------
     PgmError
-        For units that a file cannot hold, and for a path that leads to something other than a
-        regular file.
+        For units that a file cannot hold, for names of units and states that are no text, numbers,
+        booleans, None or tuples of these, and for a path that leads to something other than a
+        regular file. Nothing is written then.
     OSError
         If the disk is full or broken. An existing file is then unchanged.
 
@@ -83,6 +84,7 @@ def save(model: ModelLike, path: str | Path) -> None:
       couplings: v-h
     """
     model, tensors = as_model(model), dict[str, Array]()
+    check_names_come_back(model.structure.layers.values())
     for name, value in model.params.items():
         if is_sparse(value):
             tensors |= {

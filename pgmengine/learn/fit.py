@@ -46,7 +46,7 @@ from pgmengine.learn.starting.base_rate_start import observed_means, started
 from pgmengine.learn.steps.wrappers import Tied, averaged, holds
 from pgmengine.model.model import Model, ModelLike, StandsForModel, as_model
 from pgmengine.model.training import Training
-from pgmengine.model.variables import Member, as_members, units_named
+from pgmengine.model.variables import Member, alone_or_several, as_members, units_named
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -201,7 +201,7 @@ def fit(
     array([ 0, 10, 20])
     """
     model = as_model(model)
-    names = () if given is None else as_members(given, "given")
+    names = () if given is None else alone_or_several(model.structure, as_members(given, "given"))
     rows, known = data_by_layer(model.structure, data), units_named(model.structure, names, "given")
     keys = tuple(getattr(data, "columns", data))
     check_settings(negative, positive, optimizer, callbacks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,9 +10,13 @@ from functools import cached_property
 import numpy as np
 
 from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
-from pgmengine.evidence.state_names import StateNames
+from pgmengine.evidence.state_names import StateNames, text_of_number
 from pgmengine.units import Unit
+
+# The number of a unit as Python writes it: 0, '0', or np.int64(0).
+NUMBER_AS_WRITTEN = re.compile(r"(?:np\.\w+\()?'?(\d+)'?\)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,56 @@ class Layer:
     def state_table(self) -> StateNames | None:
         """The table that reads names of states, or None where the states have none."""
         return StateNames(self.state_names) if self.state_names else None
+
+    @cached_property
+    def unit_texts(self) -> tuple[str, ...]:
+        """The names of the units as text: their labels, or their numbers.
+
+        Labels with the same text are written as in Python.
+        """
+        names = self.labels or range(self.size)
+        texts = tuple(map(str, names))
+        return texts if len(set(texts)) == len(texts) else tuple(map(repr, names))
+
+    @cached_property
+    def _units(self) -> dict[Hashable, int]:
+        """Label -> unit, and its text -> unit where that is no other label."""
+        labels = self.labels or ()
+        texts = self.unit_texts if labels else ()
+        out: dict[Hashable, int] = {text: i for i, text in enumerate(texts)}
+        return out | {label: i for i, label in enumerate(labels)}
+
+    def unit_of(self, given: object) -> int | None:
+        """Return the unit with a label, or with a number, which may be text; None without any."""
+        if not hashable(given):
+            return None
+        if (found := self._units.get(given)) is not None:
+            return found
+        if isinstance(given, str):
+            return self._numbered(given)
+        number = int(given) if isinstance(given, (int, np.integer)) else -1
+        return number if 0 <= number < self.size else None
+
+    def _numbered(self, text: str) -> int | None:
+        """Return the number of a unit that a text writes, or None."""
+        number = int(text[:20]) if text.isascii() and text.isdigit() else -1
+        return number if 0 <= number < self.size and str(number) == text else None
+
+    @cached_property
+    def _written(self) -> dict[str, int]:
+        """Label as Python writes it -> unit."""
+        return {repr(label): i for i, label in enumerate(self.labels or ())}
+
+    def unit_in(self, text: str) -> int | None:
+        """Return the unit that a column of a table means: 'v[0]', or "('v', 0)"; None if none."""
+        if text.startswith(f"{self.name}[") and text.endswith("]"):
+            return self.unit_of(text[len(self.name) + 1 : -1])
+        begin = f"({self.name!r}, "
+        if not (text.startswith(begin) and text.endswith(")")):
+            return None
+        inner = text[len(begin) : -1]
+        number = NUMBER_AS_WRITTEN.fullmatch(inner)
+        return self._written.get(inner, self._numbered(number[1]) if number else None)
 
     @cached_property
     def width(self) -> int:
@@ -120,7 +175,8 @@ class Layer:
         if bad.any():
             row, index = (int(i) for i in np.argwhere(bad)[0])
             raise PgmError(
-                f"{what}: {self.place(index, row)}: {labels[row, index]:g} is "
-                f"not a label of {self.unit!r}, expected 0..{len(support) - 1}"
+                f"{what}: {self.place(index, row)}: "
+                f"{text_of_number(labels[row, index])} is not a label of {self.unit!r}, "
+                f"expected 0..{len(support) - 1}"
             )
         return np.where(missing[..., None], np.nan, support.take(seen.astype(int), axis=0))

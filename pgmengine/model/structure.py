@@ -128,6 +128,14 @@ class Structure:
         return out | {name: (name, 0) for name, layer in self.layers.items() if layer.size == 1}
 
     @cached_property
+    def texts(self) -> dict[str, tuple[str, int]]:
+        """Text of a name of a unit that is no text itself -> its place, where no other has it."""
+        named = [(str(name), at) for name, at in self.places.items() if not isinstance(name, str)]
+        counts = Counter(text for text, _ in named)
+        taken = {*self.places, *self.layers}
+        return {text: at for text, at in named if counts[text] == 1 and text not in taken}
+
+    @cached_property
     def by_state(self) -> frozenset[str]:
         """Layers whose units are shown by the probabilities of their states, not by a mean.
 

@@ -127,26 +127,47 @@ def find(structure: Structure, member: object, what: str) -> Place:
     ------
     PgmError with the nearest name if there is no such unit.
     """
+    if (place := place_of(structure, member)) is not None:
+        return place
     known = hashable(member)
     if known and isinstance(member, tuple) and len(member) == 2 and member[0] in structure.layers:
         layer, given = structure.layers[member[0]], member[1]
         labels = layer.labels or ()
-        if given in labels:
-            return layer.name, labels.index(given)
-        if isinstance(given, (int, np.integer)) and 0 <= given < layer.size:
-            return layer.name, int(given)
         raise PgmError(
             f"{what}: layer {layer.name!r} has no unit {given!r}, expected 0..{layer.size - 1}"
             f"{' or a label' if labels else ''}{nearest(given, labels)}"
         )
-    if known and member in structure.places:
-        return structure.places[member]
     if known and isinstance(member, str) and member in structure.layers:
         raise PgmError(f"{what}: {member!r} is a layer; name a unit as ({member!r}, number)")
     raise PgmError(
         f"{what}: {member!r} is no variable{nearest(member, structure.places)}; expected the name "
         "of a variable, or (layer, number of a unit)"
     )
+
+
+def place_of(structure: Structure, name: object) -> Place | None:
+    """Return the place of the unit that a name means at every door, None if there is none.
+
+    A unit is called by the name of a variable, by a label that no other unit has, and by
+    (layer, number or label), for which tables and files have the texts "layer[number]" and
+    "('layer', number)". The name of a layer of one unit stands for its unit.
+    """
+    if not hashable(name):
+        return None
+    if name in structure.places:
+        return structure.places[name]
+    if isinstance(name, tuple) and len(name) == 2 and name[0] in structure.layers:
+        unit = structure.layers[name[0]].unit_of(name[1])
+        return None if unit is None else (name[0], unit)
+    if not isinstance(name, str) or name in structure.layers:
+        return None
+    if name in structure.texts:
+        return structure.texts[name]
+    if not name.endswith(("]", ")")):
+        return None
+    units = ((x.name, x.unit_in(name)) for x in structure.layers.values())
+    found = {(layer, unit) for layer, unit in units if unit is not None}
+    return found.pop() if len(found) == 1 else None
 
 
 def as_members(given: object, what: str) -> tuple[Member, ...]:
@@ -166,6 +187,17 @@ def as_members(given: object, what: str) -> tuple[Member, ...]:
     return names
 
 
+def alone_or_several(structure: Structure, names: Iterable[Member]) -> tuple[Member, ...]:
+    """Return names as a tuple of them; a tuple that is the name of one unit is taken for it.
+
+    Where each of its parts is the name of a layer or of a unit as well, it is several names.
+    """
+    known = [x in structure.layers or place_of(structure, x) is not None for x in names]
+    single = isinstance(names, tuple) and place_of(structure, names) is not None
+    # The type of a name says text or a pair, and a label may be any tuple.
+    return (names,) if single and not all(known) else tuple(names)  # type: ignore[return-value]
+
+
 def units_named(s: Structure, names: Iterable[Member], what: str) -> dict[str, Array]:
     """Return layer -> (size,) which of its units are named, of layers with such units.
 
@@ -176,8 +208,8 @@ def units_named(s: Structure, names: Iterable[Member], what: str) -> dict[str, A
     PgmError for unknown names.
     """
     units: dict[str, Array] = {}
-    for name in names:
-        if isinstance(name, tuple) or (name in s.places and name not in s.layers):
+    for name in alone_or_several(s, names):
+        if isinstance(name, tuple) or (name not in s.layers and place_of(s, name) is not None):
             layer, unit = find(s, name, what)
             units.setdefault(layer, np.zeros(s.layers[layer].size, dtype=bool))[unit] = True
         else:

@@ -303,3 +303,17 @@ def test_info_says_what_was_declared(bif, mixed, tmp_path, capsys):
     for place, model in ((bif, pgm.read(bif)), (mixed, pgm.load(mixed)), (tmp_path / "r", None)):
         head = repr(model or pgm.load(place)).split("\n")[0]
         assert head in said(["info", place], capsys)
+
+
+def test_info_shows_biases_by_variable(tmp_path, capsys):
+    b = pgm.GraphBuilder()
+    for name in ("a", "c"):
+        b.variable(name, states=("no", "yes"))
+    b.table(("a", "c"), [[1.0, 2.0], [3.0, 4.0]])
+    b.layer("h", pgm.Binary(), 2)
+    model = b.build()
+    storage = next(iter(model.structure.storage))
+    learned = model.with_params({f"{storage}.bias": [0.25, -0.5]})
+    pgm.save(learned, tmp_path / "m")
+    out = said(["info", tmp_path / "m"], capsys)
+    assert storage not in out and "a.bias" in out and "c.bias" in out and "-0.5" in out

@@ -69,6 +69,15 @@ KINDS = {
         [("True", 0), ("TRUE", 1), (True, None), ("true", None), (False, None)],
     ),
     "a number and its text": ((1, "1"), [(1, 0), ("1", 1), (1.0, 0), ("1.0", None)]),
+    "infinite numbers": (
+        ("inf", "low", "-inf"),
+        [("inf", 0), (np.inf, 0), ("-inf", 2), (-np.inf, 2), ("low", 1), ("+Infinity", 0),
+         (0.3, None), (1, None), ("+-inf", None)],
+    ),
+    "fractions beside an infinite one": (
+        (0.5, np.inf),
+        [(0.5, 0), ("0.50", 0), (np.inf, 1), ("inf", 1), (0.3, None), (-np.inf, None), (1, None)],
+    ),
     "no names": (
         None,
         [(0, 0), (2, 2), (1.0, 1), ("1", 1), ("2.0", 2), (3, None), (0.5, None), ("a", None),
@@ -408,6 +417,16 @@ def test_a_vector_that_may_be_a_one_hot_row_is_refused(names, key):
         # Other evidence says that there are three rows.
         also = pgm.infer(model, {key: row, "y": ["lo", "hi", "lo"]}).prob["s"]
         np.testing.assert_array_equal(also, found)
+        # So do the rows of do() and of soft evidence.
+        three = {"soft": {"y": [[0.0, 0.0]] * 3}}, {"do": {"y": ["lo", "hi", "lo"]}}
+        for beside in three:
+            also = pgm.infer(model, {key: row}, **beside).prob["s"]
+            np.testing.assert_array_equal(also, found)
+        also = pgm.infer(model, {"y": ["lo", "hi", "lo"]}, do={key: row}).prob["s"]
+        np.testing.assert_array_equal(also, found)
+        for beside in ({"soft": {"y": [0.0, 1.0]}}, {"do": {"y": "lo"}}):
+            with pytest.raises(pgm.PgmError, match="may be a one-hot row"):
+                pgm.infer(model, {key: row}, **beside)
         pgm.fit(model, {key: row}, updates=1, progress=False)
     for rows in ([0, 1, 1], [0, 2, 0], [0, 1], [0, 1, 0, 0], [0, 1, None]):
         assert pgm.infer(model, {key: rows}).prob["s"].shape[0] == len(rows)
@@ -423,6 +442,36 @@ def test_labels_that_look_like_one_hot_rows_are_labels_by_their_names():
     names = [["b", "a", "a"], ["a", "b", "a"], ["a", "a", "b"]]
     found = pgm.infer(b.build(), {"c": names}).prob["c"]
     np.testing.assert_array_equal(found, np.eye(3)[np.eye(3, dtype=int)])
+
+
+@pytest.mark.parametrize("names", [("0", "1", "2"), (0, 1, 2), (0.0, 1.0, "2")])
+def test_text_in_a_square_array_is_names(names):
+    """Numbers may be rows of values of units as well, and are refused."""
+    b = pgm.GraphBuilder()
+    b.layer("c", pgm.Categorical(3), 3, states=names)
+    model, rows = b.build(), np.eye(3, dtype=int)
+    for text in (rows.astype(str), rows.astype(str).tolist(), rows.astype(str).astype(object)):
+        found = pgm.infer(model, {"c": text}).prob["c"]
+        np.testing.assert_array_equal(found, np.eye(3)[rows])
+    with pytest.raises(pgm.PgmError, match="may also be labels"):
+        pgm.infer(model, {"c": rows})
+
+
+@pytest.mark.parametrize("unit", [pgm.Binary(), pgm.Spin(), pgm.MultiValued(3), pgm.Categorical(3)])
+@pytest.mark.parametrize("wrong", [0.9999999, 1.0000002, -1e-7])
+def test_messages_have_the_digits_that_tell_a_number_from_a_state(unit, wrong, tmp_path):
+    b = pgm.GraphBuilder()
+    b.layer("v", unit, 1, labels=["x"])
+    (tmp_path / "e.json").write_text(json.dumps({"x": wrong}))
+    text = re.escape(repr(wrong)) + " is "
+    for ask in (
+        lambda: pgm.infer(b.build(), {"x": wrong}),
+        lambda: pgm.infer(b.build(), {"v": [[wrong]]}),
+        lambda: pgm.infer(b.build(), pd.DataFrame({"x": [wrong]})),
+        lambda: read_evidence(b.build(), [str(tmp_path / "e.json")]),
+    ):
+        with pytest.raises(pgm.PgmError, match=text):
+            ask()
 
 
 @pytest.mark.parametrize(

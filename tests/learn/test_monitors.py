@@ -301,3 +301,34 @@ def test_the_history_has_nothing_that_nobody_asked_for(callbacks):
         f.model, x, updates=25, callbacks=[pgm.ReconstructionError(x, every=20)], progress=False
     )
     assert list(f.history) == ["reconstruction_error"] and "reconstruction_error: " in repr(f)
+
+
+@pytest.mark.parametrize("conditional", [True, False])
+def test_names_in_the_history_are_those_of_variables(conditional):
+    """Layers that hold variables are storage, which no user declared."""
+    b = pgm.GraphBuilder()
+    names = ("rain", "wet", "size", "cold")
+    for name, states in zip(names, (2, ("no", "yes"), 3, ("no", "yes")), strict=True):
+        b.variable(name, states=states)
+    b.layer("h", pgm.Binary(), 2)
+    (b.conditional if conditional else lambda c, p, x: b.table((*p, c), x))(
+        "size", ("rain", "wet"), np.full((2, 2, 3), 1 / 3)
+    )
+    for name in ("rain", "wet", "cold"):
+        (b.conditional if conditional else lambda c, p, x: b.table((*p, c), x))(
+            name, (), [0.4, 0.6]
+        )
+    model = b.build()
+    rates = pgm.FlipRates(chains=5, sweeps=2)(model, 0)
+    assert list(rates) == ["flips h", *(f"flips {name}" for name in names)]
+    assert all(0 <= rate <= 1 for rate in rates.values())
+    norms = set(pgm.WeightNorms()(model, 0))
+    assert not any(name in said for said in norms for name in model.structure.storage)
+    assert all((f"norm {name}.bias" in norms) is not conditional for name in names)
+    data = {"rain": [0, 1], "wet": ["no", "yes"], "size": [0, 2], "cold": ["no", "no"]}
+    callbacks = [pgm.WeightNorms(every=1), pgm.FlipRates(every=1, chains=2, sweeps=1)]
+    fit = pgm.fit(
+        model, data, updates=1, callbacks=callbacks, negative=pgm.CD(), progress=False, rng=0
+    )
+    assert set(fit.history) == {*norms, *rates}
+    assert not any(name in repr(fit) for name in model.structure.storage)

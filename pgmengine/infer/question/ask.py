@@ -39,7 +39,7 @@ from pgmengine.infer.question.wanted import check_want
 from pgmengine.infer.results.result import ANSWERS, Plan, Result, quantity
 from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.parameters import Parameters
-from pgmengine.model.variables import Member, as_members, units_named
+from pgmengine.model.variables import Member, alone_or_several, as_members, units_named
 from pgmengine.model.weights import count
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def prepare(
     names = (observed,) if isinstance(observed, str) else as_members(observed, "observed")
     return Ask(
         model,
-        names,
+        alone_or_several(model.structure, names),
         check_want(model.structure, want),
         within(DEFAULT if method is None else method, seconds),
     )

@@ -15,7 +15,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
 from pgmengine.evidence import frames
-from pgmengine.evidence.frames import Shown, component_names, shown_units
+from pgmengine.evidence.frames import Shown, component_names, different_texts, shown_units
 from pgmengine.evidence.target import Target
 from pgmengine.infer.results.axes import Axis
 
@@ -155,7 +155,11 @@ def _dims(shown: Shown) -> list[str]:
 def _coords(shown: Shown) -> dict[str, list[Any]]:
     """Return the labels of units and states by dimension."""
     labels = [] if shown.variable else [list(shown.labels)]
-    return dict(zip(_dims(shown), [*labels, component_names(shown.layer)], strict=False))
+    states = component_names(shown.layer)
+    if not all(isinstance(name, (str, int, float)) for name in states):
+        # A coordinate of tuples would have two axes.
+        states = list(different_texts(states))
+    return dict(zip(_dims(shown), [*labels, states], strict=False))
 
 
 def _observed(target: Target, name: str) -> Array:

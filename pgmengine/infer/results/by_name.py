@@ -15,7 +15,7 @@ from pgmengine.evidence.frames import state_keys
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import check_finite
-from pgmengine.model.variables import Member, Place, find, unit_name
+from pgmengine.model.variables import Member, Place, find, place_of, unit_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,12 +125,20 @@ def named_places(structure: Structure) -> dict[Hashable, Place]:
     variables = set(structure.variables)
     for name, layer in structure.layers.items():
         for i in range(layer.size):
-            if (name, i) in variables:
-                continue
-            label = layer.labels[i] if layer.labels else None
-            known = structure.places.get(label) == (name, i) if label is not None else False
-            out[label if known else (name, i)] = name, i
+            if (name, i) not in variables:
+                out[_name(structure, layer, i)] = name, i
     return out
+
+
+def _name(structure: Structure, layer: Layer, unit: int) -> Hashable:
+    """Return the label of a unit, or (layer, number) where the label does not tell it."""
+    if layer.labels is None:
+        return layer.name, unit
+    label, place = layer.labels[unit], (layer.name, unit)
+    if label is not None and structure.places.get(label) == place:
+        return label
+    # The number may be the label of another unit.
+    return place if place_of(structure, place) == place else (layer.name, label)
 
 
 def state_values(layer: Layer, values: Array) -> Array:
@@ -156,6 +164,18 @@ def assignment(structure: Structure, mode: Mapping[str, Array]) -> dict[Hashable
     }
 
 
+def _column(structure: Structure, name: Hashable, place: Place) -> Hashable:
+    """Return a name of a unit whose text, which a file has in its place, is read as the unit."""
+    layer, unit = structure.layers[place[0]], place[1]
+    ways: list[Hashable] = [name, place]
+    ways += [(layer.name, label) for label in (layer.labels or ())[unit : unit + 1]]
+    ways += [f"{layer.name}[{layer.unit_texts[unit]}]"]
+    read = (
+        way for way in ways if place_of(structure, way) == place_of(structure, str(way)) == place
+    )
+    return next(read, name)
+
+
 def samples_frame(
     structure: Structure, samples: Mapping[str, Array], has_rows: bool
 ) -> pd.DataFrame:
@@ -168,10 +188,14 @@ def samples_frame(
 
     values = {name: state_values(structure.layers[name], v) for name, v in samples.items()}
     draws, rows = next(iter(values.values())).shape[:2]
+    places = named_places(structure)
     columns = {
-        key: values[name][:, :, i].T.ravel() for key, (name, i) in named_places(structure).items()
+        i: values[name][:, :, unit].T.ravel() for i, (name, unit) in enumerate(places.values())
     }
     names, levels = (["row", "draw"], [range(rows), range(draws)])
     index = pd.MultiIndex.from_product(levels, names=names)
     frame = pd.DataFrame(columns, index=index)
+    # Of pairs alone pandas would make two levels of columns, which are two lines of a file.
+    own = [_column(structure, name, place) for name, place in places.items()]
+    frame.columns = pd.Index(own, dtype=object, tupleize_cols=False)
     return frame if has_rows else frame.droplevel("row")

@@ -335,7 +335,7 @@ class Result:
         """Return the draws as a pandas DataFrame (extra "arviz"), with states by name.
 
         It has a column for each unit. Variables come first. A unit without a name has the column
-        (layer, number).
+        (layer, number), of which files have the text. Evidence and data read such files.
         It has a row for each draw, with the index (row, draw) if the evidence has rows.
         """
         target = self._asked

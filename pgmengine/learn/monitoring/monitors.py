@@ -21,7 +21,7 @@ from pgmengine.base.types import LayerValues
 from pgmengine.engine.chains import make_chains, start
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
-from pgmengine.evidence.frames import data_by_layer
+from pgmengine.evidence.frames import data_by_layer, shown_units
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.ladders.round_trips import Travels
 from pgmengine.infer.variational.factors import Factors
@@ -135,7 +135,7 @@ def _check_reconstruction(target: Target, data: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class WeightNorms(Periodic):
-    """The Euclidean norm of each parameter, under "norm " and its name.
+    """The Euclidean norm of each parameter, under "norm " and its name; biases by variable.
 
     Parameters
     ----------
@@ -156,12 +156,21 @@ class WeightNorms(Periodic):
 
     def measured(self, model: Model) -> Mapping[str, float]:
         """Return all norms."""
-        return {f"norm {k}": float(np.linalg.norm(numbers(v))) for k, v in model.params.items()}
+        s, norms = model.structure, dict[str, float]()
+        for one in shown_units(s):
+            if one.layer.holds_variables:
+                # A variable with a conditional has no bias.
+                if s.child_tables[one.layer.name][one.units[0]] < 0:
+                    bias = model.params[f"{one.layer.name}.bias"][one.units[0]]
+                    norms[f"norm {one.name}.bias"] = float(np.linalg.norm(bias))
+        held = {f"{name}.bias" for name in s.storage}
+        others = {k: v for k, v in model.params.items() if k not in held}
+        return norms | {f"norm {k}": float(np.linalg.norm(numbers(v))) for k, v in others.items()}
 
 
 @dataclass(frozen=True)
 class FlipRates(Periodic):
-    """The share of each layer's units that a sweep changes, under "flips " and its name.
+    """The share of units that a sweep changes, under "flips " and the name of layer or variable.
 
     Measured in chains of its own that have run for a while, it tells how well chains can mix.
 
@@ -206,9 +215,11 @@ class FlipRates(Periodic):
         chains.sweep(1)
         after = chains.values()
         rates = {}
-        for name, layer in model.structure.layers.items():
+        for one in shown_units(model.structure):
+            name, layer = one.layer.name, one.layer
             components = (before[name] != after[name]).reshape(self.chains, layer.size, -1)
-            rates[f"flips {name}"] = float(components.any(axis=2).mean())
+            flips = components.any(axis=2)[:, list(one.units)]
+            rates[f"flips {one.name}"] = float(flips.mean())
         return rates
 
 
