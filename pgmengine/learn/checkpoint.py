@@ -1,7 +1,8 @@
 """Checkpoints: everything that a fit needs to go on, in a .safetensors file replaced as a whole.
 
 The arrays are the parameters and the snapshot of the fit; the text holds the mark of the fit, the
-state of the random numbers and the history. A checksum covers all of it.
+state of the random numbers, the history, and the scores that findings compare. A checksum covers
+all of it.
 
 The mark is the settings of a fit as JSON, which tell it from another fit. It depends on the types,
 fields and values of settings, and for functions and classes on their module and qualified name: not
@@ -37,6 +38,7 @@ from pgmengine.model.weights import numbers, pattern
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from pgmengine.learn.monitoring.findings import Watch
     from pgmengine.learn.monitoring.history import History
     from pgmengine.learn.run import Run
 
@@ -66,7 +68,7 @@ class Saver:
         # Number of failures, and the reason of the last attempt if that failed.
         self.failed, self.why = 0, ""
 
-    def resume(self, run: Run, history: History) -> bool:
+    def resume(self, run: Run, history: History, watch: Watch) -> bool:
         """Go on from the checkpoint; return whether there is one."""
         found = read(self.path, self.mark)
         if found is None:
@@ -76,16 +78,17 @@ class Saver:
         run.set_params(arrays)
         run.load({**arrays, "rng": notes["rng"], "by": notes["by"]})
         history.values = notes["history"]
+        watch.resume(notes["scores"])
         return True
 
-    def now_and_then(self, run: Run, history: History) -> None:
+    def now_and_then(self, run: Run, history: History, watch: Watch) -> None:
         """Write if it is time."""
         if time.monotonic() - self.last > self.every:
-            self._write(run, history)
+            self._write(run, history, watch)
 
-    def at_the_end(self, run: Run, history: History) -> str:
+    def at_the_end(self, run: Run, history: History, watch: Watch) -> str:
         """Write; return why the checkpoint is not that of the last update, or an empty string."""
-        self._write(run, history)
+        self._write(run, history, watch)
         if self.why:
             said = f"the checkpoint {self.path} could not be written at the end ({self.why})"
             log.warning("%s: save the model and the state of this Fit elsewhere", said)
@@ -98,11 +101,16 @@ class Saver:
             )
         return ""
 
-    def _write(self, run: Run, history: History) -> None:
+    def _write(self, run: Run, history: History, watch: Watch) -> None:
         """Write the checkpoint, or log the reason for which it cannot be written."""
         try:
             state = run.state()
-            notes = {"rng": state.pop("rng"), "by": state.pop("by"), "history": history.values}
+            notes = {
+                "rng": state.pop("rng"),
+                "by": state.pop("by"),
+                "history": history.values,
+                "scores": watch.scores,
+            }
             # They are in the file.
             del state["parameters"]
             write(self.place, self.mark, {**run.params(), **state}, notes)
@@ -183,7 +191,13 @@ def _parsed(path: str | Path, text: str) -> tuple[dict[str, JSON], Notes]:
             name: [(int(u), v if isinstance(v, list) else float(v)) for u, v in pairs]
             for name, pairs in notes["history"].items()
         }
-        return mark, {"rng": dict(notes["rng"]), "by": str(notes["by"]), "history": history}
+        # Checkpoints of earlier versions have no scores.
+        scores = {
+            int(update): np.array([float(v) for v in values])
+            for update, values in notes.get("scores", {}).items()
+        }
+        rng, by = dict(notes["rng"]), str(notes["by"])
+        return mark, {"rng": rng, "by": by, "history": history, "scores": scores}
     except (
         ValueError,
         TypeError,

@@ -38,6 +38,7 @@ from pgmengine.learn.arguments import (
 from pgmengine.learn.checkpoint import Saver, mark_of, place_of
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 from pgmengine.learn.lock import Lock
+from pgmengine.learn.monitoring.findings import Finding, Watch, watch_of
 from pgmengine.learn.monitoring.history import History
 from pgmengine.learn.monitoring.monitors import EarlyStopping
 from pgmengine.learn.overview import fit_html, fit_text
@@ -80,6 +81,10 @@ class Fit(StandsForModel):
     optimizer : the optimizer, as chosen.
     started : the layers whose biases began at the base rates of the data, because the model was as
         its constructor made it.
+    findings : signs that the model could be much better, each with its advice: it was still rising
+        in the second half of the updates, it is hardly better than independent units, or it became
+        worse. Each is also logged as a warning. Empty where there is none, and where the model has
+        no score that is cheap (see `Finding`).
     """
 
     model: Model
@@ -93,6 +98,7 @@ class Fit(StandsForModel):
     factorised: bool = False
     optimizer: Optimizer | None = None
     started: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def averaged(self) -> Model:
@@ -259,12 +265,14 @@ def fit(
             run.load(state)
             check_left(total - run.count, 1, run.count, "the state")
         saver = None if checkpoint is None else Saver(checkpoint, mark, SAVE_EVERY)
-        if saver is not None and saver.resume(run, history):
+        watch = watch_of(run, means, size, total)
+        if saver is not None and saver.resume(run, history, watch):
             check_left(total - run.count, 0, run.count, f"{checkpoint}")
         else:
             history.add(run.model, run.count)
-        interrupted, stopped = _learn(run, history, total, size, progress, saver)
-        unsaved = "" if saver is None else saver.at_the_end(run, history)
+        interrupted, stopped = _learn(run, history, watch, total, size, progress, saver)
+        watch.measure(run.model, run.count)
+        unsaved = "" if saver is None else saver.at_the_end(run, history, watch)
     if stopped:
         log.info("stopped after %d updates: %s", run.count, stopped)
     for name in watched:
@@ -275,6 +283,9 @@ def fit(
                 name,
                 nearest(name, history.values),
             )
+    findings = watch.findings(not interrupted and not stopped)
+    for finding in findings:
+        log.warning("%s", finding)
     return Fit(
         run.model.with_training(Training(means, run.last_chains())),
         history.arrays(),
@@ -287,22 +298,31 @@ def fit(
         run.factorised,
         run.optimizer,
         begun,
+        findings,
     )
 
 
 def _learn(
-    run: Run, history: History, total: int, size: int, progress: bool, saver: Saver | None
+    run: Run,
+    history: History,
+    watch: Watch,
+    total: int,
+    size: int,
+    progress: bool,
+    saver: Saver | None,
 ) -> tuple[bool, str]:
     """Update until the last one, Ctrl-C or a callback; return (interrupted, reason to stop)."""
     stopped = history.stops()
+    watch.begin(run.model, run.count)
     with _interruptible() as interrupted:
         for update in track(range(run.count + 1, total + 1), "learning", progress):
             if interrupted.is_set() or stopped:
                 break
             run.update(run.next_rows(size))
             stopped = history.add(run.model, update)
+            watch.look(run.model, update)
             if saver is not None:
-                saver.now_and_then(run, history)
+                saver.now_and_then(run, history, watch)
     return interrupted.is_set(), stopped
 
 

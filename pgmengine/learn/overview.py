@@ -1,4 +1,4 @@
-"""Overview of a fit: how learning ended, the model, the methods, and the last value of monitors.
+"""Overview of a fit: its end, the model, the methods, findings, and the last value of monitors.
 
 Settings of methods are not part of it; the attributes of `Fit` have them.
 """
@@ -43,7 +43,7 @@ def _ended(fit: Fit) -> str:
 
 
 def _lines(fit: Fit) -> Iterator[tuple[str, str]]:
-    """Yield the model, the methods that learned it, and the last value of each monitor."""
+    """Yield the model, the methods that learned it, findings, and the last value of monitors."""
     yield "model", headline(fit.model.structure, fit.model.params)
     if fit.factorised:
         yield "data phase", "exact, because posteriors factorise"
@@ -55,6 +55,8 @@ def _lines(fit: Fit) -> Iterator[tuple[str, str]]:
         yield "steps", f"by {type(fit.optimizer).__name__}"
     if fit.started:
         yield "started", f"at the base rates of {few(fit.started)}"
+    for finding in fit.findings:
+        yield "finding", str(finding)
     for name, entry in fit.history.items():
         if len(entry["value"]):
             value, update = entry["value"][-1], entry["update"][-1]

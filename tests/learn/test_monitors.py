@@ -159,7 +159,9 @@ def test_early_stopping_on_a_name_that_never_comes_is_told_of(caplog):
         caplog.clear()
         stop = pgm.EarlyStopping(pgm.WeightNorms(every=2), name=name)
         pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, updates=4, callbacks=[stop], progress=False)
-        assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
+        warned = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+        # So short a fit has a finding as well.
+        assert [said for said in warned if "learning was still rising" not in said] == [
             f"EarlyStopping watched {name!r}, of which no callback said anything; did you mean "
             "norm v.bias?"
         ] * told

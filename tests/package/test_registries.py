@@ -30,7 +30,7 @@ OTHERS = {
         pgm.VariationalBound,
         pgm.WeightNorms,
     },
-    "estimators": {pgm.Fit, pgm.GenerativeClassifier},
+    "estimators": {pgm.Finding, pgm.FindingKind, pgm.Fit, pgm.GenerativeClassifier},
 }
 
 

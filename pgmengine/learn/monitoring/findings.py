@@ -1,0 +1,208 @@
+"""Findings: the signs at the end of a fit that its model could be much better.
+
+A fit measures its model by a score that is 0 for independent units at the base rates of the data
+(scores.py): at the start, after half of its updates and at the end, and a long fit also after an
+eighth and a quarter. Changes from one point to another are compared with their standard errors over
+rows, and with all that the model has above the base rates. A run that is twice as long gains about
+as much as the second half of the updates, so that a finding is made where that is a large share.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array, States
+from pgmengine.learn.monitoring.changes import Pairs
+from pgmengine.learn.monitoring.scores import Score, learned_units, score_for
+from pgmengine.learn.run import Run
+from pgmengine.model.model import Model
+
+# Share of the rows of all updates that are measured at each point, and the rows at least and most.
+SHARE, FEWEST, MOST = 0.02, 50, 500
+# Updates from which on a fit is also measured after an eighth and a quarter of them. Where chains
+# drive the likelihood down, it was often best there.
+LONG = 400
+# A change counts from so many standard errors on, and from this share of the score.
+ERRORS, LARGE = 2.5, 0.05
+# Shares of the entropy of base rates. Up to the first a score is that of base rates if its error
+# allows it; up to the second it is in any case, and a change is none.
+NOTHING, LITTLE = 0.01, 0.005
+
+log = logging.getLogger(__name__)
+
+
+class FindingKind(Enum):
+    """Signs at the end of a fit that its model could be much better; the value says what to do.
+
+    >>> import pgmengine as pgm
+    >>> pgm.FindingKind.FELL.value.startswith("take smaller steps")
+    True
+    """
+
+    STILL_RISING = "make more updates (epochs=, updates=), or take larger steps (optimizer=)"
+    AT_BASE_RATES = (
+        "make more updates or take larger steps, or take another trainer (negative=) or more "
+        "hidden units; if the data are independent, no model is better"
+    )
+    FELL = (
+        "take smaller steps or steps that fall (optimizer=), or a trainer whose chains mix better "
+        "(negative=)"
+    )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sign at the end of a fit that its model could be much better.
+
+    Scores are the log-likelihood where that is cheap, else a bound or a pseudo-likelihood, less the
+    one of independent units with the means of the data, on some of the training rows.
+
+    Attributes
+    ----------
+    kind : the sign: the score was STILL_RISING in the second half of the updates, it is hardly
+        above the score of independent units (AT_BASE_RATES), or it FELL. The value of the kind says
+        what to do.
+    nats : nats a row by which the score rose or fell, or by which it differs from independent
+        units.
+    error : standard error of `nats`; 0 for a change that was measured on all rows.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> x = pgm.datasets.bars_and_stripes().x_train
+    >>> fitted = pgm.fit(pgm.rbm(16, 8, rng=0), {"v": x}, updates=40, progress=False)
+    >>> [finding.kind.name for finding in fitted.findings]
+    ['STILL_RISING']
+    """
+
+    kind: FindingKind
+    nats: float
+    error: float
+
+    def __str__(self) -> str:
+        number = f"{abs(self.nats):.3g} nats a row"
+        said = {
+            FindingKind.STILL_RISING: f"learning was still rising, by {number} in its second half",
+            FindingKind.AT_BASE_RATES: (
+                "the model is hardly better than independent units with the means of the data"
+            ),
+            FindingKind.FELL: f"the score of the training rows fell by {number}",
+        }
+        return f"{said[self.kind]}: {self.kind.value}"
+
+
+@dataclass(eq=False)
+class Watch:
+    """The scores of a fit: update -> score of each row.
+
+    `score` is None where the model has no score that is cheap; then nothing is found. `left` is
+    the share of the rows of data that are not measured: a change of the training rows has no
+    sampling error where there are none.
+    """
+
+    score: Score | Pairs | None
+    weights: Array
+    dependent: bool
+    left: float
+    total: int
+    scores: dict[int, Array] = field(default_factory=dict)
+    due: frozenset[int] = frozenset()
+
+    def resume(self, scores: Mapping[int, Array]) -> None:
+        """Take the scores that a checkpoint has, if they are of the same rows."""
+        if all(np.shape(values) == self.weights.shape for values in scores.values()):
+            self.scores = {update: np.asarray(values) for update, values in scores.items()}
+
+    def begin(self, model: Model, update: int) -> None:
+        """Measure the model before its first update here, if no checkpoint has scores."""
+        if not self.scores:
+            self.measure(model, update)
+        first = min(self.scores, default=update)
+        made = self.total - first
+        self.due = frozenset(first + made // part for part in ((8, 4, 2) if made >= LONG else (2,)))
+
+    def look(self, model: Model, update: int) -> None:
+        """Measure the model if it is time."""
+        if update in self.due:
+            self.measure(model, update)
+
+    def measure(self, model: Model, update: int) -> None:
+        """Keep the scores of a model."""
+        if self.score is None or update in self.scores:
+            return
+        try:
+            self.scores[update] = self.score.of(model)
+        except PgmError as error:
+            log.info("update %d: no score, so that nothing is found: %s", update, error)
+            self.score = None
+
+    def findings(self, ended: bool) -> tuple[Finding, ...]:
+        """Return the findings of a fit, of which `ended` tells whether it made all its updates."""
+        updates = sorted(self.scores)
+        if self.score is None or len(updates) < 2:
+            return ()
+        first, last = updates[0], updates[-1]
+        gain, error = self._mean(self.scores[last])
+        best = max(updates[:-1], key=lambda u: self._mean(self.scores[u])[0])
+        top, little = self._mean(self.scores[best])[0], LITTLE * self.score.entropy
+        fall, fall_error = self._change(best, last)
+        found = []
+        if -fall > max(ERRORS * fall_error, LARGE * top, little):
+            found.append(Finding(FindingKind.FELL, fall, fall_error))
+        at_base = gain <= max(min(NOTHING * self.score.entropy, ERRORS * error), little)
+        if self.dependent and at_base:
+            found.append(Finding(FindingKind.AT_BASE_RATES, gain, error))
+        half = min(updates[:-1], key=lambda u: abs(2 * u - first - last))
+        if found or not ended or not first < half:
+            return tuple(found)
+        rise, rise_error = self._change(half, last)
+        if rise > max(ERRORS * rise_error, LARGE * gain, little):
+            found.append(Finding(FindingKind.STILL_RISING, rise, rise_error))
+        return tuple(found)
+
+    def _change(self, early: int, late: int) -> tuple[float, float]:
+        """Return the mean change of the score of training rows, and its standard error."""
+        # Rows that a model makes impossible have no change.
+        with np.errstate(invalid="ignore"):
+            change, error = self._mean(self.scores[late] - self.scores[early])
+        # A score by changed rows is of a few units of each row.
+        return change, error if isinstance(self.score, Pairs) else error * math.sqrt(self.left)
+
+    def _mean(self, values: Array) -> tuple[float, float]:
+        """Return the weighted mean over the rows with a number, and its standard error."""
+        good = np.isfinite(values)
+        if not good.any():
+            return -np.inf, 0.0
+        share = self.weights[good] / self.weights[good].sum()
+        mean = float(share @ values[good])
+        return mean, float(np.sqrt((share**2) @ (values[good] - mean) ** 2))
+
+
+def watch_of(run: Run, means: States, size: int, total: int) -> Watch:
+    """Return the watch of a fit of `total` updates with mini-batches of `size` rows."""
+    rows = np.flatnonzero(run.weights > 0)
+    count = int(np.clip(SHARE * size * (total - run.count), FEWEST, MOST))
+    if len(rows) > count:
+        # Random numbers of its own, so that the fit has the same bits as without it.
+        rows = np.sort(np.random.default_rng(0).permutation(rows)[:count])
+    target = run.target.take(rows).with_model(run.model)
+    learned = [mask.any(axis=1) for mask in learned_units(target, run.given).values()]
+    some = np.flatnonzero(np.any(learned, axis=0)) if learned else np.zeros(0, dtype=int)
+    score = None
+    if len(some):
+        target = target.take(some)
+        try:
+            score = score_for(target, run.conditioned(target), run.given, means, total)
+        except PgmError as error:
+            log.info("no score, so that nothing is found: %s", error)
+    s = run.model.structure
+    dependent = bool(s.couplings) or any(len(t.layers) > 1 for t in s.tables)
+    left = 1.0 - len(some) / max(int(np.count_nonzero(run.weights)), 1)
+    return Watch(score, run.weights[rows[some]], dependent, left, total)
