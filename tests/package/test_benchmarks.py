@@ -340,4 +340,4 @@ def test_exact_answers_are_measured_without_data(tmp_path):
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = out.read_text().splitlines()
-    assert "### Scaling" in lines and any(x.startswith("| rows: chain of 100") for x in lines)
+    assert "## Scaling" in lines and any(x.startswith("| rows: chain of 100") for x in lines)
